@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -30,13 +31,23 @@ Table result_table(const EvalResult& r) {
                            .digits = 6,
                            .description = "mean cross-entropy in nats per token"},
                           {.name = "perplexity", .kind = ColumnKind::kReal, .digits = 3},
+                          {.name = "bits_per_byte",
+                           .title = "bits per byte",
+                           .kind = ColumnKind::kReal,
+                           .digits = 4,
+                           .description = "of text, which the tokenizer tells of the tokens"},
                           {.name = "first_batch_loss",
                            .title = "first batch loss",
                            .kind = ColumnKind::kReal,
                            .digits = 6},
                           {.name = "batches", .kind = ColumnKind::kInt},
-                          {.name = "tokens", .kind = ColumnKind::kInt}}};
-  table.add_row({r.loss, r.perplexity, r.first_batch_loss, r.batches, r.tokens});
+                          {.name = "tokens", .kind = ColumnKind::kInt},
+                          {.name = "text_bytes",
+                           .title = "bytes of text",
+                           .kind = ColumnKind::kInt,
+                           .description = "that these tokens stand for"}}};
+  table.add_row({r.loss, r.perplexity, r.bits_per_byte ? Json(*r.bits_per_byte) : Json(),
+                 r.first_batch_loss, r.batches, r.tokens, r.bytes ? Json(*r.bytes) : Json()});
   return table;
 }
 
@@ -62,13 +73,20 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
                                              {"--output", o.output.path}});
   probe_output(o.output);
   const std::optional<Weights> weights = weights_at(o.eval.init);
-  const TokenInput input = open_tokens(o.tokens, pointer_to(weights));
-  run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
+  TokenInput input = open_tokens(o.tokens, pointer_to(weights));
+  // Numbers are taken to be those of the weights' tokenizer.
+  if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
+  o.eval.tokenizer = std::move(input.tokenizer);
+  run.model = model_for(o.grid, pointer_to(weights), o.eval.tokenizer.get());
+  take_forms(run, o.grid, choose_forms(run));
   check_run(run);
   const auto device = make_device(run);
   std::optional<CellProgress> progress;
   const EvalResult result = evaluate(*device, o.eval, input.tokens, [&](std::int64_t batches) {
-    if (!progress) progress.emplace(static_cast<std::size_t>(batches));
+    if (!progress) {
+      say_forms(run);
+      progress.emplace(static_cast<std::size_t>(batches));
+    }
     progress->begin("batches");
   });
   progress.reset();
@@ -85,7 +103,7 @@ Command eval_command() {
   const auto options = std::make_shared<EvalCommand>();
   Command command{
       .name = "eval",
-      .summary = "loss, logits and gradients of given weights",
+      .summary = "loss, perplexity, bits per byte, logits and gradients of given weights",
       .details =
           "Reads the tokens in sequential batches and averages the loss. --logits and "
           "--gradients write the tensors of the first batch (logits [B,T,V]; gradients "

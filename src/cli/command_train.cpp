@@ -1,21 +1,26 @@
 // tracestep train: trains on text or tokens, with a log, checkpoints and an exact resume.
+#include <algorithm>
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
+#include "cli/chosen_forms.h"
 #include "cli/command.h"
-#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/pictures.h"
 #include "cli/processes.h"
-#include "cli/remaining_time.h"
 #include "cli/resumed_options.h"
+#include "cli/shell_words.h"
 #include "cli/token_input.h"
+#include "cli/training_view.h"
 #include "lab/measure/statistics.h"
+#include "lab/published/tables.h"
 #include "runtime/processes.h"
 #include "spec/step_program.h"
 #include "train/fingerprint.h"
@@ -34,6 +39,10 @@ struct TrainCommand {
   RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 4, .context = 128}}};
   OutputOptions output;
   std::optional<double> validation_fraction;
+  std::optional<std::int64_t> log_every;
+  std::string sample_prompt = "\n";
+  std::filesystem::path pictures;
+  std::string recipe;
   GivenOptions given = {};
 };
 
@@ -42,9 +51,12 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
   add_init_option(set, o.train.init);
   set.path("--save", "FILE", o.train.save, "weights at the end; the tokenizer goes beside it");
   set.path("--log", "FILE", o.train.log, "one JSON line per step");
+  set.path("--pictures", "DIR", o.pictures,
+           "write the curve of the loss there, as SVG, and as PNG where rsvg-convert is installed");
   set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");
   set.integer("--checkpoint-every", o.train.checkpoint_every, {1},
-              "steps between checkpoints; without it only at the end and when interrupted");
+              "steps between checkpoints; without it only at the end, when interrupted and at the "
+              "best validation");
   set.toggle(
       "--resume", o.train.resume,
       "continue from the newest checkpoint, if there is one, with its options where none are "
@@ -59,9 +71,17 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
       "replace files that tracestep did not write, and start anew in a folder that has "
       "checkpoints: they are removed once the first new one is written",
       &o.train.overwrite);
+  set.group("Progress");
+  set.integer("--log-every", o.log_every, {1},
+              "steps between lines on stderr; when left out about twenty lines in all, or one a "
+              "minute");
+  set.integer("--sample-every", o.train.sample_every, {0},
+              "steps between samples of text, of 64 tokens each; 0 is none");
+  set.text("--sample-prompt", "TEXT", o.sample_prompt, "what samples continue");
   set.group("Validation");
   set.integer("--validate-every", o.train.validate_every, {0},
-              "steps between validations; 0 is none");
+              "steps between validations; 0 is none. With --checkpoint the step with the lowest "
+              "loss is kept, as DIR/best");
   set.value(
       "--validation-fraction", "X", "share of the tokens to validate on, taken from their end",
       [&o](const std::string& where, const std::string& text) {
@@ -81,6 +101,9 @@ void check_together(const TrainCommand& o) {
   if (t.checkpoint.empty() && t.checkpoint_every > 0) {
     fail_usage("--checkpoint-every", "it needs --checkpoint DIR");
   }
+  if (t.sample_every == 0 && o.given.contains("--sample-prompt") && !t.resume) {
+    fail_usage("--sample-prompt", "it needs --sample-every N");
+  }
   // A resumed run may leave out the validation of which its checkpoint has the fraction.
   if (t.validate_every == 0 && o.validation_fraction && !t.resume) {
     fail_usage("--validation-fraction", "it needs --validate-every N");
@@ -93,13 +116,27 @@ void check_together(const TrainCommand& o) {
   }
 }
 
-std::string progress_text(const TrainStep& step, std::int64_t steps, double seconds_left) {
-  const std::string scale = step.loss_scale ? fmt::format("scale {:g}  skipped {}  ",
-                                                          *step.loss_scale, step.skipped_steps)
-                                            : "";
-  return fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {}{} tokens/s  {} left", step.step, steps,
-                     step.loss, step.lr, scale, format_count(step.tokens_per_s),
-                     words_of_remaining(seconds_left));
+// What a recipe sets where the user says nothing else: flags and values.
+std::vector<std::pair<std::string, std::string>> recipe_of(const TrainOptions& o) {
+  constexpr std::int64_t kMostWarmup = 2000;
+  return {{"--schedule", "cosine"},
+          {"--lr-min", fmt::format("{:g}", o.schedule.lr / 10)},
+          {"--warmup-steps", std::to_string(std::min(o.steps / 20, kMostWarmup))},
+          {"--clip", "1"},
+          {"--weight-decay", "0.1"},
+          {"--weight-decay-on", "matrices"}};
+}
+
+// Reads it as if it had been given, so that checkpoints keep what it sets.
+void take_recipe(const TrainCommand& o, const OptionSet& set) {
+  if (o.recipe.empty()) return;
+  std::vector<std::string> taken;
+  for (const auto& [flag, value] : recipe_of(o.train)) {
+    if (o.given.contains(flag)) continue;
+    std::ranges::find(set.options(), flag, &Option::flag)->read(flag, value);
+    taken.insert(taken.end(), {flag, value});
+  }
+  if (!taken.empty()) log_info("recipe {}: {}", o.recipe, shell_quoted(taken));
 }
 
 Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t parameters,
@@ -118,6 +155,11 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
            .title = "validation loss",
            .kind = ColumnKind::kReal,
            .digits = 4},
+          {.name = "best_validation_loss",
+           .title = "best",
+           .kind = ColumnKind::kReal,
+           .digits = 4,
+           .description = "the lowest validation loss, those before a resume included"},
           {.name = "tokens_per_s",
            .title = "tokens/s",
            .kind = ColumnKind::kReal,
@@ -130,6 +172,7 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
                  result.resumed_from + result.steps, result.resumed_from,
                  none ? Json() : Json(result.first.loss), none ? Json() : Json(result.last.loss),
                  result.validation_loss ? Json(*result.validation_loss) : Json(),
+                 result.best ? Json(result.best->loss) : Json(),
                  none ? Json() : Json(median_of(result.recent_rates)), seconds});
   if (!o.train.save.empty() && !result.interrupted) {
     table.notes.push_back("weights: " + o.train.save.string());
@@ -137,23 +180,47 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
   if (!o.train.log.empty()) table.notes.push_back("a line per step: " + o.train.log.string());
   if (!o.train.checkpoint.empty()) {
     table.notes.push_back("checkpoints: " + o.train.checkpoint.string());
+    if (result.best) {
+      table.notes.push_back(fmt::format("the best, step {}: {}", result.best->step,
+                                        (o.train.checkpoint / "best").string()));
+    }
   }
   return table;
 }
 
-TrainResult run_loop(const TrainCommand& o, const RankDevices& devices, const TokenSplit& split,
-                     const StopSignal& stop) {
-  ProgressLine progress;
-  const auto start = std::chrono::steady_clock::now();
-  std::int64_t done = 0;
-  return train(devices, o.train, split.train, split.validation, &stop, [&](const TrainStep& step) {
-    ++done;
-    if (!progress.is_shown()) return;
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
-    const auto left = static_cast<double>(o.train.steps - step.step);
-    progress.update(
-        progress_text(step, o.train.steps, passed.count() / static_cast<double>(done) * left));
-  });
+// Of all ranks' devices, by the data sheet, in FLOP/s; 0: not known.
+double peak_flops(const RunSpec& run, const Json& environment) {
+  const Json* const gpu = environment.find("gpu");
+  if (gpu == nullptr || !gpu->is_string() || run.precision.tf32) return 0.0;
+  const PublishedDevice* const device = known_device(gpu->as_string());
+  if (device == nullptr) return 0.0;
+  const double tflops = device->tflops(name_of(run.precision));
+  return 1e12 * tflops * run.parallel.ranks;
+}
+
+TrainingView::Setup view_of(const TrainCommand& o, const Json& environment) {
+  const RunSpec& run = o.train.run;
+  const auto batch = static_cast<double>(run.shape.batch);
+  const auto context = static_cast<double>(run.shape.context);
+  // Three times forward's products: 6·N for a token, and those of attention.
+  return {.steps = o.train.steps,
+          .log_every = o.log_every,
+          .flops_per_token = 3 * forward_flops(run.model, batch, context) / (batch * context),
+          .peak_flops = peak_flops(run, environment),
+          .prompt = o.train.sample_prompt,
+          .tokenizer = o.train.tokenizer.get()};
+}
+
+void set_sample_prompt(TrainCommand& o) {
+  if (o.train.sample_every == 0) return;
+  if (!o.train.tokenizer) {
+    throw Error(ErrorCode::kUsage, "--sample-every", "no tokenizer is known for these tokens",
+                "give --text, or --init with weights that have one");
+  }
+  for (std::int32_t token : o.train.tokenizer->encode(o.sample_prompt)) {
+    o.train.sample_prompt.push_back(token);
+  }
+  if (o.train.sample_prompt.empty()) fail_usage("--sample-prompt", "the text is empty");
 }
 
 // --save may be the same file as --init, so that a model can be trained further in place.
@@ -172,18 +239,11 @@ void check_files(const TrainCommand& o) {
 
 // What the flags say of the run; the model may depend on the tokens.
 RunSpec run_of_flags(const TrainCommand& o, DeviceUse use) {
-  RunSpec run = o.grid.combinations().front();
-  // Compiled steps train 1.8 times as many tokens a second on an H200, with the same losses
-  // (bench/results/cuda-h200.md).
-  if (cuda_index(run.place.device) && !o.grid.is_given("executor")) {
-    run.executor = ExecutorKind::kCompiled;
-  }
-  return placed(std::move(run), {"cpu", "cuda", "reference"}, use, Ranks::kUsedByLaterModel);
+  return placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"}, use,
+                Ranks::kUsedByLaterModel);
 }
 
-// The checkpoint that --resume continues, whose options become those of `o` where it has none of
-// its own; nullopt: there is none. Whether its tensors are whole is seen when they are loaded.
-std::optional<Checkpoint> take_checkpoint(TrainCommand& o, const OptionSet& set) {
+std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set) {
   if (!o.train.resume || o.train.checkpoint.empty()) return std::nullopt;
   auto found = load_checkpoint(o.train.checkpoint, Verify::kDescription);
   if (processes() != nullptr) {
@@ -194,6 +254,15 @@ std::optional<Checkpoint> take_checkpoint(TrainCommand& o, const OptionSet& set)
   return found;
 }
 
+// The checkpoint that --resume continues; nullopt: there is none. Whether its tensors are whole is
+// seen when they are loaded. Where `o` has no option of its own, that of the checkpoint is taken,
+// then that of the recipe.
+std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
+  auto found = find_checkpoint(o, set);
+  take_recipe(o, set);
+  return found;
+}
+
 // What sets the model's sizes and the tokenizer: a resumed run goes on with those it had.
 std::optional<Weights> weights_before(const TrainCommand& o,
                                       const std::optional<Checkpoint>& resumed) {
@@ -201,16 +270,35 @@ std::optional<Weights> weights_before(const TrainCommand& o,
   return weights_at(o.train.init);
 }
 
-// The tokens, and in `o` their tokenizer; `run` gets its model. The files of weights are closed
-// again on return: a checkpoint that is removed meanwhile would keep its place on the disk.
+// A run that is continued keeps its forms of a step, another one takes the fastest.
+void take_forms(const TrainCommand& o, RunSpec& run, const std::optional<Checkpoint>& resumed) {
+  take_forms(run, o.grid, resumed ? forms_of(resumed->meta) : choose_forms(run));
+}
+
+// The tokens, and in `o` their tokenizer; `run` gets its model and its forms. The files of weights
+// are closed again on return: a checkpoint that is removed meanwhile would keep its place on the
+// disk.
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
   TokenInput input = open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
+  take_forms(o, run, resumed);
   o.train.tokenizer = std::move(input.tokenizer);
   return input.tokens;
+}
+
+// The run with the training's own flags; the other options of the optimizer are the run's.
+// Checkpoints keep its forms, as another version or device would choose others.
+void set_run(TrainOptions& train, RunSpec run) {
+  run.optimizer.clip = train.run.optimizer.clip;
+  run.optimizer.weight_decay = train.run.optimizer.weight_decay;
+  run.optimizer.decay_on = train.run.optimizer.decay_on;
+  train.arguments["executor"] = Json::Array{name_of(run.executor)};
+  train.arguments["attention"] = Json::Array{name_of(run.attention)};
+  train.run = std::move(run);
+  train.schedule.total_steps = train.steps;
 }
 
 int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
@@ -220,14 +308,13 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
+  if (processes() != nullptr && processes()->rank() > 0) o.pictures.clear();
+  probe_pictures(o.pictures);
   const TokenSourcePtr tokens = open_inputs(o, run, std::move(resumed));
+  set_sample_prompt(o);
   check_run(run);
   rank_shape(run);
-  // Training's own flags; the other options of the optimizer are the run's.
-  run.optimizer.clip = o.train.run.optimizer.clip;
-  run.optimizer.weight_decay = o.train.run.optimizer.weight_decay;
-  o.train.run = run;
-  o.train.schedule.total_steps = o.train.steps;
+  set_run(o.train, run);
   TokenSplit split{tokens, nullptr};
   if (o.train.validate_every > 0) {
     split = split_tokens(tokens, o.validation_fraction.value_or(kDefaultValidationFraction));
@@ -241,10 +328,19 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
                         has_checkpoints ? "a checkpoint is saved after the step under way"
                                         : "nothing is saved, as there is no --checkpoint");
   const RankDevices devices = make_rank_devices(*device, run);
-  const TrainResult result = run_loop(o, devices, split, stop);
+  TrainingView view(view_of(o, environment));
+  const TrainResult result = train(devices, o.train, split.train, split.validation, &stop,
+                                   [&, is_first = true](const TrainStep& step) mutable {
+                                     if (std::exchange(is_first, false)) say_forms(run);
+                                     view.add(step);
+                                   });
+  view.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,
                {summary(o, result, parameter_formula(run.model), seconds.count())});
+  if (!o.pictures.empty() && result.steps > 0) {
+    write_pictures(o.pictures, std::vector{LossCurve::chart()}, std::vector{view.curve().table()});
+  }
   if (!result.interrupted) return 0;
   const bool keeps_earlier = o.train.overwrite && result.steps == 0;
   log_warn("stopped by a signal; {}",
@@ -258,6 +354,7 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   check_together(o);
   RunSpec run = run_of_flags(o, DeviceUse::kPlan);
   run.model = model_for(o.grid, pointer_to(weights_before(o, resumed)), nullptr);
+  take_forms(o, run, resumed);
   check_run(run);
   JobPlan out = plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
   // Text, and at most a token for each byte of it.
@@ -281,12 +378,17 @@ Command train_command() {
           "continues exactly, to the bit, and needs no other option than --checkpoint. "
           "Without a size the model is tiny (4 layers, 256 wide), or that of --init. "
           "In sequential order, row b of step s starts at token (s*B + b)*T; at the end reading "
-          "starts over. On a GPU steps are compiled unless --executor says otherwise.",
+          "starts over. Where --executor and --attention are left out, the fastest known forms of "
+          "a "
+          "step are taken whose numbers agree but for rounding; a line says which.",
       .examples = {
           {"--text docs README.md --steps 200 --save tiny.safetensors",
            "bytes of text files; the tokenizer goes beside the weights, and is found there"},
           {"--text book.txt --tokenizer bpe --validate-every 50 --log run.jsonl",
            "a vocabulary trained on the spot, and a validation loss"},
+          {"--text book.txt --recipe gpt --steps 2000 --validate-every 100 --checkpoint run "
+           "--sample-every 500",
+           "as GPTs are trained; eval and generate take --init run/best"},
           {"--tokens train.bin --token-dtype uint16 --size small --steps 1000 "
            "--checkpoint run --checkpoint-every 100 --resume",
            "a long run that may be interrupted and called again"},
@@ -297,6 +399,11 @@ Command train_command() {
   add_field(set, options->grid, "context", Values::kOne);
   set.group("Training");
   for (const TrainField& field : train_fields()) add_flag(set, options->train, field);
+  set.choice(
+      "--recipe", options->recipe, {"gpt"},
+      "options that are usual for a kind of model, where none are given: gpt has a cosine to "
+      "a tenth of the rate, a warm-up of a twentieth of the steps and at most 2000, clip 1, "
+      "weight decay 0.1 on matrices");
   add_file_options(set, *options);
   add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
@@ -304,11 +411,11 @@ Command train_command() {
   add_output_options(set, options->output);
   set.record(options->given);
   command.run = [options, set](std::span<const std::string> arguments) {
-    auto resumed = take_checkpoint(*options, set);
+    auto resumed = complete(*options, set);
     options->train.arguments = kept_options(set, options->given);
     return run_train(*options, std::move(resumed), arguments);
   };
-  command.plan = [options, set] { return plan_of(*options, take_checkpoint(*options, set)); };
+  command.plan = [options, set] { return plan_of(*options, complete(*options, set)); };
   return command;
 }
 

@@ -80,7 +80,8 @@ void write_pictures(const fs::path& folder, std::span<const Chart> charts,
     if (makes_png && write_png(svg)) ++pngs;
     ++count;
   }
-  log_info("{} pictures are in {}, as SVG{}", count, folder.string(),
+  log_info("{} in {}, as SVG{}",
+           count == 1 ? "a picture is" : fmt::format("{} pictures are", count), folder.string(),
            !makes_png      ? "; with rsvg-convert (librsvg) they would be PNG too"
            : pngs == count ? " and PNG"
                            : fmt::format("; {} of them as PNG too", pngs));

@@ -12,7 +12,7 @@ namespace tracestep::cli {
 namespace {
 
 constexpr std::array kOfThisCall = {"--checkpoint", "--resume",    "--overwrite", "--change",
-                                    "--init",       "--tokenizer", "--bpe-vocab"};
+                                    "--init",       "--tokenizer", "--bpe-vocab", "--recipe"};
 constexpr std::array kGroupsOfThisCall = {"Model", "Output"};
 // Two ways to name the tokens: where one is given, the other is not taken.
 constexpr std::array kTokens = {"--tokens", "--token-dtype", "--text"};
@@ -75,6 +75,16 @@ void take_kept_options(const OptionSet& set, GivenOptions given, const Checkpoin
   }
   if (taken.empty()) return;
   log_info("[resume] from {}: {}", checkpoint.folder.string(), shell_quoted(taken));
+}
+
+Forms forms_of(const Json& meta) {
+  const auto holds = [&](const char* entry, std::string_view text) {
+    const Json* value = meta.find(entry);
+    return value == nullptr || *value == Json(std::string(text));
+  };
+  return {holds("compile_passes", "none") ? ExecutorKind::kEager : ExecutorKind::kCompiled,
+          holds("attention", name_of(AttentionForm::kNaive)) ? AttentionForm::kNaive
+                                                             : AttentionForm::kFlash};
 }
 
 }  // namespace tracestep::cli

@@ -7,6 +7,9 @@
 
 namespace tracestep {
 
+// The widest head that every device's tiles hold.
+inline constexpr std::int64_t kMostFlashWidth = 256;
+
 struct AttentionSizes {
   std::int64_t heads = 0;                         // of all sequences, B·H
   std::int64_t queries = 0, keys = 0, width = 0;  // T_q, T_k, D

@@ -14,8 +14,6 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-constexpr std::int64_t kMostWidth = 256;  // the widest head that every device's tiles hold
-
 // [..., H, T, D] ↔ [..., T, H, D]
 Shape heads_moved(Shape shape) {
   std::swap(shape[shape.rank() - 3], shape[shape.rank() - 2]);
@@ -46,9 +44,9 @@ void check_operands(const OpCall& c, int q) {
   rules::require_attention_operands(c, q);
   const Shape& shape = c.inputs[static_cast<std::size_t>(q)].shape;
   if (is_token_major(c.attrs)) rules::require_min_rank(c, q, 3);
-  if (shape.back() < 1 || shape.back() > kMostWidth) {
+  if (shape.back() < 1 || shape.back() > kMostFlashWidth) {
     fail_usage(c.op.name, "the width {} does not fit a tile; 1 to {}, or naive attention",
-               shape.back(), kMostWidth);
+               shape.back(), kMostFlashWidth);
   }
   const std::int64_t queries = shape.back(1);
   const std::int64_t keys = c.inputs[static_cast<std::size_t>(q) + 1].shape.back(1);

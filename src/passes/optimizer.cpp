@@ -206,11 +206,12 @@ class OptimizerPass {
     for (const Val& more : {use.scale, use.apply, use.count}) {
       if (more) operands.push_back(more);
     }
+    const bool decays = !options_.undecayed.contains(pair.name);
     const auto out = b.call(find_op("adamw"), operands,
                             {{"beta1", options_.beta1},
                              {"beta2", options_.beta2},
                              {"eps", options_.eps},
-                             {"weight_decay", options_.weight_decay}});
+                             {"weight_decay", decays ? options_.weight_decay : 0.0}});
     set(b, pair, out[0]);
     b.update(m, out[1]);
     b.update(v, out[2]);
@@ -243,6 +244,10 @@ class OptimizerPass {
 
 std::string_view name_of(Moments moments) {
   return moments == Moments::kF32 ? "fp32" : "bf16";
+}
+
+std::string_view name_of(DecayOn decay_on) {
+  return decay_on == DecayOn::kAll ? "all" : "matrices";
 }
 
 Program optimizer(const Program& program, const OptimizerOptions& options) {

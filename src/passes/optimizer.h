@@ -1,6 +1,7 @@
 // Turns gradients into parameter updates, as nodes of the same program.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -17,6 +18,14 @@ enum class Moments : std::uint8_t {
 };
 inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16};
 std::string_view name_of(Moments moments);  // "fp32", "bf16"
+
+// What weight decay shrinks.
+enum class DecayOn : std::uint8_t {
+  kAll,
+  kMatrices,  // tensors of two or more axes: not the gains of norms
+};
+inline constexpr DecayOn kAllDecayOn[] = {DecayOn::kAll, DecayOn::kMatrices};
+std::string_view name_of(DecayOn decay_on);  // "all", "matrices"
 
 // Gradients with at least this norm count as infinite: AdamW averages their squares, and the square
 // of 2^64 is infinite in float32. The limit is the same on every back end, also on those that add
@@ -35,6 +44,9 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.0;
+  DecayOn decay_on = DecayOn::kAll;
+  // The parameters that decay leaves alone: by name, as ranks may hold vectors of what is a matrix.
+  std::set<std::string> undecayed = {};
   Moments moments = Moments::kF32;
   double clip = 0.0;              // largest global gradient norm; 0: off
   bool report_norm = false;       // output "grad_norm" even without clipping

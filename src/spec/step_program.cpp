@@ -23,6 +23,16 @@ std::set<std::string> disabled_passes(const RunSpec& spec, const PipelineOptions
   return out;
 }
 
+std::set<std::string> vectors_of(const ModelConfig& model) {
+  std::set<std::string> out;
+  const Program program = logits_program(model, {.batch = 1, .context = 1});
+  for (const ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.leaf == LeafKind::kParameter && leaf.type.shape.rank() < 2) out.insert(leaf.name);
+  }
+  return out;
+}
+
 void check_division(const ModelConfig& model, int ranks) {
   const std::pair<const char*, std::int64_t> sizes[] = {
       {"heads", model.heads}, {"d_ff", model.d_ff}, {"vocab", model.vocab}};
@@ -86,6 +96,9 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.parallel = spec.parallel;
   options.arena = has_arena(spec.executor);
   options.optimizer = spec.optimizer;
+  if (spec.optimizer.weight_decay != 0.0 && spec.optimizer.decay_on == DecayOn::kMatrices) {
+    options.optimizer.undecayed = vectors_of(spec.model);
+  }
   options.verify = spec.verify;
   options.autocast = spec.precision.autocast;
   options.compile = true;  // but for those of its passes that are disabled

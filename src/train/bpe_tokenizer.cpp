@@ -98,6 +98,21 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
+  // From the piece itself: decoding one alone would cut off a space, and a byte alone is no text.
+  std::optional<std::int64_t> byte_count(std::int64_t token) const override {
+    const int id = static_cast<int>(token);
+    if (token < 0 || token >= vocab_size() || processor_.IsUnknown(id)) return std::nullopt;
+    if (processor_.IsControl(id)) return 0;
+    if (processor_.IsByte(id)) return 1;
+    constexpr std::string_view kSpace = "\u2581";  // three bytes for one
+    const std::string& piece = processor_.IdToPiece(id);
+    std::int64_t out = std::ssize(piece);
+    for (std::size_t at = 0; (at = piece.find(kSpace, at)) != piece.npos; at += kSpace.size()) {
+      out -= std::ssize(kSpace) - 1;
+    }
+    return out;
+  }
+
   std::string content() const override {
     // The mark is a field of a number that the format leaves to others.
     constexpr std::string_view kField = "\xca\x0c\x15";  // 201, text of 21 bytes

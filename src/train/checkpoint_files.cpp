@@ -24,7 +24,8 @@ namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kLatest = "latest";
+constexpr const char *kLatest = "latest", *kBest = "best";
+constexpr std::uint64_t kLongestName = 64;
 constexpr const char* kLock = ".lock";
 constexpr std::string_view kTemporary = ".tmp-", kReplaced = ".old-";
 
@@ -54,14 +55,19 @@ std::vector<std::int64_t> list_steps(const Directory& folder) {
   return steps;
 }
 
-// The step that DIR/latest names; nullopt when it is missing. Errors: kInput when it names nothing.
-std::optional<std::int64_t> latest_step(const Directory& folder) {
-  if (!folder.has(kLatest)) return std::nullopt;
-  constexpr std::uint64_t kLongestName = 64;
-  const InputFile file = folder.open_input(kLatest, "checkpoint");
+// The step that a file names; nullopt: none.
+std::optional<std::int64_t> step_named_in(const InputFile& file) {
   std::string name = file.text(kLongestName);
   if (name.ends_with('\n')) name.pop_back();
-  if (const auto step = checkpoint_step(name)) return step;
+  return checkpoint_step(name);
+}
+
+// The step that DIR/latest or DIR/best names; nullopt when the file is missing. Errors: kInput when
+// it names nothing.
+std::optional<std::int64_t> step_named_by(const Directory& folder, const char* pointer) {
+  if (!folder.has(pointer)) return std::nullopt;
+  const InputFile file = folder.open_input(pointer, "checkpoint");
+  if (const auto step = step_named_in(file)) return step;
   fail_input("checkpoint", "{} names no checkpoint", file.path().string());
 }
 
@@ -70,7 +76,7 @@ std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
                                             std::vector<std::string>& warnings) {
   std::vector<std::int64_t> steps = list_steps(folder);
   try {
-    const auto latest = latest_step(folder);
+    const auto latest = step_named_by(folder, kLatest);
     if (!latest) return steps;
     std::ranges::stable_partition(steps, [&](std::int64_t step) { return step <= *latest; });
     if (!folder.has(checkpoint_name(*latest))) {
@@ -112,6 +118,15 @@ std::optional<Checkpoint> load_newest(const Directory& folder, Verify verify,
               fmt::format("{} has no undamaged checkpoint: {}", folder.path().string(),
                           fmt::join(damage, "; ")),
               "start anew in another folder, or in this one with option overwrite");
+}
+
+// `path`: a folder of checkpoints, or a file in it that names one.
+Directory folder_at(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_pointer = fs::is_regular_file(path, ignored);
+  const fs::path place = is_pointer ? path.parent_path() : path;
+  if (auto folder = Directory::open(place.empty() ? "." : place, ErrorCode::kInput)) return *folder;
+  fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
 }
 
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
@@ -191,7 +206,12 @@ std::optional<Checkpoint> load_checkpoint(const fs::path& path, Verify verify) {
 
 std::optional<Checkpoint> checkpoint_of_weights(const fs::path& path) {
   std::error_code ignored;  // reading the file will say it
-  if (!fs::is_directory(path, ignored)) return std::nullopt;
+  if (!fs::is_directory(path, ignored)) {
+    if (fs::file_size(path, ignored) > kLongestName || ignored) return std::nullopt;
+    const auto step = step_named_in(InputFile(path, "checkpoint"));
+    return step ? std::optional(read_checkpoint(folder_at(path), *step, Verify::kAll))
+                : std::nullopt;
+  }
   auto found = load_checkpoint(path);
   if (!found) fail_input("checkpoint", "there is no checkpoint in {}", path.string());
   for (const std::string& warning : found->warnings) log_warn("[checkpoint] {}", warning);
@@ -199,10 +219,7 @@ std::optional<Checkpoint> checkpoint_of_weights(const fs::path& path) {
 }
 
 Checkpoint load_checkpoint(const fs::path& path, std::int64_t step) {
-  if (const auto folder = Directory::open(path, ErrorCode::kInput)) {
-    return read_checkpoint(*folder, step, Verify::kDescription);
-  }
-  fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
+  return read_checkpoint(folder_at(path), step, Verify::kDescription);
 }
 
 Directory open_unfinished_checkpoint(const fs::path& path, std::int64_t step) {
@@ -214,9 +231,16 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, int keep)
     : folder_(made_folder(folder)), keep_(keep) {
   if (keep < 1) fail_usage("checkpoint", "{} checkpoints cannot be kept; at least 1", keep);
   lock();
-  const auto latest = folder_.kind_of(kLatest);
-  if (latest == Kind::kFolder || latest == Kind::kOther) {
-    fail_output(folder_.path() / kLatest, "it is not a regular file");
+  for (const char* pointer : {kLatest, kBest}) {
+    const auto kind = folder_.kind_of(pointer);
+    if (kind == Kind::kFolder || kind == Kind::kOther) {
+      fail_output(folder_.path() / pointer, "it is not a regular file");
+    }
+  }
+  try {
+    best_ = step_named_by(folder_, kBest);
+  } catch (const Error& e) {
+    log_warn("{}", e.what());
   }
   remove_stale_temporaries(folder_);
   remove_leftovers();
@@ -277,11 +301,20 @@ bool CheckpointWriter::save(std::int64_t step, const WriteFiles& write) {
   write_file(folder_, kLatest, checkpoint_name(step) + "\n");
   is_whole_[step] = true;
   discard(folder_, replaced_name(step));
+  if (!overwritten_.empty()) {
+    discard(folder_, kBest);
+    best_.reset();
+  }
   for (std::int64_t old : std::exchange(overwritten_, {})) {
     if (old != step) remove_step(old);
   }
   prune(step);
   return true;
+}
+
+void CheckpointWriter::keep_best(std::int64_t step) {
+  write_file(folder_, kBest, checkpoint_name(step) + "\n");
+  best_ = step;
 }
 
 void CheckpointWriter::put_in_place(std::int64_t step) {
@@ -313,7 +346,7 @@ void CheckpointWriter::prune(std::int64_t step) {
   int kept = 0;
   for (std::int64_t old : list_steps(folder_)) {
     if (old > step || !is_whole(old)) continue;
-    if (++kept > keep_) remove_step(old);
+    if (++kept > keep_ && old != best_) remove_step(old);
   }
 }
 

@@ -1,7 +1,8 @@
-// A folder of checkpoints: DIR/step-00000100 (checkpoint_format.h) and DIR/latest. The newest
-// complete checkpoint stays readable even if the process or the machine fails at any moment: each
-// is written under a temporary name, flushed, and then renamed into place. Symbolic links inside
-// the folder are never followed: writing replaces them, and reading treats them as damage.
+// A folder of checkpoints: DIR/step-00000100 (checkpoint_format.h), and DIR/latest and DIR/best,
+// which name two of them. The newest complete checkpoint stays readable even if the process or the
+// machine fails at any moment: each is written under a temporary name, flushed, and then renamed
+// into place. Symbolic links inside the folder are never followed: writing replaces them, and
+// reading treats them as damage.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,9 @@
 
 namespace tracestep {
 
-// The newest complete checkpoint of a folder of weights, as CheckpointWriter::load(); nullopt where
-// `path` is no folder. Errors: kInput, also when there is none.
+// The newest complete checkpoint of a folder of weights, as CheckpointWriter::load(), or the one
+// that a file such as DIR/best names; nullopt where `path` is neither. Errors: kInput, also when
+// there is none.
 std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
 // The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().
@@ -26,8 +28,9 @@ std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder,
                                           Verify verify = Verify::kAll);
 
 // What the processes beside the one that has the CheckpointWriter need. The checkpoint that its
-// load() returned: errors as read_checkpoint() with Verify::kDescription.
-Checkpoint load_checkpoint(const std::filesystem::path& folder, std::int64_t step);
+// load() returned: errors as read_checkpoint() with Verify::kDescription. `path`: the folder, or a
+// file in it that names a checkpoint.
+Checkpoint load_checkpoint(const std::filesystem::path& path, std::int64_t step);
 // The folder of the checkpoint that its save() is writing. Errors: kOutput.
 Directory open_unfinished_checkpoint(const std::filesystem::path& folder, std::int64_t step);
 
@@ -35,9 +38,9 @@ Directory open_unfinished_checkpoint(const std::filesystem::path& folder, std::i
 class CheckpointWriter {
  public:
   // Creates the folder if needed, locks it, and removes what an interrupted save left behind. The
-  // newest `keep` undamaged checkpoints (at least 1) are kept and older ones removed. Damaged ones
-  // are not counted and never removed. Errors: kOutput when the folder cannot be written or another
-  // process holds its lock, which the message names.
+  // newest `keep` undamaged checkpoints (at least 1) and the best one are kept and older ones
+  // removed. Damaged ones are not counted and never removed. Errors: kOutput when the folder cannot
+  // be written or another process holds its lock, which the message names.
   explicit CheckpointWriter(const std::filesystem::path& folder, int keep = 2);
 
   // The newest complete checkpoint, its checksums verified; nullopt when there is no checkpoint. A
@@ -55,6 +58,10 @@ class CheckpointWriter {
   using WriteFiles = std::function<bool(const Directory&)>;
   bool save(std::int64_t step, const WriteFiles& write);
 
+  // The checkpoint that is kept however old it gets; nullopt: none is. It should be on the disk.
+  std::optional<std::int64_t> best() const { return best_; }
+  void keep_best(std::int64_t step);
+
  private:
   void lock();
   void remove_leftovers();
@@ -68,6 +75,7 @@ class CheckpointWriter {
   FileHandle lock_;
   std::map<std::int64_t, bool> is_whole_;  // by step: known to be undamaged or not
   std::vector<std::int64_t> overwritten_;  // to be removed after the first save
+  std::optional<std::int64_t> best_;
 };
 
 }  // namespace tracestep

@@ -1,10 +1,12 @@
 #include <cmath>
+#include <numbers>
 
 #include "base/output_file.h"
 #include "exec/executor.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
+#include "train/tokenizer.h"
 #include "train/weights.h"
 
 namespace tracestep {
@@ -66,6 +68,18 @@ std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& option
   return find_not_finite(tensors);
 }
 
+// The bytes of a batch's targets as text; nullopt: that of one is not known.
+std::optional<std::int64_t> bytes_of(const Batch& batch, const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return std::nullopt;
+  std::int64_t out = 0;
+  for (const std::int64_t token : batch.targets.as<std::int64_t>()) {
+    const auto bytes = tokenizer->byte_count(token);
+    if (!bytes) return std::nullopt;
+    out += *bytes;
+  }
+  return out;
+}
+
 // Whole batches in the source; at least one, which may wrap.
 std::int64_t batch_count(const EvalOptions& options, const TokenSource& tokens) {
   const std::int64_t per_batch = options.run.shape.batch * options.run.shape.context;
@@ -92,13 +106,19 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   out.not_finite = load(store, options);
   out.batches = batch_count(options, *tokens);
   out.tokens = out.batches * options.run.shape.batch * options.run.shape.context;
+  std::int64_t bytes = 0;
+  bool has_text = true;
   double total = 0.0;
   for (std::int64_t i = 0; i < out.batches; ++i) {
     if (before_batch) before_batch(out.batches);
-    set_batch(*forward, batches.at(i));
+    const Batch batch = batches.at(i);
+    set_batch(*forward, batch);
     forward->run();
     const double loss = forward->scalar("loss");
     total += loss;
+    const auto more = bytes_of(batch, options.tokenizer.get());
+    bytes += more.value_or(0);
+    has_text = has_text && more.has_value();
     if (i == 0) {
       out.first_batch_loss = loss;
       if (want_logits) write_safetensors(options.logits, {{"logits", forward->output("logits")}});
@@ -107,6 +127,11 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   }
   out.loss = total / static_cast<double>(out.batches);
   out.perplexity = std::exp(out.loss);
+  if (has_text && bytes > 0) {
+    const double bits = out.loss * static_cast<double>(out.tokens) / std::numbers::ln2;
+    out.bytes = bytes;
+    out.bits_per_byte = bits / static_cast<double>(bytes);
+  }
   if (options.gradients.empty()) return out;
   const auto bad = write_gradients(store, options, device, batches.at(0));
   if (!out.not_finite) out.not_finite = bad;

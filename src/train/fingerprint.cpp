@@ -82,10 +82,13 @@ void add_fields(std::vector<Entry>& out) {
 void add_training(std::vector<Entry>& out) {
   for (const TrainField& field : train_fields()) {
     if (field.role == FieldRole::kProtocol) continue;
-    out.push_back({.key = with_dashes(field.name), .value = [&field](R r) {
-                     const bool applies = !field.applies || field.applies(r.options);
-                     return applies ? field.value(r.options) : Json();
-                   }});
+    out.push_back({.key = with_dashes(field.name),
+                   .value =
+                       [&field](R r) {
+                         const bool applies = !field.applies || field.applies(r.options);
+                         return applies ? field.value(r.options) : Json();
+                       },
+                   .older = field.is_optional ? field.value(TrainOptions()) : Json()});
   }
   out.push_back({.key = "steps", .value = [](R r) {
                    return r.is_cosine() ? Json(r.options.schedule.total_steps) : Json();

@@ -83,14 +83,15 @@ void check(const GenerateOptions& o) {
 
 std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
                                    const StopSignal* stop,
-                                   const std::function<void(std::int64_t)>& emit) {
+                                   const std::function<void(std::int64_t)>& emit,
+                                   const std::function<void(Store&)>& load_weights) {
   check(options);
   Store store(device);
   const PipelineOptions passes{.granularity = options.run.ops,
                                .autocast = options.run.precision.autocast};
   const auto decode = make_executor(options.run.executor, store,
                                     program_for(decode_program(options.run), passes, device));
-  load(store, options);
+  load_weights ? load_weights(store) : load(store, options);
   const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
   for (std::int64_t position = 0; position < options.run.shape.context; ++position) {

@@ -84,6 +84,7 @@ void check_numbers(const TrainOptions& o) {
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
   if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
   check_shards(o);
+  if (o.sample_every < 0) fail_usage("sample_every", "{} is negative", o.sample_every);
   if (o.checkpoint_every < 0) {
     fail_usage("checkpoint_every", "{} is negative", o.checkpoint_every);
   }
@@ -160,9 +161,11 @@ class Run {
   Run(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
       TokenSourcePtr validation)
       : options_(is_first_process(devices.group()) ? options : without_outputs(options)),
+        device_(devices.first()),
         group_(devices.group()),
         checkpoints_(open_checkpoints(devices.first(), options_, *tokens, validation.get(), init_)),
         trainer_(devices, options_, tokens, validation) {
+    out_.best = checkpoints_.best();
     out_.resumed_from = step_ = start(trainer_.tensors(), options_.run.seed, init_, checkpoints_);
     init_.reset();
     if (!is_alone()) check_same_start(trainer_.tensors(), *group_->processes());
@@ -179,8 +182,8 @@ class Run {
         const Wishes wishes = wishes_of(group_, stop);
         if (wishes.save) save_as_asked(*stop);
         if (wishes.stop) break;
-        one_step(progress);
-        if (is_due(options_.checkpoint_every)) save_or_end();
+        const bool is_best = one_step(progress);
+        if (is_best || is_due(options_.checkpoint_every)) save_or_end();
       }
     } catch (const Error& error) {
       keep_what_is_done(error);
@@ -207,13 +210,18 @@ class Run {
 
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
 
-  void one_step(const std::function<void(const TrainStep&)>& progress) {
+  // True when no step before had so low a validation loss.
+  bool one_step(const std::function<void(const TrainStep&)>& progress) {
     TrainStep record = trainer_.step(step_);
+    bool is_best = false;
     if (!record.not_finite) {
       ++step_;
       if (trainer_.can_validate() && is_due(options_.validate_every)) {
         record.validation_loss = trainer_.validate();
+        is_best = checkpoints_.add_validation({step_, *record.validation_loss});
+        out_.best = checkpoints_.best();
       }
+      if (is_due(options_.sample_every)) record.sample = sample();
     }
     log_->add(record);
     out_.add(record);
@@ -222,6 +230,26 @@ class Run {
     if (!std::isfinite(record.validation_loss.value_or(0.0))) {
       end(trainer_.find_cause_in_validation());
     }
+    return is_best;
+  }
+
+  // From a copy of the weights, so that no number of the training depends on it. Without room for
+  // one, training goes on without samples; other processes may have room, so there it ends.
+  std::vector<std::int64_t> sample() try {
+    GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
+    options.run.parallel = {};
+    options.run.shape = {.batch = 1, .context = std::ssize(options.prompt) + options.tokens};
+    const WholeTensors tensors = trainer_.tensors();
+    return generate(device_, options, nullptr, {}, [&](Store& to) {
+      for (const std::string& name : tensors.names(LeafKind::kParameter)) {
+        load_tensor(to, name, tensors.get(name));
+      }
+    });
+  } catch (const OutOfMemory& error) {
+    if (!is_alone()) throw;
+    log_warn("[sample] there is no room for a copy of the weights: {}", error.message());
+    options_.sample_every = 0;
+    return {};
   }
 
   bool is_alone() const { return processes_of(group_) == nullptr; }
@@ -281,6 +309,7 @@ class Run {
   }
 
   TrainOptions options_;
+  Device& device_;                      // the first rank's
   Communicator* const group_;           // nullptr: there is one rank
   std::optional<InitialWeights> init_;  // until they are loaded
   RunCheckpoints checkpoints_;

@@ -45,6 +45,8 @@ struct TrainOptions {
   std::vector<std::string> change;    // entries of the fingerprint that may differ on resume
   std::int64_t validate_every = 0;    // steps; 0: never
   std::int64_t validation_batches = 8;
+  std::int64_t sample_every = 0;                 // steps; 0: never
+  std::vector<std::int64_t> sample_prompt = {};  // token ids that samples continue
 };
 
 struct TrainStep {
@@ -54,14 +56,21 @@ struct TrainStep {
   // waits for the update of the one before, so the rate is that of whole steps, except behind a
   // pause (the first step, a validation, a checkpoint).
   double tokens_per_s = 0.0;
-  std::optional<double> validation_loss;
+  std::optional<double> validation_loss = {};
+  std::vector<std::int64_t> sample = {};  // tokens that the weights of this step continue with
   // Under loss scaling: the scale that the step ran with, and the number of steps so far (this one
   // included) that were skipped because a gradient was infinite or NaN.
-  std::optional<double> loss_scale;
+  std::optional<double> loss_scale = {};
   std::int64_t skipped_steps = 0;
   // The loss or a gradient is infinite or NaN and a smaller loss scale would not help: the step
   // changed nothing and is the last one.
   bool not_finite = false;
+};
+
+// A step whose validation loss is known.
+struct Validated {
+  std::int64_t step = 0;
+  double loss = 0.0;
 };
 
 // The summary of a finished run, of bounded size: the single steps are only passed to `progress`.
@@ -71,7 +80,9 @@ struct TrainResult {
   std::int64_t steps = 0;                 // of this run
   TrainStep first, last;                  // where there are steps
   std::optional<double> validation_loss;  // the last one measured
-  std::vector<double> recent_rates;       // tokens/s of the last kRecentSteps steps, in no order
+  // The lowest one, those before a resume included; with checkpoints, that step is kept.
+  std::optional<Validated> best;
+  std::vector<double> recent_rates;  // tokens/s of the last kRecentSteps steps, in no order
   std::int64_t resumed_from = 0;
   bool interrupted = false;
 
@@ -90,6 +101,8 @@ struct TrainResult {
 //
 // With `shards`, weights have the same bits for every such number of replicas, and for one rank
 // that accumulates `shards` batches; losses are rounded in another order.
+//
+// A sample is made from a copy of the weights, by the seed: training goes on as without it.
 //
 // With ranks (RunSpec::parallel), each trains on its rows of every batch; the first one's weights
 // are saved, and validated.
@@ -111,6 +124,8 @@ struct EvalOptions {
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
   std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
+  // What made the tokens, to count the bytes of their text; nullptr: not known.
+  std::shared_ptr<const Tokenizer> tokenizer = {};
 };
 
 struct EvalResult {
@@ -118,6 +133,9 @@ struct EvalResult {
   double perplexity = 0.0;
   double first_batch_loss = 0.0;
   std::int64_t batches = 0, tokens = 0;
+  // Of the text of all targets, and the loss per byte of it; nullopt where their text is not known.
+  std::optional<std::int64_t> bytes;
+  std::optional<double> bits_per_byte;
   // The first weight, result or gradient that is infinite or NaN, if any.
   std::optional<NotFinite> not_finite;
 };
@@ -138,9 +156,11 @@ struct GenerateOptions {
 };
 
 // Samples with a KV cache, one token per run; `emit` gets each new token. Stops when the context is
-// full. Errors: kNotFinite for weights or logits that are infinite or NaN.
+// full. `load` fills the weights; without it they are those of `init`. Errors: kNotFinite for
+// weights or logits that are infinite or NaN.
 std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
                                    const StopSignal* stop,
-                                   const std::function<void(std::int64_t)>& emit);
+                                   const std::function<void(std::int64_t)>& emit,
+                                   const std::function<void(Store&)>& load = {});
 
 }  // namespace tracestep

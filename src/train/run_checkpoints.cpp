@@ -15,6 +15,8 @@
 namespace tracestep {
 namespace {
 
+constexpr const char* kValidationLoss = "validation_loss";
+
 std::uint64_t number_of(const std::string& checksum) {
   return std::stoull(checksum, nullptr, 16);
 }
@@ -156,6 +158,7 @@ RunCheckpoints::RunCheckpoints(const TrainOptions& options, Processes* processes
     return;
   }
   for (const std::string& warning : resumed_->warnings) log_warn("[checkpoint] {}", warning);
+  if (is_first) find_best();
 }
 
 std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
@@ -177,19 +180,57 @@ std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
 }
 
 std::optional<NotFinite> RunCheckpoints::save(std::int64_t step, const WholeTensors& from) {
-  const auto bad = from.choice().ranks == 1 ? save_alone(step, from) : save_shards(step, from);
-  if (!bad) saved_at_ = step;
+  if (from.choice().ranks == 1) return save_alone(step, from);
+  const auto bad = save_shards(step, from);
+  if (!bad) saved(step);
   return bad;
+}
+
+void RunCheckpoints::saved(std::int64_t step) {
+  saved_at_ = step;
+  if (writer_ && best_ && best_->step == step) writer_->keep_best(step);
+}
+
+CheckpointRun RunCheckpoints::described(std::int64_t step) const {
+  CheckpointRun out = run_;
+  if (last_ && last_->step == step) out.meta[kValidationLoss] = last_->loss;
+  return out;
+}
+
+bool RunCheckpoints::add_validation(const Validated& validation) {
+  last_ = validation;
+  const bool is_first = processes_ == nullptr || processes_->rank() == 0;
+  const bool is_lower = !best_ || validation.loss < best_->loss;
+  const bool is_best = holds_in_any(are_on() ? processes_ : nullptr, is_first && is_lower);
+  if (is_best) best_ = validation;
+  return is_best;
+}
+
+// The checkpoint that is kept as the best one, or the one that is continued, if it is better: its
+// run may have ended before it was named.
+void RunCheckpoints::find_best() {
+  const auto take = [this](const Checkpoint& checkpoint) {
+    const Json* loss = checkpoint.meta.find(kValidationLoss);
+    if (loss == nullptr || (best_ && loss->as_double() >= best_->loss)) return false;
+    best_ = {checkpoint.step, loss->as_double()};
+    return true;
+  };
+  try {
+    if (const auto step = writer_->best()) take(load_checkpoint(folder_, *step));
+  } catch (const Error& error) {
+    log_warn("[checkpoint] the best one is lost: {}", error.message());
+  }
+  if (take(*resumed_)) writer_->keep_best(resumed_->step);
 }
 
 std::optional<NotFinite> RunCheckpoints::save_alone(std::int64_t step, const WholeTensors& from) {
   std::optional<NotFinite> bad;
   writer_->save(step, [&](const Directory& inside) {
     bad = write_checkpoint(inside, step, whole_tensors(from, LeafKind::kParameter),
-                           whole_tensors(from, LeafKind::kState), run_);
+                           whole_tensors(from, LeafKind::kState), described(step));
     return !bad;
   });
-  if (!bad) saved_at_ = step;
+  if (!bad) saved(step);
   return bad;
 }
 
@@ -207,7 +248,7 @@ std::optional<NotFinite> RunCheckpoints::save_shards(std::int64_t step, const Wh
       agree_on(out, processes_);
       if (!out.is_good) return false;
       write_description(inside, step, from.choice(), table_of(from, LeafKind::kParameter),
-                        table_of(from, LeafKind::kState), out.facts, run_);
+                        table_of(from, LeafKind::kState), out.facts, described(step));
       return true;
     });
   } else {

@@ -41,6 +41,11 @@ class RunCheckpoints {
   const Checkpoint* resumed() const { return resumed_ ? &*resumed_ : nullptr; }
   // What the checkpoints of this run say of it; set before the first save.
   void describe(CheckpointRun run) { run_ = std::move(run); }
+  // The lowest validation loss so far, that of the folder included where the run is resumed.
+  std::optional<Validated> best() const { return best_; }
+  // Takes the validation loss of the step that may be saved next; true: it is the best, and that
+  // step, once it is saved, is kept as DIR/best. Every process must call this; the first decides.
+  bool add_validation(const Validated& validation);
   // Puts weights and states of resumed() into `to`; returns the steps already done.
   std::int64_t restore(const WholeTensors& to);
 
@@ -60,6 +65,10 @@ class RunCheckpoints {
   std::string last_finite() const;
 
  private:
+  void find_best();
+  // What the checkpoint of `step` says of itself.
+  CheckpointRun described(std::int64_t step) const;
+  void saved(std::int64_t step);
   std::optional<NotFinite> save_shards(std::int64_t step, const WholeTensors& from);
 
   std::filesystem::path folder_;
@@ -67,6 +76,7 @@ class RunCheckpoints {
   std::optional<CheckpointWriter> writer_;  // of the first process
   std::optional<Checkpoint> resumed_;
   CheckpointRun run_;
+  std::optional<Validated> last_, best_;  // validations
   std::int64_t saved_at_ = -1;
 };
 

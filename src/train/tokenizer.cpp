@@ -32,6 +32,10 @@ class ByteTokenizer : public Tokenizer {
     return out;
   }
 
+  std::optional<std::int64_t> byte_count(std::int64_t token) const override {
+    return token >= 0 && token < kByteCount ? std::optional<std::int64_t>(1) : std::nullopt;
+  }
+
   std::string content() const override { return std::string(kByteFile); }
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,6 +25,9 @@ class Tokenizer {
   // The raw bytes of `tokens`; they may not be valid UTF-8 (a character may be cut), so show them
   // through printable() of base/utf8.h. Errors: kInput for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int64_t> tokens) const = 0;
+  // The bytes of text that `token` stands for, exactly; nullopt: for an unknown text, or for none
+  // as it is no token.
+  virtual std::optional<std::int64_t> byte_count(std::int64_t token) const = 0;
   // Its file, which parse_tokenizer() reads: the same for tokenizers that are the same.
   virtual std::string content() const = 0;
 

@@ -44,8 +44,12 @@ std::vector<TrainField> all_fields() {
       row("clip", kProgram, "largest global gradient norm; 0 is off"), 0, kAnyReal,
       [](auto& o) -> auto& { return o.run.optimizer.clip; });
   rows.real(
-      row("weight_decay", kProgram, "decoupled, on all tensors"), 0, kAnyReal,
+      row("weight_decay", kProgram, "decoupled"), 0, kAnyReal,
       [](auto& o) -> auto& { return o.run.optimizer.weight_decay; });
+  rows.choice(
+          row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),
+          kAllDecayOn, [](auto& o) -> auto& { return o.run.optimizer.decay_on; })
+      .is_optional = true;
   return rows.take();
 }
 

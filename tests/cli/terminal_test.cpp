@@ -139,6 +139,17 @@ TEST_F(OnTerminalTest, WhatTakesLongSaysHowLongItStillTakes) {
   }
 }
 
+TEST_F(OnTerminalTest, TheCurveOfALossIsALineOfWhatTheLocaleHas) {
+  const std::string train =
+      "train --steps 8 --d-model 16 --d-ff 16 --layers 1 --heads 2 --context 8 --batch 1 --lr 0.01 "
+      "--text " +
+      (testing::source_folder() / "LICENSE").string();
+  EXPECT_THAT(on_terminal(train, 200, {"LC_ALL=C.UTF-8"}, STDERR_FILENO), HasSubstr("█"));
+  EXPECT_THAT(on_terminal(train, 200, {"LC_ALL=C"}, STDERR_FILENO),
+              ::testing::ContainsRegex("loss [0-9.]+ [#*+=~._-]+ [0-9.]+\n"));
+  EXPECT_THAT(run_tracestep(words_of(train)).err, Not(HasSubstr("#")));  // in a pipe
+}
+
 TEST(TerminalTest, ColumnsAreChosenByNameInEveryFormat) {
   const std::string command = "memory --predict --size tiny --context 16 --format csv --columns ";
   EXPECT_THAT(run_tracestep(words_of(command + "predicted_peak_bytes,size")).out,

@@ -127,7 +127,7 @@ TEST_F(TokenizersTest, ATokenizerThatIsNotThatOfTheWeightsIsSaidAndTaken) {
                           weights + " was trained with"));
     EXPECT_THAT(other.err, HasSubstr("it has 256 entries, the model's vocabulary 300"));
     const ProgramRun own = done(eval + weights + " --tokenizer w.safetensors.tokenizer" + kShape);
-    EXPECT_EQ(own.err, "");
+    EXPECT_THAT(own.err, Not(HasSubstr("[tokenizer]")));
   }
   // Also where it is a vocabulary of the same kind and size.
   folder_.write("other.txt", std::string(50, 'z') + " pack my box with five dozen liquor jugs");
@@ -184,7 +184,7 @@ TEST_F(TokenizersTest, WeightsKnowTheirTokenizerWhereAnotherTookItsPlace) {
   fs::remove(folder_ / "w.safetensors.tokenizer");
   expect_refusal(eval, 2, "w.safetensors was not trained on bytes");
   folder_.write("elsewhere", own);
-  EXPECT_EQ(done(eval + " --tokenizer elsewhere").err, "");
+  EXPECT_THAT(done(eval + " --tokenizer elsewhere").err, Not(HasSubstr("[tokenizer]")));
 }
 
 // Their files end without the mark of this program, and their weights name no tokenizer.
@@ -200,8 +200,10 @@ TEST_F(TokenizersTest, TheTokenizerOfAnEarlierVersionIsThatOfItsWeights) {
   folder_.write("old.safetensors.tokenizer", marked.substr(0, marked.find(kTokenizerMark) - 3));
   EXPECT_EQ(loss_of("old.safetensors"), loss_of("w.safetensors"));
   const std::string eval = "eval --text text.txt --batches 1 --init old.safetensors" + kShape;
-  EXPECT_EQ(done(eval + " --tokenizer old.safetensors.tokenizer").err, "");
-  EXPECT_EQ(done(eval + " --tokenizer w.safetensors.tokenizer").err, "");
+  for (const char* own : {"old", "w"}) {
+    EXPECT_THAT(done(fmt::format("{} --tokenizer {}.safetensors.tokenizer", eval, own)).err,
+                Not(HasSubstr("[tokenizer]")));
+  }
   // One that is damaged does not keep another from being taken.
   folder_.write("old.safetensors.tokenizer", "no tokenizer");
   expect_refusal(eval, 3, "old.safetensors.tokenizer is no tokenizer file");
@@ -242,12 +244,12 @@ TEST_F(TokenizersTest, AResumedRunNeedsNoOptionButItsFolder) {
   done(
       training +
       " --steps 12 --checkpoint run --checkpoint-every 6 --save parts.safetensors --log log.jsonl");
-  // As if it had been killed in step 10.
+  // As if it had been killed in step 10, behind the best validation so far.
   fs::remove_all(folder_ / "run/step-00000012");
   fs::remove(folder_ / "parts.safetensors");
-  folder_.write("run/latest", "step-00000006\n");
+  folder_.write("run/latest", "step-00000008\n");
   const ProgramRun rest = done("train --checkpoint run --resume");
-  EXPECT_THAT(rest.err, HasSubstr("[resume] from run/step-00000006: --text text.txt "));
+  EXPECT_THAT(rest.err, HasSubstr("[resume] from run/step-00000008: --text text.txt "));
   EXPECT_EQ(file("parts.safetensors"), file("whole.safetensors"));
   EXPECT_EQ(std::ranges::count(file("log.jsonl"), '\n'), 12);
   // What is given anew stands, and is kept in turn.

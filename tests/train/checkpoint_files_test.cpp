@@ -92,6 +92,47 @@ TEST(CheckpointFilesTest, OnlyTheLastFewAreKept) {
   message_of(ErrorCode::kUsage, [&] { CheckpointWriter(folder / "other", 0); });
 }
 
+TEST(CheckpointFilesTest, TheBestOneIsKeptUntilAnotherIsBetterOrARunStartsAnew) {
+  const TempFolder folder;
+  const auto has = [&](std::int64_t step) { return fs::exists(folder / checkpoint_name(step)); };
+  {
+    CheckpointWriter writer(folder.path());
+    save(writer, 1);
+    writer.keep_best(1);
+    for (std::int64_t step : {2, 3, 4}) save(writer, step);
+    EXPECT_TRUE(has(1) && !has(2) && has(3) && has(4));
+  }
+  EXPECT_EQ(checkpoint_of_weights(folder / "best")->step, 1);
+  EXPECT_EQ(load_checkpoint(folder.path())->step, 4);
+  {
+    CheckpointWriter writer(folder.path());
+    EXPECT_EQ(writer.best(), 1);
+    save(writer, 5);
+    writer.keep_best(5);
+    save(writer, 6);
+    EXPECT_FALSE(has(1));
+  }
+  CheckpointWriter writer(folder.path());
+  writer.start_anew(true);
+  EXPECT_EQ(content_of(folder / "best"), "step-00000005\n");
+  save(writer, 2);
+  EXPECT_FALSE(fs::exists(folder / "best"));
+  EXPECT_FALSE(writer.best());
+}
+
+TEST(CheckpointFilesTest, AFileThatNamesNoCheckpointIsNone) {
+  const TempFolder folder;
+  CheckpointWriter writer(folder.path());
+  save(writer, 1);
+  folder.write("best", "step-00000002\n");
+  EXPECT_TRUE(
+      contains(message_of(ErrorCode::kInput, [&] { checkpoint_of_weights(folder / "best"); }),
+               "step-00000002"));
+  folder.write("best", "notes");
+  EXPECT_FALSE(checkpoint_of_weights(folder / "best"));
+  EXPECT_FALSE(checkpoint_of_weights(folder / "missing"));
+}
+
 TEST(CheckpointFilesTest, SavingAStepAgainReplacesIt) {
   const TempFolder folder;
   CheckpointWriter writer(folder.path());

@@ -90,6 +90,8 @@ Runs other_runs() {
   add("steps", [](TrainOptions& o, RunContent&) { o.schedule.total_steps = 101; });
   add("clip", [](TrainOptions& o, RunContent&) { o.run.optimizer.clip = 1; });
   add("weight-decay", [](TrainOptions& o, RunContent&) { o.run.optimizer.weight_decay = 0.1; });
+  add("weight-decay-on",
+      [](TrainOptions& o, RunContent&) { o.run.optimizer.decay_on = DecayOn::kMatrices; });
   add("init", [](TrainOptions&, RunContent& c) { c.init = "4567"; });
   add("text", [](TrainOptions&, RunContent& c) { c.text = "89ab"; });
   add("validation", [](TrainOptions&, RunContent& c) {

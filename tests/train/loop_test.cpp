@@ -68,6 +68,44 @@ TEST_F(LoopTest, TheLossFalls) {
   EXPECT_GT(steps.front().grad_norm, 0.0);
 }
 
+// A sample is what the weights of its step continue with, and no number depends on it.
+TEST_F(LoopTest, SamplesAreThoseOfTheWeightsAndChangeNothing) {
+  for (const char* precision : {"fp32", "bf16-pure"}) {
+    TrainOptions options = tiny_options();
+    options.run.precision = parse_precision("test", precision);
+    options.save = folder_.path() / "without.safetensors";
+    const std::vector<TrainStep> without = run(options);
+    options.save = folder_.path() / "with.safetensors";
+    options.sample_every = 4;
+    options.sample_prompt = {3, 1};
+    const std::vector<TrainStep> with = run(options);
+    for (std::size_t i = 0; i < with.size(); ++i) {
+      EXPECT_EQ(with[i].loss, without[i].loss);
+      EXPECT_EQ(with[i].sample.size(), (i + 1) % 4 == 0 ? 64u : 0u);
+    }
+    EXPECT_EQ(bytes_of(folder_ / "with.safetensors"), bytes_of(folder_ / "without.safetensors"));
+    GenerateOptions generated{
+        .run = options.run, .init = options.save, .prompt = {3, 1}, .tokens = 64};
+    generated.run.shape = {.batch = 1, .context = 66};
+    const auto device = make_cpu_device({.threads = 1});
+    EXPECT_EQ(generate(*device, generated, nullptr, {}), with.back().sample);
+  }
+}
+
+TEST_F(LoopTest, ASampleWithoutRoomForTheWeightsIsLeftOut) {
+  TrainOptions options = tiny_options();
+  options.run.executor = ExecutorKind::kArena;
+  const auto first = make_cpu_device({.threads = 1});
+  const double loss = run_on(*first, options).back().loss;
+  options.sample_every = 1;
+  options.sample_prompt = {3};
+  const std::int64_t peak = first->allocator().stats().peak_requested_bytes;
+  const auto limited = make_cpu_device({.threads = 1, .memory_limit = peak});
+  const std::vector<TrainStep> steps = run_on(*limited, options);
+  EXPECT_EQ(steps.back().loss, loss);
+  EXPECT_TRUE(steps.front().sample.empty());
+}
+
 TEST_F(LoopTest, TheOracleTakesTheSameSteps) {
   TrainOptions options = tiny_options();
   options.steps = 3;

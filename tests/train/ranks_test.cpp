@@ -84,6 +84,37 @@ TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
   }
 }
 
+// Also where a rank holds a vector of what is a matrix.
+TEST_F(RanksTest, DecayOfMatricesAloneLeavesTheOtherWeightsAsTheyWere) {
+  const auto weights = [&](const TrainOptions& options) {
+    TrainOptions saved = options;
+    saved.save = folder_.path() / "w.safetensors";
+    run(saved);
+    const SafetensorsFile file(saved.save);
+    std::map<std::string, HostTensor> out;
+    for (const std::string& name : file.names()) out.emplace(name, file.read(name));
+    return out;
+  };
+  for (const char* choice : {"none", "dp=2", "dp=2,shard=1", "dp=2,shard=3", "dp=2,tp=2"}) {
+    for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+      for (const std::int64_t accumulate : {1, 2}) {
+        TrainOptions options = tiny_options(1);
+        options.run.parallel = parse_parallel("test", choice);
+        options.run.executor = executor;
+        options.accumulate = accumulate;
+        options.steps = 1;
+        options.run.optimizer.decay_on = DecayOn::kMatrices;
+        const auto decayed = weights(options);
+        options.run.optimizer.weight_decay = 0.0;
+        for (const auto& [name, value] : weights(options)) {
+          EXPECT_EQ(value.bytes == decayed.at(name).bytes, value.shape.rank() < 2)
+              << name << ", " << choice << ", " << name_of(executor) << ", " << accumulate;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(RanksTest, ShardsAreAddedUpInOneOrderWhateverTheNumberOfRanks) {
   TrainOptions options = tiny_options(1);
   options.run.shape.batch = 1;

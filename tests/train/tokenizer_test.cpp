@@ -49,6 +49,22 @@ TEST(TokenizerTest, BytesAreTheirOwnTokens) {
   }
 }
 
+TEST_F(BpeTest, TheBytesOfTokensAreThoseOfTheirText) {
+  const std::string text = sample_text();
+  const auto bpe = train_bpe(text, 500), bytes = byte_tokenizer();
+  for (const std::string& other :
+       {text, std::string("  two  spaces "), std::string("tabs\t\tand\r\nreturns"),
+        std::string("\xe6\xbc\xa2\xe5\xad\x97 unseen \xf0\x9f\x98\x80")}) {
+    for (const Tokenizer* tokenizer : {bpe.get(), bytes.get()}) {
+      std::int64_t sum = 0;
+      for (const std::int32_t id : tokenizer->encode(other)) sum += *tokenizer->byte_count(id);
+      EXPECT_EQ(sum, std::ssize(other)) << other.substr(0, 40);
+    }
+  }
+  EXPECT_FALSE(bpe->byte_count(bpe->vocab_size()));
+  EXPECT_FALSE(bytes->byte_count(-1));
+}
+
 TEST_F(BpeTest, BpeCompressesAndGivesTheTextBackExactly) {
   const std::string text = sample_text();
   const auto tokenizer = train_bpe(text, 500);

@@ -1,0 +1,39 @@
+#include "cli/chosen_forms.h"
+
+#include "base/log.h"
+#include "cli/cuda.h"
+#include "ops/attention_sizes.h"
+
+namespace tracestep::cli {
+namespace {
+
+// Below, tiles cost a CPU what they save: steps of the preset tiny take as long at 128 tokens, and
+// a tenth less at 512 (bench/results/cpu-epyc-2-cores.md).
+constexpr std::int64_t kTiledContext = 512;
+
+}  // namespace
+
+Forms choose_forms(const RunSpec& run) {
+  // Compiled steps train 1.8 times as many tokens a second on an H200, and flash attention saves
+  // another twentieth (bench/results/cuda-h200.md). On a CPU compiled steps take as long as eager
+  // ones.
+  const bool is_gpu = cuda_index(run.place.device).has_value();
+  const bool is_long = run.place.device == "cpu" && run.shape.context >= kTiledContext;
+  // Simple ops in the place of composite ones are meant for attention as well.
+  const bool can_tile = run.ops == RunSpec().ops && run.model.head_width() <= kMostFlashWidth;
+  const bool tiles = can_tile && (is_gpu || is_long);
+  return {is_gpu ? ExecutorKind::kCompiled : ExecutorKind::kEager,
+          tiles ? AttentionForm::kFlash : AttentionForm::kNaive};
+}
+
+void take_forms(RunSpec& run, const RunGrid& grid, const Forms& forms) {
+  if (!grid.is_given("executor")) run.executor = forms.executor;
+  if (!grid.is_given("attention")) run.attention = forms.attention;
+}
+
+void say_forms(const RunSpec& run) {
+  log_info("on {}: {} steps, {} attention (--executor, --attention)", run.place.device,
+           name_of(run.executor), name_of(run.attention));
+}
+
+}  // namespace tracestep::cli
