@@ -45,13 +45,13 @@ class Model {
 
   AttentionContext full_context(std::int64_t length) {
     const auto scope = b_.scope("rope");
-    return {rope_table(b_, length, c_.head_width(), c_.rope_theta), {}, 0};
+    return {rope_table(b_, length, c_.head_width(), {.theta = c_.rope_theta}), {}, 0};
   }
 
   // The table's row for the one position that is decoded.
   AttentionContext one_position(Val position, std::int64_t length) {
     const auto scope = b_.scope("rope");
-    const RopeTable all = rope_table(b_, length, c_.head_width(), c_.rope_theta);
+    const RopeTable all = rope_table(b_, length, c_.head_width(), {.theta = c_.rope_theta});
     const Val row = reshape(position, {1});
     return {{gather(all.cos, row), gather(all.sin, row)}, position, length};
   }
