@@ -9,8 +9,9 @@ std::string component_of(std::string_view path) {
   if (const std::string_view layer = layer_of(path); !layer.empty()) {
     path = layer == path ? kLayersPath : path.substr(layer.size() + 1);
   }
-  constexpr std::string_view kWeight = ".weight";
-  if (path.ends_with(kWeight)) path.remove_suffix(kWeight.size());
+  for (const std::string_view parameter : {".weight", ".bias", ".deviation"}) {
+    if (path.ends_with(parameter)) path.remove_suffix(parameter.size());
+  }
   return std::string(path);
 }
 

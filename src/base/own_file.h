@@ -17,6 +17,6 @@ inline constexpr std::string_view kTraceMark = "tracestep.trace/1";
 inline constexpr std::string_view kPictureMark = "tracestep.picture/1";
 inline constexpr std::string_view kSnapshotSchema = "tracestep.snapshot/1";
 inline constexpr std::string_view kTokenizerMark = "tracestep.tokenizer/1";
-inline constexpr std::string_view kGenerator = "tracestep";
+inline constexpr std::string_view kGeneratorName = "tracestep";
 
 }  // namespace tracestep

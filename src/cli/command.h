@@ -43,6 +43,7 @@ Command comm_command();
 Command launch_command();
 Command compare_command();
 Command merge_command();
+Command models_command();
 Command explain_command();
 Command study_command();
 Command doctor_command();

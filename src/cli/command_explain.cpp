@@ -78,23 +78,12 @@ ResultRow measured_row() {
   return ResultRow::of(cell_columns(), cell_row(result), Json::object());
 }
 
-// The model that was measured: a preset, or the sizes in the row's parameters.
+// The model that was measured: of the row's parameters, or the preset that it names.
 ModelConfig model_of_row(const ResultRow& row) {
-  const std::string size = row.text("size");
-  const auto& presets = model_presets();
-  const auto known = std::ranges::find(presets, size, &ModelConfig::name);
-  ModelConfig out = known != presets.end() ? *known : preset("small");
-  const auto take = [](std::int64_t& field, const Json* value) {
-    if (value != nullptr && value->is_int()) field = value->as_int();
-  };
-  if (const Json* own = row.parameters(); own != nullptr && known == presets.end()) {
-    out.name = size;
-    take(out.d_model, own->find("d_model"));
-    take(out.d_ff, own->find("d_ff"));
-    take(out.layers, own->find("layers"));
-    take(out.heads, own->find("heads"));
-  }
-  take(out.vocab, row.find("vocab"));
+  if (const Json* parameters = row.parameters()) return run_of_key(*parameters).model;
+  const ModelConfig* known = find_model(row.text("size"));
+  ModelConfig out = known != nullptr ? *known : preset("small");
+  if (const auto vocab = row.number("vocab")) out.vocab = static_cast<std::int64_t>(*vocab);
   return out;
 }
 

@@ -32,12 +32,12 @@ std::string option_line(const OptionSet& options, const Option& option) {
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = [] {
     std::vector<Command> out;
-    for (auto* make : {bench_command,   profile_command,  precision_command, attention_command,
-                       compile_command, memory_command,   fit_command,       predict_command,
-                       comm_command,    launch_command,   show_command,      train_command,
-                       eval_command,    generate_command, compare_command,   merge_command,
-                       explain_command, study_command,    doctor_command,    completions_command,
-                       version_command}) {
+    for (auto* make : {bench_command,       profile_command,  precision_command, attention_command,
+                       compile_command,     memory_command,   fit_command,       predict_command,
+                       comm_command,        launch_command,   show_command,      train_command,
+                       eval_command,        generate_command, compare_command,   merge_command,
+                       models_command,      explain_command,  study_command,     doctor_command,
+                       completions_command, version_command}) {
       out.push_back(make());
       if (out.back().plan) add_sbatch(out.back());
     }

@@ -15,7 +15,9 @@ std::vector<std::string> own_flags() {
   std::vector<std::string> out{"--warmup-study", "--processes", "--format",
                                "--output",       "--resume",    "--roof"};
   for (const RunField& field : run_fields()) {
-    if (field.is_axis) out.push_back(field.flag);
+    if (!field.is_axis) continue;
+    out.push_back(field.flag);
+    if (!field.alias.empty()) out.push_back(field.alias);
   }
   return out;
 }

@@ -55,7 +55,9 @@ Predicted predicted(const RunSpec& run, const Predictor* times) {
 std::vector<std::string> axis_flags() {
   std::vector<std::string> out;
   for (const RunField& field : run_fields()) {
-    if (field.is_axis) out.push_back(field.flag);
+    if (!field.is_axis) continue;
+    out.push_back(field.flag);
+    if (!field.alias.empty()) out.push_back(field.alias);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/output_file.h"
@@ -40,31 +41,34 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
     return;
   }
   const bool is_list = field.is_axis && values == Values::kGrid;
+  const std::string value_name =
+      is_list ? fmt::format("{}[,{}]", field.value_name, field.value_name) : field.value_name;
+  const auto read = [&grid, &field, is_list](const std::string& where, const std::string& text) {
+    if (field.is_axis && !is_list) check_only(where, text);
+    const std::vector<std::string> given =
+        is_list ? split_list(where, text) : std::vector<std::string>{text};
+    grid.give(field, where, given);
+    if (field.thousand == Thousand::kDecimal) return;
+    const std::vector<std::string> as_read = grid.texts(field);
+    for (std::size_t i = 0; i < given.size(); ++i) say_if_scaled(where, given[i], as_read[i]);
+  };
+  if (!field.alias.empty()) set.value(field.alias, value_name, field.alias_help, read);
   help += help_of_thousand(field.thousand);
   if (!field.choices.empty()) help += fmt::format(": {}", fmt::join(field.choices, ", "));
-  set.value(
-      field.flag,
-      is_list ? fmt::format("{}[,{}]", field.value_name, field.value_name) : field.value_name,
-      std::move(help),
-      [&grid, &field, is_list](const std::string& where, const std::string& text) {
-        if (field.is_axis && !is_list) check_only(where, text);
-        const std::vector<std::string> given =
-            is_list ? split_list(where, text) : std::vector<std::string>{text};
-        grid.give(field, where, given);
-        if (field.thousand == Thousand::kDecimal) return;
-        const std::vector<std::string> read = grid.texts(field);
-        for (std::size_t i = 0; i < given.size(); ++i) say_if_scaled(where, given[i], read[i]);
-      },
-      default_of(grid, field));
+  set.value(field.flag, value_name, std::move(help), read, default_of(grid, field));
   set.offer(field.choices);
 }
 
 void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
                 const std::string& devices) {
-  if (group == FieldGroup::kModel) set.group("Model");
+  if (group == FieldGroup::kModel) set.group(kModelGroup);
   if (group == FieldGroup::kHow) set.group("How it runs");
+  bool is_first = true;
   for (const RunField& field : run_fields()) {
     if (field.group != group) continue;
+    if (is_of_architecture(field) && std::exchange(is_first, false)) {
+      set.group(kArchitectureGroup);
+    }
     add_field(set, grid, field.name, values, field.name == "device" ? devices : std::string());
   }
 }

@@ -21,6 +21,10 @@ struct ErrorSpec;  // lab/precision/tables.h
 
 namespace tracestep::cli {
 
+// Headings of the flags of a model: sizes, and what tells architectures apart.
+inline constexpr const char *kModelGroup = "Model",
+                            *kArchitectureGroup = "Architecture (comes with --model or --size)";
+
 struct OutputOptions {
   Format format = Format::kText;
   std::filesystem::path path;             // empty: stdout

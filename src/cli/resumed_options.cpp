@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "cli/options.h"
 #include "cli/shell_words.h"
 
 namespace tracestep::cli {
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::array kOfThisCall = {"--checkpoint", "--resume",    "--overwrite", "--change",
                                     "--init",       "--tokenizer", "--bpe-vocab", "--recipe"};
-constexpr std::array kGroupsOfThisCall = {"Model", "Output"};
+constexpr std::array kGroupsOfThisCall = {kModelGroup, kArchitectureGroup, "Output"};
 // Two ways to name the tokens: where one is given, the other is not taken.
 constexpr std::array kTokens = {"--tokens", "--token-dtype", "--text"};
 // Far below what a description may take (checkpoint_format.cpp).

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "spec/fields.h"
@@ -43,6 +45,25 @@ void check_heads(std::int64_t asked, std::int64_t in_file, const Weights& weight
   if (asked == in_file) return;
   fail_usage("--heads", "{} is not the number of heads in {}, which is {}", asked,
              weights.path.string(), in_file);
+}
+
+// Refuses another architecture than the file's where shapes do not show it. A file that does not
+// say its heads was not written here, and nothing is known of its architecture.
+void check_architecture(const ModelConfig& asked, const ModelConfig& in_file,
+                        const Weights& weights) {
+  std::vector<std::string> differences;
+  for (const RunField& field : run_fields()) {
+    if (!is_of_architecture(field)) continue;
+    const Json own = field.value({.model = asked}), saved = field.value({.model = in_file});
+    if (own == saved) continue;
+    differences.push_back(
+        fmt::format("{} {}, not {}", field.name, flag_text(saved), flag_text(own)));
+  }
+  if (differences.empty()) return;
+  throw Error(ErrorCode::kUsage, "--model",
+              fmt::format("the weights of {} are of another model: {}", weights.path.string(),
+                          fmt::join(differences, "; ")),
+              "leave out the options of the model: the weights come with theirs");
 }
 
 // `asked`: the model as the flags give it.
@@ -152,6 +173,7 @@ ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokeniz
       const ModelConfig in_file = config_of(weights->tensors, {.heads = 1});
       if (weights->tensors.metadata().contains("heads")) {
         check_heads(config.heads, in_file.heads, *weights);
+        check_architecture(config, in_file, *weights);
       }
       if (takes_vocab) config.vocab = in_file.vocab;
     } else if (tokenizer != nullptr && takes_vocab) {

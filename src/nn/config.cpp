@@ -1,11 +1,116 @@
 #include "nn/config.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "base/units.h"
+#include "nn/families.h"
 
 namespace tracestep {
+namespace {
+
+bool same_but_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+}  // namespace
+
+std::string_view name_of(NormKind kind) {
+  return kind == NormKind::kLayer ? "layer" : "rms";
+}
+std::string_view name_of(NormPlace place) {
+  constexpr std::string_view names[] = {"before", "after", "both"};
+  return names[static_cast<std::size_t>(place)];
+}
+std::string_view name_of(Activation activation) {
+  constexpr std::string_view names[] = {"silu", "gelu", "gelu-tanh", "relu"};
+  return names[static_cast<std::size_t>(activation)];
+}
+std::string_view name_of(Positions positions) {
+  return positions == Positions::kLearned ? "learned" : "rotary";
+}
+std::string_view name_of(RopeScalingKind kind) {
+  constexpr std::string_view names[] = {"none", "linear", "llama3", "yarn"};
+  return names[static_cast<std::size_t>(kind)];
+}
+std::string_view name_of(QkNorm norm) {
+  constexpr std::string_view names[] = {"none", "head", "token"};
+  return names[static_cast<std::size_t>(norm)];
+}
+
+std::string name_of(const RopeScaling& s) {
+  const std::string name(name_of(s.kind));
+  switch (s.kind) {
+    case RopeScalingKind::kNone: return name;
+    case RopeScalingKind::kLinear: return fmt::format("{}:{}", name, s.factor);
+    case RopeScalingKind::kLlama3:
+      return fmt::format("{}:{}:{}:{}:{}", name, s.factor, s.low, s.high, s.original);
+    case RopeScalingKind::kYarn:
+      return fmt::format("{}:{}:{}:{}:{}:{}", name, s.factor, s.low, s.high, s.original,
+                         s.magnitude);
+  }
+  return name;
+}
+
+RopeScaling parse_rope_scaling(const std::string& where, const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(':', begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::vector<std::string> names;
+  for (RopeScalingKind kind : kAllRopeScalings) names.emplace_back(name_of(kind));
+  check_choice(where, parts[0], names);
+  RopeScaling out;
+  out.kind = kAllRopeScalings[std::ranges::find(names, parts[0]) - names.begin()];
+  constexpr std::size_t counts[] = {1, 2, 5, 6};  // the name and its numbers, by kind
+  if (parts.size() != counts[static_cast<std::size_t>(out.kind)]) {
+    fail_usage(where, "{} takes {} numbers, {} are given", parts[0],
+               counts[static_cast<std::size_t>(out.kind)] - 1, parts.size() - 1);
+  }
+  const auto real = [&](std::size_t i, double& to) {
+    if (i < parts.size()) to = parse_real(where, parts[i], 0.0, 1e9);
+  };
+  real(1, out.factor);
+  real(2, out.low);
+  real(3, out.high);
+  if (parts.size() > 4) out.original = parse_int(where, parts[4], 1, std::int64_t{1} << 40);
+  real(5, out.magnitude);
+  return out;
+}
+
+std::int64_t ModelConfig::rotated_width() const {
+  if (positions != Positions::kRotary) return 0;
+  return static_cast<std::int64_t>(std::floor(static_cast<double>(head_width()) * rope_share));
+}
+
+std::int64_t ModelConfig::window_of(std::int64_t layer) const {
+  const auto at = static_cast<std::size_t>(layer) % window_layers.size();
+  return window_layers[at] == 'w' ? window : 0;
+}
+
+bool ModelConfig::takes_tiles(std::int64_t layer, std::int64_t context) const {
+  const std::int64_t seen = window_of(layer);
+  return score_cap == 0.0 && (seen == 0 || seen >= context);
+}
+
+ModelConfig normalised(ModelConfig c) {
+  if (c.kv_heads == c.heads) c.kv_heads = 0;
+  if (c.head_size * c.heads == c.d_model) c.head_size = 0;
+  const bool has_windows = c.window > 0 && c.window_layers.find('w') != std::string::npos;
+  if (!has_windows) {
+    c.window = 0;
+    c.window_layers = ModelConfig().window_layers;
+  }
+  if (!has_windows || c.rope_theta_windowed == c.rope_theta) c.rope_theta_windowed = 0.0;
+  return c;
+}
 
 const std::vector<ModelConfig>& model_presets() {
   static const std::vector<ModelConfig> presets{
@@ -21,47 +126,108 @@ const std::vector<ModelConfig>& model_presets() {
   return presets;
 }
 
-ModelConfig preset(std::string_view name) {
-  std::vector<std::string> names;
-  for (const ModelConfig& config : model_presets()) {
-    if (config.name == name) return config;
-    names.push_back(config.name);
+const ModelConfig* find_model(std::string_view name) {
+  const auto is_named = [&](const ModelConfig& config) { return same_but_case(config.name, name); };
+  const auto own = std::ranges::find_if(model_presets(), is_named);
+  if (own != model_presets().end()) return &*own;
+  for (const KnownModel& known : known_models()) {
+    if (is_named(known.config)) return &known.config;
   }
-  const auto close = closest(name, names);
-  throw Error(ErrorCode::kUsage, "size", fmt::format("there is no model size '{}'", name),
-              close ? fmt::format("did you mean '{}'?", *close)
-                    : fmt::format("sizes are {}", fmt::join(names, ", ")));
+  return nullptr;
 }
 
+ModelConfig preset(std::string_view name) {
+  if (const ModelConfig* found = find_model(name)) return *found;
+  std::vector<std::string> own, all;
+  for (const ModelConfig& config : model_presets()) own.push_back(config.name);
+  all = own;
+  for (const KnownModel& known : known_models()) all.push_back(known.config.name);
+  throw Error(
+      ErrorCode::kUsage, "size", fmt::format("there is no \"{}\"{}", name, did_you_mean(name, all)),
+      fmt::format("one of {}; tracestep models lists published ones", fmt::join(own, ", ")));
+}
+
+namespace {
+
+void validate_heads(const ModelConfig& c) {
+  if (c.head_size == 0 && c.d_model % c.heads != 0) {
+    fail_usage("heads", "{} heads do not divide a model width of {}", c.heads, c.d_model);
+  }
+  if (c.heads % c.key_heads() != 0) {
+    fail_usage("kv_heads", "{} heads of keys and values do not divide {} heads", c.key_heads(),
+               c.heads);
+  }
+  if (c.positions == Positions::kLearned) return;
+  if (c.rope_share <= 0.0 || c.rope_share > 1.0) {
+    fail_usage("rope_share", "{} of a head cannot be rotated; it is more than 0 and at most 1",
+               c.rope_share);
+  }
+  if (c.rotated_width() % 2 == 0 && c.rotated_width() > 0) return;
+  if (c.rope_share == 1.0 && c.head_size == 0) {
+    fail_usage("heads", "the head width {}/{} = {} is odd; rotary embedding works on pairs",
+               c.d_model, c.heads, c.head_width());
+  }
+  fail_usage("head_size", "{} of a head's {} elements would be rotated; rotation works on pairs",
+             c.rotated_width(), c.head_width());
+}
+
+void validate_windows(const ModelConfig& c) {
+  const bool is_pattern =
+      !c.window_layers.empty() && c.window_layers.find_first_not_of("wf") == std::string::npos;
+  if (!is_pattern) {
+    fail_usage("window_layers", "\"{}\" is no pattern of layers; give a letter for each, w or f",
+               c.window_layers);
+  }
+}
+
+// Elements of the weights, biases and norms of a layer.
+std::int64_t parameters_of_layer(const ModelConfig& c) {
+  const std::int64_t q = c.query_width(), k = c.key_width();
+  const std::int64_t norm = c.d_model * (c.norm_bias ? 2 : 1);
+  std::int64_t out = c.d_model * (2 * q + 2 * k) + (c.is_gated ? 3 : 2) * c.d_model * c.d_ff;
+  out += (c.norm_place == NormPlace::kBoth ? 4 : 2) * norm;
+  if (c.qkv_bias) out += q + 2 * k;
+  if (c.output_bias) out += c.d_model;
+  if (c.ffn_bias) out += (c.is_gated ? 2 : 1) * c.d_ff + c.d_model;
+  if (c.qk_norm == QkNorm::kHead) out += 2 * c.head_width();
+  if (c.qk_norm == QkNorm::kToken) out += q + k;
+  return out;
+}
+
+}  // namespace
+
 void validate(const ModelConfig& c) {
-  const auto positive = [](std::string_view flag, std::int64_t value) {
-    if (value < 1) fail_usage(std::string(flag), "{} is not positive", value);
+  const auto positive = [](std::string_view field, std::int64_t value) {
+    if (value < 1) fail_usage(std::string(field), "{} is not positive", value);
   };
   positive("vocab", c.vocab);
   positive("d_model", c.d_model);
   positive("d_ff", c.d_ff);
   positive("layers", c.layers);
   positive("heads", c.heads);
-  if (c.d_model % c.heads != 0) {
-    fail_usage("heads", "{} heads do not divide a model width of {}", c.heads, c.d_model);
-  }
-  if (c.head_width() % 2 != 0) {
-    fail_usage("heads", "the head width {}/{} = {} is odd; rotary embedding works on pairs",
-               c.d_model, c.heads, c.head_width());
+  if (c.positions == Positions::kLearned) positive("max_positions", c.max_positions);
+  validate_heads(c);
+  validate_windows(c);
+  if (c.norm_bias && c.norm == NormKind::kRms) {
+    fail_usage("norm_bias", "a root-mean-square norm has none; give option norm_kind layer");
   }
 }
 
 std::int64_t parameter_formula(const ModelConfig& c) {
-  return 2 * c.vocab * c.d_model +
-         c.layers * (4 * c.d_model * c.d_model + 3 * c.d_model * c.d_ff + 2 * c.d_model) +
-         c.d_model;
+  std::int64_t out = (c.is_tied ? 1 : 2) * c.vocab * c.d_model + c.layers * parameters_of_layer(c) +
+                     c.d_model * (c.norm_bias ? 2 : 1);
+  if (c.positions == Positions::kLearned) out += c.max_positions * c.d_model;
+  return out;
 }
 
 double forward_flops(const ModelConfig& c, double batch, double context) {
   const auto real = [](std::int64_t v) { return static_cast<double>(v); };
-  const double width = real(c.d_model), layers = real(c.layers), rows = batch * context;
-  return 2 * rows * (4 * width * width + 3 * width * real(c.d_ff)) * layers +
-         2 * rows * width * real(c.vocab) + 4 * rows * context * width * layers;
+  const double width = real(c.d_model), rows = batch * context;
+  const double projections = width * (2 * real(c.query_width()) + 2 * real(c.key_width()));
+  const double feed_forward = (c.is_gated ? 3 : 2) * width * real(c.d_ff);
+  return real(c.layers) * (2 * rows * (projections + feed_forward) +
+                           4 * rows * context * real(c.query_width())) +
+         2 * rows * width * real(c.vocab);
 }
 
 }  // namespace tracestep

@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "ir/layer_path.h"
+#include "nn/config.h"
 
 namespace tracestep::scope {
 
 inline constexpr std::string_view kEmbedding = "token_embeddings", kHead = "lm_head",
                                   kAttention = "attn", kFeedForward = "ffn", kFirstNorm = "ln1",
-                                  kGate = "w1", kSwiglu = "swiglu";
+                                  kGate = "w1", kSwiglu = "swiglu", kActivation = "act";
 // The parts of attention (ops/attention.cpp), inside whatever scope it is built in.
 inline constexpr std::string_view kScores = "scores", kSoftmax = "softmax", kValues = "values";
 
@@ -32,6 +33,11 @@ inline std::string path(std::initializer_list<std::string_view> scopes) {
 // "layers.3"
 inline std::string layer(std::int64_t index) {
   return layer_path(index);
+}
+
+// The part of a feed-forward that its activation is built in.
+inline std::string_view of_activation(const ModelConfig& model) {
+  return model.is_gated && model.activation == Activation::kSilu ? kSwiglu : kActivation;
 }
 
 // Components that tables look for by name.

@@ -7,20 +7,38 @@ namespace {
 
 using namespace ops;
 
-// One of `parts` weights [out, in] that are multiplied by the same input: they lie side by side.
-BlockPart part_of(std::string block, std::int64_t index, std::int64_t parts, std::int64_t out,
-                  std::int64_t in) {
+// Weights [out, in] that are multiplied by the same input lie side by side in a block.
+class BlockOf {
+ public:
+  BlockOf(std::string name, std::int64_t in, std::initializer_list<std::int64_t> rows)
+      : name_(std::move(name)), in_(in), rows_(rows) {}
+
+  BlockPart part(std::size_t index) const {
+    std::uint64_t before = 0, all = 0;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (i < index) before += count(i);
+      all += count(i);
+    }
+    return {name_, static_cast<std::int64_t>(before), static_cast<std::int64_t>(all)};
+  }
+  std::int64_t rows(std::size_t index) const { return rows_[index]; }
+
+ private:
   // Unsigned, since a product too large is refused only when the weight is made.
-  const auto count = static_cast<std::uint64_t>(out) * static_cast<std::uint64_t>(in);
-  return {std::move(block), static_cast<std::int64_t>(static_cast<std::uint64_t>(index) * count),
-          static_cast<std::int64_t>(static_cast<std::uint64_t>(parts) * count)};
-}
+  std::uint64_t count(std::size_t i) const {
+    return static_cast<std::uint64_t>(rows_[i]) * static_cast<std::uint64_t>(in_);
+  }
+
+  std::string name_;
+  std::int64_t in_;
+  std::vector<std::int64_t> rows_;
+};
 
 // What the attention of all layers shares.
 struct AttentionContext {
-  RopeTable table;
-  Val position;  // set while decoding
-  std::int64_t cache_length = 0;
+  RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
+  Val position = {};                          // set while decoding
+  std::int64_t length = 0;                    // of the text, or of the cache
 };
 
 class Model {
@@ -32,28 +50,53 @@ class Model {
   }
 
   Val run(Val tokens, const AttentionContext& attention) {
-    Val x;
-    {
+    const Val table = [&] {
       const auto scope = b_.scope(scope::kEmbedding);
-      x = gather(weight("token_embeddings.weight", {c_.vocab, c_.d_model}), tokens);
-    }
+      return weight("token_embeddings.weight", {c_.vocab, c_.d_model});
+    }();
+    Val x = embed(table, tokens, attention);
     for (std::int64_t i = 0; i < c_.layers; ++i) x = layer(i, x, attention);
-    x = norm("ln_final", x, "ln_final.weight");
+    x = norm("ln_final", x, "ln_final");
     const auto scope = b_.scope(scope::kHead);
-    return linear(x, weight("lm_head.weight", {c_.vocab, c_.d_model}));
+    const Val head = c_.is_tied ? table : weight("lm_head.weight", {c_.vocab, c_.d_model});
+    return capped(linear(x, head), c_.logit_cap);
   }
 
   AttentionContext full_context(std::int64_t length) {
+    if (c_.positions == Positions::kLearned && length > c_.max_positions) {
+      fail_usage("context", "{} tokens are more than the {} positions that the model has learned",
+                 length, c_.max_positions);
+    }
+    AttentionContext out{.length = length};
+    if (c_.positions != Positions::kRotary) return out;
     const auto scope = b_.scope("rope");
-    return {rope_table(b_, length, c_.head_width(), c_.rope_theta), {}, 0};
+    const std::int64_t width = c_.rotated_width();
+    const RopeScaling& s = c_.rope_scaling;
+    out.table = rope_table(b_, length, width,
+                           {.theta = c_.rope_theta,
+                            .scaling = std::string(name_of(s.kind)),
+                            .factor = s.factor,
+                            .low = s.low,
+                            .high = s.high,
+                            .original = s.original,
+                            .magnitude = s.magnitude});
+    const bool is_same = c_.rope_theta_windowed == 0.0;
+    out.windowed_table =
+        is_same ? out.table : rope_table(b_, length, width, {.theta = c_.rope_theta_windowed});
+    return out;
   }
 
-  // The table's row for the one position that is decoded.
+  // The tables' rows for the one position that is decoded.
   AttentionContext one_position(Val position, std::int64_t length) {
+    AttentionContext out = full_context(length);
+    out.position = position;
+    if (c_.positions != Positions::kRotary) return out;
     const auto scope = b_.scope("rope");
-    const RopeTable all = rope_table(b_, length, c_.head_width(), c_.rope_theta);
     const Val row = reshape(position, {1});
-    return {{gather(all.cos, row), gather(all.sin, row)}, position, length};
+    for (RopeTable* table : {&out.table, &out.windowed_table}) {
+      *table = {gather(table->cos, row), gather(table->sin, row)};
+    }
+    return out;
   }
 
  private:
@@ -61,83 +104,171 @@ class Model {
     return b_.parameter(name, {weights_, shape}, std::move(part));
   }
 
+  // c · tanh(x/c).
+  static Val capped(Val x, double cap) {
+    return cap == 0.0 ? x : affine(unary("tanh", affine(x, 1.0 / cap)), cap);
+  }
+
+  Val embed(Val table, Val tokens, const AttentionContext& context) {
+    Val x;
+    {
+      const auto scope = b_.scope(scope::kEmbedding);
+      x = gather(table, tokens);
+      if (c_.embedding_scale != 1.0) x = affine(x, c_.embedding_scale);
+    }
+    if (c_.positions != Positions::kLearned) return x;
+    const auto scope = b_.scope("position_embeddings");
+    const Val rows = weight("position_embeddings.weight", {c_.max_positions, c_.d_model});
+    return add(x, context.position ? gather(rows, reshape(context.position, {1}))
+                                   : slice(rows, 0, 0, context.length));
+  }
+
+  // `name`: of its tensors, before ".weight".
   Val norm(std::string_view scope_name, Val x, const std::string& name) {
     const auto scope = b_.scope(scope_name);
-    return rms_norm(x, weight(name, {c_.d_model}), c_.norm_eps);
+    return normalised(x, name, c_.d_model);
+  }
+
+  Val normalised(Val x, const std::string& name, std::int64_t width) {
+    const bool is_offset = c_.norm_offset != 0.0;
+    Val w = weight(name + (is_offset ? ".deviation" : ".weight"), {width});
+    if (is_offset) w = affine(w, 1.0, c_.norm_offset);
+    if (c_.norm == NormKind::kRms) return rms_norm(x, w, c_.norm_eps);
+    const Val bias = c_.norm_bias ? weight(name + ".bias", {width}) : Val{};
+    return layer_norm(x, w, bias, c_.norm_eps);
   }
 
   Val project(std::string_view scope_name, Val x, const std::string& prefix, std::int64_t out,
-              std::int64_t in, BlockPart part = {}) {
+              bool has_bias, BlockPart part = {}) {
     const auto scope = b_.scope(scope_name);
-    return linear(
-        x, weight(prefix + "." + std::string(scope_name) + ".weight", {out, in}, std::move(part)));
+    const std::string name = prefix + "." + std::string(scope_name);
+    const Val y = linear(x, weight(name + ".weight", {out, x.dim(-1)}, std::move(part)));
+    return has_bias ? add(y, weight(name + ".bias", {out})) : y;
+  }
+
+  // x + branch(x), with the norms before and behind the branch.
+  template <class Branch>
+  Val branch_of(Val x, const std::string& layer, std::string_view norm_name, Branch branch) {
+    const std::string name = layer + "." + std::string(norm_name);
+    const bool is_before = c_.norm_place != NormPlace::kAfter;
+    const Val y = branch(is_before ? norm(norm_name, x, name) : x);
+    if (c_.norm_place == NormPlace::kBefore) return y;
+    return norm(std::string(norm_name) + "_after", y, name + "_after");
   }
 
   Val layer(std::int64_t index, Val x, const AttentionContext& context) {
     const std::string prefix = scope::layer(index);
     const auto scope = b_.scope(prefix);
-    const Val attended = attend(index, norm(scope::kFirstNorm, x, prefix + ".ln1.weight"), context);
-    {
-      const auto residual = b_.scope("attn.residual");
-      x = add(x, attended);
+    const Val attended =
+        branch_of(x, prefix, scope::kFirstNorm, [&](Val y) { return attend(index, y, context); });
+    const auto fed = [&](Val y) {
+      return branch_of(y, prefix, "ln2", [&](Val z) { return feed_forward(z, prefix + ".ffn"); });
+    };
+    const auto sum = [&](std::string_view path, Val a, Val b) {
+      const auto residual = b_.scope(path);
+      return add(a, b);
+    };
+    if (c_.is_parallel) {
+      const Val beside = fed(x);
+      return sum("ffn.residual", sum("attn.residual", x, attended), beside);
     }
-    const Val fed = feed_forward(norm("ln2", x, prefix + ".ln2.weight"), prefix + ".ffn");
-    const auto residual = b_.scope("ffn.residual");
-    return add(x, fed);
+    x = sum("attn.residual", x, attended);
+    return sum("ffn.residual", x, fed(x));
   }
 
-  // [B,T,C] → [B,H,T,D]
-  Val heads(Val x) {
-    return permute(reshape(x, {x.dim(0), x.dim(1), c_.heads, c_.head_width()}), {0, 2, 1, 3});
+  // [B,T,n·D] → [B,n,T,D]
+  Val heads(Val x, std::int64_t count) {
+    return permute(reshape(x, {x.dim(0), x.dim(1), count, c_.head_width()}), {0, 2, 1, 3});
   }
 
   Val attend(std::int64_t index, Val x, const AttentionContext& context) {
     const std::string prefix = scope::path({scope::layer(index), scope::kAttention});
     const auto scope = b_.scope(scope::kAttention);
-    const std::int64_t width = c_.d_model;
-    const auto part = [&](std::int64_t i) {
-      return part_of(prefix + ".qkv_proj.weight", i, 3, width, width);
+    const std::int64_t window = c_.window_of(index);
+    const RopeTable& table = window > 0 ? context.windowed_table : context.table;
+    const BlockOf block(prefix + ".qkv_proj.weight", c_.d_model,
+                        {c_.query_width(), c_.key_width(), c_.key_width()});
+    const auto projected = [&](std::string_view name, std::size_t i) {
+      return project(name, x, prefix, block.rows(i), c_.qkv_bias, block.part(i));
     };
-    const Val q = rotate(heads(project("q_proj", x, prefix, width, width, part(0))), context);
-    Val k = rotate(heads(project("k_proj", x, prefix, width, width, part(1))), context);
-    Val v = heads(project("v_proj", x, prefix, width, width, part(2)));
+    const auto rotated = [&](std::string_view name, std::string_view norm, std::size_t i,
+                             std::int64_t count) {
+      const std::string norm_name = prefix + "." + std::string(norm);
+      Val y = projected(name, i);
+      if (c_.qk_norm == QkNorm::kToken) y = qk_normed(norm, y, norm_name);
+      y = reshape(y, {x.dim(0), x.dim(1), count, c_.head_width()});
+      if (c_.qk_norm == QkNorm::kHead) y = qk_normed(norm, y, norm_name);
+      return rotate(permute(y, {0, 2, 1, 3}), table);
+    };
+    const Val q = rotated("q_proj", "q_norm", 0, c_.heads);
+    Val k = rotated("k_proj", "k_norm", 1, c_.key_heads());
+    Val v = heads(projected("v_proj", 2), c_.key_heads());
     if (context.position) {
       k = cached(fmt::format("cache.{}.k", index), k, context);
       v = cached(fmt::format("cache.{}.v", index), v, context);
     }
-    const Val mixed = attention(q, k, v, {.causal = true}, context.position);
-    const Val joined = reshape(permute(mixed, {0, 2, 1, 3}), {x.dim(0), x.dim(1), width});
-    return project("output_proj", joined, prefix, width, width);
+    const Val mixed = attention(q, k, v,
+                                {.causal = true,
+                                 .scale = c_.score_scale,
+                                 .cap = c_.score_cap,
+                                 .window = window < context.length ? window : 0},
+                                context.position);
+    const Val joined =
+        reshape(permute(mixed, {0, 2, 1, 3}), {x.dim(0), x.dim(1), c_.query_width()});
+    return project("output_proj", joined, prefix, c_.d_model, c_.output_bias);
   }
 
-  Val rotate(Val x, const AttentionContext& context) {
+  Val qk_normed(std::string_view scope_name, Val x, const std::string& name) {
+    const auto scope = b_.scope(scope_name);
+    return normalised(x, name, x.dim(-1));
+  }
+
+  Val rotate(Val x, const RopeTable& table) {
+    const std::int64_t width = c_.rotated_width();
+    if (width == 0) return x;
     const auto scope = b_.scope("rope");
-    return rope(x, context.table);
+    if (width == c_.head_width()) return rope(x, table);
+    const int last = x.shape().rank() - 1;
+    return concat({rope(slice(x, last, 0, width), table), slice(x, last, width, c_.head_width())},
+                  last);
   }
 
   Val cached(const std::string& name, Val piece, const AttentionContext& context) {
     const auto scope = b_.scope("cache");
     Shape shape = piece.shape();
-    shape[2] = context.cache_length;
+    shape[2] = context.length;
     const Val cache = b_.state(name, {piece.dtype(), shape}, Role::kCache);
     const Val updated = write_slice(cache, piece, context.position, 2);
     b_.update(cache, updated);
     return updated;
   }
 
+  Val activated(Val x) {
+    switch (c_.activation) {
+      case Activation::kSilu: return silu(x);
+      case Activation::kGelu: return unary("gelu_erf", x);
+      case Activation::kGeluTanh: return unary("gelu", x);
+      case Activation::kRelu: return unary("relu", x);
+    }
+    return {};
+  }
+
   Val feed_forward(Val x, const std::string& prefix) {
     const auto scope = b_.scope(scope::kFeedForward);
-    const auto part = [&](std::int64_t i) {
-      return part_of(prefix + ".w1_w3.weight", i, 2, c_.d_ff, c_.d_model);
+    const BlockOf block(prefix + ".w1_w3.weight", c_.d_model, {c_.d_ff, c_.d_ff});
+    const auto wide = [&](std::string_view name, std::size_t i) {
+      return project(name, x, prefix, c_.d_ff, c_.ffn_bias,
+                     c_.is_gated ? block.part(i) : BlockPart{});
     };
-    const Val gate = project(scope::kGate, x, prefix, c_.d_ff, c_.d_model, part(0));
-    const Val up = project("w3", x, prefix, c_.d_ff, c_.d_model, part(1));
-    Val hidden;
+    Val hidden = wide(scope::kGate, 0);
+    const Val up = c_.is_gated ? wide("w3", 1) : Val{};
     {
-      const auto act = b_.scope(scope::kSwiglu);
-      hidden = swiglu(gate, up);
+      const bool is_swiglu = c_.is_gated && c_.activation == Activation::kSilu;
+      const auto act = b_.scope(scope::of_activation(c_));
+      hidden = is_swiglu ? swiglu(hidden, up) : activated(hidden);
+      if (c_.is_gated && !is_swiglu) hidden = mul(hidden, up);
     }
-    return project("w2", hidden, prefix, c_.d_model, c_.d_ff);
+    return project("w2", hidden, prefix, c_.d_model, c_.ffn_bias);
   }
 
   Builder& b_;

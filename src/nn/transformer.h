@@ -1,9 +1,13 @@
-// The Llama-like language model: token embedding; per layer x += attn(rms_norm(x)),
-// x += ffn(rms_norm(x)); final norm; untied head; no biases. It only builds programs.
+// A decoder-only language model as its record says (nn/config.h): token embedding; per layer
+// x += attn(norm(x)), x += ffn(norm(x)), or another order of these; final norm; head. It only
+// builds programs.
 //
 // Tensor names: token_embeddings.weight, layers.{i}.ln1.weight,
 // layers.{i}.attn.{q,k,v,output}_proj.weight, layers.{i}.ln2.weight,
-// layers.{i}.ffn.{w1,w2,w3}.weight, ln_final.weight, lm_head.weight; weights are [out, in].
+// layers.{i}.ffn.{w1,w2,w3}.weight, ln_final.weight, lm_head.weight; weights are [out, in]. Where a
+// model has them: {…}.bias beside a weight, position_embeddings.weight, attn.{q,k}_norm.weight, and
+// ln{1,2}_after.weight of norms behind the branches; the weight of a norm that adds an offset to it
+// is called {…}.deviation.
 #pragma once
 
 #include "base/dtype.h"

@@ -137,11 +137,57 @@ void register_swiglu() {
                .cheap_to_recompute = true});
 }
 
+// x · Φ(x): GELU by the error function.
+void register_gelu_erf() {
+  register_op(
+      {.name = "gelu_erf",
+       .doc = "x · Φ(x), with Φ the normal distribution function: GELU itself",
+       .source = "Hendrycks and Gimpel 2016, section 2",
+       .inputs = {"x"},
+       .outputs = {"y"},
+       .fusion = Fusion::kElementwise,
+       .composite = Composite::kSwiglu,
+       .infer = rules::same_floating,
+       .accepts = rules::any_strides,
+       .gradient =
+           [](Expansion e) {
+             return std::vector{e.builder.call1("gelu_erf_grad", {e.output_grads[0], e.inputs[0]})};
+           },
+       .decompose =
+           [](Expansion e) {
+             return std::vector{mul(e.inputs[0], unary("normal_cdf", e.inputs[0]))};
+           },
+       .flops = rules::per_result(17),
+       .donates = {{0, 0}},
+       .cheap_to_recompute = true});
+
+  register_op({.name = "gelu_erf_grad",
+               .doc = "dy · (Φ(x) + x φ(x)), with φ the normal density",
+               .inputs = {"dy", "x"},
+               .outputs = {"dx"},
+               .fusion = Fusion::kElementwise,
+               .composite = Composite::kSwiglu,
+               .infer = rules::same_floating,
+               .accepts = rules::any_strides,
+               .decompose =
+                   [](Expansion e) {
+                     const Val dy = e.inputs[0], x = e.inputs[1];
+                     constexpr double kPeak = 0.3989422804014327;  // φ(0) = 1/√(2π)
+                     const Val density =
+                         affine(unary("exp", affine(unary("square", x), -0.5)), kPeak);
+                     return std::vector{mul(dy, add(unary("normal_cdf", x), mul(x, density)))};
+                   },
+               .flops = rules::per_result(24),
+               .donates = {{0, 0}, {0, 1}},
+               .cheap_to_recompute = true});
+}
+
 }  // namespace
 
 void register_activations() {
   register_silu();
   register_gelu();
+  register_gelu_erf();
   register_swiglu();
 }
 

@@ -1,4 +1,6 @@
 // Scaled dot-product attention; the naive form is two matrix products around a softmax.
+#include <limits>
+
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -9,34 +11,108 @@ namespace {
 using Expansion = const OpExpansion&;
 
 std::vector<Type> attention_type(const OpCall& c) {
-  rules::require_attention_operands(c, 0);
+  rules::require_attention_operands(c, 0, true);
+  if (c.attrs.integer("window") < 0) {
+    fail_usage(c.op.name, "a window of {} tokens; 0 means none", c.attrs.integer("window"));
+  }
   return {c.inputs[0]};
+}
+
+// Axis of the heads of x [..., H, T, D]; below 0: there is none.
+int head_axis(Val x) {
+  return x.shape().rank() - 3;
+}
+
+// How many heads of q share one of k; 1 where there are none.
+std::int64_t group_of(Val q, Val k) {
+  const int axis = head_axis(q);
+  return axis < 0 || k.dim(axis) == 0 ? 1 : q.dim(axis) / k.dim(axis);
+}
+
+// [..., H, T, n] as [..., H/group, group·T, n]: the rows of heads that share keys, one behind the
+// other, so that a product reads each key once.
+Val rows_grouped(Val x, std::int64_t group) {
+  if (group == 1) return x;
+  Shape shape = x.shape();
+  const int heads = head_axis(x);
+  shape[heads] /= group;
+  shape[heads + 1] *= group;
+  return reshape(x, shape);
+}
+Val rows_separated(Val x, std::int64_t group) {
+  if (group == 1) return x;
+  Shape shape = x.shape();
+  const int heads = head_axis(x);
+  shape[heads] *= group;
+  shape[heads + 1] /= group;
+  return reshape(x, shape);
+}
+
+bool has_window(const Attrs& attrs) {
+  return attrs.integer("window") > 0;
+}
+
+// scale · x, capped, and -inf where a row's window has ended.
+Val limited(Expansion e, Val x, Val position) {
+  Builder& b = e.builder;
+  x = affine(x, e.attrs.real("scale"));
+  if (const double cap = e.attrs.real("cap"); cap > 0.0) {
+    x = affine(unary("tanh", affine(x, 1.0 / cap)), cap);
+  }
+  if (!has_window(e.attrs)) return x;
+  const Val is_seen = window_mask(b, x.dim(-2), x.dim(-1), e.attrs.integer("window"), position);
+  const double hidden = -std::numeric_limits<double>::infinity();
+  return select(is_seen, x, fill(b, hidden, {x.dtype(), {}}));
 }
 
 std::vector<Val> naive(Expansion e) {
   Builder& b = e.builder;
+  const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
+  const Val position = e.inputs.size() > 3 ? e.inputs[3] : Val{};
+  const std::int64_t group = group_of(q, k);
+  const bool is_plain = !has_window(e.attrs) && e.attrs.real("cap") == 0.0;
   Val scores, weights;
   {
     const auto guard = b.scope("scores");
-    scores = matmul(e.inputs[0], e.inputs[1], {.transpose_b = true});
+    scores = rows_separated(matmul(rows_grouped(q, group), k, {.transpose_b = true}), group);
+    if (!is_plain) scores = limited(e, scores, position);
   }
   {
     const auto guard = b.scope("softmax");
-    weights = softmax(scores, {e.attrs.real("scale"), e.attrs.flag("causal")},
-                      e.inputs.size() > 3 ? e.inputs[3] : Val{});
+    weights =
+        softmax(scores, {is_plain ? e.attrs.real("scale") : 1.0, e.attrs.flag("causal")}, position);
   }
   const auto guard = b.scope("values");
-  return {matmul(weights, e.inputs[2])};
+  return {rows_separated(matmul(rows_grouped(weights, group), v), group)};
 }
 
-// With `position` the naive form is used: flash_attention does not take one, and the few queries of
-// decoding need no tiling. With heads its result is [..., T, H, D], rows for the next projection.
+// [..., H/group, T, D] as [..., H, T, D]: each head with a copy of its keys.
+Val for_each_head(Val x, std::int64_t group) {
+  if (group == 1) return x;
+  Shape one_each, repeated, out = x.shape();
+  const int heads = head_axis(x);
+  for (int i = 0; i < x.shape().rank(); ++i) {
+    one_each.push_back(x.shape()[i]);
+    repeated.push_back(x.shape()[i]);
+    if (i != heads) continue;
+    one_each.push_back(1);
+    repeated.push_back(group);
+  }
+  out[heads] *= group;
+  return reshape(broadcast_to(reshape(x, one_each), repeated), out);
+}
+
+// The naive form is used with `position`, which flash_attention does not take (the few queries of
+// decoding need no tiling), and with windows and caps, for which it has no tiles. With heads its
+// result is [..., T, H, D], rows for the next projection.
 std::vector<Val> flash(Expansion e) {
-  if (e.inputs.size() > 3) return naive(e);
+  if (e.inputs.size() > 3 || has_window(e.attrs) || e.attrs.real("cap") > 0.0) return naive(e);
   const auto guard = e.builder.scope("flash");
   const int rank = e.inputs[0].shape().rank();
   const bool has_heads = rank >= 4;
-  const Val y = e.builder.call(find_op("flash_attention"), {e.inputs.begin(), e.inputs.end()},
+  const std::int64_t group = group_of(e.inputs[0], e.inputs[1]);
+  const Val k = for_each_head(e.inputs[1], group), v = for_each_head(e.inputs[2], group);
+  const Val y = e.builder.call(find_op("flash_attention"), {e.inputs[0], k, v},
                                {{"scale", e.attrs.real("scale")},
                                 {"causal", e.attrs.flag("causal")},
                                 {"token_major", has_heads}})[0];
@@ -57,12 +133,17 @@ std::int64_t attention_flops(const OpCall& c) {
 
 void register_attention() {
   register_op({.name = "attention",
-               .doc = "softmax(scale · q kᵀ) v over [..., T, D], causal or not.",
+               .doc = "softmax(scale · q kᵀ) v over [..., T, D], causal or not. k and v may have "
+                      "fewer heads, each for a group of q's.",
                .source = "Vaswani et al. 2017, eq. 1",
                .inputs = {"q", "k", "v", "position?"},
                .outputs = {"y"},
                .attrs = {{"scale", AttrKind::kReal, std::nullopt, "factor on the scores"},
-                         {"causal", AttrKind::kBool, AttrValue(true), "hide the future"}},
+                         {"causal", AttrKind::kBool, AttrValue(true), "hide the future"},
+                         {"cap", AttrKind::kReal, AttrValue(0.0),
+                          "scores s become cap · tanh(s / cap); 0: they stay"},
+                         {"window", AttrKind::kInt, AttrValue(std::int64_t{0}),
+                          "keys that a query sees, its own the last; 0: all"}},
                .kernel_class = KernelClass::kAttention,
                .precision_class = PrecisionClass::kLow,
                .infer = attention_type,

@@ -99,6 +99,17 @@ void register_unaries() {
                     const Val s = e.outputs[0];
                     return std::vector{mul(e.output_grads[0], mul(s, affine(s, -1.0, 1.0)))};
                   }});
+  register_unary({"tanh", "Hyperbolic tangent.", 6, [](Expansion e) {
+                    const Val y = e.outputs[0];
+                    return std::vector{
+                        mul(e.output_grads[0], affine(unary("square", y), -1.0, 1.0))};
+                  }});
+  register_unary({"normal_cdf", "The standard normal distribution function, erfc(-x/√2)/2", 16,
+                  [](Expansion e) {
+                    const Val density = unary("exp", affine(unary("square", e.inputs[0]), -0.5));
+                    constexpr double kPeak = 0.3989422804014327;  // 1/√(2π)
+                    return std::vector{mul(e.output_grads[0], affine(density, kPeak))};
+                  }});
   register_unary({"relu", "max(x, 0), NaN for NaN; gradient 0 at 0", 1, [](Expansion e) {
                     const Val zero = zero_like(e, e.outputs[0]);
                     return std::vector{

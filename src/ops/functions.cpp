@@ -33,11 +33,18 @@ Val iota(Builder& b, Type type, int axis, Here here) {
                  here);
 }
 
-RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width, double theta, DType dtype,
-                     Here here) {
-  const auto out =
-      b.call(find_op("rope_table"), {},
-             {{"length", length}, {"width", width}, {"theta", theta}, {"dtype", dtype}}, here);
+RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width, const RopeFrequencies& f,
+                     DType dtype, Here here) {
+  Attrs attrs{{"length", length}, {"width", width}, {"theta", f.theta}, {"dtype", dtype}};
+  if (f.scaling != "none") {
+    attrs.set("scaling", f.scaling);
+    attrs.set("factor", f.factor);
+    attrs.set("low", f.low);
+    attrs.set("high", f.high);
+    attrs.set("original", f.original);
+    attrs.set("magnitude", f.magnitude);
+  }
+  const auto out = b.call(find_op("rope_table"), {}, std::move(attrs), here);
   return {out[0], out[1]};
 }
 
@@ -185,6 +192,12 @@ Val rms_norm(Val x, Val weight, double eps, Here here) {
   return x.builder->call1("rms_norm", {x, weight}, {{"eps", eps}}, here);
 }
 
+Val layer_norm(Val x, Val weight, Val bias, double eps, Here here) {
+  std::vector<Val> operands{x, weight};
+  if (bias) operands.push_back(bias);
+  return x.builder->call1("layer_norm", operands, {{"eps", eps}}, here);
+}
+
 Val rope(Val x, RopeTable table, bool inverse, Here here) {
   return x.builder->call1("rope", {x, table.cos, table.sin}, {{"inverse", inverse}}, here);
 }
@@ -194,7 +207,11 @@ Val attention(Val q, Val k, Val v, AttentionOptions options, Val position, Here 
   if (position) operands.push_back(position);
   const double scale =
       options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(q.dim(-1)));
-  return q.builder->call1("attention", operands, {{"scale", scale}, {"causal", options.causal}},
+  return q.builder->call1("attention", operands,
+                          {{"scale", scale},
+                           {"causal", options.causal},
+                           {"cap", options.cap},
+                           {"window", options.window}},
                           here);
 }
 

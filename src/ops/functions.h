@@ -19,8 +19,18 @@ Val iota(Builder& b, Type type, int axis, Here here = Here::current());
 struct RopeTable {
   Val cos, sin;  // [T, D/2]
 };
-RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width, double theta,
-                     DType dtype = DType::kF32, Here here = Here::current());
+// The angles of rotation: pair j of `width`/2 turns by theta^(-2j/width) a position, scaled as the
+// attributes of the op rope_table say.
+struct RopeFrequencies {
+  double theta = 10000.0;
+  std::string scaling = "none";  // "none", "linear", "llama3", "yarn"
+  double factor = 1.0, low = 1.0, high = 4.0;
+  std::int64_t original = 8192;
+  double magnitude = 1.0;
+};
+RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width,
+                     const RopeFrequencies& frequencies, DType dtype = DType::kF32,
+                     Here here = Here::current());
 
 // --- elementwise ------------------------------------------------------------------------------
 Val unary(std::string_view op, Val x, Here here = Here::current());
@@ -76,12 +86,19 @@ struct SoftmaxOptions {
 Val softmax(Val x, SoftmaxOptions options = {}, Val position = {}, Here here = Here::current());
 // true where row i sees column j: j <= i + (cols - rows), or j <= i + position. [rows, cols]
 Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position = {});
+// true where row i sees column j: j > i + (cols - rows) - window, or j > i + position - window.
+Val window_mask(Builder& b, std::int64_t rows, std::int64_t cols, std::int64_t window,
+                Val position = {});
 Val log_sum_exp(Val x, Here here = Here::current());
 Val rms_norm(Val x, Val weight, double eps = 1e-5, Here here = Here::current());
+// `bias` is optional.
+Val layer_norm(Val x, Val weight, Val bias = {}, double eps = 1e-5, Here here = Here::current());
 Val rope(Val x, RopeTable table, bool inverse = false, Here here = Here::current());
 struct AttentionOptions {
   bool causal = true;
-  double scale = 0.0;  // 0: 1/sqrt(D)
+  double scale = 0.0;       // 0: 1/sqrt(D)
+  double cap = 0.0;         // 0: none
+  std::int64_t window = 0;  // 0: none
 };
 Val attention(Val q, Val k, Val v, AttentionOptions options = {}, Val position = {},
               Here here = Here::current());

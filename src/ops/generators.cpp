@@ -1,5 +1,9 @@
 // Ops without operands: constants that a program names but does not store.
+#include <algorithm>
+
+#include "base/suggest.h"
 #include "ops/registers.h"
+#include "ops/rope_frequency.h"
 #include "ops/rules.h"
 
 namespace tracestep::ops {
@@ -13,6 +17,22 @@ const AttrDef kDTypeAttr{"dtype", AttrKind::kDType, std::nullopt, "element type"
 const AttrDef kShapeAttr{"shape", AttrKind::kInts, std::nullopt, "result shape"};
 
 }  // namespace
+
+RopeFrequency rope_frequency(const Attrs& attrs) {
+  constexpr std::string_view names[] = {"none", "linear", "llama3", "yarn"};
+  const std::string& name = attrs.text("scaling");
+  const auto at = std::ranges::find(names, name) - std::begin(names);
+  if (at == std::ssize(names)) {  // kernels call this, and allocate nothing
+    check_choice("rope_table", name, std::vector<std::string>(std::begin(names), std::end(names)));
+  }
+  return {.theta = attrs.real("theta"),
+          .width = static_cast<double>(attrs.integer("width")),
+          .scale = static_cast<RopeScale>(at),
+          .factor = attrs.real("factor"),
+          .low = attrs.real("low"),
+          .high = attrs.real("high"),
+          .original = static_cast<double>(attrs.integer("original"))};
+}
 
 void register_generators() {
   register_op(
@@ -42,12 +62,22 @@ void register_generators() {
 
   register_op(
       {.name = "rope_table",
-       .doc = "cos and sin of position · theta^(-2j/width), [length, width/2], computed in double.",
-       .source = "Su et al. 2021, RoFormer, eq. 15",
+       .doc = "cos and sin of position · theta^(-2j/width), [length, width/2], computed in double. "
+              "Scaled, a frequency is divided by the factor: all (linear), long waves (llama3), or "
+              "pairs that turn seldom within the original positions (yarn).",
+       .source = "Su et al. 2021, RoFormer, eq. 15; Peng et al. 2023, YaRN, eq. 17",
        .outputs = {"cos", "sin"},
        .attrs = {{"length", AttrKind::kInt, std::nullopt, "positions"},
                  {"width", AttrKind::kInt, std::nullopt, "head width D, even"},
                  {"theta", AttrKind::kReal, AttrValue(10000.0), "base of the frequencies"},
+                 {"scaling", AttrKind::kText, AttrValue(std::string("none")),
+                  "none, linear, llama3 or yarn"},
+                 {"factor", AttrKind::kReal, AttrValue(1.0), "what frequencies are divided by"},
+                 {"low", AttrKind::kReal, AttrValue(1.0), "turns below which one is divided"},
+                 {"high", AttrKind::kReal, AttrValue(4.0), "turns above which one stays"},
+                 {"original", AttrKind::kInt, AttrValue(std::int64_t{8192}),
+                  "positions within which turns are counted"},
+                 {"magnitude", AttrKind::kReal, AttrValue(1.0), "factor on cos and sin"},
                  {"dtype", AttrKind::kDType, AttrValue(DType::kF32), "element type"}},
        .kernel_class = KernelClass::kGenerator,
        .precision_class = PrecisionClass::kFull,
@@ -59,6 +89,7 @@ void register_generators() {
                fail_usage(c.op.name, "width {} is not even; rotation works on pairs", width);
              }
              if (length < 0) fail_usage(c.op.name, "length {} is negative", length);
+             rope_frequency(c.attrs);  // checks the scaling
              const Type type{c.attrs.dtype("dtype"), {length, width / 2}};
              return std::vector{type, type};
            },

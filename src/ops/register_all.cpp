@@ -18,6 +18,7 @@ void register_all() {
     register_softmax();
     register_activations();
     register_rms_norm();
+    register_layer_norm();
     register_rope();
     register_attention();
     register_flash_attention();

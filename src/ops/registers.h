@@ -17,6 +17,7 @@ void register_gathers();
 void register_softmax();
 void register_activations();
 void register_rms_norm();
+void register_layer_norm();
 void register_rope();
 void register_attention();
 void register_flash_attention();

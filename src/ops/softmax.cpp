@@ -129,12 +129,30 @@ void register_log_sum_exp() {
 
 }  // namespace
 
+namespace {
+
+// Rows and columns of a mask, and how many columns row 0 sees before its own.
+struct MaskIndices {
+  MaskIndices(Builder& b, std::int64_t rows, std::int64_t cols, Val position)
+      : row(iota(b, {DType::kI64, {rows, cols}}, 0)),
+        col(iota(b, {DType::kI64, {rows, cols}}, 1)),
+        offset(position ? position : fill(b, static_cast<double>(cols - rows), {DType::kI64, {}})) {
+  }
+  Val row, col, offset;
+};
+
+}  // namespace
+
 Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position) {
-  const Type type{DType::kI64, {rows, cols}};
-  const Val row = iota(b, type, 0), col = iota(b, type, 1);
-  const Val offset =
-      position ? position : fill(b, static_cast<double>(cols - rows), {DType::kI64, {}});
-  return binary("le", col, add(row, offset));
+  const MaskIndices m(b, rows, cols, position);
+  return binary("le", m.col, add(m.row, m.offset));
+}
+
+Val window_mask(Builder& b, std::int64_t rows, std::int64_t cols, std::int64_t window,
+                Val position) {
+  const MaskIndices m(b, rows, cols, position);
+  const Val before = fill(b, static_cast<double>(window), {DType::kI64, {}});
+  return binary("lt", add(m.row, m.offset), add(m.col, before));
 }
 
 void register_softmax() {

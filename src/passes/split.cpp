@@ -18,10 +18,20 @@ struct Division {
   std::string_view suffix;
   int axis;
 };
-constexpr Division kDivisions[] = {
-    {".attn.q_proj.weight", 0},      {".attn.k_proj.weight", 0}, {".attn.v_proj.weight", 0},
-    {".attn.output_proj.weight", 1}, {".ffn.w1.weight", 0},      {".ffn.w3.weight", 0},
-    {".ffn.w2.weight", 1},           {"lm_head.weight", 0},      {"token_embeddings.weight", 0}};
+constexpr Division kDivisions[] = {{".attn.q_proj.weight", 0},
+                                   {".attn.k_proj.weight", 0},
+                                   {".attn.v_proj.weight", 0},
+                                   {".attn.output_proj.weight", 1},
+                                   {".ffn.w1.weight", 0},
+                                   {".ffn.w3.weight", 0},
+                                   {".ffn.w2.weight", 1},
+                                   {"lm_head.weight", 0},
+                                   {"token_embeddings.weight", 0},
+                                   {".attn.q_proj.bias", 0},
+                                   {".attn.k_proj.bias", 0},
+                                   {".attn.v_proj.bias", 0},
+                                   {".ffn.w1.bias", 0},
+                                   {".ffn.w3.bias", 0}};
 
 // Elements before axis `axis` of a tensor.
 std::int64_t count_before(const Shape& shape, int axis) {
@@ -99,8 +109,11 @@ class Split {
   // How an op computes the rank's part of its results.
   static Rule rule_of(const OpDef& op) {
     static const std::map<std::string_view, Rule> by_name{
-        {"gather", &Split::look_up}, {"reshape", &Split::reshape},    {"permute", &Split::permute},
-        {"sum", &Split::sum},        {"cross_entropy", &Split::loss}, {"rms_norm", &Split::norm}};
+        {"gather", &Split::look_up},      {"reshape", &Split::reshape},
+        {"permute", &Split::permute},     {"sum", &Split::sum},
+        {"cross_entropy", &Split::loss},  {"rms_norm", &Split::norm},
+        {"layer_norm", &Split::norm},     {"slice", &Split::along_other_axis},
+        {"broadcast", &Split::broadcast}, {"concat", &Split::along_other_axis}};
     if (const auto found = by_name.find(op.name); found != by_name.end()) return found->second;
     if (op.product) return &Split::product;
     if (op.fusion == Fusion::kElementwise) return &Split::elementwise;
@@ -266,12 +279,58 @@ class Split {
     copy_parts(node, {static_cast<int>(found - axes.begin())});
   }
 
-  // All operands are divided alike.
+  // The row that `id` repeats; kNoValue: it does not.
+  ValueId repeated_row(ValueId id) const {
+    const NodeId maker = program_.value(id).producer;
+    if (maker == kNoNode || program_.node(maker).op->name != "broadcast") return kNoValue;
+    const ValueId row = program_.node(maker).inputs[0];
+    return shape(row).rank() == 1 && shape(row).back() == shape(id).back() ? row : kNoValue;
+  }
+
+  // All operands are divided alike; a row that is added to every row is whole.
   void elementwise(const Node& node) {
+    const ValueId x = node.inputs[0];
+    std::vector<Val> operands;
+    bool is_copy = true;
     for (ValueId id : node.inputs) {
-      if (part(id) != part(node.inputs[0])) refuse(node);
+      const ValueId row = part(x).is_rows() && part(id).is_whole() ? repeated_row(id) : kNoValue;
+      if (row == kNoValue && part(id) != part(x)) refuse(node);
+      is_copy = is_copy && row == kNoValue;
+      if (row == kNoValue) {
+        operands.push_back(r_.map(id));
+        continue;
+      }
+      const Val all = for_all_parts(row, node);
+      const auto guard = r_.from(node);
+      operands.push_back(ops::broadcast_to(all, r_.map(x).shape()));
     }
-    copy_parts(node, part(node.inputs[0]));
+    if (is_copy) return copy_parts(node, part(x));
+    const auto guard = r_.from(node);
+    set(node, r_.builder().call(*node.op, operands, node.attrs).front(), part(x));
+  }
+
+  // Axes of the result end like those of the operand.
+  void broadcast(const Node& node) {
+    const ValueId x = node.inputs[0];
+    const Shape& to = shape(node.outputs[0]);
+    if (part(x).axis < 0) refuse(node);
+    const int axis = part(x).axis + to.rank() - shape(x).rank();
+    Shape own = to;
+    own[axis] /= group_.ranks;
+    const auto guard = r_.from(node);
+    set(node, ops::broadcast_to(r_.map(x), own), {axis});
+  }
+
+  // What is divided along one axis is cut or joined along another one.
+  void along_other_axis(const Node& node) {
+    const Part own = part(node.inputs[0]);
+    const int rank = shape(node.inputs[0]).rank();
+    const auto axis = static_cast<int>((node.attrs.integer("axis") + rank) % rank);
+    if (own.axis < 0 || own.axis == axis) refuse(node);
+    for (ValueId id : node.inputs) {
+      if (part(id) != own) refuse(node);
+    }
+    copy_parts(node, own);
   }
 
   // Each matrix of the last two axes is computed by itself; what all of them share is whole.
@@ -285,13 +344,19 @@ class Split {
     copy_parts(node, own);
   }
 
-  // Of the rank's rows; the weight's gradient is the sum of those of all rows.
+  // Of the rank's rows, of all or of its heads; the gradients of weight and bias are the sums of
+  // those of all rows.
   void norm(const Node& node) {
-    const ValueId x = node.inputs[0], weight = node.inputs[1];
-    if (!part(x).is_rows() || !part(weight).is_whole()) refuse(node);
-    const Val all = for_all_parts(weight, node);
+    const Part own = part(node.inputs[0]);
+    const bool has_whole_rows = own.is_rows() || own.axis < shape(node.inputs[0]).rank() - 1;
+    if (own.is_whole() || !has_whole_rows) refuse(node);
+    std::vector<Val> operands{r_.map(node.inputs[0])};
+    for (std::size_t i = 1; i < node.inputs.size(); ++i) {
+      if (!part(node.inputs[i]).is_whole()) refuse(node);
+      operands.push_back(for_all_parts(node.inputs[i], node));
+    }
     const auto guard = r_.from(node);
-    set(node, r_.builder().call(*node.op, {r_.map(x), all}, node.attrs).front(), {Part::kRows});
+    set(node, r_.builder().call(*node.op, operands, node.attrs).front(), own);
   }
 
   void sum(const Node& node) {

@@ -41,8 +41,8 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
 // Elements per partial sum of global_norm.
 inline constexpr std::int64_t kNormChunk = 65536;
 
-// Rows whose weight gradients rms_norm_grad sums in one go; every block of rows leaves one float
-// per column.
+// Rows whose weight gradients rms_norm_grad and layer_norm_grad sum in one go; every block of rows
+// leaves one float per column.
 std::int64_t rms_norm_rows_per_block(std::int64_t rows);
 
 // flash_attention and its gradient. The workspace begins with what all threads share, then every

@@ -32,6 +32,11 @@ std::int64_t rms_norm_grad(Call c, Traits) {
   return width == 0 ? 0 : ceil_div(rows, rms_norm_rows_per_block(rows)) * width * kFloat;
 }
 
+// And one of b.
+std::int64_t layer_norm_grad(Call c, Traits traits) {
+  return 2 * rms_norm_grad(c, traits);
+}
+
 std::int64_t flash_attention(Call c, Traits traits) {
   return plan_attention(attention_sizes(c.inputs[0], c.inputs[1])).forward_bytes(traits.threads);
 }
@@ -68,6 +73,7 @@ constexpr WorkspaceRule kRules[] = {
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},
+    {"layer_norm_grad", layer_norm_grad},
     {"flash_attention", flash_attention},
     {"flash_attention_grad", flash_attention_grad},
     {"scatter_add", scatter_add},

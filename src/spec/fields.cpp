@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "nn/families.h"
 
 namespace tracestep {
 namespace {
@@ -23,14 +24,15 @@ std::vector<Precision> all_precisions() {
   return out;
 }
 
-// A preset sets all sizes.
+// A preset or a file sets all sizes, and what tells its architecture apart.
 RunField preset_field(RunField row) {
   for (const ModelConfig& config : model_presets()) row.choices.push_back(config.name);
   row.value = [](const RunSpec& spec) { return Json(spec.model.name); };
-  row.parse = [names = row.choices](const std::string& where,
-                                    const std::string& text) -> RunChange {
-    check_choice(where, text, names);
-    return [text](RunSpec& spec) { spec.model = preset(text); };
+  row.text = [](const RunSpec& spec) {
+    return spec.model.source.empty() ? spec.model.name : spec.model.source;
+  };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    return [model = model_called(where, text)](RunSpec& spec) { spec.model = model; };
   };
   return row;
 }
@@ -152,6 +154,9 @@ void add_model_fields(Rows& rows) {
     rows.integer(std::move(row), 1, max, at);
   };
   rows.add(preset_field({.name = "size",
+                         .alias = "--model",
+                         .alias_help = "a published model: its name (tracestep models), a folder "
+                                       "with its config.json, or that file",
                          .group = FieldGroup::kModel,
                          .is_axis = true,
                          .help = "preset of the model's sizes",
@@ -167,6 +172,123 @@ void add_model_fields(Rows& rows) {
   add(
       "heads", "attention heads H; they divide C", kMaxSize,
       [](auto& s) -> auto& { return s.model.heads; });
+}
+
+RunField rope_scaling_field(RunField row) {
+  row.value = [](const RunSpec& spec) { return Json(name_of(spec.model.rope_scaling)); };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    return [scaling = parse_rope_scaling(where, text)](RunSpec& spec) {
+      spec.model.rope_scaling = scaling;
+    };
+  };
+  return row;
+}
+
+RunField window_layers_field(RunField row) {
+  row.value = [](const RunSpec& spec) { return Json(spec.model.window_layers); };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    if (text.empty() || text.find_first_not_of("wf") != std::string::npos) {
+      fail_usage(where, "\"{}\" is no pattern of layers; give a letter for each, w or f", text);
+    }
+    return [text](RunSpec& spec) { spec.model.window_layers = text; };
+  };
+  return row;
+}
+
+// What tells architectures apart; a preset or a file of a model's fields sets all of them.
+void add_architecture_fields(Rows& rows) {
+  const auto row = [](const char* name, const char* help) {
+    return RunField{.name = name,
+                    .group = FieldGroup::kModel,
+                    .show = Show::kKey,
+                    .is_optional = true,
+                    .help = help};
+  };
+  constexpr double kMost = 1e12;
+  rows.integer(
+      row("kv_heads", "heads of keys and values, each for a group of heads; 0: as many as heads"),
+      0, kMaxSize, [](auto& s) -> auto& { return s.model.kv_heads; });
+  rows.integer(
+      row("head_width", "width D of each head; 0: C/H"), 0, kMaxSize,
+      [](auto& s) -> auto& { return s.model.head_size; });
+  rows.choice(
+      row("norm_kind", "root mean square, or layer norm"), kAllNormKinds,
+      [](auto& s) -> auto& { return s.model.norm; });
+  rows.real(
+      row("norm_eps", "what a norm adds to the mean square"), 0, 1,
+      [](auto& s) -> auto& { return s.model.norm_eps; });
+  rows.choice(
+      row("norm_place", "before attention and feed-forward, after them, or both"), kAllNormPlaces,
+      [](auto& s) -> auto& { return s.model.norm_place; });
+  rows.on_off(
+      row("norm_bias", "layer norms add a bias"),
+      [](auto& s) -> auto& { return s.model.norm_bias; });
+  rows.real(
+      row("norm_offset", "norms multiply by their weight plus this"), -kMost, kMost,
+      [](auto& s) -> auto& { return s.model.norm_offset; });
+  rows.choice(
+      row("qk_norm", "queries and keys are normalised: each head, or all heads of a token"),
+      kAllQkNorms, [](auto& s) -> auto& { return s.model.qk_norm; });
+  rows.choice(
+      row("activation", "of the feed-forward"), kAllActivations,
+      [](auto& s) -> auto& { return s.model.activation; });
+  rows.on_off(
+      row("gated", "the feed-forward's activation multiplies a second product"),
+      [](auto& s) -> auto& { return s.model.is_gated; });
+  rows.on_off(
+      row("qkv_bias", "queries, keys and values have biases"),
+      [](auto& s) -> auto& { return s.model.qkv_bias; });
+  rows.on_off(
+      row("output_bias", "attention's output projection has a bias"),
+      [](auto& s) -> auto& { return s.model.output_bias; });
+  rows.on_off(
+      row("ffn_bias", "the feed-forward's products have biases"),
+      [](auto& s) -> auto& { return s.model.ffn_bias; });
+  rows.on_off(
+      row("tied_head", "the head's weight is the embedding's"),
+      [](auto& s) -> auto& { return s.model.is_tied; });
+  rows.on_off(
+      row("parallel_residual", "attention and feed-forward read the same residual stream"),
+      [](auto& s) -> auto& { return s.model.is_parallel; });
+  rows.choice(
+      row("positions", "rotary, or a learned vector for each position"), kAllPositions,
+      [](auto& s) -> auto& { return s.model.positions; });
+  rows.integer(
+      row("max_positions", "learned positions"), 0, kMaxVocab,
+      [](auto& s) -> auto& { return s.model.max_positions; });
+  rows.real(
+      row("rope_theta", "base of the rotary frequencies"), 1, kMost,
+      [](auto& s) -> auto& { return s.model.rope_theta; });
+  rows.real(
+      row("rope_theta_windowed", "that of layers with a window, which are not scaled; 0: the same"),
+      0, kMost, [](auto& s) -> auto& { return s.model.rope_theta_windowed; });
+  rows.real(
+      row("rope_share", "part of each head that is rotated"), 0, 1,
+      [](auto& s) -> auto& { return s.model.rope_share; });
+  RunField scaling = row("rope_scaling",
+                         "none, linear:FACTOR, llama3:FACTOR:LOW:HIGH:ORIGINAL or "
+                         "yarn:FACTOR:LOW:HIGH:ORIGINAL:MAGNITUDE");
+  scaling.value_name = "HOW";
+  rows.add(rope_scaling_field(std::move(scaling)));
+  rows.real(
+      row("embedding_scale", "factor on the embedded tokens"), -kMost, kMost,
+      [](auto& s) -> auto& { return s.model.embedding_scale; });
+  rows.real(
+      row("score_scale", "factor on the scores of attention; 0: 1/√D"), 0, kMost,
+      [](auto& s) -> auto& { return s.model.score_scale; });
+  rows.real(
+      row("score_cap", "scores s become cap · tanh(s / cap); 0: they stay"), 0, kMost,
+      [](auto& s) -> auto& { return s.model.score_cap; });
+  rows.real(
+      row("logit_cap", "the same of the logits"), 0, kMost,
+      [](auto& s) -> auto& { return s.model.logit_cap; });
+  rows.integer(
+      row("window", "tokens that attention sees in layers with a window; 0: all"), 0, kMaxSize,
+      [](auto& s) -> auto& { return s.model.window; });
+  RunField layers =
+      row("window_layers", "layers with a window (w) and without (f), as a pattern: wwwwwf");
+  layers.value_name = "PATTERN";
+  rows.add(window_layers_field(std::move(layers)));
 }
 
 void add_step_fields(Rows& rows) {
@@ -398,6 +520,7 @@ std::vector<RunField> all_fields() {
   add_form_fields(rows);
   add_schedule_fields(rows);
   add_place_fields(rows);
+  add_architecture_fields(rows);
   return rows.take();
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "spec/run_spec.h"
 #include "spec/spec_field.h"
@@ -28,7 +29,13 @@ inline bool is_column(const RunField& field) {
 
 // Whether it is one of the sizes that describe a model instead of a preset.
 inline bool is_own_size(const RunField& field) {
-  return field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
+  return field.group == FieldGroup::kModel && field.show == FieldShow::kKey && !field.is_optional;
+}
+
+// Whether it tells architectures apart: part of a preset too, and the reference Transformer's
+// unless it is given.
+inline bool is_of_architecture(const RunField& field) {
+  return field.group == FieldGroup::kModel && field.is_optional;
 }
 
 // Whether it decides the program or its speed: what tells runs of one device apart.
@@ -63,6 +70,17 @@ std::vector<std::string_view> fields_that(Is is) {
 
 // The value that a result without the field has, because it is older; nullptr: all results have it.
 const Json* default_of(const RunField& field);
+
+// The fields of the architecture in which a model is not the reference study's Transformer, with
+// their values; and the model that has these and the sizes of `sizes`. Error{kUsage} naming the
+// field for a value that its flag would refuse.
+Json architecture_of(const ModelConfig& model);
+ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture);
+// Of these, what changes more than numbers: closed forms of the reference Transformer do not hold
+// for a model that has any.
+std::vector<std::string> variations_of(const ModelConfig& model);
+// Error{kUsage} naming `where` for a model that has any; `what`: "the formulas of this topic are".
+void require_reference(const ModelConfig& model, const std::string& where, std::string_view what);
 
 // Every field that results show, by name; of these, those for which `is` holds.
 Json key_of(const RunSpec& spec);

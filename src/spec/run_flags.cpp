@@ -19,11 +19,9 @@ using Grid = std::map<std::string, std::vector<std::string>, std::less<>>;
 // The preset that the key names, if all its sizes are the preset's.
 std::optional<ModelConfig> preset_of(const Json& key) {
   const Json* size = key.find("size");
-  const auto& presets = model_presets();
-  const auto found = std::ranges::find_if(presets, [size](const ModelConfig& config) {
-    return size != nullptr && *size == Json(config.name);
-  });
-  if (found == presets.end()) return std::nullopt;
+  const ModelConfig* found =
+      size != nullptr && size->is_string() ? find_model(size->as_string()) : nullptr;
+  if (found == nullptr) return std::nullopt;
   const RunSpec usual{.model = *found};
   const bool is_whole = std::ranges::all_of(run_fields(), [&](const RunField& field) {
     const Json* own = is_own_size(field) ? key.find(field.name) : nullptr;

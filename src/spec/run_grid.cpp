@@ -13,14 +13,26 @@ constexpr double kMaxStepBytes = 0x1p60;
 double step_bytes(const ModelConfig& m, BatchShape shape) {
   const auto real = [](std::int64_t v) { return static_cast<double>(v); };
   const double rows = real(shape.batch) * real(shape.context);
+  const double width = real(m.query_width() + m.key_width());
   const double weights = 2.0 * real(m.vocab) * real(m.d_model) +
-                         real(m.layers) * (4.0 * real(m.d_model) * real(m.d_model) +
-                                           3.0 * real(m.d_model) * real(m.d_ff));
+                         real(m.layers) * real(m.d_model) * (2.0 * width + 3.0 * real(m.d_ff)) +
+                         real(m.max_positions) * real(m.d_model);
   const double activations =
-      rows * (real(m.layers) * (20.0 * real(m.d_model) + 10.0 * real(m.d_ff) +
+      rows * (real(m.layers) * (16.0 * real(m.d_model) + 4.0 * width + 10.0 * real(m.d_ff) +
                                 10.0 * real(m.heads) * real(shape.context)) +
               10.0 * real(m.vocab));
   return (weights * 4.0 + activations) * 8.0;
+}
+
+// A preset or a model of a file with an architecture of its own is no longer the one that its name
+// says; what it was made from stays the text of its size.
+ModelConfig renamed_if_changed(ModelConfig model, const ModelConfig& named) {
+  ModelConfig same = named;
+  same.vocab = model.vocab;
+  if (model == same || model.name == ModelConfig().name) return model;
+  if (model.source.empty()) model.source = model.name;
+  model.name = ModelConfig().name;
+  return model;
 }
 
 }  // namespace
@@ -96,6 +108,12 @@ std::vector<RunSpec> RunGrid::combinations() const {
       for (const RunChange& change : values) change(next.emplace_back(spec));
     }
     out = std::move(next);
+  }
+  const std::vector<RunChange> sizes = changes("size");
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    RunSpec named = base;
+    if (!sizes.empty()) sizes[i * sizes.size() / out.size()](named);  // they vary slowest
+    out[i].model = renamed_if_changed(normalised(std::move(out[i].model)), named.model);
   }
   return out;
 }

@@ -32,7 +32,8 @@ class RunGrid {
   // values.
   std::vector<RunChange> changes(std::string_view name) const;
 
-  // Every combination, in the order of the fields: the first varies slowest.
+  // Every combination, in the order of the fields: the first varies slowest. A preset whose
+  // architecture is changed is called custom.
   std::vector<RunSpec> combinations() const;
   // The same, checked: errors of check_run(), and Error{kUsage} for a model that is given both by
   // preset and by sizes, or lacks a size.

@@ -1,13 +1,16 @@
 // The identity of a run, from the table of fields: its key, read and written, and its label.
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
+#include "base/utf8.h"
 #include "spec/fields.h"
 
 namespace tracestep {
 namespace {
 
 bool is_preset(const std::string& name) {
-  return std::ranges::find(model_presets(), name, &ModelConfig::name) != model_presets().end();
+  return find_model(name) != nullptr;
 }
 
 }  // namespace
@@ -21,6 +24,49 @@ const Json* default_of(const RunField& field) {
     return out;
   }();
   return all.find(field.name);
+}
+
+Json architecture_of(const ModelConfig& model) {
+  const RunSpec usual, own{.model = model};
+  Json out = Json::object();
+  for (const RunField& field : run_fields()) {
+    if (!is_of_architecture(field)) continue;
+    Json value = field.value(own);
+    if (value != field.value(usual)) out[field.name] = std::move(value);
+  }
+  return out;
+}
+
+ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture) {
+  RunSpec out{.model = sizes};
+  if (!architecture.is_object()) fail_usage("model", "its fields are no object");
+  for (const auto& [name, value] : architecture.members()) {
+    const RunField* field = find_field(name);
+    if (field == nullptr || !is_of_architecture(*field)) {
+      fail_usage("model", "no field of a model is called {}", printable(name));
+    }
+    if (value.is_array() || value.is_object()) fail_usage(name, "it is no single value");
+    field->parse(name, flag_text(value))(out);
+  }
+  return out.model;
+}
+
+std::vector<std::string> variations_of(const ModelConfig& model) {
+  std::vector<std::string> out;
+  const Json architecture = architecture_of(model);
+  for (const auto& [name, value] : architecture.members()) {
+    if (name != "rope_theta" && name != "norm_eps") out.push_back(name);
+  }
+  return out;
+}
+
+void require_reference(const ModelConfig& model, const std::string& where, std::string_view what) {
+  const std::vector<std::string> names = variations_of(model);
+  if (names.empty()) return;
+  throw Error(ErrorCode::kUsage, where,
+              fmt::format("{} of the reference Transformer, from which {} differs in {}", what,
+                          model.name, fmt::join(names, ", ")),
+              "give a preset such as small, or its sizes alone");
 }
 
 Json key_of(const RunSpec& spec) {

@@ -15,7 +15,7 @@ std::string with_dashes(std::string_view name) {
 std::string flag_text(const Json& value) {
   if (value.is_string()) return value.as_string();
   const bool is_real = value.is_number() && !value.is_int();
-  return is_real ? fmt::format("{:g}", value.as_double()) : value.dump();
+  return is_real ? fmt::format("{}", value.as_double()) : value.dump();
 }
 
 std::string size_text(const Json& bytes) {

@@ -43,8 +43,9 @@ template <class Spec>
 struct SpecField {
   using Change = std::function<void(Spec&)>;
 
-  std::string name = {};  // of its column and key
-  std::string flag = {};  // empty in the table: made from the name
+  std::string name = {};                    // of its column and key
+  std::string flag = {};                    // empty in the table: made from the name
+  std::string alias = {}, alias_help = {};  // another flag for the same values
   FieldGroup group = FieldGroup::kHow;
   FieldRole role = FieldRole::kProgram;
   FieldShow show = FieldShow::kPeople;
@@ -62,6 +63,8 @@ struct SpecField {
   std::string help = {};   // of the flag
   std::string about = {};  // of the column
   std::function<Json(const Spec&)> value = {};
+  // The text that the flag takes for the value, where that is more than the value itself.
+  std::function<std::string(const Spec&)> text = {};
   // Error{kUsage} naming `where`.
   std::function<Change(const std::string& where, const std::string& text)> parse = {};
   // Whether the value has a meaning beside the others; empty: always.
@@ -84,7 +87,7 @@ std::string text_of_value(const SpecField<Spec>& field, const Json& value) {
 }
 template <class Spec>
 std::string text_of(const SpecField<Spec>& field, const Spec& spec) {
-  return text_of_value(field, field.value(spec));
+  return field.text ? field.text(spec) : text_of_value(field, field.value(spec));
 }
 
 // The same, but empty for a value that the flag would refuse, which means "not given", and for a
@@ -184,6 +187,19 @@ class FieldRows {
       check_choice(where, text, names);
       const auto found = std::ranges::find(names, text) - names.begin();
       return [at, value = all[static_cast<std::size_t>(found)]](Spec& spec) { at(spec) = value; };
+    };
+    return add(std::move(row));
+  }
+
+  // "on" or "off".
+  template <class Member>
+  Row& on_off(Row row, Member at) {
+    row.choices = {"off", "on"};
+    row.value = [at](const Spec& spec) { return Json(at(spec) ? "on" : "off"); };
+    row.parse = [at, names = row.choices](const std::string& where,
+                                          const std::string& text) -> Change {
+      check_choice(where, text, names);
+      return [at, is_on = text == "on"](Spec& spec) { at(spec) = is_on; };
     };
     return add(std::move(row));
   }

@@ -34,13 +34,15 @@ std::set<std::string> vectors_of(const ModelConfig& model) {
 }
 
 void check_division(const ModelConfig& model, int ranks) {
-  const std::pair<const char*, std::int64_t> sizes[] = {
-      {"heads", model.heads}, {"d_ff", model.d_ff}, {"vocab", model.vocab}};
+  const std::pair<const char*, std::int64_t> sizes[] = {{"heads", model.heads},
+                                                        {"kv_heads", model.key_heads()},
+                                                        {"d_ff", model.d_ff},
+                                                        {"vocab", model.vocab}};
   for (const auto& [name, size] : sizes) {
     if (size % ranks == 0) continue;
     throw Error(ErrorCode::kUsage, "parallel",
                 fmt::format("{} ranks cannot divide the model's {} of {}", ranks, name, size),
-                "give tp=N that divides heads, d_ff and vocab");
+                "give tp=N that divides heads, kv_heads, d_ff and vocab");
   }
 }
 

@@ -219,12 +219,16 @@ ModelAndState read_shards(const Directory& folder, const Description& descriptio
   return {tensors(kTensorKinds[0]), tensors(kTensorKinds[1])};
 }
 
-// The number of heads, which shapes do not show: the last of the model's five sizes in what the run
-// says of itself.
-void add_heads(SavedTensors& model, const Json& meta) {
-  const Json* sizes = meta.is_object() ? meta.find("model") : nullptr;
-  if (sizes == nullptr || !sizes->is_array() || sizes->items().size() != 5) return;
-  model.add_metadata("heads", std::to_string(sizes->items().back().as_int()));
+// The number of heads and the architecture, which shapes do not show: behind the other four sizes
+// in what the run says of its model.
+void add_model(SavedTensors& model, const Json& meta) {
+  constexpr std::size_t kHeads = 4, kBehind = 5;
+  const Json* said = meta.is_object() ? meta.find("model") : nullptr;
+  if (said == nullptr || !said->is_array() || said->items().size() < kBehind) return;
+  model.add_metadata("heads", std::to_string(said->items()[kHeads].as_int()));
+  if (said->items().size() > kBehind) {
+    model.add_metadata(kArchitecture, said->items()[kBehind].dump());
+  }
 }
 
 }  // namespace
@@ -295,7 +299,7 @@ Checkpoint read_checkpoint(const Directory& root, std::int64_t step, Verify veri
   const Description description = read_description(folder, step);
   ModelAndState tensors = description.has_shards ? read_shards(folder, description, verify)
                                                  : read_whole(folder, description, verify);
-  add_heads(tensors.model, description.document.at("meta"));
+  add_model(tensors.model, description.document.at("meta"));
   return {.step = step,
           .folder = folder.path(),
           .model = std::move(tensors.model),

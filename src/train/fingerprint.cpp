@@ -43,7 +43,10 @@ struct Entry {
 
 Json model_of(const Run& run) {
   const ModelConfig& m = run.options.run.model;
-  return Json::Array{m.vocab, m.d_model, m.d_ff, m.layers, m.heads};
+  Json::Array out{m.vocab, m.d_model, m.d_ff, m.layers, m.heads};
+  Json architecture = architecture_of(m);
+  if (!architecture.members().empty()) out.push_back(std::move(architecture));
+  return out;
 }
 
 // No flag sets these; another caller of the library may.
@@ -134,7 +137,7 @@ void add_rounding(std::vector<Entry>& out) {
 std::vector<Entry> all_entries() {
   std::vector<Entry> out{
       {.key = "model",
-       .also = " (vocab, d_model, d_ff, layers, heads)",
+       .also = " (vocab, d_model, d_ff, layers, heads, architecture)",
        .value = model_of,
        .on_change = OnChange::kRefuse},
       {.key = "optimizer", .value = optimizer_of, .on_change = OnChange::kRefuse},

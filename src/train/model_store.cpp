@@ -8,11 +8,14 @@
 #include <system_error>
 #include <thread>
 
+#include "base/error.h"
 #include "base/half.h"
+#include "base/json.h"
 #include "base/random.h"
 #include "nn/scopes.h"
 #include "passes/loss_scaling.h"
 #include "runtime/processes.h"
+#include "spec/fields.h"
 #include "train/tokenizer.h"
 #include "train/whole_tensors.h"
 
@@ -23,13 +26,17 @@ constexpr double kTruncation = 3.0;  // in σ
 
 // How a tensor is initialised, by its name and shape.
 struct Initial {
-  bool ones = false;
-  double sigma = 0.0;
+  double constant = 0.0;
+  double sigma = 0.0;  // 0: all values are the constant
 };
 
-Initial initial_of(std::string_view name, const Shape& shape) {
-  if (shape.rank() != 2) return {.ones = true};
-  if (name == "token_embeddings.weight") return {.sigma = 1.0};
+constexpr std::string_view kEmbeddingTable = "token_embeddings.weight",
+                           kHeadWeight = "lm_head.weight";
+
+// A tied embedding is the head as well, whose products want small weights.
+Initial initial_of(std::string_view name, const Shape& shape, bool is_tied) {
+  if (shape.rank() != 2) return {.constant = name.ends_with(".weight") ? 1.0 : 0.0};
+  if (name == kEmbeddingTable && !is_tied) return {.sigma = 1.0};
   return {.sigma = std::sqrt(2.0 / static_cast<double>(shape[0] + shape[1]))};
 }
 
@@ -60,9 +67,10 @@ void fill_range(const Values& out, const Initial& initial, std::uint64_t seed,
   const CounterRng rng(seed, name);
   const TruncatedNormal normal(kTruncation);
   for (std::int64_t i = begin; i < end; ++i) {
-    const double value =
-        initial.ones ? 1.0 : initial.sigma * normal(rng, static_cast<std::uint64_t>(i));
-    store_value(out, i, value);
+    const bool is_random = initial.sigma > 0.0;
+    store_value(
+        out, i,
+        is_random ? initial.sigma * normal(rng, static_cast<std::uint64_t>(i)) : initial.constant);
   }
 }
 
@@ -75,16 +83,15 @@ void fill_range_uniform(const Values& out, const Initial& initial, std::uint64_t
   for (std::int64_t i = begin; i < end; ++i) {
     if (i == begin || i % 4 == 0) draw = rng.at(static_cast<std::uint64_t>(i / 4));
     const double centred = static_cast<double>(draw[static_cast<std::size_t>(i % 4)]) - 0x1p31;
-    store_value(out, i, initial.ones ? 1.0 : width * centred);
+    store_value(out, i, initial.sigma > 0.0 ? width * centred : initial.constant);
   }
 }
 
 using Fill = void (*)(const Values&, const Initial&, std::uint64_t, std::string_view, std::int64_t,
                       std::int64_t);
 
-void fill_tensor(Fill fill, const Values& out, const Shape& shape, std::uint64_t seed,
-                 const std::string& name) {
-  const Initial initial = initial_of(name, shape);
+void fill_tensor(Fill fill, const Values& out, const Shape& shape, const Initial& initial,
+                 std::uint64_t seed, const std::string& name) {
   const std::int64_t count = shape.product();
   const auto workers = static_cast<std::int64_t>(
       count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
@@ -161,6 +168,7 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   if (!to.computes()) return;
   initialize_states(to);
   const std::vector<std::string> names = to.names(LeafKind::kParameter);
+  const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
   std::int64_t largest = 0;
   for (const std::string& name : names) largest = std::max(largest, to.type(name).bytes());
   // One buffer for all parameters, not cleared: page faults for billions of values take longer than
@@ -168,7 +176,8 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   const auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(largest));
   for (const std::string& name : names) {
     const Type type = to.type(name);
-    fill_tensor(fill, {type.dtype, bytes.get()}, type.shape, seed, name);
+    fill_tensor(fill, {type.dtype, bytes.get()}, type.shape, initial_of(name, type.shape, is_tied),
+                seed, name);
     to.set(name, {type.dtype, type.shape, {bytes.get(), static_cast<std::size_t>(type.bytes())}});
   }
 }
@@ -211,15 +220,25 @@ void load_parameters(Store& store, const SavedTensors& from) {
 
 ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback) {
   ModelConfig out = fallback;
-  out.name = "custom";
-  const Shape embedding = matrix(from, "token_embeddings.weight");
+  out.name = ModelConfig().name;
+  const Shape embedding = matrix(from, std::string(kEmbeddingTable));
   out.vocab = embedding[0];
   out.d_model = embedding[1];
   out.d_ff = matrix(from, scope::layer(0) + ".ffn.w1.weight")[0];
   out.layers = 0;
-  while (from.has(scope::layer(out.layers) + ".ln1.weight")) ++out.layers;
+  while (from.has(scope::layer(out.layers) + ".ffn.w1.weight")) ++out.layers;
   out.heads = integer_of(from, "heads", fallback.heads);
-  validate(out);
+  const auto saved = from.metadata().find(kArchitecture);
+  try {
+    if (saved != from.metadata().end()) {
+      out = with_architecture(out, Json::parse(saved->second, from.path().string()));
+    }
+    validate(out);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInput) throw;
+    fail_input(from.path().string(), "of the model in its metadata: {}: {}", error.where(),
+               error.message());
+  }
   return out;
 }
 
@@ -261,6 +280,8 @@ std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelCo
                                          {"d_model", std::to_string(config.d_model)},
                                          {"d_ff", std::to_string(config.d_ff)},
                                          {"vocab", std::to_string(config.vocab)}};
+    const Json architecture = architecture_of(config);
+    if (!architecture.members().empty()) metadata[kArchitecture] = architecture.dump();
     if (tokenizer != nullptr) metadata[kTokenizerHash] = tokenizer->hash();
     file.emplace(path, types, metadata);
   }

@@ -14,8 +14,9 @@
 
 namespace tracestep {
 
-// Truncated normal at ±3σ: σ² = 2/(in+out) for matrices, σ = 1 for the embedding; norm weights are
-// one. A value depends only on (seed, tensor name, index), so it is the same on every device.
+// Truncated normal at ±3σ: σ² = 2/(in+out) for matrices, σ = 1 for an embedding that is not the
+// head as well; norm weights are one, biases and what is added to a norm's offset zero. A value
+// depends only on (seed, tensor name, index), so it is the same on every device.
 // States are initialised as well, by initialize_states(). Source: the course's reference model.
 void initialize_parameters(Store& store, std::uint64_t seed);
 
@@ -35,9 +36,9 @@ void load_tensor(Store& store, const std::string& name, const TensorView& value)
 // parameter's, and for tensors the model does not have.
 void load_parameters(Store& store, const SavedTensors& from);
 
-// The model's sizes, from the shapes of its tensors. The number of heads does not show in them: it
-// comes from the file's "heads" metadata, else from `fallback`. Throws Error{kInput} when the
-// tensors are not such a model.
+// The model: its sizes by the shapes of its tensors, its number of heads and its architecture by
+// the file's metadata, else by `fallback`. Throws Error{kInput} when the tensors are not such a
+// model.
 ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback);
 
 // Host copies of all parameters, or of all states whose name starts with `prefix`.

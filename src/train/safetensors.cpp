@@ -50,7 +50,7 @@ void check_text(const std::string& text, const char* what) {
 
 Json metadata_json(std::map<std::string, std::string> metadata) {
   metadata["format"] = "pt";
-  metadata["generator"] = kGenerator;
+  metadata["generator"] = kGeneratorName;
   Json::Object out;
   for (const auto& [key, value] : metadata) {
     check_text(key, "the metadata key");

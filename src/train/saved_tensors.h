@@ -14,6 +14,10 @@
 
 namespace tracestep {
 
+// The key of a model's metadata that holds architecture_of() it (spec/fields.h); a model without
+// one is the reference Transformer.
+inline constexpr const char* kArchitecture = "model";
+
 class SavedTensors {
  public:
   using Shards = std::shared_ptr<const std::vector<SafetensorsFile>>;

@@ -76,6 +76,34 @@ std::vector<OpCase> rms_norm_grad_cases() {
           on({3, 4097}, {3}),     on({5, 9001}, {5})};
 }
 
+// --- layer_norm --------------------------------------------------------------------------------
+std::vector<OpCase> layer_norm_cases() {
+  const auto on = [](Operand x, const Operand& weight, bool has_bias) {
+    OpCase out{{std::move(x), weight}, {{"eps", 0.1}}};
+    if (has_bias) out.operands.push_back(weight);
+    return out;
+  };
+  return {on(plain({5, 7}), plain({7}), true),
+          on(plain({3, 4, 17}), wide({17}), false),
+          on(plain({67, 257}), plain({257}), true),
+          on(plain({2, 1}), plain({1}), true),
+          on(plain({0, 7}), plain({7}), true),
+          on(plain({31}), plain({31}), false),
+          on(stored({5, 7}, kTransposed), plain({7}), true),
+          on(plain({5, 768}), wide({768}), true)};
+}
+
+std::vector<OpCase> layer_norm_grad_cases() {
+  const auto on = [](const Shape& shape, const Shape& rows, bool wide_weight = false) {
+    const Shape width{shape.back()};
+    return OpCase{{plain(shape), plain(shape), wide_weight ? wide(width) : plain(width),
+                   wide(rows, -0.5, 0.5), wide(rows, 0.5, 1.5)}};
+  };
+  return {on({5, 7}, {5}),           on({3, 4, 17}, {3, 4}), on({67, 257}, {67}),
+          on({2, 1}, {2}),           on({0, 7}, {0}),        on({31}, {}),
+          on({70, 768}, {70}, true), on({1031, 16}, {1031})};
+}
+
 // --- rope --------------------------------------------------------------------------------------
 std::vector<OpCase> rope_cases() {
   const auto on = [](Operand x, bool wide_table, bool inverse) {
@@ -102,13 +130,30 @@ std::vector<OpCase> attention_cases() {
   };
   OpCase cached = on({2, 1, 8}, 9, true);
   cached.operands.push_back(position(5));
+  // Two heads of keys for six of queries; capped scores; windows, with a position too.
+  const auto with = [&](double cap, std::int64_t window, bool is_grouped) {
+    OpCase out = on({2, 6, 9, 4}, 9, true);
+    if (is_grouped) out.operands[1].shape[1] = out.operands[2].shape[1] = 2;
+    out.attrs.set("cap", cap);
+    out.attrs.set("window", window);
+    return out;
+  };
+  OpCase cached_window = with(0.0, 3, true);
+  for (Operand& operand : cached_window.operands) operand.shape[0] = 1;
+  cached_window.operands[0].shape[2] = 1;
+  cached_window.operands.push_back(position(5));
   return {on({2, 3, 5, 4}, 5, true),
           on({2, 3, 5, 4}, 5, false),
           on({7, 3}, 11, true),
           on({1, 1}, 1, true),
           on({2, 3, 33, 16}, 33, true, kHeads),
           on({0, 4, 2}, 4, false),
-          cached};
+          cached,
+          with(0.0, 0, true),
+          with(1.5, 0, false),
+          with(0.0, 4, false),
+          with(1.5, 4, true),
+          cached_window};
 }
 
 // --- cross-entropy -----------------------------------------------------------------------------
@@ -206,10 +251,14 @@ std::vector<OpTest> composite_tests() {
       composite("silu_grad", elementwise_cases(2, -6.0, 6.0), {}),
       composite("gelu", elementwise_cases(1, -6.0, 6.0), {0}),
       composite("gelu_grad", elementwise_cases(2, -6.0, 6.0), {}),
+      composite("gelu_erf", elementwise_cases(1, -6.0, 6.0), {0}),
+      composite("gelu_erf_grad", elementwise_cases(2, -6.0, 6.0), {}),
       composite("swiglu", elementwise_cases(2, -6.0, 6.0), {0}),
       composite("swiglu_grad", elementwise_cases(3, -3.0, 3.0), {}),
       composite("rms_norm", rms_norm_cases(), {0}),
       composite("rms_norm_grad", rms_norm_grad_cases(), {}),
+      composite("layer_norm", layer_norm_cases(), {0}),
+      composite("layer_norm_grad", layer_norm_grad_cases(), {}),
       composite("rope", rope_cases(), {0}),
       composite("attention", attention_cases(), {0}),
       composite(

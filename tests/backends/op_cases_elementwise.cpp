@@ -68,6 +68,8 @@ std::vector<OpTest> elementwise_tests() {
       unary("sqrt", 0.01, 5.0),
       unary("rsqrt", 0.05, 5.0),
       unary("sigmoid", -9.0, 9.0),
+      unary("tanh", -9.0, 9.0),
+      unary("normal_cdf", -4.0, 4.0),
       binary("add", Bound::kTerms),
       binary("sub", Bound::kTerms, "add"),
       binary("mul", Bound::kResult),

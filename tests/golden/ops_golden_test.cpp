@@ -38,7 +38,8 @@ double scalar_fixture(const std::string& name) {
 }
 
 Val rotated(Val x, double theta, bool inverse) {
-  const auto table = ops::rope_table(*x.builder, x.dim(-2), x.dim(-1), theta, DType::kF64);
+  const auto table =
+      ops::rope_table(*x.builder, x.dim(-2), x.dim(-1), {.theta = theta}, DType::kF64);
   return ops::rope(x, table, inverse);
 }
 

@@ -14,6 +14,7 @@
 #include "ops/functions.h"
 #include "session/devices.h"
 #include "session/session.h"
+#include "support/family_models.h"
 #include "train/model_store.h"
 #include "train/whole_tensors.h"
 
@@ -209,6 +210,48 @@ TEST_F(TensorParallelTest, MixedPrecisionWorksInEveryForm) {
       EXPECT_NEAR(many.grad_norm, one.grad_norm, 1e-2 * one.grad_norm)
           << choice << ", " << precision;
     }
+  }
+}
+
+// Without biases of keys that are not rotated: their gradient is rounding alone, of whose sign
+// AdamW makes a step.
+Result with_true_gradients(const RunSpec& spec) {
+  Result out = run(spec);
+  if (spec.model.positions != Positions::kLearned) return out;
+  std::erase_if(out.weights, [](const auto& w) { return w.first.ends_with("k_proj.bias"); });
+  return out;
+}
+
+// Empty: the choice is taken and computes what one rank computes.
+std::string refusal_of(RunSpec spec, const char* choice, const Result& one) {
+  spec.parallel = parse_parallel("parallel", choice);
+  try {
+    const Result many = with_true_gradients(spec);
+    expect_same(one, many, 1e-10, spec.model.name + ", " + choice);
+    EXPECT_NEAR(many.grad_norm, one.grad_norm, 1e-10 * one.grad_norm) << spec.model.name;
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::kUsage);
+    return e.what();
+  }
+  return "";
+}
+
+// OLMo 2 normalises all heads of a token together, and GPT-2 adds positions to every rank's rows.
+TEST_F(TensorParallelTest, TheyTakeTheStepOfEveryFamilyOrSayWhatTheyCannotDivide) {
+  for (const ModelConfig& model : testing::family_models()) {
+    RunSpec spec = small_step("reference");
+    spec.model = model;
+    spec.optimizer.report_norm = true;
+    const Result one = with_true_gradients(spec);
+    const bool is_olmo = model.qk_norm == QkNorm::kToken;
+    const bool is_gpt2 = model.positions == Positions::kLearned;
+    const auto expect = [&](const char* choice, bool is_taken) {
+      const std::string refusal = refusal_of(spec, choice, one);
+      EXPECT_EQ(refusal.empty(), is_taken) << model.name << ", " << choice << ": " << refusal;
+    };
+    expect("tp=2", !is_olmo);
+    expect("dp=3,tp=2", !is_olmo);
+    expect("tp=2,sp", !is_olmo && !is_gpt2);
   }
 }
 

@@ -190,7 +190,7 @@ void RandomOps::generate() {
     case 1:
       return keep(ops::iota(b_, type, static_cast<int>(dice_.between(0, type.shape.rank() - 1))),
                   kReach);
-    default: keep(ops::rope_table(b_, dice_.between(1, 5), 4, 10000.0).sin, 1.0);
+    default: keep(ops::rope_table(b_, dice_.between(1, 5), 4, {}).sin, 1.0);
   }
 }
 
@@ -236,9 +236,12 @@ void RandomOps::normalize() {
   const Type type{x.value.dtype(), new_shape(1)};
   const DType weight = dice_.chance(0.5) ? DType::kF32 : type.dtype;
   const auto width = static_cast<double>(type.shape.back());
-  const std::vector<Val> out = b_.call(
-      find_op("rms_norm"), {operand(type), operand({weight, {type.shape.back()}})}, {{"eps", 0.1}});
-  keep(out[0], 2.0 * std::sqrt(width));
+  const bool is_layer = dice_.chance(0.4);
+  std::vector<Val> operands{operand(type), operand({weight, {type.shape.back()}})};
+  if (is_layer && dice_.chance(0.7)) operands.push_back(operand({weight, {type.shape.back()}}));
+  const std::vector<Val> out =
+      b_.call(find_op(is_layer ? "layer_norm" : "rms_norm"), operands, {{"eps", 0.1}});
+  keep(out[0], 2.0 * std::sqrt(width) + 2.0);
   // No gradient flows through the statistic.
   if (dice_.chance(0.3)) keep(differentiable_ ? ops::stop_gradient(out[1]) : out[1], 4.0);
 }
@@ -247,7 +250,7 @@ void RandomOps::rotate() {
   const DType dtype = item().value.dtype();
   const std::int64_t tokens = dice_.between(1, 4), width = 2 * dice_.between(1, 3);
   const Val x = operand({dtype, {dice_.between(1, 3), tokens, width}});
-  keep(ops::rope(x, ops::rope_table(b_, tokens, width, 10000.0), dice_.chance(0.3)), 4.0);
+  keep(ops::rope(x, ops::rope_table(b_, tokens, width, {}), dice_.chance(0.3)), 4.0);
 }
 
 void RandomOps::multiply() {
@@ -300,14 +303,19 @@ void RandomOps::scatter() {
 
 void RandomOps::attend() {
   const DType dtype = item().value.dtype();
-  const std::int64_t batch = dice_.between(1, 2), heads = dice_.between(1, 2),
+  const std::int64_t batch = dice_.between(1, 2), key_heads = dice_.between(1, 2),
                      tokens = dice_.between(1, 6), width = dice_.between(1, 4);
+  const std::int64_t group = dice_.chance(0.4) ? 2 : 1;
   // Heads as a model has them: a permuted view.
-  const auto head = [&] {
+  const auto head = [&](std::int64_t heads) {
     return ops::permute(operand({dtype, {batch, tokens, heads, width}}), {0, 2, 1, 3});
   };
-  const Val q = head(), k = head(), v = head();
-  keep(ops::attention(q, k, v, {.causal = dice_.chance(0.6)}), 2.0);
+  const Val q = head(group * key_heads), k = head(key_heads), v = head(key_heads);
+  keep(ops::attention(q, k, v,
+                      {.causal = dice_.chance(0.6),
+                       .cap = dice_.chance(0.2) ? 1.5 : 0.0,
+                       .window = dice_.chance(0.3) ? dice_.between(1, 4) : 0}),
+       2.0);
 }
 
 void RandomOps::entropy() {

@@ -23,6 +23,7 @@ KernelTable make_table() {
   cpu::add_softmax_kernels(table);
   cpu::add_cross_entropy_kernels(table);
   cpu::add_rms_norm_kernels(table);
+  cpu::add_layer_norm_kernels(table);
   cpu::add_rope_kernels(table);
   cpu::add_flash_attention_kernels(table);
   cpu::add_flash_attention_grad_kernels(table);

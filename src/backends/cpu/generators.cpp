@@ -5,6 +5,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/plain_chunks.h"
+#include "ops/rope_frequency.h"
 
 namespace tracestep::cpu {
 namespace {
@@ -46,15 +47,15 @@ void iota_kernel(const KernelCall& call) {
 void rope_table_kernel(const KernelCall& call) {
   const TensorRef &cos = call.outputs[0], &sin = call.outputs[1];
   const std::int64_t length = cos.shape[0], half = cos.shape[1];
-  const double theta = call.attrs.real("theta");
-  const auto width = static_cast<double>(call.attrs.integer("width"));
+  const ops::RopeFrequency frequency = ops::rope_frequency(call.attrs);
+  const double magnitude = call.attrs.real("magnitude");
   for_plain(call, (length + 63) / 64, [&](std::int64_t chunk) {
     for (std::int64_t t = chunk * 64; t < std::min(length, (chunk + 1) * 64); ++t) {
       for (std::int64_t j = 0; j < half; ++j) {
-        const double frequency = std::pow(theta, -2.0 * static_cast<double>(j) / width);
-        const double angle = static_cast<double>(t) * frequency;
-        if (cos.data != nullptr) put_number(cos.data, cos.dtype, t * half + j, std::cos(angle));
-        if (sin.data != nullptr) put_number(sin.data, sin.dtype, t * half + j, std::sin(angle));
+        const double angle = static_cast<double>(t) * frequency.of(static_cast<double>(j));
+        const std::int64_t at = t * half + j;
+        if (cos.data != nullptr) put_number(cos.data, cos.dtype, at, magnitude * std::cos(angle));
+        if (sin.data != nullptr) put_number(sin.data, sin.dtype, at, magnitude * std::sin(angle));
       }
     }
   });

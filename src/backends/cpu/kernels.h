@@ -21,6 +21,7 @@ void add_gather_kernels(KernelTable& table);
 void add_softmax_kernels(KernelTable& table);
 void add_cross_entropy_kernels(KernelTable& table);
 void add_rms_norm_kernels(KernelTable& table);
+void add_layer_norm_kernels(KernelTable& table);
 void add_rope_kernels(KernelTable& table);
 void add_flash_attention_kernels(KernelTable& table);
 void add_flash_attention_grad_kernels(KernelTable& table);

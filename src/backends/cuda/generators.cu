@@ -7,6 +7,7 @@
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/row_width.cuh"
 #include "base/half.h"
+#include "ops/rope_frequency.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -133,20 +134,19 @@ void iota(const KernelCall& call) {
 }
 
 // --- rope_table -------------------------------------------------------------------------------
-// [positions, pairs]: cos and sin of position · theta^(-2 pair / width), in double because float32
-// has no digits left for angles of many turns.
+// [positions, pairs]: cos and sin of position · frequency.of(pair), times the magnitude.
 __global__ void __launch_bounds__(kThreads)
     rope_angles_kernel(Predecessors before, AnyResult<double> cosines, AnyResult<double> sines,
-                       double theta, double width, std::int64_t pairs, std::int64_t count) {
+                       ops::RopeFrequency frequency, double magnitude, std::int64_t pairs,
+                       std::int64_t count) {
   before.wait();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   const std::int64_t position = i / pairs, pair = i - position * pairs;
-  const double frequency = ::pow(theta, -2.0 * static_cast<double>(pair) / width);
   double sine, cosine;
-  ::sincos(static_cast<double>(position) * frequency, &sine, &cosine);
-  if (cosines.data != nullptr) cosines.put<1>(i, {{cosine}});
-  if (sines.data != nullptr) sines.put<1>(i, {{sine}});
+  ::sincos(static_cast<double>(position) * frequency.of(static_cast<double>(pair)), &sine, &cosine);
+  if (cosines.data != nullptr) cosines.put<1>(i, {{magnitude * cosine}});
+  if (sines.data != nullptr) sines.put<1>(i, {{magnitude * sine}});
 }
 
 void rope_table(const KernelCall& call) {
@@ -154,8 +154,7 @@ void rope_table(const KernelCall& call) {
   const std::int64_t count = cosines.count();
   const Grid grid{.blocks = static_cast<unsigned>(ceil_div(count, kThreads)), .threads = kThreads};
   launch(call, grid, rope_angles_kernel, AnyResult<double>(cosines), AnyResult<double>(sines),
-         call.attrs.real("theta"), static_cast<double>(call.attrs.integer("width")),
-         cosines.shape[1], count);
+         ops::rope_frequency(call.attrs), call.attrs.real("magnitude"), cosines.shape[1], count);
 }
 
 }  // namespace

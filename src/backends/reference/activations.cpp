@@ -54,6 +54,24 @@ void gelu_grad(const KernelCall& call) {
   });
 }
 
+// Φ by the error function of the standard library.
+double normal_cdf(double x) {
+  return std::erfc(-x / std::numbers::sqrt2) / 2;
+}
+
+void gelu_erf(const KernelCall& call) {
+  const View<double> x(call.inputs[0]), y(call.outputs[0]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = x[i] * normal_cdf(x[i]); });
+}
+
+void gelu_erf_grad(const KernelCall& call) {
+  const View<double> dy(call.inputs[0]), x(call.inputs[1]), dx(call.outputs[0]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) {
+    const double density = std::exp(-x[i] * x[i] / 2) / std::sqrt(2 * std::numbers::pi);
+    dx[i] = dy[i] * (normal_cdf(x[i]) + x[i] * density);
+  });
+}
+
 void swiglu(const KernelCall& call) {
   const View<double> gate(call.inputs[0]), up(call.inputs[1]), y(call.outputs[0]);
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = silu_of(gate[i]) * up[i]; });
@@ -77,6 +95,8 @@ void add_activations(KernelTable& table) {
   table.add("silu_grad", silu_grad);
   table.add("gelu", gelu);
   table.add("gelu_grad", gelu_grad);
+  table.add("gelu_erf", gelu_erf);
+  table.add("gelu_erf_grad", gelu_erf_grad);
   table.add("swiglu", swiglu);
   table.add("swiglu_grad", swiglu_grad);
 }

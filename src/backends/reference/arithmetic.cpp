@@ -1,5 +1,6 @@
 // Elementwise arithmetic and comparison. Integers wrap around; booleans stay 0 or 1.
 #include <cmath>
+#include <numbers>
 #include <type_traits>
 
 #include "backends/reference/kernels.h"
@@ -35,6 +36,12 @@ double rsqrt(double x) {
 }
 double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
+}
+double tanh(double x) {
+  return std::tanh(x);
+}
+double normal_cdf(double x) {
+  return std::erfc(-x / std::numbers::sqrt2) / 2;
 }
 double relu(double x) {
   return x > 0 || std::isnan(x) ? x : 0;
@@ -162,6 +169,8 @@ void add_arithmetic(KernelTable& table) {
   table.add("sqrt", unary<sqrt>);
   table.add("rsqrt", unary<rsqrt>);
   table.add("sigmoid", unary<sigmoid>);
+  table.add("tanh", unary<tanh>);
+  table.add("normal_cdf", unary<normal_cdf>);
   table.add("relu", unary<relu>);
   table.add("affine", affine);
   table.add("add", binary<Add>);

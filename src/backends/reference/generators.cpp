@@ -1,5 +1,7 @@
 // Generators: every element from its index alone.
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
@@ -28,16 +30,43 @@ void iota(const KernelCall& call) {
 }
 
 // The angle of position t and pair j is t · theta^(-2j/width).
+// The frequency of pair j, by the formulas of the papers: scaled frequencies are a mean of f and
+// f/factor, weighed by a ramp over turns (llama3) or over pairs (yarn).
+double frequency_of(const Attrs& attrs, double j) {
+  const auto width = static_cast<double>(attrs.integer("width"));
+  const double theta = attrs.real("theta"), factor = attrs.real("factor");
+  const double low = attrs.real("low"), high = attrs.real("high");
+  const auto original = static_cast<double>(attrs.integer("original"));
+  const double plain = 1 / std::pow(theta, 2 * j / width);
+  const std::string& scaling = attrs.text("scaling");
+  const auto between = [](double a, double x, double b) {
+    return std::clamp((x - a) / (b - a), 0.0, 1.0);
+  };
+  if (scaling == "linear") return plain / factor;
+  if (scaling == "llama3") {
+    const double wavelength = 2 * std::numbers::pi / plain;
+    return std::lerp(plain / factor, plain, between(low, original / wavelength, high));
+  }
+  if (scaling == "yarn") {
+    const auto pair = [&](double turns) {
+      return width * std::log(original / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+    };
+    const double first = std::max(std::floor(pair(high)), 0.0);
+    const double last = std::min(std::ceil(pair(low)), width - 1);
+    return std::lerp(plain, plain / factor, between(first, j, first == last ? last + 1e-3 : last));
+  }
+  return plain;
+}
+
 void rope_table(const KernelCall& call) {
   const Attrs& attrs = call.attrs;
   const Shape& shape = (call.outputs[0].data != nullptr ? call.outputs[0] : call.outputs[1]).shape;
   const View<double> cos(call.outputs[0]), sin(call.outputs[1]);
-  const auto width = static_cast<double>(attrs.integer("width"));
+  const double magnitude = attrs.real("magnitude");
   for_each_index(shape, [&](const Dims& i) {
-    const auto t = static_cast<double>(i[0]), j = static_cast<double>(i[1]);
-    const double angle = t / std::pow(attrs.real("theta"), 2.0 * j / width);
-    if (cos) cos[i] = std::cos(angle);
-    if (sin) sin[i] = std::sin(angle);
+    const double angle = static_cast<double>(i[0]) * frequency_of(attrs, static_cast<double>(i[1]));
+    if (cos) cos[i] = magnitude * std::cos(angle);
+    if (sin) sin[i] = magnitude * std::sin(angle);
   });
 }
 

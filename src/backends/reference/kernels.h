@@ -15,6 +15,7 @@ void add_matmul(KernelTable& table);           // matmul
 void add_gathers(KernelTable& table);          // gather, scatter_add, take_along, put_along
 void add_softmax(KernelTable& table);          // softmax, softmax_grad, log_sum_exp
 void add_rms_norm(KernelTable& table);         // rms_norm, rms_norm_grad
+void add_layer_norm(KernelTable& table);       // layer_norm, layer_norm_grad
 void add_rope(KernelTable& table);             // rope
 void add_attention(KernelTable& table);        // attention
 void add_flash_attention(KernelTable& table);  // flash_attention, flash_attention_grad

@@ -34,6 +34,7 @@ KernelTable all_kernels() {
   reference::add_gathers(table);
   reference::add_softmax(table);
   reference::add_rms_norm(table);
+  reference::add_layer_norm(table);
   reference::add_rope(table);
   reference::add_attention(table);
   reference::add_flash_attention(table);

@@ -29,7 +29,7 @@ Shape residual(const RunSpec& run) {
 }
 // [B,H,T,D]
 Shape heads(const RunSpec& run) {
-  return {run.shape.batch, run.model.heads, run.shape.context, run.model.d_model / run.model.heads};
+  return {run.shape.batch, run.model.heads, run.shape.context, run.model.head_width()};
 }
 // [B,H,T,T]
 Shape scores(const RunSpec& run) {
@@ -50,9 +50,7 @@ const Composition kCompositions[] = {
        return ops::rms_norm(x, b.parameter("weight", {x.dtype(), {x.dim(-1)}}));
      }},
     {"rope", heads,
-     [](Builder& b, Val x) {
-       return ops::rope(x, ops::rope_table(b, x.dim(-2), x.dim(-1), 10000.0));
-     }},
+     [](Builder& b, Val x) { return ops::rope(x, ops::rope_table(b, x.dim(-2), x.dim(-1), {})); }},
     {"softmax", scores, [](Builder&, Val x) { return ops::softmax(x, {.causal = true}); }},
     {"cross_entropy", logits,
      [](Builder& b, Val x) {

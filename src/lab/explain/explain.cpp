@@ -10,6 +10,7 @@
 #include "lab/explain/claims.h"
 #include "lab/explain/topics.h"
 #include "lab/report/columns.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -98,6 +99,9 @@ Table topic_table() {
 }
 
 std::vector<Table> explain(const Topic& topic, const ExplainInput& input) {
+  if (!topic.reads_row) {
+    require_reference(input.model, "explain", fmt::format("the formulas of {} are", topic.name));
+  }
   const pages::Page page = page_of(topic);
   Explanation found{.values = letters(input)};
   std::optional<ResultRow> row;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -169,43 +170,42 @@ Found unit_mix_up(const ResultRow& row) {
   return {};
 }
 
-// The model that a row's label names; nullopt for custom sizes without their parameters.
+// The model that a row's label names; nullopt for one of its own without its parameters.
 std::optional<ModelConfig> labelled_model(const ResultRow& row) {
-  const std::string size = row.text("size");
+  const auto vocab = row.number("vocab");
+  if (!vocab) return {};
   ModelConfig out;
-  const auto known = std::ranges::find(model_presets(), size, &ModelConfig::name);
-  if (known != model_presets().end()) {
+  const Json* cell = row.parameters();
+  if (const ModelConfig* known = find_model(row.text("size"))) {
     out = *known;
-  } else if (const Json* cell = row.parameters()) {
-    const auto get = [cell](std::string_view key, std::int64_t& field) {
-      const Json* value = cell->find(key);
-      if (value == nullptr || !value->is_int()) return false;
-      field = value->as_int();
-      return true;
-    };
-    if (!get("d_model", out.d_model) || !get("d_ff", out.d_ff) || !get("layers", out.layers)) {
+  } else if (cell != nullptr && cell->find("d_model") != nullptr) {
+    try {
+      out = run_of_key(*cell).model;
+      if (cell->find("heads") == nullptr)
+        out.heads = 1;        // of an older version: C/H does not matter
+    } catch (const Error&) {  // a file may say anything
       return {};
     }
   } else {
     return {};
   }
-  const auto vocab = row.number("vocab");
-  if (!vocab) return {};
   out.vocab = static_cast<std::int64_t>(*vocab);
   return out;
 }
 
 // Three times the forward pass for a mode with backward. Flash attention leaves out the hidden half
-// of 4·BT²·C·L, and backward computes the scores again: five products instead of four.
+// of 4·BT²·HD of a layer, and backward computes the scores again: five products instead of four.
 double flops_formula(const ModelConfig& m, double batch, double context, std::string_view mode,
                      bool is_flash) {
   const bool has_backward = mode == "forward-backward" || mode == "step";
   const double forward = forward_flops(m, batch, context);
-  const double attention = 4 * batch * context * context * static_cast<double>(m.d_model) *
-                           static_cast<double>(m.layers);
-  const double naive = (has_backward ? 3 : 1) * attention;
-  const double flash = (has_backward ? 3.5 : 1) * attention / 2;
-  return (has_backward ? 3 : 1) * forward - naive + (is_flash ? flash : naive);
+  const double layer = 4 * batch * context * context * static_cast<double>(m.query_width());
+  const double naive = (has_backward ? 3 : 1) * layer, flash = (has_backward ? 3.5 : 1) * layer / 2;
+  double out = (has_backward ? 3 : 1) * forward;
+  for (std::int64_t i = 0; i < m.layers; ++i) {
+    if (is_flash && m.takes_tiles(i, static_cast<std::int64_t>(context))) out += flash - naive;
+  }
+  return out;
 }
 
 // The most that backward may compute again: forward once, or once for each level of halving.

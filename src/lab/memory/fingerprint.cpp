@@ -44,9 +44,12 @@ std::vector<Wanted> wanted_of(const ModelConfig& m, BatchShape s) {
   add(Kind::kOther, "feed-forward", "BTF", b * t * f, {4, 2});
   add(Kind::kOther, "logits", "BTV", b * t * m.vocab, {4, 2});
   add(Kind::kOther, "rows of scores", "BHT", b * m.heads * t, {4});
-  add(Kind::kOther, "rotation table", "TD/2", t * (c / m.heads) / 2, {4});
+  if (m.rotated_width() > 0) {
+    add(Kind::kOther, "rotation table", "TD/2", t * m.rotated_width() / 2, {4});
+  }
   add(Kind::kWeight, "feed-forward weight", "CF", c * f, {4, 2});
-  add(Kind::kWeight, "projection weight", "C²", c * c, {4, 2});
+  add(Kind::kWeight, "projection weight", m.query_width() == c ? "C²" : "C·HD", c * m.query_width(),
+      {4, 2});
   return out;
 }
 
@@ -240,8 +243,9 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
     }
   }
   out.scores_are_ambiguous = !others.empty();
-  // Seven matrices are multiplied per layer; half of them at once is no accident.
-  const auto are_copies = [&](std::int64_t count) { return count * 2 >= 7 * model.layers; };
+  // Half of the matrices that layers multiply at once is no accident.
+  const std::int64_t matrices = (model.is_gated ? 7 : 6) * model.layers;
+  const auto are_copies = [&](std::int64_t count) { return count * 2 >= matrices; };
   out.weight_copies = are_copies(narrow)                    ? Presence::kYes
                       : are_copies(narrow + perhaps_narrow) ? Presence::kAmbiguous
                                                             : Presence::kNo;

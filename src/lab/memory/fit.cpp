@@ -155,12 +155,14 @@ std::string flags_of(const RunSpec& step) {
   const bool is_on_gpu = step.place.device.starts_with("cuda");
   for (const RunField& field : run_fields()) {
     const bool is_custom = step.model.name == "custom";
-    const bool is_size = field.group == FieldGroup::kModel && field.show == FieldShow::kKey;
+    const bool is_size = is_own_size(field);
     const bool is_preset = field.name == "size";
     const bool counts = field.name == "device" || (field.name == "threads" && !is_on_gpu);
     const bool is_said = is_size || is_preset || field.name == "context" || field.name == "batch" ||
                          field.name == "mode";
-    if ((field.role == FieldRole::kPlace && !counts) || (is_custom ? is_preset : is_size)) continue;
+    const bool comes_with_preset = is_size || is_of_architecture(field);
+    const bool is_else = is_custom ? is_preset : comes_with_preset;
+    if ((field.role == FieldRole::kPlace && !counts) || is_else) continue;
     if (!is_said && field.value(step) == field.value(RunSpec())) continue;
     const std::string text = text_of(field, step);
     const bool needs_quotes = text.find('*') != std::string::npos;

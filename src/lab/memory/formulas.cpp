@@ -1,11 +1,14 @@
 #include "lab/memory/formulas.h"
 
+#include <fmt/ranges.h>
+
 #include "analysis/saved_ledger.h"
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/report/columns.h"
 #include "lab/report/digits.h"
 #include "nn/scopes.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -95,14 +98,15 @@ class Rows {
       : run_(cell.run), step_(cell.run.spec.step), n_(step_), table_(table) {
     is_uniform_ = !step_.precision.autocast.has_value();
     saves_ = step_.mode != Mode::kInference;
+    is_reference_ = variations_of(step_.model).empty();
   }
 
   void add_all() {
     sizes();
     static_bytes();
     activations();
-    if (saves_ && is_uniform_) saved();
-    if (step_.precision.autocast) weight_copy();
+    if (saves_ && is_uniform_ && is_reference_) saved();
+    if (step_.precision.autocast && is_reference_) weight_copy();
     peak();
   }
 
@@ -119,6 +123,12 @@ class Rows {
   }
 
   void sizes() {
+    if (!is_reference_) {
+      add("weights", "s·P, P: the elements of all of them",
+          fmt::format("{} × {}", n_.s, grouped(n_.p)), n_.s * n_.p,
+          role_bytes(run_.program, LeafKind::kParameter), measured(Category::kParameter));
+      return;
+    }
     add("weights", "s·P, P = 2VC + L(4C² + 3CF + 2C) + C",
         fmt::format("{} × (2·{}·{} + {}·(4·{}² + 3·{}·{} + 2·{}) + {}) = {} × {}", n_.s, n_.v, n_.c,
                     n_.l, n_.c, n_.c, n_.f, n_.c, n_.c, n_.s, grouped(n_.p)),
@@ -157,7 +167,7 @@ class Rows {
     value("attention weights of one layer", "BHT²", fmt::format("{}·{}·{}²", n_.b, n_.h, n_.t),
           scope::path({first, scope::kAttention, scope::kSoftmax}), n_.bhtt());
     value("feed-forward hidden of one layer", "BTF", fmt::format("{}·{}·{}", n_.b, n_.t, n_.f),
-          scope::path({first, scope::kFeedForward, scope::kSwiglu}), n_.btf());
+          scope::path({first, scope::kFeedForward, scope::of_activation(step_.model)}), n_.btf());
     value("logits", "BTV", fmt::format("{}·{}·{}", n_.b, n_.t, n_.v), std::string(scope::kHead),
           n_.b * n_.t * n_.v);
   }
@@ -223,12 +233,13 @@ class Rows {
   const RunSpec& step_;
   Letters n_;
   Table& table_;
-  bool is_uniform_, saves_;
+  bool is_uniform_, saves_, is_reference_;
 };
 
 }  // namespace
 
 std::int64_t saved_elements_per_layer(const RunSpec& step) {
+  require_reference(step.model, "model", "the formula of what a layer saves is");
   const Letters n(step);
   const SavedTerms terms(step);
   return terms.btc * n.btc() + terms.btf * n.btf() + terms.squares * n.bhtt() +
@@ -245,6 +256,7 @@ std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes) {
 }
 
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores) {
+  require_reference(model, "model", "the course's code is");
   const Letters n({.model = model, .shape = shape});
   return 10 * n.btc() + 5 * n.btf() + scores * n.bhtt();
 }
@@ -259,6 +271,13 @@ Table formula_table(const MemoryCell& cell) {
                    bytes_column("measured_bytes", "measured"),
                    real_column("difference_percent", "program vs formula", "%", 2)};
   Rows(cell, table).add_all();
+  const ModelConfig& model = cell.run.spec.step.model;
+  if (const std::vector<std::string> varied = variations_of(model); !varied.empty()) {
+    table.notes.push_back(
+        fmt::format("formulas of what a layer saves are left out: they are of the reference "
+                    "Transformer, from which {} differs in {}",
+                    model.name, fmt::join(varied, ", ")));
+  }
   table.notes.push_back(
       "s is the bytes of an element; letters as in docs/glossary.md; formulas count elements, so "
       "one that forgets s is wrong by a factor of four");

@@ -230,7 +230,7 @@ std::string html_page(const PageHead& head, std::string_view json, std::span<con
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
       "<title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n",
-      kGenerator, xml_escaped(head.title), web::kPageCss);
+      kGeneratorName, xml_escaped(head.title), web::kPageCss);
   out += "<body>\n<div id=\"frame\">\n" + contents(head, sections) + "<main>\n" +
          head_html(head, tables);
   out +=

@@ -57,6 +57,7 @@ Table plan_table(StudyContext& context) {
   const BatchShape shape{.batch = context.sizes.shape.batch,
                          .context = context.sizes.planned_contexts.back()};
   double alone = 0;
+  if (!context.has_time_for(0)) return table;
   for (const RunSpec& run : runs_of(context, context.sizes.planned, shape)) {
     const std::int64_t peak = predict_memory(run, context.machine.traits).predicted_peak_bytes;
     if (!run.parallel.is_on()) alone = static_cast<double>(peak);

@@ -1,0 +1,59 @@
+// tracestep models: the models that --model knows by name.
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "lab/report/fields.h"
+#include "nn/families.h"
+
+namespace tracestep::cli {
+namespace {
+
+Table model_table() {
+  using M = KnownModel;
+  const Fields<M> fields = {
+      {text_column("model"), [](const M& m) { return m.config.name; }},
+      {text_column("family", {}, "model_type of its config.json"),
+       [](const M& m) { return m.family; }},
+      {int_column("parameters"), [](const M& m) { return parameter_formula(m.config); }},
+      {int_column("layers", "L"), [](const M& m) { return m.config.layers; }},
+      {int_column("d_model", "C"), [](const M& m) { return m.config.d_model; }},
+      {int_column("d_ff", "F"), [](const M& m) { return m.config.d_ff; }},
+      {int_column("heads", "H"), [](const M& m) { return m.config.heads; }},
+      {int_column("kv_heads", "key heads", "heads of keys and values"),
+       [](const M& m) { return m.config.key_heads(); }},
+      {int_column("head_width", "D"), [](const M& m) { return m.config.head_width(); }},
+      {int_column("vocab", "V"), [](const M& m) { return m.config.vocab; }},
+      {bool_column("tied_head", "tied", "the head's weight is the embedding's"),
+       [](const M& m) { return m.config.is_tied; }},
+      {int_column("window", {}, "tokens that layers with a window see; 0: all layers see all"),
+       [](const M& m) { return m.config.window; }}};
+  std::vector<M> all;
+  for (const ModelConfig& config : model_presets()) all.push_back({"tracestep", config});
+  all.insert(all.end(), known_models().begin(), known_models().end());
+  return table_of("models", "Models by name; --model takes them, in any case", fields, all);
+}
+
+}  // namespace
+
+Command models_command() {
+  const auto output = std::make_shared<OutputOptions>();
+  Command command{
+      .name = "models",
+      .summary = "which models are known by name",
+      .details =
+          "Lists the models that --model and --size take by name, with their parameters and sizes. "
+          "Another model of the same families is taken as a folder with its config.json: --model "
+          "DIR.",
+      .examples = {{"", "all of them"}}};
+  add_output_options(command.options, *output);
+  command.run = [output](std::span<const std::string> arguments) {
+    probe_output(*output);
+    write_tables(*output, "tracestep.models/1", environment_of(arguments, {}), {model_table()});
+    return 0;
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

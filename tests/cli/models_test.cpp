@@ -1,0 +1,121 @@
+// Models of others as a person meets them: planned by name, trained from a folder with a
+// config.json, and never taken for another one.
+#include <algorithm>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "support/paths.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ModelsCommandTest : public ::testing::Test {
+ protected:
+  ModelsCommandTest() {
+    for (const char* family : {"gemma3", "gpt2", "qwen3"}) {
+      const std::string file = std::string(family) + ".json";
+      folder_.write(std::string("my-") + family + "/config.json",
+                    content_of(testing::source_folder() / "tests/golden/families" / file));
+    }
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += "a small text, told again and again. ";
+    folder_.write("text.txt", text);
+  }
+
+  ProgramRun run(const std::string& words) const {
+    return run_tracestep(words_of(words), {.folder = folder_.path()});
+  }
+  // What it printed, of a run that ends well.
+  std::string output_of(const std::string& words) const {
+    const ProgramRun found = run(words);
+    EXPECT_EQ(found.status, 0) << words << ": " << found.err;
+    return found.out;
+  }
+  std::string error_of(const std::string& words, int status) const {
+    const ProgramRun found = run(words);
+    EXPECT_EQ(found.status, status) << words << ": " << found.out;
+    EXPECT_EQ(std::ranges::count(found.err, '\n'), 1) << found.err;
+    return found.err;
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(ModelsCommandTest, AKnownModelIsPlannedByItsName) {
+  EXPECT_THAT(output_of("models"), HasSubstr("llama-3.1-8b     llama          8,030,261,248"));
+  EXPECT_THAT(
+      output_of("memory --predict --model Llama-3.1-8B --batch 1 --context 128 --threads 2"),
+      AllOf(HasSubstr("llama-3.1-8b"), HasSubstr("4 × 8,030,261,248")));
+  EXPECT_THAT(run("memory --predict --model qwen2.5-0.5b --batch 1 --context 16").out,
+              HasSubstr("formulas of what a layer saves are left out: they are of the reference "
+                        "Transformer, from which qwen2.5-0.5b differs in kv_heads, qkv_bias, "
+                        "tied_head"));
+  EXPECT_THAT(error_of("explain oom --model qwen2.5-0.5b", 2),
+              HasSubstr("the formulas of oom are of the reference Transformer"));
+  EXPECT_THAT(error_of("bench --model llama-3.1-9b", 2), HasSubstr("did you mean llama-3.1-8b?"));
+  EXPECT_THAT(error_of("bench --model my-nothing/", 3), HasSubstr("no such file or folder"));
+}
+
+TEST_F(ModelsCommandTest, WhatIsTrainedHereIsEvaluatedSampledAndResumedAsItsModel) {
+  for (const std::string family : {"gemma3", "gpt2"}) {
+    const std::string model = "my-" + family;
+    output_of("train --model " + model +
+              " --text text.txt --steps 3 --context 8 --batch 2 "
+              "--checkpoint " +
+              family + " --save " + family + ".safetensors");
+    const std::string evaluated =
+        output_of("eval --init " + family + " --text text.txt --context 8");
+    EXPECT_EQ(output_of("eval --init " + family + ".safetensors --text text.txt --context 8"),
+              evaluated);
+    EXPECT_EQ(
+        output_of("eval --init " + family + " --model " + model + " --text text.txt --context 8"),
+        evaluated);
+    output_of("generate --init " + family + " --prompt 'a small' --max-tokens 3");
+    output_of("train --checkpoint " + family + " --resume --steps 5");
+    for (const std::string more : {"--model my-qwen3", "--rope-theta 77", "--score-cap 3"}) {
+      EXPECT_THAT(error_of("eval --init " + family + " --text text.txt --context 8 " + more, 2),
+                  HasSubstr("are of another model"));
+      EXPECT_EQ(run("train --checkpoint " + family + " --resume --steps 9 --text text.txt " + more)
+                    .status,
+                2)
+          << more;
+    }
+  }
+}
+
+TEST_F(ModelsCommandTest, RowsOfTwoModelsAreNeverTakenForOne) {
+  const std::string bench =
+      "bench --device null --warmup 0 --steps 1 --context 16 --batch 1 --format json ";
+  output_of(bench + "--size tiny --resume rows.jsonl --output a.json");
+  output_of(bench + "--size tiny --kv-heads 2 --resume rows.jsonl --output b.json");
+  const Json a = Json::parse(content_of(folder_ / "a.json"), "a"),
+             b = Json::parse(content_of(folder_ / "b.json"), "b");
+  EXPECT_EQ(a.at("rows").items()[0].at("size"), Json("tiny"));
+  EXPECT_EQ(b.at("rows").items()[0].at("size"), Json("custom"));
+  EXPECT_NE(a.at("rows").items()[0].at("parameters"), b.at("rows").items()[0].at("parameters"));
+  EXPECT_EQ(std::ranges::count(content_of(folder_ / "rows.jsonl"), '\n'), 3)
+      << "a header and a row of each";
+  EXPECT_THAT(output_of("compare a.json b.json --columns row,verdict"),
+              AllOf(HasSubstr("only in A"), HasSubstr("only in B")));
+}
+
+TEST_F(ModelsCommandTest, AChangedPresetIsMeasuredInAProcessOfItsOwnToo) {
+  const std::string out = output_of(
+      "bench --size tiny --kv-heads 2 --warmup 1 --steps 2 --context 8 --batch 1 --processes 2 "
+      "--roof 0 --threads 1 --format json");
+  const Json row = Json::parse(out, "bench").at("rows").items()[0];
+  EXPECT_EQ(row.at("size"), Json("custom"));
+  EXPECT_EQ(row.at("cell").at("kv_heads"), Json(2));
+}
+
+}  // namespace
+}  // namespace tracestep

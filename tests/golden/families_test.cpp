@@ -1,0 +1,173 @@
+// Small models of every family against values computed by transformers with the same weights
+// (family_fixtures.py): logits, loss, every gradient and the losses of ten steps of AdamW, in every
+// form of attention and executor.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "backends/reference/reference_device.h"
+#include "base/json.h"
+#include "exec/executor.h"
+#include "nn/families.h"
+#include "ops/functions.h"
+#include "spec/step_program.h"
+#include "support/backends.h"
+#include "support/host_values.h"
+#include "support/paths.h"
+#include "train/loop.h"
+#include "train/model_store.h"
+
+namespace tracestep {
+namespace {
+
+using testing::to_doubles;
+
+constexpr BatchShape kShape{.batch = 2, .context = 12};
+
+std::filesystem::path fixture(const std::string& family, const std::string& ending) {
+  return testing::source_folder() / "tests/golden/families" / (family + ending);
+}
+
+double norm_of(const std::vector<double>& values) {
+  double out = 0.0;
+  for (double v : values) out += v * v;
+  return std::sqrt(out);
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  std::vector<double> difference(b.size());
+  for (std::size_t i = 0; i < b.size(); ++i) difference[i] = a.at(i) - b[i];
+  return norm_of(difference);
+}
+
+double largest(const std::vector<double>& values) {
+  double out = 0.0;
+  for (double v : values) out = std::max(out, std::abs(v));
+  return out;
+}
+
+class FamilyTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+
+  RunSpec spec() const {
+    RunSpec out{.model = read_model(fixture(GetParam(), ".json")).config, .shape = kShape};
+    out.optimizer.beta2 = 0.95;
+    out.optimizer.weight_decay = 0.1;
+    out.verify = true;
+    return out;
+  }
+  SafetensorsFile expected() const { return SafetensorsFile(fixture(GetParam(), ".safetensors")); }
+};
+
+void set_weights(Store& store, const SafetensorsFile& from) {
+  for (const std::string& name : store.names(LeafKind::kParameter)) {
+    store.set(name, testing::converted(from.read("weights." + name), store.at(name).type.dtype));
+  }
+}
+
+void set_batch(Executor& executor, const SafetensorsFile& from) {
+  executor.set_input("tokens", from.read("tokens"));
+  executor.set_input("targets", from.read("targets"));
+}
+
+Program program_of(const RunSpec& spec, Mode mode, Device& device) {
+  PipelineOptions options = pipeline_options(spec);
+  options.mode = mode;
+  return program_for(loss_program(spec, {.with_logits = true}), options, device);
+}
+
+TEST_P(FamilyTest, HasTheParametersThatTransformersCounts) {
+  const SafetensorsFile file = expected();
+  const std::string counted = file.metadata().at("parameters");
+  EXPECT_EQ(std::to_string(parameter_formula(spec().model)), counted);
+  EXPECT_EQ(std::to_string(parameter_count(forward_program(spec()))), counted);
+}
+
+void expect_logits_and_gradients(Device& device, RunSpec spec, const SafetensorsFile& file) {
+  spec.mode = Mode::kForwardBackward;
+  Store store(device);
+  const auto executor =
+      make_executor(spec.executor, store, program_of(spec, Mode::kForwardBackward, device));
+  set_weights(store, file);
+  set_batch(*executor, file);
+  executor->run();
+  const std::vector<double> logits = to_doubles(file.read("logits"));
+  const std::vector<double> got = to_doubles(executor->output("logits"));
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    ASSERT_NEAR(got[i], logits[i], 2e-5 * largest(logits)) << i;
+  }
+  std::map<std::string, std::vector<double>> gradients;
+  double largest_norm = 0.0;
+  for (const std::string& name : store.names(LeafKind::kParameter)) {
+    gradients[name] = to_doubles(file.read("gradients." + name));
+    largest_norm = std::max(largest_norm, norm_of(gradients[name]));
+  }
+  // A bias of keys that are not rotated adds the same to all scores of a row: its gradient is zero
+  // but for rounding, which is small beside the other gradients alone.
+  for (const auto& [name, wanted] : gradients) {
+    EXPECT_LE(distance(to_doubles(executor->output(gradient_name(name))), wanted),
+              1e-5 * norm_of(wanted) + 1e-8 * largest_norm)
+        << name;
+  }
+}
+
+TEST_P(FamilyTest, LogitsAndEveryGradientAreThoseOfTransformers) {
+  const SafetensorsFile file = expected();
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    for (AttentionForm form : kAllAttentionForms) {
+      for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", backend.name, name_of(form), name_of(executor)));
+        RunSpec run = spec();
+        run.attention = form;
+        run.executor = executor;
+        const auto device = backend.make({.guarded = true});
+        expect_logits_and_gradients(*device, run, file);
+      }
+    }
+    SCOPED_TRACE(fmt::format("{} primitive ops", backend.name));
+    RunSpec run = spec();
+    run.ops = Granularity::kPrimitive;
+    const auto device = backend.make({});
+    expect_logits_and_gradients(*device, run, file);
+  }
+}
+
+void expect_ten_steps(Device& device, RunSpec spec, const SafetensorsFile& file) {
+  spec.mode = Mode::kStep;
+  Store store(device);
+  const auto executor = make_executor(spec.executor, store, step_program(spec, device));
+  set_weights(store, file);
+  set_batch(*executor, file);
+  const Json losses = Json::parse(file.metadata().at("losses"), "losses");
+  for (int step = 0; step < 10; ++step) {
+    executor->set_scalar("lr", 1e-3);
+    executor->set_scalar("step_size", step_size(1e-3, 0.9, 0.95, step + 1));
+    executor->run();
+    EXPECT_NEAR(executor->scalar("loss"),
+                losses.items()[static_cast<std::size_t>(step)].as_double(), 3e-5)
+        << step;
+  }
+}
+
+TEST_P(FamilyTest, TenStepsHaveTheLossesOfTransformers) {
+  const SafetensorsFile file = expected();
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    SCOPED_TRACE(backend.name);
+    RunSpec run = spec();
+    expect_ten_steps(*backend.make({}), run, file);
+    run.attention = AttentionForm::kFlash;
+    run.executor = ExecutorKind::kCompiled;
+    expect_ten_steps(*backend.make({}), run, file);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
+                         ::testing::Values("llama2", "llama3", "llama_yarn", "llama_linear",
+                                           "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "olmo2",
+                                           "phi3", "smollm2", "gpt2", "pythia", "neox_serial"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace tracestep

@@ -1,0 +1,246 @@
+// Published config.json files: both spellings of transformers, the errors of what is no such file,
+// and ten thousand damaged ones.
+#include "nn/families.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "base/error.h"
+#include "spec/run_grid.h"
+#include "spec/step_program.h"
+#include "support/paths.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kLlama = R"({"model_type": "llama", "vocab_size": 48, "hidden_size": 24,
+  "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4,
+  "num_key_value_heads": 2)";
+
+// A small Llama with these fields at its end.
+ReadModel llama(const std::string& more) {
+  const std::string text = kLlama + (more.empty() ? "" : ", " + more) + "}";
+  return model_of_json(Json::parse(text, "config.json"), "config.json");
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    model_of_json(Json::parse(text, "config.json"), "config.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInput) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(FamiliesTest, BothSpellingsOfOneModelAreTheSame) {
+  const ModelConfig older = llama(R"("rope_theta": 5e5, "torch_dtype": "bfloat16", "rope_scaling":
+    {"type": "linear", "factor": 2.0})")
+                                .config;
+  const ModelConfig newer = llama(R"("dtype": "bfloat16", "rope_parameters":
+    {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5})")
+                                .config;
+  EXPECT_EQ(older, newer);
+  EXPECT_EQ(older.rope_theta, 5e5);
+  EXPECT_EQ(name_of(older.rope_scaling), "linear:2");
+}
+
+TEST(FamiliesTest, OfAMultimodalModelItsTextIsRead) {
+  const std::string text = std::string(R"({"model_type": "llava", "vision_config": {"x": 1},
+    "text_config": )") + kLlama +
+                           "}}";
+  const ReadModel found = model_of_json(Json::parse(text, "c"), "c");
+  EXPECT_EQ(found.config, llama("").config);
+  EXPECT_THAT(found.notes, ElementsAre(HasSubstr("only its text part")));
+}
+
+TEST(FamiliesTest, WhatIsLeftOutOrNotRunIsSaid) {
+  EXPECT_THAT(llama(R"("attention_dropout": 0.1)").notes, ElementsAre(HasSubstr("dropped")));
+  EXPECT_THAT(llama(R"("auto_map": {"AutoModel": "modeling_x.Model"})").notes,
+              ElementsAre(HasSubstr("is not run")));
+}
+
+TEST(FamiliesTest, TheWindowOfALayerIsThatOfItsType) {
+  const auto read = [](const std::string& types) {
+    std::string text = kLlama;
+    text.replace(text.find("llama"), 5, "mistral");
+    return model_of_json(
+               Json::parse(text + R"(, "sliding_window": 5, "layer_types": )" + types + "}", "c"),
+               "c")
+        .config;
+  };
+  const ModelConfig mixed = read(R"(["full_attention", "sliding_attention", "full_attention"])");
+  EXPECT_EQ(mixed.window_layers, "fwf");
+  EXPECT_EQ(mixed.window_of(1), 5);
+  EXPECT_EQ(mixed.window_of(2), 0);
+  EXPECT_EQ(read(R"(["full_attention", "full_attention", "full_attention"])").window, 0);
+}
+
+TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
+  const auto with = [](const std::string& more) { return kLlama + (", " + more) + "}"; };
+  const std::pair<std::string, std::string> cases[] = {
+      {"[]", "no object"},
+      {"{}", "it has no \"model_type\""},
+      {R"({"model_type": 3})", "it has no \"model_type\""},
+      {R"({"model_type": "lama"})", "did you mean llama?"},
+      {R"({"model_type": "bert"})", "known are llama, mistral"},
+      {with(R"("num_experts": 8)"), "unknown fields, which may change the model: num_experts"},
+      {with(R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})"),
+       "\"rope_type\" is \"dynamic\"; default, linear, llama3 or yarn is expected"},
+      {with(R"("rope_scaling": {"rope_type": "linear", "factor": 0.5})"), "at least 1"},
+      {with(R"("rope_scaling": "linear")"), "an object is expected"},
+      {with(R"("rope_parameters": [])"), "an object is expected"},
+      {with(R"("hidden_act": "mish")"), "\"hidden_act\" is \"mish\"; silu, gelu"},
+      {with(R"("head_dim": 7)"), "rotation works on pairs"},
+      {with(R"("head_dim": -8)"), "\"head_dim\" is -8; a size of a model is expected"},
+      {with(R"("head_dim": 8.5)"), "\"head_dim\" is 8.5; a whole number is expected"},
+      {with(R"("tie_word_embeddings": "yes")"), "true or false is expected"},
+      {with(R"("rope_theta": "many")"), "a number is expected"},
+      {R"({"model_type": "llama", "num_attention_heads": 12, "num_key_value_heads": 5})",
+       "do not divide"},
+      {R"({"model_type": "llama", "hidden_size": 100, "num_attention_heads": 32})",
+       "32 heads do not divide"},
+      {R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})", "false is expected"},
+      {R"({"model_type": "gpt2", "hidden_size": 24})", "unknown fields"},
+      {R"({"model_type": "phi3", "attention_bias": true})", "false is expected"},
+      {R"({"model_type": "gemma2", "query_pre_attn_scalar": 0})", "a positive number is expected"},
+      {R"({"model_type": "mistral", "layer_types": ["full_attention"]})", "for each layer"}};
+  for (const auto& [text, expected] : cases) {
+    EXPECT_THAT(error_of(text), AllOf(HasSubstr("[config.json"), HasSubstr(expected))) << text;
+  }
+}
+
+TEST(FamiliesTest, AModelIsANameAFolderOrAFile) {
+  TempFolder folder;
+  const auto put = [&](const std::filesystem::path& file) {
+    return folder.write(file.string(), std::string(kLlama) + "}").string();
+  };
+  put("mine/config.json");
+  EXPECT_EQ(model_called("model", (folder.path() / "mine").string()).name, "mine");
+  EXPECT_EQ(model_called("model", put("mine/config.json")).name, "mine");
+  EXPECT_EQ(model_called("model", put("other.json")).name, "other");
+  put("Llama-3.1-8B/config.json");
+  EXPECT_EQ(model_called("model", (folder.path() / "Llama-3.1-8B").string()).name, "custom")
+      << "it is not the one of that name";
+  EXPECT_EQ(model_called("model", "LLAMA-3.1-8b").name, "llama-3.1-8b");
+  const auto error = [&](const std::string& text) -> std::string {
+    try {
+      model_called("--model", text);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(error("llama-3.1-9b"), HasSubstr("did you mean llama-3.1-8b?"));
+  EXPECT_THAT(error("./nothing"), HasSubstr("there is no such file or folder"));
+  EXPECT_THAT(error(folder.path().string()), HasSubstr("config.json"));
+}
+
+// --- damage
+// ---------------------------------------------------------------------------------------
+
+class Damage {
+ public:
+  explicit Damage(std::uint32_t seed) : random_(seed) {}
+
+  // A copy in which one to three members, at any depth, are changed, removed or added.
+  Json apply(Json json) {
+    for (std::size_t i = 1 + below(3); i > 0; --i) json = changed(json);
+    return json;
+  }
+  std::size_t below(std::size_t end) { return random_() % end; }
+
+ private:
+  Json changed(const Json& json) {
+    if (!json.is_object() || json.members().empty()) return any();
+    Json::Object members = json.members();
+    const std::size_t at = below(members.size());
+    Json& value = members[at].second;
+    if (value.is_object() && below(2) == 0) {
+      value = changed(value);
+      return Json(std::move(members));
+    }
+    switch (below(6)) {
+      case 0: members.erase(members.begin() + static_cast<std::ptrdiff_t>(at)); break;
+      case 1: members.emplace_back("field_" + std::to_string(below(1000)), any()); break;
+      case 2: value = members[below(members.size())].second; break;
+      case 3: value = near(value); break;
+      default: value = any();
+    }
+    return Json(std::move(members));
+  }
+  Json near(const Json& value) {
+    if (value.is_int()) return value.as_int() + static_cast<std::int64_t>(below(7)) - 3;
+    if (value.is_bool()) return !value.as_bool();
+    if (value.is_number()) return value.as_double() * (static_cast<double>(below(5)) - 1.0);
+    return any();
+  }
+  Json any() {
+    switch (below(12)) {
+      case 0: return {};
+      case 1: return true;
+      case 2: return -1;
+      case 3: return 0;
+      case 4: return std::numeric_limits<std::int64_t>::max();
+      case 5: return 1e300;
+      case 6: return -0.5;
+      case 7: return "default";
+      case 8: return std::string(200, 'x');
+      case 9: return Json::array();
+      case 10: return Json::Array{1, "full_attention", Json::object()};
+      default: return static_cast<std::int64_t>(below(64));
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+// A model that is accepted can be built, or is refused by its sizes with an error as clear.
+void expect_usable(const ModelConfig& model) {
+  const RunSpec run{.model = model, .shape = {.batch = 1, .context = 2}};
+  check_run(run);
+  if (model.layers > 4 || parameter_formula(model) > 1 << 20) return;
+  EXPECT_EQ(parameter_count(forward_program(run)), parameter_formula(model));
+}
+
+TEST(FamiliesTest, DamagedFilesAreModelsOrOneClearError) {
+  std::vector<Json> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(testing::source_folder() / "tests/golden/families")) {
+    if (entry.path().extension() != ".json") continue;
+    std::ifstream in(entry.path());
+    const std::string text(std::istreambuf_iterator<char>(in), {});
+    files.push_back(Json::parse(text, entry.path().string()));
+  }
+  std::ranges::sort(files, {}, [](const Json& file) { return file.dump(); });
+  ASSERT_EQ(files.size(), 15u);
+  Damage damage(20261124);
+  int accepted = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const Json json = damage.apply(files[damage.below(files.size())]);
+    try {
+      expect_usable(model_of_json(json, "config.json").config);
+      ++accepted;
+    } catch (const Error& error) {
+      const bool is_of_user =
+          error.code() == ErrorCode::kInput || error.code() == ErrorCode::kUsage;
+      EXPECT_TRUE(is_of_user && !error.message().empty() && error.message().size() < 600)
+          << error.what() << " of " << json.dump();
+    }
+  }
+  EXPECT_GT(accepted, 1000) << "else the damage shows nothing of what is accepted";
+  EXPECT_LT(accepted, 9000);
+}
+
+}  // namespace
+}  // namespace tracestep
