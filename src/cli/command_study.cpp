@@ -77,8 +77,12 @@ Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::in
 }
 
 StudySizes sizes_of(const StudyOptions& o, const Place& place) {
-  if (o.quick) return quick_study_sizes();
-  return cuda_index(place.device) ? gpu_study_sizes() : cpu_study_sizes();
+  StudySizes out = o.quick                    ? quick_study_sizes()
+                   : cuda_index(place.device) ? gpu_study_sizes()
+                                              : cpu_study_sizes();
+  if (o.grid.is_given("context")) at_context(o.grid.run().shape.context, out);
+  if (o.grid.is_given("size") || o.grid.is_given("model")) of_model(o.grid.run().model, out);
+  return out;
 }
 
 StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySizes& sizes,
@@ -213,7 +217,8 @@ Command study_command() {
           "Writes study.html (one file, offline, with charts), study.md, study.tex, study.typ and "
           "study.json.",
       .examples = {{"", "the whole study, into out/"},
-                   {"--budget 20 --device cuda", "on a GPU, with more time"},
+                   {"--minutes 20 --device cuda", "on a GPU, with more time"},
+                   {"--size medium --context 256 --minutes 10", "of a model and a context"},
                    {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"},
                    {"--quick --parallel dp=2", "with a step that two ranks share"}}};
   OptionSet& set = command.options;
@@ -222,12 +227,17 @@ Command study_command() {
   set.path("--pictures", "DIR", options->pictures,
            "also write every chart here, as SVG, and as PNG where rsvg-convert is installed");
   add_overwrite_flag(set);
-  set.real("--budget", options->budget_minutes, {0.05, 10000},
-           "minutes; what does not fit is left out and named; when left out 4, on a GPU 4.4, with "
+  set.real("--minutes", options->budget_minutes, {0.05, 10000},
+           "how many minutes it may take; what does not fit is left out and named; when left out "
+           "4, on a GPU 4.4, with "
            "--quick 1");
   set.integer("--train-steps", options->train_steps, {1, 1000000},
               "as many as the time allows, 200 at most, when left out");
   set.toggle("--quick", options->quick, "small sizes and few samples");
+  set.group("Of which model");
+  for (const char* field : {"size", "model", "context"}) {
+    if (find_field(field) != nullptr) add_field(set, options->grid, field, Values::kOne);
+  }
   set.group("How it runs");
   add_field(set, options->grid, "device", Values::kOne, "cpu, or cuda[:N]");
   add_field(set, options->grid, "parallel", Values::kOne,

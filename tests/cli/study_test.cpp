@@ -128,7 +128,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const TempFolder temp;
   const fs::path folder = temp.path();
   const ProgramRun run = run_tracestep(
-      words_of("study --quick --budget 0.25 --train-steps 2 --threads 1 --parallel dp=2 "
+      words_of("study --quick --minutes 0.25 --train-steps 2 --threads 1 --parallel dp=2 "
                "--output-dir " +
                folder.string() + " --pictures " + (folder / "pictures").string()),
       {.folder = testing::source_folder()});
@@ -171,7 +171,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
 TEST(StudyTest, APartThatRunsOutOfMemoryIsNamedAndTheOthersGoOn) {
   const TempFolder temp;
   const ProgramRun run = run_tracestep(
-      words_of("study --quick --budget 0.05 --train-steps 1 --threads 1 --memory-limit 60MiB "
+      words_of("study --quick --minutes 0.05 --train-steps 1 --threads 1 --memory-limit 60MiB "
                "--output-dir " +
                temp.path().string()),
       {.folder = testing::source_folder()});

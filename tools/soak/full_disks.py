@@ -186,7 +186,7 @@ def train(run, room):
 
 def study(run, room):
     folder = run.disk.path
-    command = ["study", "--quick", "--budget", "0.05", "--train-steps", "1", "--threads", "1",
+    command = ["study", "--quick", "--minutes", "0.05", "--train-steps", "1", "--threads", "1",
                "--output-dir", str(folder), "--overwrite"]
     reports = {"study.md", "study.json", "study.html"}
     for name in reports:

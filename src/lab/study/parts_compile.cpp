@@ -27,24 +27,40 @@ std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
   return out;
 }
 
-void start_part(StudyContext& context) {
-  context.announce("first steps, and errors against float64");
-  for (const ModelConfig& model : context.sizes.compiled) {
-    for (const RunSpec& run : ways(context, model).runs) {
-      constexpr int kStarts = 2;
-      if (!context.has_time_for(kStarts * context.seconds_of(run))) continue;
-      const Outcome outcome = attempt([&] {
-        context.starts[key_of(run).dump()] = measure_starts(context.machine.make_device, run);
-      });
-      if (outcome.status != Status::kOk) context.starts.erase(key_of(run).dump());
-    }
-  }
-  StepErrors errors(context.machine.make_reference, context.sizes.error);
-  std::vector<RunSpec> runs = precise_steps(context, context.sizes.precise.front()).runs;
-  for (const RunSpec& run : rungs(context).runs) runs.push_back(run);
-  for (const RunSpec& run : runs) {
-    if (context.measured({&run, 1}).empty() || !context.has_time_for(0)) continue;
+namespace {
+
+// Against float64, of those of the runs that were measured.
+void measure_errors(StudyContext& context, StepErrors& errors, const WantedSteps& wanted) {
+  for (const CellResult& cell : context.measured(wanted.runs)) {
+    if (cell.status != Status::kOk || !context.has_time_for(0)) continue;
+    const RunSpec& run = cell.spec.step;
     context.errors[key_of(run).dump()] = errors.of(context.machine.make_device, run);
+  }
+}
+
+// The first steps of a model in one mode.
+void measure_starts(StudyContext& context, const ModelConfig& model, Mode mode) {
+  constexpr int kStarts = 2;
+  for (const RunSpec& run : ways(context, model).runs) {
+    if (run.mode != mode || !context.has_time_for(kStarts * context.seconds_of(run))) continue;
+    attempt([&] {
+      context.starts[key_of(run).dump()] = measure_starts(context.machine.make_device, run);
+    });
+  }
+}
+
+}  // namespace
+
+// What questions need comes first: a start takes as long as its kernels take to compile.
+void start_part(StudyContext& context) {
+  context.announce("errors against float64, and first steps");
+  const StudySizes& sizes = context.sizes;
+  StepErrors errors(context.machine.make_reference, sizes.error);
+  measure_errors(context, errors, precise_steps(context, sizes.precise.front()));
+  for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, Mode::kStep);
+  measure_errors(context, errors, rungs(context));
+  for (Mode mode : {Mode::kForwardBackward, Mode::kForward}) {
+    for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, mode);
   }
 }
 

@@ -199,17 +199,20 @@ void add_memory_sections(StudyContext& context) {
 }
 
 void profile_part(StudyContext& context) {
-  const Protocol protocol{.warmup = 1, .recorded_steps = 3};
+  const Protocol protocol{.warmup = 1, .steps = 3, .recorded_steps = 3};
   std::vector<ProfiledCell> cells;
   const Ceilings ceilings = context.ceilings();
-  for (const CellResult& timed : context.measured(profiled_steps(context).runs)) {
-    const RunSpec& run = timed.spec.step;
-    // A profiler has a first step of its own.
-    const int steps = protocol.warmup + 1 + protocol.recorded_steps;
-    if (!context.has_time_for(1.5 * steps * context.seconds_of(run))) continue;
+  for (const RunSpec& run : profiled_steps(context).runs) {
+    // Where there was no time for it in the rounds, the plain steps are timed here. A profiler has
+    // a first step of its own.
+    const CellResult* timed = context.steps.find({run, {}});
+    const int plain = timed == nullptr ? protocol.warmup + protocol.steps : 0;
+    const int steps = plain + protocol.warmup + 1 + protocol.recorded_steps;
+    const double seconds = context.seconds_of(run);
+    if (seconds <= 0 || !context.has_time_for(1.5 * steps * seconds)) continue;
     context.announce(fmt::format("profiling {}", label_of(run)));
     ProfiledCell cell{profile_step(context.machine.make_device, {.step = run, .protocol = protocol},
-                                   nullptr, plain_times(timed)),
+                                   nullptr, timed == nullptr ? std::nullopt : plain_times(*timed)),
                       ceilings,
                       {}};
     cell.work = work_of(cell.profile, ceilings);

@@ -91,4 +91,34 @@ StudySizes quick_study_sizes() {
   return out;
 }
 
+void of_model(const ModelConfig& model, StudySizes& sizes) {
+  const ModelConfig small = sizes.models.front();
+  sizes.models = {small, model};
+  // Precisions and compiling are of the model itself where there is a GPU, else also of the small
+  // one, whose ladder is climbed in seconds.
+  const bool is_small_first = sizes.precise.front().name == small.name;
+  sizes.precise = is_small_first ? sizes.models : std::vector{model};
+  sizes.compiled = is_small_first ? std::vector{small} : std::vector{model};
+  sizes.planned = model;
+  const RunSpec step{.model = model, .shape = sizes.shape, .mode = Mode::kStep};
+  RunSpec in_parts = step;
+  in_parts.ops = Granularity::kPrimitive;
+  RunSpec small_in_parts = in_parts;
+  small_in_parts.model = small;
+  sizes.recorded = {small_in_parts, in_parts, step};
+  sizes.profiled = {in_parts, step};
+}
+
+void at_context(std::int64_t context, StudySizes& sizes) {
+  sizes.shape.context = context;
+  for (auto* steps : {&sizes.recorded, &sizes.profiled}) {
+    for (RunSpec& step : *steps) step.shape.context = context;
+  }
+  const std::size_t count = sizes.contexts.size();
+  sizes.contexts.clear();
+  for (std::int64_t tokens = context; tokens > 0 && sizes.contexts.size() < count; tokens /= 2) {
+    sizes.contexts.insert(sizes.contexts.begin(), tokens);
+  }
+}
+
 }  // namespace tracestep

@@ -35,7 +35,7 @@ constexpr Part kParts[] = {{"number formats", 0.04, number_part},
                            {"training", 0.46, training_part},
                            {"warm-up", 0.50, warm_up_part},
                            {"bytes of steps, smallest model", 0.52, first_memory_part},
-                           {"time of steps, larger models", 0.86, other_step_part},
+                           {"time of steps, larger models", 0.80, other_step_part},
                            {"starts, and errors of precisions", 0.90, start_part},
                            {"bytes of steps, larger models", 0.93, other_memory_part},
                            {"one step on many ranks", 0.99, rank_part},
@@ -135,6 +135,11 @@ double StudyContext::seconds_of(const RunSpec& step) const {
   if (out > 0) return out;
   for (const RunSpec& run : timed_steps(*this, step.model).runs) {
     if (run.mode == step.mode) add(run);
+  }
+  if (out > 0) return out;
+  for (const RunSpec& run : timed_steps(*this, step.model).runs) {
+    add(run);
+    if (out > 0) return out * visit_weight(CellSpec{step, {}}) / visit_weight(CellSpec{run, {}});
   }
   return out;
 }

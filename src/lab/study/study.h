@@ -73,6 +73,10 @@ StudySizes cpu_study_sizes();
 StudySizes gpu_study_sizes();
 // The sizes of a quick study: fewer and smaller cells.
 StudySizes quick_study_sizes();
+// Of this model instead of the larger ones; the small one that is trained stays.
+void of_model(const ModelConfig& model, StudySizes& sizes);
+// At this context instead of the usual one; growing contexts end there.
+void at_context(std::int64_t context, StudySizes& sizes);
 
 // Titled tables with a few plain sentences each.
 struct StudySection {
@@ -104,8 +108,8 @@ struct StudyContext {
   double seconds_left() const;
   // Whether work of `seconds` may begin; counts the cell as begun or left out.
   bool has_time_for(double seconds);
-  // What one step like this took; of the slowest of its model and mode where it was not timed
-  // itself; 0: unknown.
+  // What one step like this took; where it was not timed itself, of the slowest of its model and
+  // mode, or by the FLOPs of another mode; 0: unknown.
   double seconds_of(const RunSpec& step) const;
   // The device's, measured at the first call; none where the machine measures none.
   const Ceilings& ceilings();

@@ -124,5 +124,24 @@ TEST(PagesTest, PrintsTheAnswersOfAStoredStudy) {
   std::cout << answers_text(answers);
 }
 
+TEST(StudySizesTest, AModelTakesThePlaceOfTheLargerOnesAndAContextEndsTheGrowth) {
+  for (StudySizes sizes : {cpu_study_sizes(), gpu_study_sizes(), quick_study_sizes()}) {
+    const std::string small = sizes.models.front().name;
+    ModelConfig model = preset("medium");
+    model.name = "mine";
+    at_context(64, sizes);
+    of_model(model, sizes);
+    EXPECT_EQ(sizes.models.size(), 2u);
+    EXPECT_EQ(sizes.models.front().name, small) << "which is trained";
+    EXPECT_EQ(sizes.models.back().name, "mine");
+    EXPECT_EQ(sizes.planned.name, "mine");
+    EXPECT_EQ(sizes.contexts.back(), 64);
+    for (const auto* steps : {&sizes.recorded, &sizes.profiled}) {
+      EXPECT_EQ(steps->back().model.name, "mine");
+      for (const RunSpec& step : *steps) EXPECT_EQ(step.shape.context, 64);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tracestep
