@@ -92,6 +92,13 @@ TEST_F(ModelsCommandTest, WhatIsTrainedHereIsEvaluatedSampledAndResumedAsItsMode
   }
 }
 
+TEST_F(ModelsCommandTest, ScalingThatDividesByNothingIsRefused) {
+  for (const std::string how : {"linear:0", "linear:0.5", "llama3:8:4:1:16", "yarn:4:1:32:16:0"}) {
+    EXPECT_THAT(error_of("memory --predict --size tiny --rope-scaling " + how, 2),
+                HasSubstr("[--rope-scaling]"));
+  }
+}
+
 TEST_F(ModelsCommandTest, RowsOfTwoModelsAreNeverTakenForOne) {
   const std::string bench =
       "bench --device null --warmup 0 --steps 1 --context 16 --batch 1 --format json ";
