@@ -92,6 +92,14 @@ TEST_F(ModelsCommandTest, WhatIsTrainedHereIsEvaluatedSampledAndResumedAsItsMode
   }
 }
 
+TEST_F(ModelsCommandTest, AModelIsGivenOnce) {
+  for (const std::string both : {"--model my-gpt2 --size tiny", "--size tiny --model my-gpt2"}) {
+    EXPECT_THAT(error_of("memory --predict --context 8 " + both, 2),
+                HasSubstr("is given beside it; give one of them"));
+    EXPECT_EQ(run("train --text text.txt --steps 1 --context 8 " + both).status, 2);
+  }
+}
+
 TEST_F(ModelsCommandTest, ScalingThatDividesByNothingIsRefused) {
   for (const std::string how : {"linear:0", "linear:0.5", "llama3:8:4:1:16", "yarn:4:1:32:16:0"}) {
     EXPECT_THAT(error_of("memory --predict --size tiny --rope-scaling " + how, 2),
