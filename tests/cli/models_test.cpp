@@ -100,6 +100,18 @@ TEST_F(ModelsCommandTest, AModelIsGivenOnce) {
   }
 }
 
+TEST_F(ModelsCommandTest, SamplesEndWithTheLearnedPositions) {
+  const std::string train =
+      "train --text text.txt --steps 2 --context 8 --batch 1 --model my-gpt2 --sample-every 1 ";
+  const ProgramRun found = run(train);
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_THAT(found.err, HasSubstr("sample after step 2: "));
+  const ProgramRun refused = run(train + "--sample-prompt " + std::string(33, 'a'));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("[--sample-prompt] its 33 tokens are more than the 32 positions"));
+}
+
 TEST_F(ModelsCommandTest, ScalingThatDividesByNothingIsRefused) {
   for (const std::string how : {"linear:0", "linear:0.5", "llama3:8:4:1:16", "yarn:4:1:32:16:0"}) {
     EXPECT_THAT(error_of("memory --predict --size tiny --rope-scaling " + how, 2),
