@@ -100,6 +100,15 @@ TEST_F(ModelsCommandTest, AModelIsGivenOnce) {
   }
 }
 
+TEST_F(ModelsCommandTest, AVocabularyThatIsNotTheModelsIsSaid) {
+  const std::string train = "train --text text.txt --steps 1 --context 8 --batch 1 --model my-gpt2";
+  const std::string line = "my-gpt2: the vocabulary is the 256 tokens of the tokenizer, not 48";
+  EXPECT_THAT(run(train).err, HasSubstr(line));
+  EXPECT_THAT(run(train + " --vocab 300").err, Not(HasSubstr("the vocabulary is")));
+  EXPECT_THAT(run("train --text text.txt --steps 1 --context 8 --size tiny").err,
+              Not(HasSubstr("the vocabulary is")));
+}
+
 TEST_F(ModelsCommandTest, SamplesEndWithTheLearnedPositions) {
   const std::string train =
       "train --text text.txt --steps 2 --context 8 --batch 1 --model my-gpt2 --sample-every 1 ";
