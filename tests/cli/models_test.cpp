@@ -121,6 +121,12 @@ TEST_F(ModelsCommandTest, SamplesEndWithTheLearnedPositions) {
               HasSubstr("[--sample-prompt] its 33 tokens are more than the 32 positions"));
 }
 
+TEST_F(ModelsCommandTest, TheCommandOfAFitIsOneThatAShellTakes) {
+  std::filesystem::copy(folder_ / "my-gpt2", folder_ / "my gpt2");
+  EXPECT_THAT(output_of("fit --model 'my gpt2' --context 8 --memory-limit 1GiB"),
+              HasSubstr("tracestep bench --size 'my gpt2' --context 8"));
+}
+
 TEST_F(ModelsCommandTest, ScalingThatDividesByNothingIsRefused) {
   for (const std::string how : {"linear:0", "linear:0.5", "llama3:8:4:1:16", "yarn:4:1:32:16:0"}) {
     EXPECT_THAT(error_of("memory --predict --size tiny --rope-scaling " + how, 2),
