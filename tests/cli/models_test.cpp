@@ -148,6 +148,10 @@ TEST_F(ModelsCommandTest, RowsOfTwoModelsAreNeverTakenForOne) {
       << "a header and a row of each";
   EXPECT_THAT(output_of("compare a.json b.json --columns row,verdict"),
               AllOf(HasSubstr("only in A"), HasSubstr("only in B")));
+  output_of(bench + "--size tiny --kv-heads 1 --output c.json");
+  EXPECT_THAT(output_of("compare b.json c.json --columns row,verdict"),
+              AllOf(HasSubstr("kv_heads 2"), HasSubstr("kv_heads 1")))
+      << "both are custom";
 }
 
 TEST_F(ModelsCommandTest, AChangedPresetIsMeasuredInAProcessOfItsOwnToo) {
