@@ -282,6 +282,10 @@ void take_forms(const TrainCommand& o, RunSpec& run, const std::optional<Checkpo
 // disk.
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
+  if (o.train.resume && !resumed && o.tokens.tokens.empty() && o.tokens.text.empty()) {
+    throw Error(ErrorCode::kInput, o.train.checkpoint.string(), "there is no checkpoint to resume",
+                "give --text or --tokens to begin a run there");
+  }
   TokenInput input = open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
