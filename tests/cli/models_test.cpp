@@ -92,6 +92,15 @@ TEST_F(ModelsCommandTest, WhatIsTrainedHereIsEvaluatedSampledAndResumedAsItsMode
   }
 }
 
+TEST_F(ModelsCommandTest, TheProductsOfAProfileAreThoseOfTheModel) {
+  const std::string profile =
+      "profile --device cpu --threads 1 --context 8 --batch 1 --steps 1 --mode step --model my-";
+  for (const std::string model : {"gpt2", "gemma3 --attention flash"}) {
+    const ProgramRun found = run(profile + model);
+    EXPECT_EQ(found.status, 0) << found.err;
+  }
+}
+
 TEST_F(ModelsCommandTest, AModelIsGivenOnce) {
   for (const std::string both : {"--model my-gpt2 --size tiny", "--size tiny --model my-gpt2"}) {
     EXPECT_THAT(error_of("memory --predict --context 8 " + both, 2),
