@@ -9,7 +9,7 @@
 #include "cli/job_tasks.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/shell_words.h"
+#include "base/shell_words.h"
 #include "lab/compare/merge.h"
 #include "lab/compare/result_file.h"
 #include "lab/measure/environment.h"

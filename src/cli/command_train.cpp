@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/shell_words.h"
 #include "base/units.h"
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
@@ -16,7 +17,6 @@
 #include "cli/pictures.h"
 #include "cli/processes.h"
 #include "cli/resumed_options.h"
-#include "cli/shell_words.h"
 #include "cli/token_input.h"
 #include "cli/training_view.h"
 #include "lab/measure/statistics.h"
@@ -40,7 +40,7 @@ struct TrainCommand {
   OutputOptions output;
   std::optional<double> validation_fraction;
   std::optional<std::int64_t> log_every;
-  std::string sample_prompt = "\n";
+  std::string sample_prompt;  // empty: a newline
   std::filesystem::path pictures;
   std::string recipe;
   GivenOptions given = {};
@@ -77,7 +77,8 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
               "minute");
   set.integer("--sample-every", o.train.sample_every, {0},
               "steps between samples of text, of 64 tokens each; 0 is none");
-  set.text("--sample-prompt", "TEXT", o.sample_prompt, "what samples continue");
+  set.text("--sample-prompt", "TEXT", o.sample_prompt,
+           "what samples continue; a newline when left out");
   set.group("Validation");
   set.integer("--validate-every", o.train.validate_every, {0},
               "steps between validations; 0 is none. With --checkpoint the step with the lowest "
@@ -217,7 +218,8 @@ void set_sample_prompt(TrainCommand& o) {
     throw Error(ErrorCode::kUsage, "--sample-every", "no tokenizer is known for these tokens",
                 "give --text, or --init with weights that have one");
   }
-  for (std::int32_t token : o.train.tokenizer->encode(o.sample_prompt)) {
+  const std::string text = o.sample_prompt.empty() ? "\n" : o.sample_prompt;
+  for (std::int32_t token : o.train.tokenizer->encode(text)) {
     o.train.sample_prompt.push_back(token);
   }
   if (o.train.sample_prompt.empty()) fail_usage("--sample-prompt", "the text is empty");
@@ -280,6 +282,10 @@ void take_forms(const TrainCommand& o, RunSpec& run, const std::optional<Checkpo
 // disk.
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
+  if (o.train.resume && !resumed && o.tokens.tokens.empty() && o.tokens.text.empty()) {
+    throw Error(ErrorCode::kInput, o.train.checkpoint.string(), "there is no checkpoint to resume",
+                "give --text or --tokens to begin a run there");
+  }
   TokenInput input = open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/shell_words.h"
+#include "base/shell_words.h"
 
 namespace tracestep::cli {
 

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -43,7 +44,14 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
   const bool is_list = field.is_axis && values == Values::kGrid;
   const std::string value_name =
       is_list ? fmt::format("{}[,{}]", field.value_name, field.value_name) : field.value_name;
-  const auto read = [&grid, &field, is_list](const std::string& where, const std::string& text) {
+  const auto by = std::make_shared<std::string>();  // the flag that gave the values
+  const auto read = [&grid, &field, is_list, by](const std::string& where,
+                                                 const std::string& text) {
+    if (!by->empty() && *by != where) {
+      throw Error(ErrorCode::kUsage, where, fmt::format("{} is given beside it", *by),
+                  "give one of them");
+    }
+    *by = where;
     if (field.is_axis && !is_list) check_only(where, text);
     const std::vector<std::string> given =
         is_list ? split_list(where, text) : std::vector<std::string>{text};

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cli/options.h"
-#include "cli/shell_words.h"
+#include "base/shell_words.h"
 
 namespace tracestep::cli {
 namespace {

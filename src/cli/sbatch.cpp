@@ -19,7 +19,7 @@
 #include "cli/job_tasks.h"
 #include "cli/options.h"
 #include "cli/prediction_files.h"
-#include "cli/shell_words.h"
+#include "base/shell_words.h"
 #include "cli/time_source.h"
 
 namespace tracestep::cli {

@@ -177,6 +177,11 @@ ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokeniz
       }
       if (takes_vocab) config.vocab = in_file.vocab;
     } else if (tokenizer != nullptr && takes_vocab) {
+      const bool is_preset_size = config.vocab == ModelConfig().vocab;
+      if (!is_preset_size && config.vocab != tokenizer->vocab_size()) {
+        log_info("{}: the vocabulary is the {} tokens of the tokenizer, not {} (--vocab)",
+                 config.name, tokenizer->vocab_size(), config.vocab);
+      }
       config.vocab = tokenizer->vocab_size();
     }
   }

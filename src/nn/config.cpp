@@ -100,9 +100,28 @@ bool ModelConfig::takes_tiles(std::int64_t layer, std::int64_t context) const {
   return score_cap == 0.0 && (seen == 0 || seen >= context);
 }
 
+namespace {
+
+// The shortest pattern that gives the same letter to each layer when it is repeated.
+std::string shortest_pattern(std::string letters, std::int64_t layers) {
+  if (layers > 0 && std::ssize(letters) > layers) letters.resize(static_cast<std::size_t>(layers));
+  const auto repeats = [&](std::size_t size) {
+    const bool is_whole = std::ssize(letters) == layers || letters.size() % size == 0;
+    return is_whole && std::equal(letters.begin() + static_cast<std::ptrdiff_t>(size),
+                                  letters.end(), letters.begin());
+  };
+  for (std::size_t size = 1; size < letters.size(); ++size) {
+    if (repeats(size)) return letters.substr(0, size);
+  }
+  return letters;
+}
+
+}  // namespace
+
 ModelConfig normalised(ModelConfig c) {
   if (c.kv_heads == c.heads) c.kv_heads = 0;
   if (c.head_size * c.heads == c.d_model) c.head_size = 0;
+  c.window_layers = shortest_pattern(std::move(c.window_layers), c.layers);
   const bool has_windows = c.window > 0 && c.window_layers.find('w') != std::string::npos;
   if (!has_windows) {
     c.window = 0;
@@ -180,6 +199,21 @@ void validate_windows(const ModelConfig& c) {
   }
 }
 
+void validate_rope_scaling(const RopeScaling& s) {
+  if (s.kind == RopeScalingKind::kNone) return;
+  if (s.factor < 1.0) {
+    fail_usage("rope_scaling", "a factor of {} is given; it is at least 1", s.factor);
+  }
+  if (s.kind == RopeScalingKind::kLinear) return;
+  if (s.low <= 0.0 || s.high <= s.low) {
+    fail_usage("rope_scaling", "{} is low and {} high; low is more than 0 and high more than low",
+               s.low, s.high);
+  }
+  if (s.magnitude <= 0.0) {
+    fail_usage("rope_scaling", "a magnitude of {} is given; it is more than 0", s.magnitude);
+  }
+}
+
 // Elements of the weights, biases and norms of a layer.
 std::int64_t parameters_of_layer(const ModelConfig& c) {
   const std::int64_t q = c.query_width(), k = c.key_width();
@@ -208,6 +242,10 @@ void validate(const ModelConfig& c) {
   if (c.positions == Positions::kLearned) positive("max_positions", c.max_positions);
   validate_heads(c);
   validate_windows(c);
+  validate_rope_scaling(c.rope_scaling);
+  if (c.norm_eps < 0.0) fail_usage("norm_eps", "{} is negative", c.norm_eps);
+  if (c.score_cap < 0.0) fail_usage("score_cap", "{} is negative", c.score_cap);
+  if (c.logit_cap < 0.0) fail_usage("logit_cap", "{} is negative", c.logit_cap);
   if (c.norm_bias && c.norm == NormKind::kRms) {
     fail_usage("norm_bias", "a root-mean-square norm has none; give option norm_kind layer");
   }

@@ -19,6 +19,7 @@ namespace {
 
 constexpr const char* kConfigFile = "config.json";
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
+constexpr std::int64_t kMostLayers = 4096;  // as by flags (spec/fields)
 
 // Fields that only say how a model generates, runs, starts or is stored.
 constexpr std::string_view kWithoutMeaning[] = {"architectures",
@@ -56,9 +57,7 @@ constexpr std::string_view kWithoutMeaning[] = {"architectures",
                                                 "id2label",
                                                 "label2id",
                                                 "problem_type",
-                                                "is_encoder_decoder",
                                                 "is_decoder",
-                                                "add_cross_attention",
                                                 "cross_attention_hidden_size",
                                                 "gradient_checkpointing",
                                                 "chunk_size_feed_forward",
@@ -66,7 +65,6 @@ constexpr std::string_view kWithoutMeaning[] = {"architectures",
                                                 "tokenizer_class",
                                                 "prefix",
                                                 "tie_encoder_decoder",
-                                                "pruned_heads",
                                                 "use_bfloat16",
                                                 "tf_legacy_loss",
                                                 "reorder_and_upcast_attn",
@@ -75,8 +73,14 @@ constexpr std::string_view kWithoutMeaning[] = {"architectures",
                                                 "n_ctx"};
 
 // Shares of values that training sets to zero, which no program here does.
-constexpr std::string_view kDropouts[] = {"attention_dropout", "hidden_dropout", "resid_pdrop",
-                                          "embd_pdrop",        "attn_pdrop",     "embd_dropout"};
+constexpr std::string_view kDropouts[] = {"attention_dropout",
+                                          "hidden_dropout",
+                                          "resid_pdrop",
+                                          "embd_pdrop",
+                                          "attn_pdrop",
+                                          "embd_dropout",
+                                          "attention_probs_dropout_prob",
+                                          "hidden_dropout_prob"};
 constexpr std::string_view kDropoutsOfOtherHeads[] = {"classifier_dropout"};
 
 // The fields of a config.json; those that nobody asks for are reported at the end.
@@ -91,11 +95,11 @@ class Fields {
     return value == nullptr || value->is_null() ? nullptr : value;
   }
 
-  std::int64_t integer(std::string_view key, std::int64_t usual) {
+  std::int64_t integer(std::string_view key, std::int64_t usual, std::int64_t most = kMostSize) {
     const Json* value = find(key);
     if (value == nullptr) return usual;
     if (!value->is_int()) fail(key, "a whole number");
-    if (value->as_int() < 1 || value->as_int() > kMostSize) fail(key, "a size of a model");
+    if (value->as_int() < 1 || value->as_int() > most) fail(key, "a size of a model");
     return value->as_int();
   }
   double real(std::string_view key, double usual) {
@@ -133,7 +137,7 @@ class Fields {
     std::vector<std::string> unknown;
     for (const auto& [key, value] : json_.members()) {
       const bool is_known =
-          used_.contains(key) ||
+          used_.contains(key) || value.is_null() ||
           std::ranges::find(kWithoutMeaning, key) != std::end(kWithoutMeaning) ||
           std::ranges::find(kDropoutsOfOtherHeads, key) != std::end(kDropoutsOfOtherHeads);
       if (!is_known) unknown.push_back(key.size() > 60 ? key.substr(0, 57) + "..." : key);
@@ -183,8 +187,12 @@ RopeScaling scaling_of(Fields& f, std::int64_t positions) {
   const std::string old = f.text("type", "default"), kind = f.text("rope_type", old);
   RopeScaling out;
   if (kind == "default") return out;
+  if (kind != "linear" && kind != "llama3" && kind != "yarn") {
+    f.fail(f.find("rope_type") != nullptr ? "rope_type" : "type",
+           "default, linear, llama3 or yarn");
+  }
+  if (f.find("factor") == nullptr) f.fail("factor", "a factor of at least 1");
   out.factor = f.real("factor", 1.0);
-  if (out.factor < 1.0) f.fail("factor", "a factor of at least 1");
   if (kind == "linear") {
     out.kind = RopeScalingKind::kLinear;
     return out;
@@ -194,18 +202,12 @@ RopeScaling scaling_of(Fields& f, std::int64_t positions) {
     out.kind = RopeScalingKind::kLlama3;
     out.low = f.real("low_freq_factor", 1.0);
     out.high = f.real("high_freq_factor", 4.0);
-  } else if (kind == "yarn") {
+  } else {
     out.kind = RopeScalingKind::kYarn;
     out.low = f.real("beta_slow", 1.0);
     out.high = f.real("beta_fast", 32.0);
     out.magnitude = yarn_magnitude(f, out.factor);
     f.expect("truncate", true);
-  } else {
-    f.fail(f.find("rope_type") != nullptr ? "rope_type" : "type",
-           "default, linear, llama3 or yarn");
-  }
-  if (out.low <= 0.0 || out.high <= out.low) {
-    f.fail(kind == "llama3" ? "high_freq_factor" : "beta_fast", "more than the low one");
   }
   return out;
 }
@@ -242,18 +244,24 @@ void read_rotation(Fields& f, ModelConfig& c) {
   read_rope(*full, where + " full_attention", positions, c.rope_theta, c, true);
   if (windowed == nullptr) return;
   double theta = c.rope_theta_windowed;
-  ModelConfig unscaled;
+  ModelConfig unscaled{.rope_share = c.rope_share};
   read_rope(*windowed, where + " sliding_attention", positions, theta, unscaled, true);
   if (unscaled.rope_scaling.kind != RopeScalingKind::kNone) {
     fail_input(where, "layers with a window are scaled; only the others can be");
   }
+  if (unscaled.rope_share != c.rope_share) {
+    fail_input(where, "layers with a window rotate another part of a head than the others");
+  }
   c.rope_theta_windowed = theta;
 }
 
-// "layer_types", or the usual pattern of the family.
+// "layer_types", or the usual pattern of the family. A null says that there is no window, a missing
+// field that it is the usual one.
 void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::string usual_layers) {
-  c.window = f.integer("sliding_window", usual_window > 0 ? usual_window : 1);
-  if (usual_window == 0 && f.find("sliding_window") == nullptr) c.window = 0;
+  const bool is_missing = f.json().find("sliding_window") == nullptr;
+  c.window = f.find("sliding_window") != nullptr ? f.integer("sliding_window", 1)
+             : is_missing                        ? usual_window
+                                                 : 0;
   const Json* types = f.find("layer_types");
   if (types == nullptr) {
     c.window_layers = std::move(usual_layers);
@@ -277,13 +285,15 @@ void read_sizes(Fields& f, ModelConfig& c) {
   c.vocab = f.integer("vocab_size", c.vocab);
   c.d_model = f.integer("hidden_size", c.d_model);
   c.d_ff = f.integer("intermediate_size", c.d_ff);
-  c.layers = f.integer("num_hidden_layers", c.layers);
+  c.layers = f.integer("num_hidden_layers", c.layers, kMostLayers);
   c.heads = f.integer("num_attention_heads", c.heads);
   c.is_tied = f.flag("tie_word_embeddings", c.is_tied);
 }
 void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads) {
   read_sizes(f, c);
-  c.kv_heads = f.integer("num_key_value_heads", kv_heads > 0 ? kv_heads : c.heads);
+  // A null says that all heads have their own, a missing field that the number is the usual one.
+  const bool is_usual = kv_heads > 0 && f.json().find("num_key_value_heads") == nullptr;
+  c.kv_heads = f.integer("num_key_value_heads", is_usual ? kv_heads : c.heads);
   c.head_size = f.find("head_dim") != nullptr ? f.integer("head_dim", 1) : c.head_size;
   c.norm_eps = f.real("rms_norm_eps", c.norm_eps);
   c.activation = activation_of(f, "hidden_act", "silu");
@@ -304,18 +314,16 @@ void read_llama(Fields& f, ModelConfig& c) {
 void read_mistral(Fields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   read_like_llama(f, c, 8);
-  const bool is_named = f.json().find("sliding_window") != nullptr;
-  read_windows(f, c, is_named ? 0 : 4096, "w");
+  read_windows(f, c, 4096, "w");
 }
 
 // Windows from the layer "max_window_layers" on, where they are switched on.
 void read_qwen_windows(Fields& f, ModelConfig& c) {
   const bool is_on = f.flag("use_sliding_window", false);
-  const std::int64_t full = std::clamp<std::int64_t>(
-      f.find("max_window_layers") != nullptr && f.find("max_window_layers")->is_int()
-          ? f.find("max_window_layers")->as_int()
-          : 28,
-      0, c.layers);
+  const Json* first = f.find("max_window_layers");
+  if (first != nullptr && !first->is_int()) f.fail("max_window_layers", "a whole number");
+  const std::int64_t full =
+      std::clamp<std::int64_t>(first != nullptr ? first->as_int() : 28, 0, c.layers);
   std::string layers(static_cast<std::size_t>(full), 'f');
   layers.resize(static_cast<std::size_t>(c.layers), 'w');
   read_windows(f, c, 4096, std::move(layers));
@@ -344,9 +352,12 @@ void read_like_gemma(Fields& f, ModelConfig& c) {
   c.is_tied = true;
   c.norm_place = NormPlace::kBoth;
   c.norm_offset = 1.0;
-  const std::string activation = f.text("hidden_act", "gelu_pytorch_tanh");
   read_like_llama(f, c, 4);
-  c.activation = activation_of(f, "hidden_activation", activation);
+  const Activation other = c.activation;
+  c.activation = activation_of(f, "hidden_activation", "gelu_pytorch_tanh");
+  if (f.find("hidden_act") != nullptr && other != c.activation) {
+    f.fail("hidden_act", "that of hidden_activation, which is the one that counts,");
+  }
   read_attention_bias(f, c, false);
   c.embedding_scale = std::sqrt(static_cast<double>(c.d_model));
   const double width = f.real("query_pre_attn_scalar", 256.0);
@@ -363,6 +374,9 @@ void read_gemma2(Fields& f, ModelConfig& c) {
   if (f.json().find("final_logit_softcapping") == nullptr) c.logit_cap = 30.0;
   read_like_gemma(f, c);
   read_windows(f, c, 4096, "wf");
+  if (f.integer("sliding_window_size", std::max<std::int64_t>(c.window, 1)) != c.window) {
+    f.fail("sliding_window_size", "that of sliding_window, which is the one that counts,");
+  }
 }
 
 void read_gemma3(Fields& f, ModelConfig& c) {
@@ -398,7 +412,7 @@ void read_gpt2(Fields& f, ModelConfig& c) {
   c.is_tied = f.flag("tie_word_embeddings", true);
   c.vocab = f.integer("vocab_size", 50257);
   c.d_model = f.integer("n_embd", 768);
-  c.layers = f.integer("n_layer", 12);
+  c.layers = f.integer("n_layer", 12, kMostLayers);
   c.heads = f.integer("n_head", 12);
   c.d_ff = f.integer("n_inner", 4 * c.d_model);
   c.positions = Positions::kLearned;
@@ -465,6 +479,9 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
   if (!json.is_object()) fail_input(where, "it is no object with a model's fields");
   if (const Json* text = json.find("text_config"); text != nullptr && text->is_object()) {
     ReadModel out = model_of_json(*text, where + " text_config");
+    Fields whole(json, where);
+    if (whole.find("quantization_config") != nullptr) whole.fail("quantization_config", "none");
+    whole.expect("tie_word_embeddings", out.config.is_tied);
     out.notes.insert(out.notes.begin(), "only its text part is read");
     return out;
   }
@@ -489,6 +506,10 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
        .layers = family->layers,
        .heads = family->heads};
   family->read(fields, c);
+  fields.expect("is_encoder_decoder", false);
+  fields.expect("add_cross_attention", false);
+  const Json* pruned = fields.find("pruned_heads");
+  if (pruned != nullptr && *pruned != Json::object()) fields.fail("pruned_heads", "none");
   add_dropout_note(fields, out.notes);
   if (fields.find("auto_map") != nullptr) {
     out.notes.emplace_back("code that comes with the model is not run");

@@ -80,11 +80,22 @@ void check_shards(const TrainOptions& o) {
   }
 }
 
+// Of `tokens`, as many as the model has positions.
+std::int64_t longest_text(const ModelConfig& model, std::int64_t tokens) {
+  return model.positions == Positions::kLearned ? std::min(tokens, model.max_positions) : tokens;
+}
+
 void check_numbers(const TrainOptions& o) {
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
   if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
   check_shards(o);
   if (o.sample_every < 0) fail_usage("sample_every", "{} is negative", o.sample_every);
+  const std::int64_t prompt = std::ssize(o.sample_prompt);
+  const ModelConfig& model = o.run.model;
+  if (o.sample_every > 0 && prompt > longest_text(model, prompt)) {
+    fail_usage("sample_prompt", "its {} tokens are more than the {} positions that the model has",
+               prompt, model.max_positions);
+  }
   if (o.checkpoint_every < 0) {
     fail_usage("checkpoint_every", "{} is negative", o.checkpoint_every);
   }
@@ -238,7 +249,8 @@ class Run {
   std::vector<std::int64_t> sample() try {
     GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
     options.run.parallel = {};
-    options.run.shape = {.batch = 1, .context = std::ssize(options.prompt) + options.tokens};
+    const std::int64_t whole = std::ssize(options.prompt) + options.tokens;
+    options.run.shape = {.batch = 1, .context = longest_text(options.run.model, whole)};
     const WholeTensors tensors = trainer_.tensors();
     return generate(device_, options, nullptr, {}, [&](Store& to) {
       for (const std::string& name : tensors.names(LeafKind::kParameter)) {

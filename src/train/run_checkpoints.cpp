@@ -158,7 +158,11 @@ RunCheckpoints::RunCheckpoints(const TrainOptions& options, Processes* processes
     return;
   }
   for (const std::string& warning : resumed_->warnings) log_warn("[checkpoint] {}", warning);
-  if (is_first) find_best();
+}
+
+void RunCheckpoints::describe(CheckpointRun run) {
+  run_ = std::move(run);
+  if (writer_ && resumed_) find_best();
 }
 
 std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
@@ -211,6 +215,11 @@ bool RunCheckpoints::add_validation(const Validated& validation) {
 void RunCheckpoints::find_best() {
   const auto take = [this](const Checkpoint& checkpoint) {
     const Json* loss = checkpoint.meta.find(kValidationLoss);
+    // Losses of other tokens cannot be compared.
+    for (const char* of_tokens : {"text", "validation", "batch", "context"}) {
+      const Json *then = checkpoint.meta.find(of_tokens), *now = run_.meta.find(of_tokens);
+      if (then != nullptr && now != nullptr && *then != *now) return false;
+    }
     if (loss == nullptr || (best_ && loss->as_double() >= best_->loss)) return false;
     best_ = {checkpoint.step, loss->as_double()};
     return true;

@@ -40,8 +40,9 @@ class RunCheckpoints {
   // Until restore(); nullptr: training starts at its first step.
   const Checkpoint* resumed() const { return resumed_ ? &*resumed_ : nullptr; }
   // What the checkpoints of this run say of it; set before the first save.
-  void describe(CheckpointRun run) { run_ = std::move(run); }
-  // The lowest validation loss so far, that of the folder included where the run is resumed.
+  void describe(CheckpointRun run);
+  // The lowest validation loss so far, that of the folder included where the run is resumed and
+  // validates on the same tokens.
   std::optional<Validated> best() const { return best_; }
   // Takes the validation loss of the step that may be saved next; true: it is the best, and that
   // step, once it is saved, is kept as DIR/best. Every process must call this; the first decides.

@@ -92,6 +92,57 @@ TEST_F(ModelsCommandTest, WhatIsTrainedHereIsEvaluatedSampledAndResumedAsItsMode
   }
 }
 
+TEST_F(ModelsCommandTest, TheProductsOfAProfileAreThoseOfTheModel) {
+  const std::string profile =
+      "profile --device cpu --threads 1 --context 8 --batch 1 --steps 1 --mode step --model my-";
+  for (const std::string model : {"gpt2", "gemma3 --attention flash"}) {
+    const ProgramRun found = run(profile + model);
+    EXPECT_EQ(found.status, 0) << found.err;
+  }
+}
+
+TEST_F(ModelsCommandTest, AModelIsGivenOnce) {
+  for (const std::string both : {"--model my-gpt2 --size tiny", "--size tiny --model my-gpt2"}) {
+    EXPECT_THAT(error_of("memory --predict --context 8 " + both, 2),
+                HasSubstr("is given beside it; give one of them"));
+    EXPECT_EQ(run("train --text text.txt --steps 1 --context 8 " + both).status, 2);
+  }
+}
+
+TEST_F(ModelsCommandTest, AVocabularyThatIsNotTheModelsIsSaid) {
+  const std::string train = "train --text text.txt --steps 1 --context 8 --batch 1 --model my-gpt2";
+  const std::string line = "my-gpt2: the vocabulary is the 256 tokens of the tokenizer, not 48";
+  EXPECT_THAT(run(train).err, HasSubstr(line));
+  EXPECT_THAT(run(train + " --vocab 300").err, Not(HasSubstr("the vocabulary is")));
+  EXPECT_THAT(run("train --text text.txt --steps 1 --context 8 --size tiny").err,
+              Not(HasSubstr("the vocabulary is")));
+}
+
+TEST_F(ModelsCommandTest, SamplesEndWithTheLearnedPositions) {
+  const std::string train =
+      "train --text text.txt --steps 2 --context 8 --batch 1 --model my-gpt2 --sample-every 1 ";
+  const ProgramRun found = run(train);
+  EXPECT_EQ(found.status, 0) << found.err;
+  EXPECT_THAT(found.err, HasSubstr("sample after step 2: "));
+  const ProgramRun refused = run(train + "--sample-prompt " + std::string(33, 'a'));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("[--sample-prompt] its 33 tokens are more than the 32 positions"));
+}
+
+TEST_F(ModelsCommandTest, TheCommandOfAFitIsOneThatAShellTakes) {
+  std::filesystem::copy(folder_ / "my-gpt2", folder_ / "my gpt2");
+  EXPECT_THAT(output_of("fit --model 'my gpt2' --context 8 --memory-limit 1GiB"),
+              HasSubstr("tracestep bench --size 'my gpt2' --context 8"));
+}
+
+TEST_F(ModelsCommandTest, ScalingThatDividesByNothingIsRefused) {
+  for (const std::string how : {"linear:0", "linear:0.5", "llama3:8:4:1:16", "yarn:4:1:32:16:0"}) {
+    EXPECT_THAT(error_of("memory --predict --size tiny --rope-scaling " + how, 2),
+                HasSubstr("[--rope-scaling]"));
+  }
+}
+
 TEST_F(ModelsCommandTest, RowsOfTwoModelsAreNeverTakenForOne) {
   const std::string bench =
       "bench --device null --warmup 0 --steps 1 --context 16 --batch 1 --format json ";
@@ -106,6 +157,10 @@ TEST_F(ModelsCommandTest, RowsOfTwoModelsAreNeverTakenForOne) {
       << "a header and a row of each";
   EXPECT_THAT(output_of("compare a.json b.json --columns row,verdict"),
               AllOf(HasSubstr("only in A"), HasSubstr("only in B")));
+  output_of(bench + "--size tiny --kv-heads 1 --output c.json");
+  EXPECT_THAT(output_of("compare b.json c.json --columns row,verdict"),
+              AllOf(HasSubstr("kv_heads 2"), HasSubstr("kv_heads 1")))
+      << "both are custom";
 }
 
 TEST_F(ModelsCommandTest, AChangedPresetIsMeasuredInAProcessOfItsOwnToo) {

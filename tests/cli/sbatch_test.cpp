@@ -7,12 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "base/shell_words.h"
 #include "cli/command.h"
 #include "cli/flag_words.h"
 #include "cli/job_tasks.h"
 #include "cli/planted_calibration.h"
 #include "cli/run_binary.h"
-#include "cli/shell_words.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -67,13 +67,13 @@ class SbatchTest : public ::testing::Test {
     ASSERT_EQ(run.status, 0) << run.err;
     for (const auto& file : std::filesystem::directory_iterator(work_ / "jobs")) {
       if (file.path().extension() != ".sh") continue;
-      EXPECT_EQ(shell("bash -n " + cli::shell_quoted(file.path().string())), 0) << file.path();
+      EXPECT_EQ(shell("bash -n " + shell_quoted(file.path().string())), 0) << file.path();
     }
   }
   int submit(const std::string& variables = "") const {
     return shell(fmt::format("{} PATH={}:$PATH bash {} --partition=all", variables,
-                             cli::shell_quoted((folder_ / "bin").string()),
-                             cli::shell_quoted((work_ / "jobs" / "submit.sh").string())));
+                             shell_quoted((folder_ / "bin").string()),
+                             shell_quoted((work_ / "jobs" / "submit.sh").string())));
   }
   std::string job(const std::string& name) const { return content_of(work_ / "jobs" / name); }
   Json result() const { return Json::parse(job("result.json"), "result.json"); }
@@ -167,7 +167,7 @@ TEST_F(SbatchTest, ATaskHasTheResultOfItsOwnRunAlone) {
   std::string script = job("tasks-1.sh");
   const std::size_t call = script.find("\n", script.find("rm -f \"$result\"")) + 1;
   script.replace(call, script.find(" \"$@\"", call) - call,
-                 cli::shell_quoted((folder_ / "bin/program").string()));
+                 shell_quoted((folder_ / "bin/program").string()));
   folder_.write(std::string(kOddName) + "/jobs/tasks-1.sh", script);
   folder_.write(std::string(kOddName) + "/jobs/cells/2.json", one.out);
   EXPECT_EQ(submit(), 0);

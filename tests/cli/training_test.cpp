@@ -193,6 +193,11 @@ TEST_F(BestTest, AResumedRunKnowsTheBestSoFar) {
   std::filesystem::remove(folder_ / "c/best");
   resume(60);
   EXPECT_EQ(file("c/best"), named);
+  // One that validates on other tokens has not had a best one yet.
+  const std::string other = " --change validation --validation-fraction 0.3";
+  EXPECT_TRUE(row(run("train --checkpoint c --resume --format json" + other))
+                  .at("best_validation_loss")
+                  .is_null());
   // A run that starts anew has a best one of its own.
   train("--steps 1 --checkpoint c --overwrite");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "c/best"));
@@ -227,6 +232,12 @@ TEST_F(TrainingTest, ResumeAloneGoesOnWithTheTextAndTheVocabularyOfTheRun) {
   ASSERT_EQ(rest.status, 0) << rest.err;
   EXPECT_THAT(rest.err, AllOf(HasSubstr("step 12/20"), HasSubstr("sample after step 20")));
   EXPECT_EQ(file("parts"), file("whole"));
+}
+
+TEST_F(TrainingTest, ResumeAloneWithoutACheckpointSaysSo) {
+  const ProgramRun found = run("train --checkpoint mistyped --resume");
+  EXPECT_EQ(found.status, 3);
+  EXPECT_THAT(found.err, HasSubstr("[mistyped] there is no checkpoint to resume; give --text"));
 }
 
 TEST_F(TrainingTest, EvalSaysBitsPerByteInEveryFormat) {

@@ -80,10 +80,35 @@ TEST(FamiliesTest, TheWindowOfALayerIsThatOfItsType) {
         .config;
   };
   const ModelConfig mixed = read(R"(["full_attention", "sliding_attention", "full_attention"])");
-  EXPECT_EQ(mixed.window_layers, "fwf");
+  EXPECT_EQ(mixed.window_layers, "fw");
   EXPECT_EQ(mixed.window_of(1), 5);
   EXPECT_EQ(mixed.window_of(2), 0);
   EXPECT_EQ(read(R"(["full_attention", "full_attention", "full_attention"])").window, 0);
+}
+
+TEST(FamiliesTest, LayersThatAreListedAreThePatternThatANameHas) {
+  std::string text = R"({"model_type": "gemma2", "sliding_window": 4096, "layer_types": [)";
+  for (int i = 0; i < 13; ++i) {
+    text += std::string(i > 0 ? "," : "") + R"("sliding_attention", "full_attention")";
+  }
+  ModelConfig listed = model_of_json(Json::parse(text + "]}", "c"), "c").config;
+  listed.name = "gemma-2-2b";
+  EXPECT_EQ(listed, *find_model("gemma-2-2b"));
+  EXPECT_EQ(normalised({.layers = 1, .window = 3, .window_layers = "fw"}).window, 0);
+  EXPECT_EQ(normalised({.layers = 4, .window = 3, .window_layers = "fwf"}).window_layers, "fwf");
+}
+
+TEST(FamiliesTest, ANullSaysThatThereIsNoneAndAMissingFieldIsTheUsualOne) {
+  const auto read = [](const std::string& type, const std::string& more) {
+    const std::string text = R"({"num_hidden_layers": 3, "model_type": ")" + type + "\"" + more;
+    return model_of_json(Json::parse(text + "}", "c"), "c").config;
+  };
+  EXPECT_EQ(read("mistral", "").key_heads(), 8);
+  EXPECT_EQ(read("mistral", R"(, "num_key_value_heads": null)").key_heads(), 32);
+  const std::string windows = R"(, "use_sliding_window": true, "max_window_layers": 1)";
+  EXPECT_EQ(read("qwen2", windows).window, 4096);
+  EXPECT_EQ(read("qwen2", windows + R"(, "sliding_window": null)").window, 0);
+  EXPECT_EQ(read("llama", R"(, "sliding_window": null)").window, 0) << "no field of this family";
 }
 
 TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
@@ -98,6 +123,29 @@ TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
       {with(R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})"),
        "\"rope_type\" is \"dynamic\"; default, linear, llama3 or yarn is expected"},
       {with(R"("rope_scaling": {"rope_type": "linear", "factor": 0.5})"), "at least 1"},
+      {with(R"("rope_scaling": {"rope_type": "linear"})"), "\"factor\" is missing"},
+      {with(R"("rope_scaling": {"type": "longrope", "long_factor": [1]})"),
+       "\"type\" is \"longrope\"; default, linear"},
+      {with(R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
+                "high_freq_factor": 1})"),
+       "high more than low"},
+      {with(R"("rope_parameters": {"full_attention": {}, "sliding_attention":
+                {"rope_theta": 9, "partial_rotary_factor": 0.5}})"),
+       "another part of a head"},
+      {with(R"("rms_norm_eps": -1)"), "norm_eps: -1 is negative"},
+      {R"({"model_type": "qwen2", "num_hidden_layers": 1000000000000})", "a size of a model"},
+      {with(R"("pruned_heads": {"0": [1]})"), "\"pruned_heads\" is"},
+      {R"({"model_type": "gpt2", "add_cross_attention": true})", "false is expected"},
+      {R"({"model_type": "qwen2", "max_window_layers": 2.5})", "a whole number is expected"},
+      {R"({"model_type": "gemma2", "hidden_act": "gelu"})", "that of hidden_activation"},
+      {R"({"model_type": "gemma2", "attn_logit_softcapping": -5})", "score_cap: -5 is negative"},
+      {R"({"model_type": "gemma2", "sliding_window_size": 5})", "that of sliding_window"},
+      {R"({"model_type": "x", "tie_word_embeddings": true, "text_config": )" +
+           with(R"("x": null)") + "}",
+       "\"tie_word_embeddings\" is true; false is expected"},
+      {R"({"model_type": "x", "quantization_config": {"bits": 4}, "text_config": )" +
+           with(R"("x": null)") + "}",
+       "\"quantization_config\" is"},
       {with(R"("rope_scaling": "linear")"), "an object is expected"},
       {with(R"("rope_parameters": [])"), "an object is expected"},
       {with(R"("hidden_act": "mish")"), "\"hidden_act\" is \"mish\"; silu, gelu"},

@@ -36,12 +36,17 @@ std::vector<std::string> keys_of(std::span<const Column> columns) {
   return out;
 }
 
-bool varies(std::span<const ResultRow> rows, const std::string& key) {
-  return std::ranges::any_of(rows, [&](const ResultRow& row) {
-    const Json *first = key_of(rows.front(), key), *value = key_of(row, key);
+bool differ_in(std::span<const ResultRow> a, std::span<const ResultRow> b, const std::string& key) {
+  if (a.empty()) return false;
+  return std::ranges::any_of(b, [&](const ResultRow& row) {
+    const Json *first = key_of(a.front(), key), *value = key_of(row, key);
     return (first == nullptr) != (value == nullptr) ||
            (first != nullptr && !is_same(*first, *value));
   });
+}
+
+bool varies(std::span<const ResultRow> rows, const std::string& key) {
+  return differ_in(rows, rows, key);
 }
 
 }  // namespace
@@ -51,8 +56,10 @@ TablePair::TablePair(const ResultTable& left, const ResultTable& right,
     : a(left), b(right), keys_(keys_of(columns(ColumnRole::kKey))) {
   for (const std::string& key : keys_) {
     const RunField* field = find_field(key);
-    if (field != nullptr && (varies(a.rows, key) || varies(b.rows, key))) varying_.insert(key);
     const bool is_speed = field != nullptr && field->role == FieldRole::kSpeed;
+    const bool differs =
+        varies(a.rows, key) || varies(b.rows, key) || (!is_speed && differ_in(a.rows, b.rows, key));
+    if (field != nullptr && differs) varying_.insert(key);
     const bool may_differ = is_in(ignored, key) || (is_speed && !varying_.contains(key));
     if (is_of_parts() || !may_differ) matched_.push_back(key);
   }

@@ -5,6 +5,7 @@
 
 #include "analysis/cost.h"
 #include "base/error.h"
+#include "base/shell_words.h"
 #include "base/units.h"
 #include "exec/executor.h"
 #include "lab/report/fields.h"
@@ -164,10 +165,8 @@ std::string flags_of(const RunSpec& step) {
     const bool is_else = is_custom ? is_preset : comes_with_preset;
     if ((field.role == FieldRole::kPlace && !counts) || is_else) continue;
     if (!is_said && field.value(step) == field.value(RunSpec())) continue;
-    const std::string text = text_of(field, step);
-    const bool needs_quotes = text.find('*') != std::string::npos;
     if (!out.empty()) out += ' ';
-    out += fmt::format("{} {}", field.flag, needs_quotes ? "'" + text + "'" : text);
+    out += fmt::format("{} {}", field.flag, shell_quoted(text_of(field, step)));
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include "lab/profile/lanes.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "nn/scopes.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -20,6 +21,7 @@ struct Products {
 class Check {
  public:
   explicit Check(const ProfiledCell& cell) : p_(cell.profile) {
+    weight_paths_.insert(std::string(scope::kHead));  // its weight may be the embedding's
     for (ValueId id : p_.program.leaves) {
       const Value& leaf = p_.program.value(id);
       // A weight that ranks hold in parts is a vector here; vectors of norms are in no product.
@@ -157,27 +159,41 @@ Fields<Count> fields(const std::string& label, const Json& key) {
        [key](C) { return key; }}};
 }
 
+// "2L", "L, one kernel for all" or how many layers are which.
+std::string why_of_attention(std::int64_t whole, std::int64_t layers, int products) {
+  if (whole == 0) return fmt::format("{}L", products);
+  if (whole == layers) return "L, one kernel for all";
+  return fmt::format("{} of L = {} by one kernel, {} products for each other", whole, layers,
+                     products);
+}
+
 std::vector<Count> counts_of(const ProfiledCell& cell) {
   const Check check(cell);
   const RunSpec& step = cell.profile.spec.step;
-  const bool is_whole = check.has_whole_attention(Phase::kForward);
   const std::int64_t layers = step.model.layers;
+  // Layers whose attention can be one kernel.
+  std::int64_t tiled = 0;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    tiled += step.model.takes_tiles(i, step.shape.context) ? 1 : 0;
+  }
+  const std::int64_t whole = check.has_whole_attention(Phase::kForward) ? tiled : 0;
   const std::int64_t chunks = check.loss_chunks();
-  const std::int64_t weights = 7 * layers + chunks, attention = (is_whole ? 1 : 2) * layers;
+  const int of_layer = step.model.is_gated ? 7 : 6;
+  const std::int64_t weights = of_layer * layers + chunks;
+  const std::int64_t attention = whole + 2 * (layers - whole);
   const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
   std::vector<Count> out = {
-      {"weight products, forward", fmt::format("7L + {}, L = {}", chunks, layers), weights,
-       in.weights, ran.weights},
-      {"attention products, forward", is_whole ? "L, one kernel for both" : "2L", attention,
-       in.attention, ran.attention}};
+      {"weight products, forward", fmt::format("{}L + {}, L = {}", of_layer, chunks, layers),
+       weights, in.weights, ran.weights},
+      {"attention products, forward", why_of_attention(whole, layers, 2), attention, in.attention,
+       ran.attention}};
   if (step.mode == Mode::kForwardBackward || step.mode == Mode::kStep) {
     const Products in_b = check.expected(Phase::kBackward), ran_b = check.ran(Phase::kBackward);
     out.push_back(
         {"weight products, backward", "twice forward's", 2 * weights, in_b.weights, ran_b.weights});
-    const bool is_whole_b = check.has_whole_attention(Phase::kBackward);
-    out.push_back({"attention products, backward",
-                   is_whole_b ? "L, one kernel for all" : "4L, two for each of forward's",
-                   (is_whole_b ? 1 : 4) * layers, in_b.attention, ran_b.attention});
+    const std::int64_t whole_b = check.has_whole_attention(Phase::kBackward) ? tiled : 0;
+    out.push_back({"attention products, backward", why_of_attention(whole_b, layers, 4),
+                   whole_b + 4 * (layers - whole_b), in_b.attention, ran_b.attention});
   }
   const std::string missing = check.first_missing();
   out.push_back({"all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),

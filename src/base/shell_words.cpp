@@ -1,9 +1,9 @@
-#include "cli/shell_words.h"
+#include "base/shell_words.h"
 
 #include <algorithm>
 #include <string_view>
 
-namespace tracestep::cli {
+namespace tracestep {
 namespace {
 
 bool is_plain(char c) {
@@ -26,4 +26,4 @@ std::string shell_quoted(std::span<const std::string> words) {
   return out;
 }
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

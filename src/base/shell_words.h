@@ -4,11 +4,11 @@
 #include <span>
 #include <string>
 
-namespace tracestep::cli {
+namespace tracestep {
 
 // `word` in quotes where it holds anything but letters, digits and -_./,:=+@%.
 std::string shell_quoted(const std::string& word);
 // All of them, separated by spaces.
 std::string shell_quoted(std::span<const std::string> words);
 
-}  // namespace tracestep::cli
+}  // namespace tracestep
