@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/shell_words.h"
 #include "base/utf8.h"
 #include "cli/options.h"
-#include "base/shell_words.h"
 
 namespace tracestep::cli {
 namespace {

@@ -11,6 +11,7 @@
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/shell_words.h"
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
@@ -19,7 +20,6 @@
 #include "cli/job_tasks.h"
 #include "cli/options.h"
 #include "cli/prediction_files.h"
-#include "base/shell_words.h"
 #include "cli/time_source.h"
 
 namespace tracestep::cli {
