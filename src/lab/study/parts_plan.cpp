@@ -5,6 +5,7 @@
 #include "lab/memory/accounting.h"
 #include "lab/report/fields.h"
 #include "lab/study/study.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -55,7 +56,9 @@ Table size_table(const StudyContext& context) {
        [room](M) { return when(room > 0, room); }}};
   std::vector<ModelConfig> models = model_presets();
   const ModelConfig& planned = context.sizes.planned;
-  if (std::ranges::find(models, planned.name, &ModelConfig::name) == models.end()) {
+  // The columns' formulas are those of the reference Transformer.
+  const bool is_new = std::ranges::find(models, planned.name, &ModelConfig::name) == models.end();
+  if (is_new && variations_of(planned).empty()) {
     models.push_back(planned);
   }
   return table_of("sizes", "Model sizes", fields, models);
