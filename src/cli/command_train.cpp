@@ -189,7 +189,7 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
   return table;
 }
 
-// Of all ranks' devices, by the data sheet, in FLOP/s; 0: not known.
+// The dense peak of all ranks' devices by the data sheet, in FLOP/s; 0: it is not known.
 double peak_flops(const RunSpec& run, const Json& environment) {
   const Json* const gpu = environment.find("gpu");
   if (gpu == nullptr || !gpu->is_string() || run.precision.tf32) return 0.0;

@@ -28,7 +28,7 @@ std::int64_t round_interval(std::int64_t steps) {
   }
 }
 
-// Whether the user's locale has UTF-8.
+// Says whether the user's locale has UTF-8.
 bool locale_has_utf8() {
   const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
   if (locale == nullptr) return false;

@@ -104,8 +104,8 @@ struct ModelConfig {
   std::int64_t rotated_width() const;
   // The window of a layer; 0: it sees all tokens before its own.
   std::int64_t window_of(std::int64_t layer) const;
-  // Whether tiled attention has a form for the layer: neither a cap, nor a window that is shorter
-  // than the context.
+  // Says whether tiled attention has a form for the layer: neither a cap, nor a window that is
+  // shorter than the context.
   bool takes_tiles(std::int64_t layer, std::int64_t context) const;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
@@ -117,11 +117,11 @@ const std::vector<ModelConfig>& model_presets();
 // The model of that name among these and the published ones (nn/families.h), in any case; nullptr:
 // there is none.
 const ModelConfig* find_model(std::string_view name);
-// The same; Error{kUsage} with the closest name when there is none.
+// Is find_model(); Error{kUsage} with the closest name when there is none.
 ModelConfig preset(std::string_view name);
 
-// The same model in the one form that its record has where several say the same: "as many heads of
-// keys as heads" is 0, for example.
+// Writes the model in one form where several say the same: "as many heads of keys as heads" is 0,
+// for example.
 ModelConfig normalised(ModelConfig config);
 
 // Error{kUsage} naming the field: sizes must be positive, heads divide d_model unless head_size is

@@ -8,21 +8,6 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-Shape rows_of(const Shape& shape) {
-  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 1)));
-}
-
-Shape column_of(Shape shape) {
-  shape[shape.rank() - 1] = 1;
-  return shape;
-}
-
-Dims all_but_last(const Shape& shape) {
-  Dims axes;
-  for (int i = 0; i + 1 < shape.rank(); ++i) axes.push_back(i);
-  return axes;
-}
-
 // `x` as that operand, with weights [width] from operand `weight` on.
 void check(const OpCall& c, int x, int weight, int weights) {
   rules::require_min_rank(c, x, 1);
@@ -37,7 +22,7 @@ void check(const OpCall& c, int x, int weight, int weights) {
 std::vector<Type> forward_type(const OpCall& c) {
   check(c, 0, 1, static_cast<int>(c.inputs.size()) - 1);
   const Type& x = c.inputs[0];
-  const Type statistic{rules::accumulation_dtype(x.dtype), rows_of(x.shape)};
+  const Type statistic{rules::accumulation_dtype(x.dtype), rules::rows_of(x.shape)};
   return {x, statistic, statistic};
 }
 
@@ -45,7 +30,7 @@ std::vector<Type> gradient_type(const OpCall& c) {
   check(c, 1, 2, 1);
   rules::require_same_dtype(c, 0, 1);
   rules::require_shape(c, 0, c.inputs[1].shape);
-  for (int i : {3, 4}) rules::require_shape(c, i, rows_of(c.inputs[1].shape));
+  for (int i : {3, 4}) rules::require_shape(c, i, rules::rows_of(c.inputs[1].shape));
   return {c.inputs[1], c.inputs[2], c.inputs[2]};
 }
 
@@ -62,19 +47,19 @@ std::vector<Val> decomposed(Expansion e) {
       unary("rsqrt", affine(mean_of(unary("square", apart)), 1.0, e.attrs.real("eps")));
   Val y = mul(cast(e.inputs[1], wide), mul(apart, rstd));
   if (e.inputs.size() > 2) y = add(y, cast(e.inputs[2], wide));
-  const Shape rows = rows_of(x.shape());
+  const Shape rows = rules::rows_of(x.shape());
   return {cast(y, x.dtype()), reshape(mean, rows), reshape(rstd, rows)};
 }
 
 std::vector<Val> gradient_decomposed(Expansion e) {
   const Val x = e.inputs[1];
   const DType wide = rules::accumulation_dtype(x.dtype());
-  const Shape column = column_of(x.shape());
+  const Shape column = rules::column_of(x.shape());
   const Val dy = cast(e.inputs[0], wide), mean = reshape(e.inputs[3], column),
             rstd = reshape(e.inputs[4], column);
   const Val normed = mul(sub(cast(x, wide), mean), rstd);
   const Val dnormed = mul(dy, cast(e.inputs[2], wide));
-  const Dims rows = all_but_last(x.shape());
+  const Dims rows = rules::all_but_last(x.shape());
   const Val dw = sum(mul(dy, normed), rows), db = sum(dy, rows);
   const Val centred =
       sub(sub(dnormed, mean_of(dnormed)), mul(normed, mean_of(mul(dnormed, normed))));

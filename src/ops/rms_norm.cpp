@@ -8,21 +8,6 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-Shape rows_of(const Shape& shape) {
-  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 1)));
-}
-
-Shape keep_last(Shape shape) {
-  shape[shape.rank() - 1] = 1;
-  return shape;
-}
-
-Dims all_but_last(const Shape& shape) {
-  Dims axes;
-  for (int i = 0; i + 1 < shape.rank(); ++i) axes.push_back(i);
-  return axes;
-}
-
 void check_weight(const OpCall& c, int x, int weight) {
   const Type& type = c.inputs[static_cast<std::size_t>(x)];
   rules::require_min_rank(c, x, 1);
@@ -34,14 +19,14 @@ void check_weight(const OpCall& c, int x, int weight) {
 std::vector<Type> forward_type(const OpCall& c) {
   check_weight(c, 0, 1);
   const Type& x = c.inputs[0];
-  return {x, {rules::accumulation_dtype(x.dtype), rows_of(x.shape)}};
+  return {x, {rules::accumulation_dtype(x.dtype), rules::rows_of(x.shape)}};
 }
 
 std::vector<Type> gradient_type(const OpCall& c) {
   check_weight(c, 1, 2);
   rules::require_same_dtype(c, 0, 1);
   rules::require_shape(c, 0, c.inputs[1].shape);
-  rules::require_shape(c, 3, rows_of(c.inputs[1].shape));
+  rules::require_shape(c, 3, rules::rows_of(c.inputs[1].shape));
   return {c.inputs[1], c.inputs[2]};
 }
 
@@ -52,17 +37,17 @@ std::vector<Val> decomposed(Expansion e) {
   const auto width = static_cast<double>(x.dim(-1));
   const Val squares = sum(unary("square", xw), {x.shape().rank() - 1}, true);
   const Val rstd = unary("rsqrt", affine(squares, 1.0 / width, e.attrs.real("eps")));
-  return {cast(mul(w, mul(xw, rstd)), x.dtype()), reshape(rstd, rows_of(x.shape()))};
+  return {cast(mul(w, mul(xw, rstd)), x.dtype()), reshape(rstd, rules::rows_of(x.shape()))};
 }
 
 std::vector<Val> gradient_decomposed(Expansion e) {
   const Val x = e.inputs[1];
   const DType wide = rules::accumulation_dtype(x.dtype());
   const Val dy = cast(e.inputs[0], wide), xw = cast(x, wide), w = cast(e.inputs[2], wide);
-  const Val rstd = reshape(e.inputs[3], keep_last(x.shape()));
+  const Val rstd = reshape(e.inputs[3], rules::column_of(x.shape()));
   const Val normed = mul(xw, rstd);
   const Val dnormed = mul(dy, w);
-  const Val dw = sum(mul(dy, normed), all_but_last(x.shape()));
+  const Val dw = sum(mul(dy, normed), rules::all_but_last(x.shape()));
   const Val inner = affine(sum(mul(dnormed, normed), {x.shape().rank() - 1}, true),
                            1.0 / static_cast<double>(x.dim(-1)));
   const Val dx = mul(sub(dnormed, mul(normed, inner)), rstd);

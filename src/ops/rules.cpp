@@ -130,4 +130,19 @@ std::function<std::int64_t(const OpCall&)> per_operand(int input, std::int64_t p
   return [=](const OpCall& call) { return per_element * type(call, input).count(); };
 }
 
+Shape rows_of(const Shape& shape) {
+  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 1)));
+}
+
+Shape column_of(Shape shape) {
+  shape[shape.rank() - 1] = 1;
+  return shape;
+}
+
+Dims all_but_last(const Shape& shape) {
+  Dims axes;
+  for (int i = 0; i + 1 < shape.rank(); ++i) axes.push_back(i);
+  return axes;
+}
+
 }  // namespace tracestep::rules

@@ -48,7 +48,7 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
 // once in four times, but then by little.
 inline constexpr double kVisitMargin = 0.05;
 Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b);
-// The same where both were visited in equally many rounds, three at least; else compare_samples().
+// Is compare_visits() where both have as many rounds, three at least, and compare_samples() else.
 Comparison compare_cells(const TimedSamples& a, const TimedSamples& b, double margin);
 
 // The confidence of compare_processes() and compare_pairs(): of two hundred comparisons of one

@@ -71,8 +71,8 @@ struct Profile {
   PlainTimes plain;
 };
 
-// Of a cell that was timed; nullopt when it did not run. A profiler that was once attached to the
-// process may slow everything after it, so callers that profile several cells time all of them
+// Takes the times of a timed cell; nullopt: it did not run. A profiler that was once attached to
+// the process may slow everything after it, so callers that profile several cells time all of them
 // first.
 std::optional<PlainTimes> plain_times(const CellResult& timed);
 

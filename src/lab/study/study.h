@@ -73,9 +73,9 @@ StudySizes cpu_study_sizes();
 StudySizes gpu_study_sizes();
 // The sizes of a quick study: fewer and smaller cells.
 StudySizes quick_study_sizes();
-// Of this model instead of the larger ones; the small one that is trained stays.
+// Puts this model in the place of the larger ones; the small one that is trained stays.
 void of_model(const ModelConfig& model, StudySizes& sizes);
-// At this context instead of the usual one; growing contexts end there.
+// Puts all cells at this context; growing contexts end there.
 void at_context(std::int64_t context, StudySizes& sizes);
 
 // Titled tables with a few plain sentences each.

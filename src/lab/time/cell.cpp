@@ -124,7 +124,7 @@ void record_steps(Measurement& measurement, CellResult& out) {
   });
 }
 
-// Of the recorded steps, the one in the middle.
+// Takes kernels and clocks of the recorded step in the middle.
 void set_recorded(CellResult& out) {
   std::vector<RecordedStep> steps = out.recorded;
   if (steps.empty()) return;
