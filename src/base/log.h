@@ -63,4 +63,14 @@ class ProgressLine {
   std::chrono::steady_clock::time_point next_{};
 };
 
+// What stands before every progress line while this object lives: the whole of which they show a
+// part.
+class ProgressPrefix {
+ public:
+  explicit ProgressPrefix(std::string text);
+  ~ProgressPrefix();
+  ProgressPrefix(const ProgressPrefix&) = delete;
+  ProgressPrefix& operator=(const ProgressPrefix&) = delete;
+};
+
 }  // namespace tracestep

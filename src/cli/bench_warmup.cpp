@@ -2,17 +2,28 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/fresh_process.h"
+#include "cli/in_parts.h"
 #include "lab/time/tables.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
 
-ResultRow fresh_row(const RunSpec& run, std::int64_t warmup,
-                    std::span<const std::string> arguments) {
-  const Json result = bench_in_new_process(
-      run, arguments, {{"--warmup", std::to_string(warmup)}, {"--roof", "0"}, {"--max-noise", ""}},
-      "--warmup-study");
+// The row of one run: its values stand where the request may have lists.
+ResultRow fresh_row(Request request, const RunSpec& run, std::int64_t warmup) {
+  for (const RunField& field : run_fields()) {
+    if (!field.is_axis) continue;
+    request.drop(field.flag);
+    if (!field.alias.empty()) request.drop(field.alias);
+    // Empty for the size of a custom model, whose sizes have flags of their own.
+    if (const std::string value = default_text(field, run); !value.empty()) {
+      request.set(field.flag, value);
+    }
+  }
+  for (const char* flag : {"--warmup-study", "--output", "--max-noise"}) request.drop(flag);
+  request.set("--warmup", std::to_string(warmup));
+  request.set("--roof", "0");
+  const Json result = result_in_new_process(request, "--warmup-study");
   return ResultRow(result.at("rows").items().at(0), result.at("environment"));
 }
 
@@ -30,7 +41,7 @@ Table warmup_study(const std::vector<RunSpec>& runs, const std::vector<std::int6
                                   rows.size() + 1, total, run.model.name, run.shape.context,
                                   name_of(run.mode), warmup));
       try {
-        rows.push_back(fresh_row(run, warmup, arguments));
+        rows.push_back(fresh_row(Request(arguments), run, warmup));
       } catch (const Error&) {
         if (stop != nullptr && stop->requested()) return warmup_table(rows);  // it was passed on
         throw;

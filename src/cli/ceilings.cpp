@@ -1,6 +1,7 @@
 #include "cli/ceilings.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 
 #include "backends/cpu/ceilings.h"
@@ -125,17 +126,33 @@ std::vector<Table> ceiling_tables(const RunSpec& run) {
   return {arithmetic(measured), bandwidth(measured), products(measured)};
 }
 
-double Roof::tflops(const RunSpec& run) {
-  const auto [found, is_new] = known_.try_emplace(name_of(run.precision));
+namespace {
+
+struct KnownRoof {
+  double tflops = 0;
+  std::optional<double> others_cores = {};
+};
+
+KnownRoof& known_roof(const RunSpec& run) {
+  static std::map<std::string, KnownRoof> all;
+  const std::string key = fmt::format("{} {} {} {}", run.place.device, run.place.threads,
+                                      run.parallel.ranks, name_of(run.precision));
+  const auto [found, is_new] = all.try_emplace(key);
   if (is_new) found->second.tflops = measured_tflops(run);
-  return found->second.tflops;
+  return found->second;
 }
 
-double Roof::tflops_for(const RunSpec& run, double reached) {
+}  // namespace
+
+double roof_tflops(const RunSpec& run) {
+  return known_roof(run).tflops;
+}
+
+double roof_tflops_for(const RunSpec& run, double reached) {
   constexpr double kMostSeconds = 2;
-  double best = tflops(run);
+  double best = roof_tflops(run);
   if (best <= 0.0 || best >= reached) return best;
-  Known& known = known_.at(name_of(run.precision));
+  KnownRoof& known = known_roof(run);
   const HostFacts before = read_host_facts();
   for (HostFacts now = before; best < reached && now.at_s - before.at_s < kMostSeconds;) {
     best = std::max(best, measured_tflops(run));
@@ -145,9 +162,8 @@ double Roof::tflops_for(const RunSpec& run, double reached) {
   return known.tflops = best;
 }
 
-std::optional<double> Roof::others_cores(const RunSpec& run) const {
-  const auto found = known_.find(name_of(run.precision));
-  return found == known_.end() ? std::nullopt : found->second.others_cores;
+std::optional<double> roof_others_cores(const RunSpec& run) {
+  return known_roof(run).others_cores;
 }
 
 }  // namespace tracestep::cli

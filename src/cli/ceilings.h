@@ -1,7 +1,6 @@
 // The highest speeds that a device reaches: for rooflines, for rows of `bench`, and as tables.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,26 +19,16 @@ Ceilings device_ceilings(const RunSpec& run);
 // make_device().
 std::vector<Table> ceiling_tables(const RunSpec& run);
 
-// The highest arithmetic speed of all ranks together, with which rows of `bench` are compared.
-// Measured once per precision, when first asked for. All runs must be on one device.
-class Roof {
- public:
-  // As tflops(), but measured some times more while `reached` (TFLOP/s) is higher, since other work
-  // on the machine may have slowed the first measurement.
-  double tflops_for(const RunSpec& run, double reached);
-  // How many cores others kept busy while it was measured; none: not known, or a GPU's.
-  std::optional<double> others_cores(const RunSpec& run) const;
+// The highest arithmetic speed of all ranks together, with which timed rows are compared. Measured
+// once for each device and precision of this process, when first asked for.
 
-  // TFLOP/s of matrix products or multiply-adds in the run's precision, on its device; 0: the
-  // device has no such figure. Takes about 0.1 s on a CPU, two seconds and up to 2 GiB on a GPU.
-  double tflops(const RunSpec& run);
-
- private:
-  struct Known {
-    double tflops = 0;
-    std::optional<double> others_cores = {};
-  };
-  std::map<std::string, Known> known_;  // by precision
-};
+// TFLOP/s of matrix products or multiply-adds in the run's precision, on its device; 0: the device
+// has no such figure. Takes about 0.1 s on a CPU, two seconds and up to 2 GiB on a GPU.
+double roof_tflops(const RunSpec& run);
+// The same, but measured some times more while `reached` (TFLOP/s) is higher, since other work on
+// the machine may have slowed the first measurement.
+double roof_tflops_for(const RunSpec& run, double reached);
+// How many cores others kept busy while it was measured; none: not known, or a GPU's.
+std::optional<double> roof_others_cores(const RunSpec& run);
 
 }  // namespace tracestep::cli

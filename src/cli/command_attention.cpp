@@ -10,9 +10,9 @@
 #include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/grid.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/remaining_time.h"
 #include "lab/attention/tables.h"
 
 namespace tracestep::cli {
@@ -50,6 +50,7 @@ struct AttentionOptions {
   std::vector<std::string> masks = {"causal"};
   std::vector<SavedScores> saved = {{}};
   OutputOptions output;
+  RoundOptions rounds;
 };
 
 // Fills in options that no flag has set from the sweep.
@@ -140,25 +141,20 @@ void add_accounts(std::span<const AttentionResult> results, std::vector<Table>& 
 int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   complete(o);
   RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"});
+  check_rounds(o.rounds);
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
   run.place = with_limit(run.place, environment);
   const std::vector<AttentionSpec> specs = specs_of(o, run);
   const StopSignal stop("the cells measured so far are written");
-  Roof roof;
-  std::vector<AttentionResult> results;
-  {
-    CellProgress progress(specs.size());
-    for (const AttentionSpec& spec : specs) {
-      progress.begin(fmt::format("width {} context {} {} {}", spec.width, spec.run.shape.context,
-                                 name_of(spec.run.attention), name_of(spec.run.precision)));
-      roof.tflops(spec.run);  // before the cell, not in the middle of it
-      AttentionResult result = measure_attention(make_device, spec, &stop);
-      if (result.status == Status::kInterrupted) break;
-      result.roof_tflops = roof.tflops_for(spec.run, reached_tflops(result));
-      result.roof_others_cores = roof.others_cores(spec.run);
-      results.push_back(std::move(result));
-    }
+  for (const AttentionSpec& spec : specs) roof_tflops(spec.run);  // before the first cell
+  o.rounds.seed = run.seed;
+  std::vector<AttentionResult> results = measure_grid<AttentionResult>(
+      specs, o.rounds, stop,
+      [&](const AttentionSpec& spec, const auto&) { return visit(make_device, spec, &stop); });
+  for (AttentionResult& result : results) {
+    result.roof_tflops = roof_tflops_for(result.spec.run, reached_tflops(result));
+    result.roof_others_cores = roof_others_cores(result.spec.run);
   }
   std::vector<Table> tables{attention_table(results, environment)};
   // A fit needs three contexts.
@@ -167,8 +163,10 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   }
   add_accounts(results, tables);
   add_limit_notes(results, tables[0]);
+  add_beside(beside_cells(results), o.output.format == Format::kText, tables);
   write_tables(o.output, kSchema, environment, std::move(tables));
-  return status_after(results.size(), specs.size(), stop);
+  return status_after(results.size(), specs.size() * static_cast<std::size_t>(o.rounds.repeat),
+                      stop, "; with --resume FILE a grid can go on");
 }
 
 JobPlan plan_of(AttentionOptions o) {
@@ -178,7 +176,7 @@ JobPlan plan_of(AttentionOptions o) {
   JobPlan out{.place = run.place, .has_time = o.base.protocol.max_seconds > 0};
   for (const AttentionSpec& spec : specs_of(o, run)) {
     out.peak_bytes = std::max(out.peak_bytes, predict_attention(spec, *planned).peak);
-    out.seconds += 2 * spec.protocol.max_seconds;
+    out.seconds += 2 * spec.protocol.max_seconds * o.rounds.visits();
   }
   return out;
 }
@@ -213,6 +211,7 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
   add_protocol_flag(set, o->base.protocol, "steps", "timed steps of forward and backward");
   add_protocol_flag(set, o->base.protocol, "max_seconds",
                     "end the timed steps of a cell after this many seconds");
+  add_round_options(set, o->rounds);
 }
 
 }  // namespace

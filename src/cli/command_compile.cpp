@@ -4,13 +4,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/grid.h"
 #include "cli/oom_hint.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/remaining_time.h"
 #include "lab/compile/tables.h"
 #include "lab/measure/run_columns.h"
 #include "spec/fields.h"
@@ -38,7 +37,7 @@ struct CompileOptions {
   std::vector<std::string> rungs = {};                                  // empty: all
   std::vector<std::int64_t> widths = {16, 64}, contexts = {256, 1024};  // of attention by itself
   CompileSpec spec;
-  int turns = 1;  // of the ladder
+  int rounds = 1;
   ErrorSpec error;
 
   bool has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
@@ -52,6 +51,8 @@ struct Work {
   ProgressLine progress = {};
   std::vector<Table> tables = {};
   std::string oom_detail = {};  // of whole steps: why the last that ran out of memory did
+
+  RoundOptions rounds() const { return {.rounds = options.rounds, .seed = runs[0].seed}; }
 };
 
 // The runs that differ in `fields` alone become one, the last of them.
@@ -71,20 +72,20 @@ std::vector<RunSpec> without(std::span<const RunSpec> runs,
 }
 
 void measure_steps(Work& work) {
+  std::vector<CellSpec> specs;
+  for (const RunSpec& run : work.runs) specs.push_back({run, work.options.spec.protocol});
   std::vector<CompileCell> cells;
-  CellProgress progress(work.runs.size());
-  for (const RunSpec& run : work.runs) {
-    if (work.stop.requested()) break;
-    progress.begin(label_of(run));
-    const CompileSpec& spec = work.options.spec;
-    CompileCell cell = or_beyond_budget(
-        work.runs.size() == 1, run, [&] { return measure_way(make_device, run, spec, &work.stop); },
-        [&](const BudgetNotMet& error) {
-          return CompileCell{cell_beyond_budget({run, spec.protocol}, error)};
-        });
-    if (cell.result.status == Status::kInterrupted) break;
-    if (cell.result.status == Status::kOutOfMemory) work.oom_detail = cell.result.detail;
-    cells.push_back(std::move(cell));
+  for (CellResult& result : measure_grid<CellResult>(
+           specs, work.rounds(), work.stop, [&](const CellSpec&spec, const StepObserver&observe) {
+             return visit(make_device, spec, &work.stop, observe);
+           })) {
+    if (result.status == Status::kOutOfMemory) work.oom_detail = result.detail;
+    cells.push_back({std::move(result)});
+  }
+  for (CompileCell& cell : cells) {
+    if (work.stop.requested() || !work.options.spec.starts) break;
+    work.progress.update("until the first step  " + label_of(cell.result.spec));
+    add_start(make_device, cell);
   }
   work.tables.push_back(way_table(cells));
 }
@@ -120,17 +121,10 @@ std::vector<AttentionSpec> attention_specs(const Work& work) {
 }
 
 void measure_attentions(Work& work) {
-  const std::vector<AttentionSpec> specs = attention_specs(work);
-  std::vector<AttentionResult> results;
-  for (const AttentionSpec& spec : specs) {
-    if (work.stop.requested()) break;
-    work.progress.update(fmt::format("attention {}/{}  width {} context {}", results.size() + 1,
-                                     specs.size(), spec.width, spec.run.shape.context));
-    AttentionResult result = measure_attention(make_device, spec, &work.stop);
-    if (result.status == Status::kInterrupted) break;
-    results.push_back(std::move(result));
-  }
-  work.tables.push_back(way_attention_table(results));
+  work.tables.push_back(way_attention_table(measure_grid<AttentionResult>(
+      attention_specs(work), work.rounds(), work.stop, [&](const AttentionSpec& spec, const auto&) {
+        return visit(make_device, spec, &work.stop);
+      })));
 }
 
 // "small 512 step", with more where that is another ladder's as well.
@@ -163,7 +157,7 @@ void measure_ladders(Work& work) {
     };
     const std::vector<LadderStep> steps =
         climb_ladder(make_device, errors, run, rungs,
-                     {.protocol = work.options.spec.protocol, .turns = work.options.turns},
+                     {.protocol = work.options.spec.protocol, .turns = work.options.rounds},
                      &work.stop, announce);
     if (steps.empty()) break;
     Table table = ladder_table(steps);
@@ -202,9 +196,10 @@ void add_what(OptionSet& set, CompileOptions& o) {
   set.choices("--part", o.parts, part_names(), "parts of the report");
   set.choices("--rungs", o.rungs, rung_names(),
               "rungs of the ladder, in any order, each on top of those before it; by default all");
-  set.integer("--turns", o.turns, {1, 1000},
-              "how often the ladder is climbed, for machines that are not steady: each turn adds "
-              "--steps samples to every rung");
+  set.integer(
+      "--rounds", o.rounds, {1, 1000},
+      "measure the cells of a part in so many rounds, each prepared anew, for machines that "
+      "are not steady: each round adds --steps samples to every row");
   add_protocol_flag(set, o.spec.protocol, "steps", "timed steps of each row");
   add_protocol_flag(set, o.spec.protocol, "warmup");
   set.integers("--width", o.widths, kShapeRange,
@@ -218,7 +213,7 @@ JobPlan plan_of(const CompileOptions& o) {
   const std::size_t rungs = o.has("ladder") ? (o.rungs.empty() ? rung_names() : o.rungs).size() : 0;
   const Protocol& p = o.spec.protocol;
   JobPlan out = plan_of_runs(runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan),
-                             static_cast<double>(1 + rungs) * o.turns * (p.warmup + p.steps));
+                             static_cast<double>(1 + rungs) * o.rounds * (p.warmup + p.steps));
   out.seconds = kSecondsOfParts;
   return out;
 }

@@ -74,7 +74,7 @@ ResultRow measured_row() {
                                .mode = Mode::kForwardBackward,
                                .place = {.threads = 1}},
                       .protocol = {.warmup = 3, .steps = 9}};
-  const CellResult result = measure_cell(make_device, spec);
+  const CellResult result = visit(make_device, spec, nullptr);
   return ResultRow::of(cell_columns(), cell_row(result), Json::object());
 }
 

@@ -244,7 +244,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   check_options(o, runs.size());
   probe_pictures(o.pictures);
   const Json environment = environment_of(arguments, runs[0]);
-  const bool is_only = runs.size() == 1;
+  const bool is_only = runs.size() == 1 && !CapturedResult::is_on();
   std::vector<MemoryCell> cells;
   {
     CellProgress progress(runs.size());

@@ -1,5 +1,4 @@
 // tracestep merge: one result from those of a job array.
-#include <algorithm>
 #include <memory>
 
 #include "base/error.h"
@@ -13,7 +12,6 @@
 #include "lab/compare/merge.h"
 #include "lab/compare/result_file.h"
 #include "lab/measure/environment.h"
-#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -23,28 +21,19 @@ struct MergeOptions {
   OutputOptions output;
 };
 
-// The column that shows what a flag varies.
-std::string column_of(const std::string& flag) {
-  for (const RunField& field : run_fields()) {
-    if (field.flag == flag) return field.name;
-  }
-  std::string out = flag.substr(flag.find_first_not_of('-'));
-  std::ranges::replace(out, '-', '_');
-  return out;
-}
-
 // Those that are whole; the others are named on stderr.
 std::vector<PartResult> read_parts(const std::filesystem::path& folder, const JobTasks& tasks) {
   std::vector<PartResult> out;
-  for (std::size_t i = 0; i < tasks.tasks.size(); ++i) {
+  for (std::size_t i = 0; i < tasks.division.parts.size(); ++i) {
     if (!is_done(folder, i)) {
-      log_warn("task {} has no result: tracestep {}", i, shell_quoted(tasks.tasks[i]));
+      log_warn("task {} has no result: tracestep {}", i,
+               shell_quoted(tasks.division.parts[i].words()));
       continue;
     }
     const std::filesystem::path path = result_path(folder, i);
     const std::string name = path.filename().string();
-    out.push_back(
-        {name, tasks.label(i), Json::parse(read_text_file(path, name, kMaxResultBytes), name)});
+    out.push_back({name, tasks.division.label(i),
+                   Json::parse(read_text_file(path, name, kMaxResultBytes), name)});
   }
   return out;
 }
@@ -53,17 +42,18 @@ int run_merge(const MergeOptions& o) {
   probe_output(o.output);
   const JobTasks tasks = read_tasks(o.folder);
   const std::vector<PartResult> parts = read_parts(o.folder, tasks);
-  const std::size_t missing = tasks.tasks.size() - parts.size();
+  const std::size_t missing = tasks.division.parts.size() - parts.size();
   if (!parts.empty()) {
     std::vector<std::string> divided;
-    for (const std::string& flag : tasks.divided) divided.push_back(column_of(flag));
+    for (const std::string& flag : tasks.division.flags) divided.push_back(column_of_flag(flag));
     Document all = merged(parts, divided);
-    all.environment["command_line"] = capture_environment(tasks.command, 1).at("command_line");
+    all.environment["command_line"] =
+        capture_environment(tasks.command.words(), 1).at("command_line");
     write_tables(o.output, all.schema, all.environment, std::move(all.tables));
   }
   if (missing == 0) return 0;
   throw Error(ErrorCode::kFailed, "merge",
-              fmt::format("{} of {} tasks have no result", missing, tasks.tasks.size()),
+              fmt::format("{} of {} tasks have no result", missing, tasks.division.parts.size()),
               "submit.sh in that folder runs them again, and only them");
 }
 

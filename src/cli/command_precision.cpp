@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/grid.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -24,32 +25,38 @@ struct PrecisionOptions {
   std::vector<std::string> parts = kParts;
   ErrorSpec error;
   Protocol protocol{.warmup = 2, .steps = 5, .recorded_steps = 1};
+  RoundOptions rounds;
 
   bool has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
 };
 
 std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const PrecisionOptions& o,
                                    const StopSignal& stop) {
-  StepErrors errors(make_reference, o.error);
+  std::vector<CellSpec> cells;
+  for (const RunSpec& run : runs) cells.push_back({run, o.protocol});
+  RoundOptions rounds = o.rounds;
+  rounds.seed = runs[0].seed;
   std::vector<PrecisionCell> out;
-  CellProgress progress(runs.size());
-  for (const RunSpec& run : runs) {
-    const CellSpec spec{run, o.protocol};
-    const std::string name = fmt::format("{} {}", run.model.name, name_of(run.precision));
-    progress.begin(name);
-    PrecisionCell measured{measure_cell(make_device, spec, &stop), {}};
-    if (measured.result.status == Status::kInterrupted) break;
-    if (o.error.layers > 0) {
-      progress.update(name + " against float64");
-      measured.error = errors.of(make_device, run);
-    }
-    out.push_back(std::move(measured));
+  for (CellResult& result : measure_grid<CellResult>(
+           cells, rounds, stop, [&](const CellSpec&spec, const StepObserver&observe) {
+             return visit(make_device, spec, &stop, observe);
+           })) {
+    out.push_back({std::move(result), {}});
+  }
+  if (o.error.layers == 0) return out;
+  StepErrors errors(make_reference, o.error);
+  CellProgress progress(out.size());
+  for (PrecisionCell& cell : out) {
+    if (stop.requested()) break;
+    progress.begin(label_of(cell.result.spec) + " against float64");
+    cell.error = errors.of(make_device, cell.result.spec.step);
   }
   return out;
 }
 
 int run_precision(const PrecisionOptions& o, std::span<const std::string> arguments) {
   const std::vector<RunSpec> runs = runs_of(o.grid, {"cpu", "cuda"});
+  check_rounds(o.rounds);
   probe_output(o.output);
   const Json environment = environment_of(arguments, runs[0]);
   std::vector<Table> tables;
@@ -67,11 +74,16 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
   if (o.has("steps")) {
     const StopSignal stop("the cells measured so far are written");
     const std::vector<PrecisionCell> cells = measure(runs, o, stop);
-    status = status_after(cells.size(), runs.size(), stop);
+    status = status_after(cells.size(), runs.size() * static_cast<std::size_t>(o.rounds.repeat),
+                          stop, "; with --resume FILE a grid can go on");
+    if (stop.requested()) status = stop.exit_status();  // errors may be missing
     tables.push_back(precision_step_table(cells));
     if (Table parts = precision_component_table(cells); !parts.rows.empty()) {
       tables.push_back(std::move(parts));
     }
+    std::vector<CellResult> results;
+    for (const PrecisionCell& cell : cells) results.push_back(cell.result);
+    add_beside(beside_cells(results), o.output.format == Format::kText, tables);
   }
   write_tables(o.output, "tracestep.precision/1", environment, std::move(tables));
   return status;
@@ -81,7 +93,7 @@ JobPlan plan_of(const PrecisionOptions& o) {
   constexpr double kSecondsOfErrors = 60;  // against float64, on a part of the model
   const Protocol& p = o.protocol;
   JobPlan out = plan_of_runs(runs_of(o.grid, {"cpu", "cuda"}, DeviceUse::kPlan),
-                             p.warmup + p.steps + p.recorded_steps);
+                             o.rounds.visits() * (p.warmup + p.steps + p.recorded_steps));
   if (o.error.layers > 0) out.seconds = kSecondsOfErrors * static_cast<double>(out.runs.size());
   return out;
 }
@@ -111,6 +123,7 @@ Command precision_command() {
   add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
   add_protocol_flag(set, options->protocol, "steps", "timed steps");
   add_protocol_flag(set, options->protocol, "warmup");
+  add_round_options(set, options->rounds);
   add_error_options(set, options->error);
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]");

@@ -10,6 +10,7 @@
 #include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/grid.h"
 #include "cli/oom_hint.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -29,6 +30,7 @@ struct ProfileOptions {
   fs::path trace;
   std::vector<std::string> components;
   Protocol protocol = ProfileSpec().protocol;
+  RoundOptions rounds;
   bool largest_context = false;
   bool no_ceilings = false;
   bool executor_spans = false;
@@ -63,16 +65,20 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
                                        const Json& environment, const StopSignal& stop) {
   std::map<std::string, Ceilings> ceilings;  // by precision
   std::vector<ProfiledCell> out;
-  CellProgress progress(2 * runs.size());  // each is timed, then profiled
   // All plain times come before the first profiler.
-  std::vector<std::optional<PlainTimes>> plain;
+  std::vector<CellSpec> plain;
   for (const RunSpec& run : runs) {
-    progress.begin(fmt::format("timing {} context {} {}", run.model.name, run.shape.context,
-                               name_of(run.mode)));
-    Protocol protocol = o.protocol;
-    protocol.recorded_steps = 0;
-    plain.push_back(plain_times(visit(make_device, {run, protocol}, &stop)));
+    plain.push_back({run, o.protocol});
+    plain.back().protocol.recorded_steps = 0;
   }
+  RoundOptions rounds = o.rounds;
+  rounds.seed = runs[0].seed;
+  const std::vector<CellResult> timed = measure_grid<CellResult>(
+      plain, rounds, stop, [&](const CellSpec& spec, const StepObserver& observe) {
+        return visit(make_device, spec, &stop, observe);
+      });
+  if (timed.size() < runs.size()) return out;
+  CellProgress progress(runs.size());
   for (const RunSpec& run : runs) {
     const std::string precision = name_of(run.precision);
     if (!o.no_ceilings && !ceilings.contains(precision)) {
@@ -81,9 +87,10 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
     }
     progress.begin(fmt::format("profiling {} context {} {}", run.model.name, run.shape.context,
                                name_of(run.mode)));
-    ProfiledCell result{profile_step(make_device, spec_of(run, o), &stop, plain[out.size()]),
-                        ceilings[precision],
-                        {}};
+    ProfiledCell result{
+        profile_step(make_device, spec_of(run, o), &stop, plain_times(timed[out.size()])),
+        ceilings[precision],
+        {}};
     if (result.profile.status == Status::kInterrupted) break;
     result.work = work_of(result.profile, result.ceilings);
     if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);
@@ -161,7 +168,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
 JobPlan plan_of(const ProfileOptions& o) {
   const Protocol& p = o.protocol;
   return plan_of_runs(runs_of(o.grid, {"cpu", "cuda", "reference"}, DeviceUse::kPlan, Ranks::kUsed),
-                      p.warmup + p.steps + p.recorded_steps);
+                      o.rounds.visits() * (p.warmup + p.steps) + p.warmup + p.recorded_steps);
 }
 
 }  // namespace
@@ -203,6 +210,9 @@ Command profile_command() {
   set.integer("--steps", protocol.recorded_steps, {1, 1000}, "profiled steps");
   set.integer("--plain-steps", protocol.steps, {1, 1000000},
               "steps timed without recording, before");
+  set.integer("--rounds", options->rounds.rounds, {1, 1000},
+              "time those in so many rounds over all cells, each prepared anew");
+  set.is_of_all_cells();
   add_protocol_flag(set, protocol, "warmup");
   set.toggle("--no-ceilings", options->no_ceilings, "do not measure ceilings: no rooflines");
   set.toggle("--executor-spans", options->executor_spans,

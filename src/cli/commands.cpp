@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "cli/flag_names.h"
+#include "cli/in_parts.h"
 #include "cli/sbatch.h"
 #include "cli/text_wrap.h"
 
@@ -39,6 +40,9 @@ const std::vector<Command>& all_commands() {
                        models_command,      explain_command,  study_command,     doctor_command,
                        completions_command, version_command}) {
       out.push_back(make());
+      if (!out.back().divided.empty() && out.back().options.output() != nullptr) {
+        add_parts(out.back());
+      }
       if (out.back().plan) add_sbatch(out.back());
     }
     return out;

@@ -1,6 +1,6 @@
 #include "cli/job_tasks.h"
 
-#include <optional>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -8,7 +8,6 @@
 #include "base/input_file.h"
 #include "base/json.h"
 #include "base/output_file.h"
-#include "cli/option_set.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
@@ -31,45 +30,13 @@ Words words_of(const Json& json) {
 
 }  // namespace
 
-JobTasks divide(Words command, std::span<const std::string> flags) {
-  JobTasks out{.command = std::move(command), .divided = {}, .tasks = {}};
-  out.tasks = {out.command};
-  for (const std::string& flag : flags) {
-    const auto place = value_place(out.command, flag);
-    if (!place) continue;
-    const std::vector<std::string> values =
-        split_list(flag, std::string_view(out.command[place->word]).substr(place->begin));
-    if (values.size() == 1) continue;
-    out.divided.push_back(flag);
-    std::vector<Words> next;
-    for (const Words& task : out.tasks) {
-      for (const std::string& value : values) {
-        next.push_back(task);
-        std::string& word = next.back()[place->word];
-        word = word.substr(0, place->begin) + value;
-      }
-    }
-    out.tasks = std::move(next);
-  }
-  return out;
-}
-
-std::string JobTasks::label(std::size_t task) const {
-  std::string out;
-  for (const std::string& flag : divided) {
-    const ValuePlace place = *value_place(command, flag);
-    out += (out.empty() ? "" : " ") + tasks[task][place.word].substr(place.begin);
-  }
-  return out;
-}
-
 void write_tasks(const fs::path& folder, const JobTasks& tasks) {
   Json json = Json::object();
   json["schema"] = kSchema;
-  json["command"] = json_of(tasks.command);
-  json["divided"] = json_of(tasks.divided);
+  json["command"] = json_of(tasks.command.words());
+  json["divided"] = json_of(tasks.division.flags);
   json["tasks"] = Json::array();
-  for (const Words& task : tasks.tasks) json["tasks"].push_back(json_of(task));
+  for (const Request& task : tasks.division.parts) json["tasks"].push_back(json_of(task.words()));
   write_file(folder / kFile, json.dump(1) + "\n");
 }
 
@@ -79,14 +46,14 @@ JobTasks read_tasks(const fs::path& folder) {
   if (schema == nullptr || !(*schema == Json(kSchema))) {
     fail_input(kFile, "it is no list of tasks: its schema is not {}", kSchema);
   }
-  JobTasks out{words_of(json.at("command")), words_of(json.at("divided")), {}};
+  JobTasks out{Request(words_of(json.at("command"))), {words_of(json.at("divided")), {}}};
   for (const Json& task : json.at("tasks").items()) {
-    out.tasks.push_back(words_of(task));
-    if (out.tasks.back().size() == out.command.size()) continue;
-    fail_input(kFile, "task {} is no part of the command", out.tasks.size() - 1);
-  }
-  for (const std::string& flag : out.divided) {
-    if (!value_place(out.command, flag)) fail_input(kFile, "{} is not in the command", flag);
+    out.division.parts.emplace_back(words_of(task));
+    const Request& part = out.division.parts.back();
+    const auto lacks = [&](const std::string& flag) { return !part.value(flag); };
+    if (part.command() == out.command.command() && std::ranges::none_of(out.division.flags, lacks))
+      continue;
+    fail_input(kFile, "task {} is no part of the command", out.division.parts.size() - 1);
   }
   return out;
 }

@@ -2,26 +2,15 @@
 #pragma once
 
 #include <filesystem>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "cli/flag_words.h"
+#include "cli/request.h"
 
 namespace tracestep::cli {
 
 struct JobTasks {
-  Words command;  // all of it
-  Words divided;  // flags of which every task has one value
-  std::vector<Words> tasks;
-
-  // The values of the divided flags in this task: "tiny 64 step"; empty where nothing is divided.
-  std::string label(std::size_t task) const;
+  Request command;    // all of it
+  Division division;  // a part is a task
 };
-
-// A task for each combination of the values that the command line lists for these flags, the first
-// of which varies slowest. Flags that are not there, or have one value, divide nothing.
-JobTasks divide(Words command, std::span<const std::string> flags);
 
 // tasks.json in the folder of a job array, beside cells/N.json, the result of task N, and
 // cells/N.done, which is there once that is whole.

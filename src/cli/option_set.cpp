@@ -38,6 +38,11 @@ std::string help_of_thousand(Thousand thousand) {
   return thousand == Thousand::kBinary ? " (4k is 4096)" : "";
 }
 
+const Option* OptionSet::find(std::string_view flag) const {
+  const auto found = std::ranges::find(options_, flag, &Option::flag);
+  return found == options_.end() ? nullptr : &*found;
+}
+
 void say_if_scaled(const std::string& flag, const std::string& given, const std::string& read) {
   if (given != read) log_info("{} {} is {}", flag, given, read);
 }

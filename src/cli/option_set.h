@@ -20,6 +20,8 @@
 
 namespace tracestep::cli {
 
+struct OutputOptions;  // cli/options.h
+
 struct Option {
   // Called once for every value, or once with "" for a switch; `flag` is for messages.
   using Read = std::function<void(const std::string& flag, const std::string& text)>;
@@ -34,6 +36,7 @@ struct Option {
   std::string default_text = {};          // default for help texts; empty: not shown
   std::vector<std::string> offered = {};  // values that a shell completes
   bool names_one_file = false;            // which a job of each step would write over the others'
+  bool is_of_all_cells = false;           // not of one by itself: a comparison of them
   std::vector<std::string> endings = {};  // of names that are meant for it where they have no flag
 };
 
@@ -109,6 +112,9 @@ class OptionSet {
   // The option added last names a file that is not divided with the rows of the command.
   void names_one_file() { options_.back().names_one_file = true; }
 
+  // The option added last concerns all rows together: cells cannot be measured one by one.
+  void is_of_all_cells() { options_.back().is_of_all_cells = true; }
+
   // The endings of files that the option added last is for.
   void takes_files(std::vector<std::string> endings) {
     options_.back().endings = std::move(endings);
@@ -121,7 +127,12 @@ class OptionSet {
   void positional(std::string name, std::string& out, std::string doc, bool is_required = true);
 
   const std::vector<Option>& options() const { return options_; }
+  const Option* find(std::string_view flag) const;  // nullptr: there is none
   const std::vector<Positional>& positionals() const { return positionals_; }
+
+  // Where the options of add_output_options() are kept; nullptr: the command writes no tables.
+  const OutputOptions* output() const { return output_; }
+  void writes_to(const OutputOptions& output) { output_ = &output; }
 
  private:
   static std::string default_text(std::int64_t value, IntRange range);
@@ -140,6 +151,7 @@ class OptionSet {
   std::string group_ = "Options";
   std::vector<Option> options_;
   std::vector<Positional> positionals_;
+  const OutputOptions* output_ = nullptr;
 };
 
 // Says what a number with a binary "k" was read as: "--context 4k is 4096".

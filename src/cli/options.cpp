@@ -103,6 +103,7 @@ void add_overwrite_flag(OptionSet& set, std::string help, bool* is_given) {
 
 void add_output_options(OptionSet& set, OutputOptions& output) {
   set.group("Output");
+  set.writes_to(output);
   set.value(
       "--format", "NAME", std::string(kFormatNames),
       [&output](const std::string& where, const std::string& text) {

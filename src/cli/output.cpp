@@ -24,6 +24,11 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
+CapturedResult*& captured() {
+  static CapturedResult* current = nullptr;
+  return current;
+}
+
 // The path of the file that writing to `path` would create or replace: links are followed, also
 // when their target does not exist yet.
 fs::path resolved(const fs::path& path) {
@@ -138,6 +143,7 @@ void write_text(std::string_view text, const std::filesystem::path& path) {
 int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
                  std::string_view way_on) {
   if (done == planned) return 0;
+  if (CapturedResult::is_on()) return stop.exit_status();
   if (done == 0) {
     log_warn("stopped by a signal: nothing was measured yet");
   } else {
@@ -146,8 +152,22 @@ int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
   return stop.exit_status();
 }
 
+CapturedResult::CapturedResult() {
+  captured() = this;
+}
+CapturedResult::~CapturedResult() {
+  captured() = nullptr;
+}
+bool CapturedResult::is_on() {
+  return captured() != nullptr;
+}
+
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
                   std::vector<Table> tables) {
+  if (CapturedResult* const into = captured()) {
+    into->result_ = Document{std::move(schema), std::move(environment), std::move(tables)};
+    return;
+  }
   if (!output.columns.empty()) tables = choose_columns(output.columns, tables);
   const Document document{std::move(schema), std::move(environment), std::move(tables)};
   if (output.format == Format::kText && output.path.empty()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,23 @@ void write_text(std::string_view text, const std::filesystem::path& path);
 // that says so; `way_on` is how to go on.
 int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
                  std::string_view way_on = {});
+
+// While it lives, write_tables() writes nothing and leaves the result here.
+class CapturedResult {
+ public:
+  CapturedResult();
+  ~CapturedResult();
+  CapturedResult(const CapturedResult&) = delete;
+  CapturedResult& operator=(const CapturedResult&) = delete;
+
+  // Whether there is one: a command then runs for one cell of several.
+  static bool is_on();
+  const std::optional<Document>& result() const { return result_; }
+
+ private:
+  friend void write_tables(const OutputOptions&, std::string, Json, std::vector<Table>);
+  std::optional<Document> result_;
+};
 
 // Writes tables with the environment of this run. `schema`: "tracestep.bench/1".
 void write_tables(const OutputOptions& output, std::string schema, Json environment,

@@ -16,7 +16,6 @@
 #include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/devices.h"
-#include "cli/flag_words.h"
 #include "cli/job_tasks.h"
 #include "cli/options.h"
 #include "cli/prediction_files.h"
@@ -37,12 +36,6 @@ struct SbatchOptions {
   TimeOptions times;
 };
 
-const Option* find_option(const Command& command, std::string_view flag) {
-  const auto& all = command.options.options();
-  const auto found = std::ranges::find(all, flag, &Option::flag);
-  return found == all.end() ? nullptr : &*found;
-}
-
 // One task with what it needs.
 struct Task {
   std::size_t index = 0;  // in the array
@@ -53,16 +46,17 @@ struct Task {
 // All that the scripts are made of.
 struct Jobs {
   const Command& command;
-  JobTasks lines = {};
-  Words format = {}, output = {}, columns = {};  // flags of the command that go to the merge
-  bool overwrites = false;                       // which does so too
+  JobTasks lines;
+  Words for_merge = {};                    // flags of the command that go to the merge
+  std::optional<std::string> output = {};  // likewise
+  std::string format = "json";
   std::vector<Task> tasks = {};
   std::string source = {};  // of the predicted times, or why there are none
   fs::path program = {}, folder_of_command = {};
   bool has_checkpoints = false;  // which a signal asks it to save
 
   // Whether the command writes a result that can be merged; a study writes its own files.
-  bool has_result() const { return find_option(command, "--output") != nullptr; }
+  bool has_result() const { return command.options.find("--output") != nullptr; }
 };
 
 // A comment that stays on its line whatever the words are.
@@ -71,17 +65,17 @@ std::string comment(const std::string& text) {
 }
 
 std::string command_text(const Jobs& jobs) {
-  return "tracestep " + shell_quoted(jobs.lines.command);
+  return "tracestep " + shell_quoted(jobs.lines.command.words());
 }
 
 // What an undivided command may do and its tasks must not.
-void check_flags(const Command& command, std::span<const std::string> words) {
-  const Option* resume = find_option(command, "--resume");
-  if (resume != nullptr && resume->max_values > 0 && has_flag(words, "--resume")) {
+void check_flags(const Command& command, const Request& request) {
+  const Option* resume = command.options.find("--resume");
+  if (resume != nullptr && resume->max_values > 0 && request.has("--resume")) {
     throw Error(ErrorCode::kUsage, "--resume", "tasks cannot share a file",
                 "leave it out: a task that is done does not run again");
   }
-  if (has_flag(words, "--overwrite") && has_flag(words, "--checkpoint")) {
+  if (request.has("--overwrite") && request.has("--checkpoint")) {
     throw Error(ErrorCode::kUsage, "--overwrite",
                 "a job that is started again would remove its own checkpoints",
                 "name a new folder by --checkpoint, or remove the old one");
@@ -89,25 +83,29 @@ void check_flags(const Command& command, std::span<const std::string> words) {
 }
 
 void check_files(const Command& command, const JobTasks& lines) {
-  if (lines.tasks.size() == 1) return;
+  const std::size_t tasks = lines.division.parts.size();
+  if (tasks == 1) return;
   for (const Option& option : command.options.options()) {
-    if (!option.names_one_file || !has_flag(lines.command, option.flag)) continue;
+    if (!option.names_one_file || !lines.command.has(option.flag)) continue;
     throw Error(ErrorCode::kUsage, option.flag,
-                fmt::format("{} tasks would write the same file", lines.tasks.size()),
+                fmt::format("{} tasks would write the same file", tasks),
                 "give one value of each list, or leave it out");
   }
 }
 
-Jobs jobs_of(const Command& command, Words words) {
-  check_flags(command, words);
-  words = without_flags(words, std::vector<std::string>{kFlag, "--published", "--calibration"});
-  Jobs out{.command = command};
+Jobs jobs_of(const Command& command, Request request) {
+  check_flags(command, request);
+  for (const char* flag : {kFlag, "--published", "--calibration"}) request.drop(flag);
+  Jobs out{.command = command, .lines = {request, {}}};
   if (out.has_result()) {
-    out.format = flag_with_value(words, "--format");
-    out.output = flag_with_value(words, "--output");
-    out.columns = flag_with_value(words, "--columns");
-    out.overwrites = has_flag(words, "--overwrite");
-    words = without_flags(words, std::vector<std::string>{"--format", "--output", "--columns"});
+    out.format = request.value("--format").value_or(out.format);
+    out.output = request.value("--output");
+    for (const char* flag : {"--columns", "--overwrite"}) {
+      if (!request.has(flag)) continue;
+      out.for_merge.emplace_back(flag);
+      if (const auto value = request.value(flag)) out.for_merge.push_back(*value);
+    }
+    for (const char* flag : {"--format", "--output", "--columns"}) request.drop(flag);
   }
   std::error_code error;
   out.program = fs::read_symlink("/proc/self/exe", error);
@@ -119,11 +117,10 @@ Jobs jobs_of(const Command& command, Words words) {
         "go to one that is there");
   }
   // A training goes on from its checkpoints when its job is started again.
-  const Option* resume = find_option(command, "--resume");
-  out.has_checkpoints =
-      resume != nullptr && resume->max_values == 0 && has_flag(words, "--checkpoint");
-  if (out.has_checkpoints && !has_flag(words, "--resume")) words.emplace_back("--resume");
-  out.lines = divide(std::move(words), command.divided);
+  const Option* resume = command.options.find("--resume");
+  out.has_checkpoints = resume != nullptr && resume->max_values == 0 && request.has("--checkpoint");
+  if (out.has_checkpoints && !request.has("--resume")) request.add("--resume");
+  out.lines = {request, divide(request, command.divided)};
   check_files(command, out.lines);
   return out;
 }
@@ -166,11 +163,12 @@ TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& co
 
 // Each task's command line is read as its process will read it; that of an only task has been.
 void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
-  for (std::size_t i = 0; i < jobs.lines.tasks.size(); ++i) {
-    if (jobs.lines.tasks.size() > 1) parse_arguments(all_commands(), jobs.lines.tasks[i]);
+  const std::vector<Request>& parts = jobs.lines.division.parts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts.size() > 1) parse_arguments(all_commands(), parts[i].words());
     jobs.tasks.push_back({i, jobs.command.plan(), {}});
   }
-  const TimeSource times = times_of(o, jobs.tasks.front().plan, jobs.lines.command);
+  const TimeSource times = times_of(o, jobs.tasks.front().plan, jobs.lines.command.words());
   jobs.source = times.note;
   for (Task& task : jobs.tasks) {
     if (times.model) {
@@ -251,8 +249,8 @@ class ArrayScript {
     if (processes_ > 1) out += has_plain_ranks() ? secret() : shared_memory();
     out += "case $task in\n";
     for (const Task& task : tasks_) {
-      out +=
-          fmt::format("{}) set -- {} ;;", task.index, shell_quoted(jobs_.lines.tasks[task.index]));
+      out += fmt::format("{}) set -- {} ;;", task.index,
+                         shell_quoted(jobs_.lines.division.parts[task.index].words()));
       const std::string predicted = predicted_text(task.needs);
       out += predicted.empty() ? "\n" : fmt::format("  # {}\n", predicted);
     }
@@ -320,12 +318,10 @@ std::string merge_script(const Jobs& jobs) {
       "#SBATCH --job-name=tracestep-merge\n#SBATCH --ntasks=1\n#SBATCH --mem=2G\n"
       "#SBATCH --time=10\n#SBATCH --output=log/%x.%j.txt\n\nfolder=$PWD\n";
   out += fmt::format("cd {} || exit\n", shell_quoted(jobs.folder_of_command.string()));
-  const Words format = jobs.format.empty() ? Words{"--format", "json"} : jobs.format;
-  out += fmt::format("exec {} \"$folder\" {}", shell_quoted(words), shell_quoted(format));
-  if (!jobs.columns.empty()) out += " " + shell_quoted(jobs.columns);
-  if (jobs.overwrites) out += " --overwrite";
-  if (jobs.output.empty()) return out + fmt::format(" --output \"$folder/result.{}\"\n", format[1]);
-  return out + " " + shell_quoted(jobs.output) + "\n";
+  out += fmt::format("exec {} \"$folder\" --format {}", shell_quoted(words), jobs.format);
+  if (!jobs.for_merge.empty()) out += " " + shell_quoted(jobs.for_merge);
+  if (!jobs.output) return out + fmt::format(" --output \"$folder/result.{}\"\n", jobs.format);
+  return out + " " + shell_quoted(Words{"--output", *jobs.output}) + "\n";
 }
 
 std::string submit_script(const std::vector<std::string>& arrays, bool has_merge) {
@@ -368,9 +364,9 @@ void make_folder(const fs::path& folder) {
 
 int write_jobs(const Command& command, const SbatchOptions& o,
                std::span<const std::string> arguments) {
-  Jobs jobs = jobs_of(command, {arguments.begin(), arguments.end()});
+  Jobs jobs = jobs_of(command, Request(arguments));
   plan_tasks(o, jobs);
-  if (!jobs.output.empty()) check_writable(jobs.output.back(), "output");
+  if (jobs.output) check_writable(*jobs.output, "output");
   make_folder(o.folder);
   write_tasks(o.folder, jobs.lines);
   std::vector<std::string> names;

@@ -9,9 +9,9 @@
 #include "base/json.h"
 #include "base/shell_words.h"
 #include "cli/command.h"
-#include "cli/flag_words.h"
 #include "cli/job_tasks.h"
 #include "cli/planted_calibration.h"
+#include "cli/request.h"
 #include "cli/run_binary.h"
 #include "support/temp_folder.h"
 
@@ -209,7 +209,7 @@ TEST_F(SbatchTest, EveryCommandWithAPlanWritesScripts) {
   for (const auto& [command, tasks] : commands) {
     SCOPED_TRACE(command);
     write_jobs(command);
-    EXPECT_EQ(cli::read_tasks(work_ / "jobs").tasks.size(), tasks);
+    EXPECT_EQ(cli::read_tasks(work_ / "jobs").division.parts.size(), tasks);
     tried.insert(words_of(command).front());
     std::filesystem::remove_all(work_ / "jobs");
   }
@@ -371,27 +371,30 @@ TEST_F(SbatchTest, AFolderThatIsGoneIsSaid) {
   EXPECT_THAT(run.err, HasSubstr("[--sbatch] the folder that the jobs would start in has no name"));
 }
 
-TEST(FlagWordsTest, WordsBelongToTheFlagThatTakesThem) {
+TEST(RequestTest, WordsBelongToTheFlagThatTakesThem) {
   const cli::Words words{"bench", "--output", "--size", "--size=a,b", "--wide", "--resume", "-"};
-  EXPECT_THAT(cli::without_flags(words, cli::Words{"--size"}),
-              ElementsAre("bench", "--output", "--size", "--wide", "--resume", "-"));
-  EXPECT_THAT(cli::without_flags(words, cli::Words{"--output", "--wide"}),
-              ElementsAre("bench", "--size=a,b", "--resume", "-"));
-  EXPECT_THAT(cli::flag_with_value(words, "--output"), ElementsAre("--output", "--size"));
-  EXPECT_THAT(cli::flag_with_value(words, "--size"), ElementsAre("--size", "a,b"));
-  EXPECT_TRUE(cli::has_flag(words, "--wide"));
-  EXPECT_FALSE(cli::has_flag(words, "--format"));
+  cli::Request request(words);
+  EXPECT_EQ(request.value("--output"), "--size");
+  EXPECT_EQ(request.value("--size"), "a,b");
+  EXPECT_TRUE(request.has("--wide"));
+  EXPECT_FALSE(request.has("--format"));
+  request.drop("--output");
+  request.drop("--wide");
+  request.set("--size", "c");
+  EXPECT_THAT(request.words(), ElementsAre("bench", "--size", "c", "--resume", "-"));
+  EXPECT_THAT(request.sorted_words(), ElementsAre("bench", "--resume", "-", "--size", "c"));
 }
 
-TEST(JobTasksTest, EveryCombinationIsThereOnceInTheOrderOfTheFlags) {
+TEST(RequestTest, EveryCombinationIsThereOnceInTheOrderOfTheFlags) {
   const std::vector<std::string> flags{"--size", "--context", "--mode"};
-  const cli::JobTasks tasks =
-      cli::divide({"bench", "--context", "8,16", "--size=a,b", "--mode", "step"}, flags);
-  EXPECT_THAT(tasks.divided, ElementsAre("--size", "--context"));
+  const cli::Words words{"bench", "--context", "8,16", "--size=a,b", "--mode", "step"};
+  const cli::Division division = cli::divide(cli::Request(words), flags);
+  EXPECT_THAT(division.flags, ElementsAre("--size", "--context"));
   std::vector<std::string> labels;
-  for (std::size_t i = 0; i < tasks.tasks.size(); ++i) labels.push_back(tasks.label(i));
+  for (std::size_t i = 0; i < division.parts.size(); ++i) labels.push_back(division.label(i));
   EXPECT_THAT(labels, ElementsAre("a 8", "a 16", "b 8", "b 16"));
-  EXPECT_THAT(tasks.tasks[2], ElementsAre("bench", "--context", "8", "--size=b", "--mode", "step"));
+  EXPECT_THAT(division.parts[2].words(),
+              ElementsAre("bench", "--context", "8", "--size", "b", "--mode", "step"));
 }
 
 }  // namespace

@@ -153,18 +153,6 @@ def bench_resume(run, room):
     require(path.read_bytes().startswith(after), "rows were measured again")
 
 
-def bench_document(run, room):
-    path = run.disk.path / "grid.json"
-    grid = [*GRID, "--steps", "300", "--format", "json"]
-    run.well([*grid, "--context", "8", "--output", str(path)])
-    rows = json.loads(path.read_bytes())["rows"]
-    grid += ["--resume", str(path), "--context", "8,16,32"]
-    run.squeezed(grid, room(160 << 10))
-    run.no_leftovers({path.name})
-    require(json.loads(path.read_bytes())["rows"][:1] == rows, "the row of before is gone")
-    run.well(grid)
-
-
 def train(run, room):
     folder = run.disk.path
     command = ["train", "--text", "text", "--batch", "2", "--context", "8", "--threads", "1",
@@ -199,7 +187,7 @@ def study(run, room):
 
 
 # Names, and how many times each stands in a round.
-BATTERIES = [(bench_output, 4), (bench_resume, 5), (bench_document, 4), (snapshot, 4), (trace, 3),
+BATTERIES = [(bench_output, 4), (bench_resume, 9), (snapshot, 4), (trace, 3),
              (train, 4), (study, 1)]
 
 

@@ -389,7 +389,12 @@ Json key_of(const AttentionSpec& spec) {
   if (spec.heads != 1) out["heads"] = spec.heads;
   out["mask"] = spec.causal ? "causal" : "none";
   if (spec.run.attention == AttentionForm::kNaive) out["saved"] = name_of(spec.saved);
+  if (spec.copy > 1) out["copy"] = spec.copy;
   return out;
+}
+
+std::vector<double> beside_samples(const AttentionResult& result) {
+  return result.status == Status::kOk ? result.whole.samples_ms : std::vector<double>();
 }
 
 AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spec,

@@ -36,6 +36,7 @@ struct AttentionSpec {
   std::int64_t heads = 1;                                 // H; q, k and v are [B,T,D] with one
   bool causal = true;
   SavedScores saved = {};  // of the naive form; flash saves none
+  int copy = 1;            // of the same cell, measured as another one
   // Its noise criterion is not used, and max_seconds limits any timed steps; 0: no limit.
   Protocol protocol = {.steps = 100, .recorded_steps = 3, .max_seconds = 0};
 };
@@ -106,6 +107,7 @@ AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spe
 void add_visit(AttentionResult& result, const AttentionResult& later);
 double visit_weight(const AttentionSpec& spec);  // elements of T²
 Json key_of(const AttentionSpec& spec);
+std::vector<double> beside_samples(const AttentionResult& result);  // of whole steps, if it is ok
 using AttentionRounds = CellRounds<AttentionSpec, AttentionResult>;
 
 // The bytes of one tensor of B·H·T², divided by T²: B·H elements of the dtype that softmax runs in.

@@ -15,8 +15,9 @@ namespace tracestep {
 bool is_b_first(int pair, std::uint64_t seed);
 
 // The results of one command from several processes as one document: rows at the same place joined
-// by merged_row(), everything else from the first. Error{kFailed} naming `where` when they do not
-// have the same schema and the same number of rows.
+// by merged_row(), in every table that has as many of them in each; everything else from the first.
+// Error{kFailed} naming `where` when they do not have the same schema, or first tables of the same
+// number of rows.
 Json merged_result(std::span<const Json> documents, const std::string& where);
 
 }  // namespace tracestep

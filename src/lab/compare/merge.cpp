@@ -2,25 +2,28 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "lab/compare/result_file.h"
+#include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
+#include "lab/report/column_facts.h"
 #include "lab/report/columns.h"
 
 namespace tracestep {
 namespace {
 
-// The kind of a column whose values are these.
-ColumnKind kind_of(std::span<const Json> values, const std::string& unit) {
+// The kind of a column whose values are these, for results that do not say it.
+ColumnKind kind_of(std::span<const Json> values, bool are_bytes) {
   const auto all = [&](auto is) {
     return std::ranges::all_of(values, [&](const Json& v) { return v.is_null() || is(v); });
   };
   if (all([](const Json& v) { return v.is_int(); })) {
-    return unit == "bytes" ? ColumnKind::kBytes : ColumnKind::kInt;
+    return are_bytes ? ColumnKind::kBytes : ColumnKind::kInt;
   }
   if (all([](const Json& v) { return v.is_number(); })) return ColumnKind::kReal;
   if (all([](const Json& v) { return v.is_bool(); })) return ColumnKind::kBool;
@@ -31,8 +34,7 @@ ColumnKind kind_of(std::span<const Json> values, const std::string& unit) {
   return are_lists ? ColumnKind::kReals : ColumnKind::kStructured;
 }
 
-// A table as it was written. The kinds of its columns follow from the values, so that empty columns
-// count as whole numbers.
+// A table as it was written.
 Table table_of(std::string name, const Json& json, const std::string& where) {
   const Json* rows = json.is_object() ? json.find("rows") : nullptr;
   if (rows == nullptr || !rows->is_array()) fail_input(where, "{} has no rows", name);
@@ -50,12 +52,13 @@ Table table_of(std::string name, const Json& json, const std::string& where) {
   }
   const Json* columns = json.find("columns");
   for (std::size_t c = 0; c < out.columns.size(); ++c) {
-    std::vector<Json> values;
-    for (const auto& row : out.rows) values.push_back(row[c]);
     Column& column = out.columns[c];
     const Json* facts = columns == nullptr ? nullptr : columns->find(column.name);
-    if (facts != nullptr) column = described_column(column.name, *facts);
-    column.kind = kind_of(values, column.unit);
+    if (facts != nullptr) column = column_of(column.name, *facts);
+    if (facts != nullptr && facts->find("kind") != nullptr) continue;
+    std::vector<Json> values;
+    for (const auto& row : out.rows) values.push_back(row[c]);
+    column.kind = kind_of(values, column.unit == "bytes");
     if (column.kind == ColumnKind::kBytes) column.unit.clear();
   }
   if (const Json* notes = json.find("notes")) {
@@ -86,15 +89,17 @@ std::vector<ResultRow> rows_of(Table table, const PartResult& part) {
   return tracestep::rows_of(table, part.document.at("environment"));
 }
 
-// The wider of two kinds: a column may hold numbers in one part and nothing in another.
-ColumnKind common_kind(const Table& a, const Table& b, std::size_t column) {
-  std::vector<Json> values;
-  for (const Table* table : {&a, &b}) {
-    for (const auto& row : table->rows) values.push_back(row[column]);
+// A column may hold numbers in one part and nothing in another, where results do not say its kind.
+void widen(Table& out, const Table& part) {
+  for (std::size_t c = 0; c < out.columns.size(); ++c) {
+    ColumnKind &kind = out.columns[c].kind, other = part.columns[c].kind;
+    if (kind == other) continue;
+    std::vector<Json> values;
+    for (const Table* table : {&std::as_const(out), &part}) {
+      for (const auto& row : table->rows) values.push_back(row[c]);
+    }
+    kind = kind_of(values, kind == ColumnKind::kBytes || other == ColumnKind::kBytes);
   }
-  const bool are_bytes =
-      a.columns[column].kind == ColumnKind::kBytes || b.columns[column].kind == ColumnKind::kBytes;
-  return kind_of(values, are_bytes ? "bytes" : "");
 }
 
 void append(const Table& part, const std::string& where, Table& out) {
@@ -104,9 +109,7 @@ void append(const Table& part, const std::string& where, Table& out) {
   } else if (!std::ranges::equal(part.columns, out.columns, {}, &Column::name, &Column::name)) {
     fail_input(where, "{} has other columns than in the parts before it", out.name);
   } else {
-    for (std::size_t c = 0; c < out.columns.size(); ++c) {
-      out.columns[c].kind = common_kind(out, part, c);
-    }
+    widen(out, part);
   }
   out.rows.insert(out.rows.end(), part.rows.begin(), part.rows.end());
 }
@@ -232,9 +235,12 @@ Document merged(std::span<const PartResult> parts, std::span<const std::string> 
     } else if (&one == &all.front() || one.have_cells(divided)) {
       out.tables.push_back(joined(one));
       if (is_judged(out.tables.back())) add_verdicts(out.tables.back(), one.rows());
+      show_unusual(out.tables.back());
     } else {
       for (std::size_t i = 0; i < one.tables.size(); ++i) {
-        one.tables[i].name += (parts.size() > 1 ? "@" : "") + one.of[i]->label;
+        const std::string& label = one.of[i]->label;
+        one.tables[i].name += (parts.size() > 1 ? "@" : "") + label;
+        if (!label.empty() && !one.tables[i].title.empty()) one.tables[i].title += ": " + label;
         out.tables.push_back(std::move(one.tables[i]));
       }
     }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/input_file.h"
 #include "lab/compare/declared.h"
+#include "lab/report/column_facts.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -80,17 +81,6 @@ std::string text_at(const Json& object, std::string_view key) {
   return text != nullptr && text->is_string() ? text->as_string() : std::string();
 }
 
-Column described_column(const std::string& name, const Json& facts) {
-  Column out{.name = name,
-             .unit = text_at(facts, "unit"),
-             .description = text_at(facts, "description"),
-             .role = role_named(text_at(facts, "role")),
-             .whole = text_at(facts, "part_of")};
-  const bool is_list = name.ends_with("samples_ms");
-  if (out.role == ColumnRole::kSamples && !is_list) out.role = ColumnRole::kShown;
-  return out;
-}
-
 void add_table(const std::string& name, const Json& table,
                const std::shared_ptr<const Json>& environment, ResultFile& out) {
   const Json* rows = table.is_object() ? table.find("rows") : nullptr;
@@ -98,7 +88,7 @@ void add_table(const std::string& name, const Json& table,
   ResultTable added{name, {}, {}};
   if (const Json* columns = object_in(table, "columns")) {
     for (const auto& [column, facts] : columns->members()) {
-      added.columns.push_back(described_column(column, facts));
+      added.columns.push_back(column_of(column, facts));
     }
   }
   added.columns = with_roles(std::move(added.columns));

@@ -42,9 +42,6 @@ void check_members(const Json& document, const std::string& name);
 // The text of a member; empty: it is not there, or no text.
 std::string text_at(const Json& object, std::string_view key);
 
-// What a result says of a column: `facts` is the member of its "columns".
-Column described_column(const std::string& name, const Json& facts);
-
 // A JSON document as one of our commands writes it. Error{kInput} naming `name` when it is none,
 // has nothing to compare, or exceeds the limits.
 ResultFile result_of(const Json& document, const std::string& name);

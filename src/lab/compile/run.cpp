@@ -53,14 +53,11 @@ StartTimes measure_starts(const DeviceFactory& make_device, const RunSpec& run) 
   return {first, start_ms(make_device, fresh)};
 }
 
-CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
-                        const CompileSpec& spec, const StopSignal* stop) {
-  const CellSpec cell{run, spec.protocol};
-  CompileCell out{.result = measure_cell(make_device, cell, stop)};
-  if (!spec.starts || out.result.status != Status::kOk) return out;
-  const Outcome outcome = attempt([&] { out.start = measure_starts(make_device, run); });
-  if (outcome.status != Status::kOk) out.start.reset();
-  return out;
+void add_start(const DeviceFactory& make_device, CompileCell& cell) {
+  if (cell.result.status != Status::kOk) return;
+  const Outcome outcome =
+      attempt([&] { cell.start = measure_starts(make_device, cell.result.spec.step); });
+  if (outcome.status != Status::kOk) cell.start.reset();
 }
 
 std::int64_t moved_bytes(const Program& program) {

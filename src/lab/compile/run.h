@@ -32,9 +32,8 @@ struct CompileCell {
 // Throws OutOfMemory.
 StartTimes measure_starts(const DeviceFactory& make_device, const RunSpec& run);
 
-// Out of memory and a signal to stop are results, as in measure_cell().
-CompileCell measure_way(const DeviceFactory& make_device, const RunSpec& run,
-                        const CompileSpec& spec, const StopSignal* stop = nullptr);
+// Measures the starts of a cell that ran; it stays without them where they run out of memory.
+void add_start(const DeviceFactory& make_device, CompileCell& cell);
 
 // Bytes that the kernels of a step move, modelled: each reads every distinct element of its
 // operands once and writes its results once.

@@ -143,10 +143,14 @@ std::string utc_now() {
 }  // namespace
 
 int allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  // Later this thread may be bound to one of them.
+  static const int at_first = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  }();
+  return at_first;
 }
 
 std::optional<std::int64_t> memory_limit_of_groups(const std::filesystem::path& groups,

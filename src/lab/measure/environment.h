@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// The cores this process may run on (its affinity mask), at least 1.
+// The cores this process might run on (its affinity mask) when this was called first, at least 1.
 int allowed_cores();
 
 // `command_line`: the arguments as given. `threads`: those that the CPU back end uses; 0:

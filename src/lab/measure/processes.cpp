@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
@@ -11,11 +12,10 @@ namespace {
 
 constexpr std::string_view kSamples = "samples_ms";
 
-// How the cells of several processes become one.
-constexpr std::array<std::string_view, 10> kMedians = {
-    "wall_ms",         "issue_ms",      "device_span_ms", "device_busy_ms", "instrumented_wall_ms",
-    "untracked_bytes", "outside_bytes", "others_cores",   "compile_ms",     "interrupted_ms"};
-constexpr std::array<std::string_view, 1> kSums = {"major_faults"};
+// How the cells of several processes become one, besides those that rest on times: medians.
+constexpr std::array<std::string_view, 3> kMedians = {"untracked_bytes", "outside_bytes",
+                                                      "others_cores"};
+constexpr std::array<std::string_view, 1> kSums = {"major_faults"}, kMost = {"roof_tflops"};
 constexpr std::array<std::string_view, 2> kLast = {"facts_after", "host_after"};
 
 bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
@@ -176,33 +176,43 @@ Fields<TimedSamples> sample_columns() {
        }}};
 }
 
-Json merged_row(std::span<const Json> rows) {
-  for (const Json& row : rows) {
+Json merged_row(std::span<const Json> rows, std::span<const Column> columns) {
+  for (Json row : rows) {
     const Json* status = row.find("status");
-    if (status != nullptr && !(*status == Json("ok"))) return row;
+    if (status == nullptr || *status == Json("ok")) continue;
+    const Json::Object members = row.members();
+    for (const auto& [name, cell] : members) {
+      if (name.ends_with(kSamples)) row[counts_column(name)];  // the columns of other rows
+    }
+    return row;
   }
+  const auto is_timed = [&](const std::string& name) {
+    const auto column = std::ranges::find(columns, name, &Column::name);
+    return column != columns.end() && timing_of(*column) != Timing::kNone;
+  };
   Json out = rows.front();
   for (const auto& [name, cell] : rows.front().members()) {
-    if (name.ends_with(kSamples)) {
-      const TimedSamples samples = joined(rows, name);
-      out[name] = list_of(samples.ms);
-      out[counts_column(name)] = counts_of(samples);
-    } else if (is_one_of(name, kMedians) && cell.is_number()) {
-      out[name] = like(cell, median_of(numbers_of(rows, name)));
-    } else if (is_one_of(name, kSums) && cell.is_number()) {
-      double sum = 0;
-      for (double value : numbers_of(rows, name)) sum += value;
-      out[name] = like(cell, sum);
-    } else if (is_one_of(name, kLast)) {
-      out[name] = rows.back().at(name);
+    if (is_one_of(name, kLast)) out[name] = rows.back().at(name);
+    if (!cell.is_number()) continue;
+    const std::vector<double> all = numbers_of(rows, name);
+    if (is_one_of(name, kMost)) {
+      out[name] = like(cell, *std::ranges::max_element(all));
+    } else if (is_one_of(name, kSums)) {
+      out[name] = like(cell, std::accumulate(all.begin(), all.end(), 0.0));
+    } else if (is_one_of(name, kMedians) || is_timed(name)) {
+      out[name] = like(cell, median_of(all));
     }
   }
-  if (rows.front().find(kSamples) != nullptr) {
-    const TimedSamples samples = joined(rows, kSamples);
+  for (const auto& [name, cell] : rows.front().members()) {
+    if (!name.ends_with(kSamples)) continue;
+    const TimedSamples samples = joined(rows, name);
+    const std::string part = name.substr(0, name.size() - kSamples.size());
     for (const Field<TimedSamples>& field : sample_columns()) {
-      out[field.column.name] = field.get(samples);
+      const std::string column = part + field.column.name;
+      if (out.find(column) != nullptr) out[column] = field.get(samples);
     }
-    add_speed(out, samples.summary.median);
+    out[counts_column(name)] = counts_of(samples);
+    if (part.empty()) add_speed(out, samples.summary.median);
   }
   return out;
 }

@@ -54,9 +54,10 @@ struct TimedSamples {
 Fields<TimedSamples> sample_columns();
 
 // Rows of one cell, each an object as in "rows" of a result, as one row: samples one after the
-// other with the counts of their processes, statistics and speed of all of them, clocks and bytes
-// outside the allocator as medians, faults added up, the state of the machine before the first and
-// after the last. Everything else is the first row's. A row that is not ok is returned as it is.
-Json merged_row(std::span<const Json> rows);
+// other with the counts of their processes and statistics of all of them, other figures that rest
+// on times and bytes outside the allocator as medians, faults added up, the highest roof, the state
+// of the machine before the first and after the last. Everything else is the first row's. A row
+// that is not ok is returned as it is.
+Json merged_row(std::span<const Json> rows, std::span<const Column> columns);
 
 }  // namespace tracestep

@@ -72,8 +72,7 @@ Prediction prediction_beyond_budget(const RunSpec& run, const BudgetNotMet& erro
 
 void check_prediction(const DeviceFactory& make_device, const Protocol& protocol,
                       const StopSignal* stop, Prediction& prediction) {
-  const CellResult cell =
-      measure_cell(make_device, {.step = prediction.run, .protocol = protocol}, stop);
+  const CellResult cell = visit(make_device, {.step = prediction.run, .protocol = protocol}, stop);
   prediction.status = cell.status;
   prediction.detail = cell.detail;
   if (cell.status != Status::kOk) return;

@@ -1,6 +1,7 @@
 // Raw values as objects, one per row, with the meaning, unit and role of each column beside them.
 #include <ostream>
 
+#include "lab/report/column_facts.h"
 #include "lab/report/writers.h"
 
 namespace tracestep {
@@ -20,21 +21,9 @@ Json rows_of(const Table& table) {
   return rows;
 }
 
-const char* unit_of(const Column& column) {
-  if (!column.unit.empty()) return column.unit.c_str();
-  return column.kind == ColumnKind::kBytes ? "bytes" : nullptr;
-}
-
 Json columns_of(const Table& table) {
   Json columns = Json::object();
-  for (const Column& column : table.columns) {
-    Json facts = Json::object();
-    if (const char* unit = unit_of(column)) facts["unit"] = unit;
-    if (!column.description.empty()) facts["description"] = column.description;
-    if (column.role != ColumnRole::kShown) facts["role"] = name_of(column.role);
-    if (!column.whole.empty()) facts["part_of"] = column.whole;
-    if (facts.size() > 0) columns[column.name] = std::move(facts);
-  }
+  for (const Column& column : table.columns) columns[column.name] = facts_of(column);
   return columns;
 }
 

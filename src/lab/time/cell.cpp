@@ -257,12 +257,21 @@ void add_visit(CellResult& result, const CellResult& later) {
   set_clocks(result);
 }
 
-CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop) {
+CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop,
+                 const StepObserver& observe) {
   try {
-    return measure_cell(make_device, spec, stop);
+    return measure_cell(make_device, spec, stop, observe);
   } catch (const BudgetNotMet& error) {
     return cell_beyond_budget(spec, error);
   }
+}
+
+std::string label_of(const CellSpec& spec) {
+  return label_of(spec.step);
+}
+
+std::vector<double> beside_samples(const CellResult& result) {
+  return result.status == Status::kOk ? result.samples_ms : std::vector<double>();
 }
 
 Json key_of(const CellSpec& spec) {

@@ -112,21 +112,18 @@ void add_visit(CellResult& result, const CellResult& later);
 
 // One visit of a driver (lab/measure/rounds.h). A budget of recomputation that nothing meets is out
 // of memory, too.
-CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop);
-Json key_of(const CellSpec& spec);          // of its run, and which copy
-double visit_weight(const CellSpec& spec);  // FLOPs
+CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop,
+                 const StepObserver& observe = {});
+std::string label_of(const CellSpec& spec);                    // of its run
+Json key_of(const CellSpec& spec);                             // of its run, and which copy
+std::vector<double> beside_samples(const CellResult& result);  // of its steps, if it is ok
+double visit_weight(const CellSpec& spec);                     // FLOPs
 TimedSamples timed_samples(const CellResult& result);
 using StepRounds = CellRounds<CellSpec, CellResult>;
 
 // What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has
 // none, the steps took under half a second together, or that exceeds the device's power limit.
 std::optional<double> energy_per_step_j(const CellResult& result);
-
-// Cells of the same rounds, each beside the first: the ratio of their times by pairs of visits, at
-// 99.5 %, as compare_pairs() decides; "too few rounds" with fewer than nine.
-Table beside_table(std::span<const CellResult> cells);
-// The last of these in a sentence; empty: there are no two cells with rounds.
-std::string beside_sentence(std::span<const CellResult> cells);
 
 // The columns of `bench`, and a result as a row of them.
 std::vector<Column> cell_columns();

@@ -179,7 +179,7 @@ TEST(LadderTest, AnUnknownRungIsNamedWithTheNearest) {
 
 TEST(LadderTest, ARungThatDoesNotFitSaysOomAndTheNextGoOn) {
   const RunSpec naive = naive_run(small_run());
-  const std::int64_t peak = measure_way(planning(), naive, {.starts = false}).result.peak_bytes;
+  const std::int64_t peak = visit(planning(), {naive, CompileSpec().protocol}, nullptr).peak_bytes;
   const DeviceFactory tight = [peak](const RunSpec&) {
     return make_null_device({.memory_limit = peak - 1});
   };
@@ -197,9 +197,8 @@ TEST(WaysTest, EachRowIsHeldAgainstTheFirstOfTheSameStep) {
       RunSpec run = small_run();
       run.mode = mode;
       run.executor = executor;
-      cells.push_back(measure_way(
-          computing(), run,
-          {.protocol = {.warmup = 1, .steps = 6, .recorded_steps = 0}, .starts = false}));
+      cells.push_back(
+          {visit(computing(), {run, {.warmup = 1, .steps = 6, .recorded_steps = 0}}, nullptr)});
     }
   }
   const Table table = way_table(cells);

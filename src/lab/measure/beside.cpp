@@ -1,11 +1,10 @@
-// Cells that were measured in the same rounds, each beside the first: whether they differ.
+#include "lab/measure/beside.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "lab/measure/comparison.h"
 #include "lab/report/fields.h"
-#include "lab/time/cell.h"
-#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -13,7 +12,7 @@ namespace {
 constexpr double kMargin = 0.02;
 
 struct Beside {
-  const CellResult &first, &cell;
+  const BesideCell &first, &cell;
   std::size_t rounds;
   Comparison comparison;
 
@@ -23,31 +22,25 @@ struct Beside {
   }
 };
 
-std::string name_of_cell(const CellResult& cell) {
-  const int copy = cell.spec.copy;
-  return label_of(cell.spec.step) + (copy > 1 ? fmt::format(" (copy {})", copy) : "");
-}
-
 // What tells the cell from the other one: "executor compiled", "copy 2".
-std::string difference(const CellResult& cell, const CellResult& other) {
+std::string difference(const BesideCell& cell, const BesideCell& other) {
   std::vector<std::string> out;
-  for (const RunField& field : run_fields()) {
-    const bool differs = field.value(cell.spec.step) != field.value(other.spec.step);
-    if (differs && tells_apart(field)) {
-      out.push_back(fmt::format("{} {}", field.name, text_of(field, cell.spec.step)));
-    }
+  for (const auto& [name, value] : cell.key.members()) {
+    const Json* there = other.key.find(name);
+    if (there != nullptr && *there == value) continue;
+    const std::string text = value.is_string() ? value.as_string() : value.dump();
+    out.push_back(fmt::format("{} {}", name, text));
   }
-  if (cell.spec.copy != other.spec.copy) out.push_back(fmt::format("copy {}", cell.spec.copy));
   return fmt::format("{}", fmt::join(out, " "));
 }
 
-std::vector<Beside> beside(std::span<const CellResult> cells) {
+std::vector<Beside> beside(std::span<const BesideCell> cells) {
   std::vector<Beside> out;
-  const auto visits = [](const CellResult& c) { return by_process(c.samples_ms, c.visits); };
+  const auto visits = [](const BesideCell& c) { return by_process(c.ms, c.visits); };
   for (std::size_t i = 1; i < cells.size(); ++i) {
     const ProcessSamples a = visits(cells[0]), b = visits(cells[i]);
     // A cell that failed in between has fewer.
-    if (cells[i].status != Status::kOk || a.size() != b.size() || a.size() < 2) continue;
+    if (a.size() != b.size() || a.size() < 2) continue;
     const bool is_enough = can_tell_pairs(a.size());
     out.push_back({cells[0], cells[i], a.size(),
                    is_enough ? compare_pairs(a, b, kMargin) : compare_visits(a, b)});
@@ -57,15 +50,14 @@ std::vector<Beside> beside(std::span<const CellResult> cells) {
 
 }  // namespace
 
-Table beside_table(std::span<const CellResult> cells) {
+Table beside_table(std::span<const BesideCell> cells) {
   using B = const Beside&;
   const auto ratio = [](const char* name, const char* title, const char* doc) {
     return timed(real_column(name, title, "", 3, doc));
   };
   const Fields<Beside> fields = {
-      {as_key(text_column("label", "cell")), [](B b) { return name_of_cell(b.cell); }},
-      {as_key(text_column("beside", "", "the first cell")),
-       [](B b) { return name_of_cell(b.first); }},
+      {as_key(text_column("label", "cell")), [](B b) { return b.cell.label; }},
+      {as_key(text_column("beside", "", "the first cell")), [](B b) { return b.first.label; }},
       {int_column("rounds"), [](B b) { return static_cast<std::int64_t>(b.rounds); }},
       {ratio("ratio", "time over the first's", "the median of the rounds' ratios"),
        [](B b) { return b.comparison.ratio; }},
@@ -81,7 +73,7 @@ Table beside_table(std::span<const CellResult> cells) {
   return table_of("beside", "Each cell beside the first", fields, beside(cells));
 }
 
-std::string beside_sentence(std::span<const CellResult> cells) {
+std::string beside_sentence(std::span<const BesideCell> cells) {
   const std::vector<Beside> all = beside(cells);
   if (all.empty()) return {};
   const Beside& last = all.back();

@@ -1,0 +1,70 @@
+#include "cli/grid.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace tracestep::cli {
+
+void add_round_options(OptionSet& set, RoundOptions& options) {
+  set.integer("--rounds", options.rounds, {1, 1000},
+              "measure all cells in so many rounds, in an order drawn by lot, each cell prepared "
+              "anew: --steps samples in each. Cells are then compared with the first; nine "
+              "rounds can tell");
+  set.is_of_all_cells();
+  set.integer("--repeat", options.repeat, {1, 100},
+              "with --rounds, each cell so many times as cells of their own: what copies differ by "
+              "is noise");
+  set.is_of_all_cells();
+}
+
+void check_rounds(const RoundOptions& options) {
+  if (options.repeat == 1 || options.rounds > 1) return;
+  throw Error(ErrorCode::kUsage, "--repeat", "copies of a cell are measured in rounds",
+              "add --rounds 9");
+}
+
+void add_beside(const std::vector<BesideCell>& cells, bool has_sentence,
+                std::vector<Table>& tables) {
+  Table beside = beside_table(cells);
+  if (beside.rows.empty()) return;
+  tables.push_back(std::move(beside));
+  if (has_sentence) tables[0].title = beside_sentence(cells) + "\n\n" + tables[0].title;
+}
+
+GridView::GridView(std::vector<double> costs) : costs_(std::move(costs)) {
+  for (const double cost : costs_) left_.plan(cost);
+}
+
+void GridView::begin(std::size_t cell, const std::string& label) {
+  at_ = cell;
+  label_ = label;
+  left_.begin(costs_[cell]);
+  show("");
+}
+
+void GridView::end() {
+  left_.reach(1);
+}
+
+void GridView::show_visit(int round, int rounds, const std::string& label) {
+  const double all = rounds * static_cast<double>(costs_.size());
+  line_.update(fmt::format("round {} of {}, {:.0f} %  {}", round, rounds,
+                           100 * static_cast<double>(visits_++) / all, label));
+}
+
+std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
+  if (!line_.is_shown()) return {};
+  return [this](std::size_t done, std::size_t most) {
+    left_.reach(static_cast<double>(done) / static_cast<double>(most));
+    show(fmt::format("step {} of {}  ", done + 1, most));
+  };
+}
+
+// What comes first is seen on a narrow terminal too.
+void GridView::show(const std::string& part) {
+  line_.update(
+      fmt::format("{}/{}  {}{}{}", at_ + 1, costs_.size(), part, spaced(left_.text()), label_));
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,92 @@
+// The cells of a command, measured one after the other or in rounds (lab/measure/rounds.h).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "base/signals.h"
+#include "cli/option_set.h"
+#include "cli/remaining_time.h"
+#include "lab/measure/beside.h"
+#include "lab/measure/rounds.h"
+#include "session/devices.h"
+
+namespace tracestep::cli {
+
+struct RoundOptions {
+  int rounds = 1, repeat = 1;
+  std::uint64_t seed = 0;  // of the order in which a round visits cells
+
+  int visits() const { return rounds * repeat; }
+};
+
+void add_round_options(OptionSet& set, RoundOptions& options);
+// Error{kUsage} for copies of cells without rounds.
+void check_rounds(const RoundOptions& options);
+// What rounds tell of cells beside each other: a table, and its sentence before the first table.
+void add_beside(const std::vector<BesideCell>& cells, bool has_sentence,
+                std::vector<Table>& tables);
+
+// The progress line of a grid: "3/12  about 20 s left  small step".
+class GridView {
+ public:
+  // `costs`: of each cell, in any unit.
+  explicit GridView(std::vector<double> costs);
+
+  void begin(std::size_t cell, const std::string& label);
+  void end();
+  void show_visit(int round, int rounds, const std::string& label);
+  // Shows how many steps of the cell are done; empty where nothing is shown.
+  std::function<void(std::size_t done, std::size_t most)> observer();
+
+ private:
+  void show(const std::string& part);
+
+  std::vector<double> costs_;
+  RemainingTime left_;
+  ProgressLine line_;
+  std::string label_;
+  std::size_t at_ = 0, visits_ = 0;
+};
+
+// The result of each cell, or of those that were done when the signal came. `measure_one(spec,
+// observer)` measures a cell by itself where there are no rounds.
+template <class Result, class Spec, class MeasureOne>
+std::vector<Result> measure_grid(const std::vector<Spec>& cells, const RoundOptions& options,
+                                 const StopSignal& stop, const MeasureOne& measure_one) {
+  std::vector<Spec> specs;
+  std::vector<double> costs;
+  for (const Spec& cell : cells) {
+    for (int copy = 1; copy <= options.repeat; ++copy) {
+      specs.push_back(cell);
+      specs.back().copy = copy;
+      costs.push_back(visit_weight(cell));
+    }
+  }
+  GridView view(std::move(costs));
+  std::vector<Result> out;
+  if (options.rounds == 1) {
+    for (std::size_t i = 0; i < specs.size() && !stop.requested(); ++i) {
+      view.begin(i, label_of(specs[i]));
+      Result result = measure_one(specs[i], view.observer());
+      if (result.status == Status::kInterrupted) break;
+      view.end();
+      out.push_back(std::move(result));
+    }
+    return out;
+  }
+  CellRounds<Spec, Result> rounds;
+  for (const Spec& spec : specs) rounds.want(spec);
+  rounds.measure(
+      make_device, {.least = options.rounds, .most = options.rounds, .seed = options.seed}, &stop,
+      [&](const Spec& spec, int round) { view.show_visit(round, options.rounds, label_of(spec)); });
+  for (const Spec& spec : specs) {
+    if (const Result* found = rounds.find(spec)) out.push_back(*found);
+  }
+  return out;
+}
+
+}  // namespace tracestep::cli

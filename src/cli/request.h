@@ -1,0 +1,60 @@
+// A command line as data: the options by their flags, as the parser takes them (the value of an
+// option may look like a flag). It is changed by flag, and printed as words again.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tracestep::cli {
+
+using Words = std::vector<std::string>;  // of a command line, the name of the command first
+
+class Request {
+ public:
+  explicit Request(std::span<const std::string> words);
+
+  const std::string& command() const { return command_; }
+  bool has(std::string_view flag) const { return find(flag) != nullptr; }
+  // Of an option of one value; nullopt: it is not given.
+  std::optional<std::string> value(std::string_view flag) const;
+
+  void drop(std::string_view flag);
+  void add(std::string flag) { parts_.push_back({std::move(flag)}); }  // a switch
+  // The new value takes the old one's place, or the end.
+  void set(std::string_view flag, std::string value);
+
+  Words words() const;
+  // The options in the order of their flags: two spellings of one request have one.
+  Words sorted_words() const;
+
+ private:
+  // A flag with its values, or words that belong to none.
+  struct Part {
+    std::string flag;
+    Words values = {};
+  };
+  const Part* find(std::string_view flag) const;
+  static Words words_of(const Part& part);
+
+  std::string command_;
+  std::vector<Part> parts_;
+};
+
+// A request for each combination of the values that this one lists for these flags, the first of
+// which varies slowest. Flags that are not there, or have one value, divide nothing.
+struct Division {
+  std::vector<std::string> flags;  // those that divide
+  std::vector<Request> parts;
+
+  // The values of these flags in a part: "tiny 64 step"; empty where nothing is divided.
+  std::string label(std::size_t part) const;
+};
+Division divide(const Request& request, std::span<const std::string> flags);
+
+// The column of a result that shows what a flag varies.
+std::string column_of_flag(const std::string& flag);
+
+}  // namespace tracestep::cli
