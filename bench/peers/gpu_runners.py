@@ -1,4 +1,4 @@
-"""The two runners of compare_gpu.py, and what nvidia-smi says about the card.
+"""The runners of compare_gpu.py and compare_models.py, and what nvidia-smi says about the card.
 
 A runner measures one *group* (a size, context and precision) in several modes and answers with
 rows. PyTorch stays one process, since it starts slowly; tracestep is a process per group. Both
@@ -75,9 +75,10 @@ class Torch:
 
     name = "torch"
 
-    def __init__(self, python, arguments):
+    def __init__(self, python, arguments, script=BENCH_GPU, options=()):
         self.arguments = arguments
-        self.command = [python, str(BENCH_GPU), "--serve", "--device", arguments.torch_device]
+        self.command = [python, str(script), "--serve", "--device", arguments.torch_device,
+                        *options]
         self.child, self.answers, self.about = None, None, None
 
     def start(self):
@@ -116,8 +117,8 @@ class Torch:
         if self.child is None or self.child.poll() is not None:
             self.start()
         a = self.arguments
-        cell = {**group._asdict(), "form": form, "modes": list(modes), "batch": a.batch,
-                "vocab": a.vocab, "warmup": a.warmup, "steps": a.steps, "seed": a.seed}
+        cell = {"batch": a.batch, "vocab": a.vocab, **group._asdict(), "form": form,
+                "modes": list(modes), "warmup": a.warmup, "steps": a.steps, "seed": a.seed}
         self.child.stdin.write(json.dumps(cell) + "\n")
         try:
             while not (row := self._next(deadline)).get("end"):

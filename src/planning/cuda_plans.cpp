@@ -46,10 +46,10 @@ std::int64_t cuda_norm_parts(std::int64_t count) {
   return ceil_div(count, kCudaNormPart);
 }
 
-RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width) {
+NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width) {
   // Two blocks for each multiprocessor of the largest GPUs; more when their sums would grow long.
   constexpr std::int64_t kParts = 256, kLeastRows = 4;
-  RmsNormGradPlan plan;
+  NormGradPlan plan;
   plan.rows_per_part = std::clamp(ceil_div(rows, kParts), kLeastRows, plan.kMostRows);
   plan.parts = ceil_div(rows, plan.rows_per_part);
   plan.workspace_bytes = plan.parts * width * kFloat;

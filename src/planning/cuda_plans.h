@@ -37,14 +37,15 @@ ReductionPlan plan_reduction(std::int64_t results, std::int64_t reduced);
 inline constexpr std::int64_t kCudaNormPart = 32768;
 std::int64_t cuda_norm_parts(std::int64_t count);
 
-// rms_norm_grad: rows whose weight gradients one block sums; it leaves a float per column.
-struct RmsNormGradPlan {
+// rms_norm_grad, layer_norm_grad: rows whose weight gradients one block sums; it leaves a float per
+// column, and of layer_norm_grad one more for the bias.
+struct NormGradPlan {
   static constexpr std::int64_t kMostRows = 64;  // of a part; more would make its sums long
 
   std::int64_t rows_per_part = 1, parts = 0;
   std::int64_t workspace_bytes = 0;
 };
-RmsNormGradPlan plan_rms_norm_grad(std::int64_t rows, std::int64_t width);
+NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width);
 
 // flash_attention and its gradient: enough for either family of kernels (Hopper, portable).
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes);

@@ -21,7 +21,11 @@ std::int64_t reduction(Call c, Traits) {
 
 // One partial gradient of w per part of the rows.
 std::int64_t rms_norm_grad(Call c, Traits) {
-  return plan_rms_norm_grad(c.inputs[3].count(), c.inputs[2].count()).workspace_bytes;
+  return plan_norm_grad(c.inputs[3].count(), c.inputs[2].count()).workspace_bytes;
+}
+
+std::int64_t layer_norm_grad(Call c, Traits traits) {
+  return 2 * rms_norm_grad(c, traits);
 }
 
 std::int64_t flash_attention(Call c, Traits) {
@@ -59,6 +63,7 @@ constexpr WorkspaceRule kRules[] = {
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},
+    {"layer_norm_grad", layer_norm_grad},
     {"flash_attention", flash_attention},
     {"flash_attention_grad", flash_attention_grad},
     {"scatter_add", scatter_add},

@@ -28,11 +28,6 @@ std::string_view name_of(DeviceKind kind) {
 }
 
 bool runs_whole(DeviceKind kind, const OpDef& op) {
-  // Composites without a kernel of their own: as parts they are fused with what is around them.
-  constexpr std::string_view kParts[] = {"layer_norm", "layer_norm_grad"};
-  if (kind == DeviceKind::kCuda && std::ranges::find(kParts, op.name) != std::end(kParts)) {
-    return false;
-  }
   if (op.kernel_class == KernelClass::kFused) return kind == DeviceKind::kCuda;
   return !op.always_decompose;
 }

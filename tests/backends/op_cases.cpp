@@ -89,8 +89,6 @@ const std::vector<Unsupported>& unsupported_ops() {
       {"cpu", "fused", "put back in place: nothing is compiled at run time"},
       {"cpu", "attention", "decomposed into two products around a softmax"},
       {"cuda", "attention", "decomposed into two products around a softmax"},
-      {"cuda", "layer_norm", "fused with what is around it, or decomposed"},
-      {"cuda", "layer_norm_grad", "fused with what is around it, or decomposed"},
       {"cuda", "on_first_rank", "sums in one order for any number of ranks are of the CPU"},
       {"null", "fused", "stands for devices that decompose it"},
       {"null", "attention", "stands for devices that decompose it"},

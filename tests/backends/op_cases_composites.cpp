@@ -90,7 +90,9 @@ std::vector<OpCase> layer_norm_cases() {
           on(plain({0, 7}), plain({7}), true),
           on(plain({31}), plain({31}), false),
           on(stored({5, 7}, kTransposed), plain({7}), true),
-          on(plain({5, 768}), wide({768}), true)};
+          on(plain({9, 64}), plain({64}), false),
+          on(plain({5, 768}), wide({768}), true),
+          on(plain({2, 20003}), plain({20003}), true)};
 }
 
 std::vector<OpCase> layer_norm_grad_cases() {
@@ -101,7 +103,8 @@ std::vector<OpCase> layer_norm_grad_cases() {
   };
   return {on({5, 7}, {5}),           on({3, 4, 17}, {3, 4}), on({67, 257}, {67}),
           on({2, 1}, {2}),           on({0, 7}, {0}),        on({31}, {}),
-          on({70, 768}, {70}, true), on({1031, 16}, {1031})};
+          on({70, 768}, {70}, true), on({1031, 16}, {1031}), on({5, 33}, {5}, true),
+          on({3, 4097}, {3}),        on({5, 9001}, {5})};
 }
 
 // --- rope --------------------------------------------------------------------------------------

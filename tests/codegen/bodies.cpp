@@ -20,6 +20,20 @@ const std::map<std::string, std::string>& fused_bodies() {
         output "rstd" = %3
         output "normed" = %5
       })"},
+      {"residual_layer_norm", R"(program "body" {
+        input %h : bf16[2,3,8]
+        input %x : f32[2,3,8]
+        input %w : f32[8]
+        input %b : f32[8]
+        %0 : f32[2,3,8] = cast(%h) {dtype=f32}
+        %1 : f32[2,3,8] = add(%x, %0)
+        %2, %3, %4 : f32[2,3,8], f32[2,3], f32[2,3] = layer_norm(%1, %w, %b)
+        %5 : bf16[2,3,8] = cast(%2) {dtype=bf16}
+        output "residual" = %1
+        output "mean" = %3
+        output "rstd" = %4
+        output "normed" = %5
+      })"},
       {"rotation_for_a_reader", R"(program "body" {
         input %g : bf16[2,3,4,8]
         input %cos : f32[4,4]

@@ -273,6 +273,26 @@ TEST_F(FuseTest, TheGradientOfANormIsOneNodeAndTheLastSumOverRows) {
   EXPECT_EQ(sum.origin().path, "ln");
 }
 
+TEST_F(FuseTest, TheGradientOfALayerNormIsOneNodeAndOneSumOverRowsOfWeightAndBias) {
+  const Program out = materialize(fused(R"(program "p" {
+    input %a : bf16[1024,8]
+    input %x : f32[1024,8]
+    input %g : f32[1024,8]
+    parameter %w : f32[8]
+    input %mean : f32[1024]
+    input %rstd : f32[1024]
+    %0 : f32[1024,8] = cast(%a) {dtype=f32} @ w1 backward
+    %1, %2, %3 : f32[1024,8], f32[8] !gradient, f32[8] !gradient = layer_norm_grad(%0, %x, %w, %mean, %rstd) @ ln backward
+    %4 : f32[1024,8] = add(%g, %1) @ residual backward
+    output "grad.w" = %2
+    output "grad.b" = %3
+    output "residual" = %4
+  })"));
+  EXPECT_EQ(launch_count(out), 2);
+  EXPECT_EQ(count(out, "fused"), 1);
+  EXPECT_EQ(count(out, "sum"), 1);
+}
+
 // Two norms, one behind the other, of different widths; `read`: what reads the first gradient
 // early.
 std::string two_norms(const std::string& read) {

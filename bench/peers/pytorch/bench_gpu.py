@@ -242,7 +242,7 @@ def describe(device):
     return about
 
 
-def serve(device):
+def serve(device, rows_of=run_cell, about=None):
     """Cells in, rows out, one JSON object a line; {"end": true} closes the rows of a cell."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints is not an answer
@@ -251,9 +251,9 @@ def serve(device):
         answers.write(json.dumps(what) + "\n")
         answers.flush()
 
-    answer(describe(device))
+    answer({**describe(device), **(about or {})})
     for line in sys.stdin:
-        for row in run_cell(json.loads(line), device):
+        for row in rows_of(json.loads(line), device):
             answer(row)
         answer({"end": True})
 

@@ -46,7 +46,7 @@ KernelTable make_table() {
   cuda::add_own_indices_kernel(table);
   cuda::add_softmax_kernels(table);
   cuda::add_cross_entropy_kernels(table);
-  cuda::add_rms_norm_kernels(table);
+  cuda::add_norm_kernels(table);
   cuda::add_rope_kernels(table);
   cuda::add_attention_kernels(table);
   cuda::add_optimizer_kernels(table);

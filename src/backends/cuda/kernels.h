@@ -17,7 +17,7 @@ void add_gather_kernels(KernelTable& table);
 void add_own_indices_kernel(KernelTable& table);
 void add_softmax_kernels(KernelTable& table);
 void add_cross_entropy_kernels(KernelTable& table);
-void add_rms_norm_kernels(KernelTable& table);
+void add_norm_kernels(KernelTable& table);
 void add_rope_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
