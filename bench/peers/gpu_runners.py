@@ -185,4 +185,5 @@ class Tracestep:
             return []
         with open(rows_file) as lines:
             read = [json.loads(line) for line in lines if line.endswith("\n") and line.strip()]
-            return [row for row in read if "mode" in row]  # the first line says whose file it is
+            # The first line says whose file it is.
+            return [row for part in read[1:] for row in part["result"]["rows"]]
