@@ -57,6 +57,8 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
       source.model ? std::optional(source.predictor()) : std::nullopt;
   const Predictor* times = predictor ? &*predictor : nullptr;
   const DeviceTraits traits = traits_of(run.place);
+  ProgressLine progress;  // the program of a large model takes seconds
+  progress.update(fmt::format("planning {}", label_of(run)));
   const std::optional<MemoryCell> cell = cell_of(run, traits, limit, !o.largest.empty());
   std::vector<Table> tables;
   if (cell) tables.push_back(fit_table(*cell, limit, times));
@@ -66,6 +68,7 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   } else if (cell->run.predicted_peak_bytes > limit) {
     tables.push_back(remedy_table(*cell, limit, times));
   }
+  progress.done();
   tables[0].notes.push_back(source.note);
   write_tables(o.output, "tracestep.fit/1", environment, std::move(tables));
   return 0;

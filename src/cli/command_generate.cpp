@@ -128,6 +128,24 @@ std::vector<std::int64_t> sample_tokens(const GenerateCommand& o, Device& device
   return generate(device, o.generate, &stop, [&](std::int64_t) { progress.begin("tokens"); });
 }
 
+// Refuses more tokens than the model has positions for; --context has said so where it was given.
+void check_positions(const GenerateCommand& o, std::int64_t needed) {
+  const ModelConfig& model = o.generate.run.model;
+  if (o.context > 0 || model.positions != Positions::kLearned || needed <= model.max_positions) {
+    return;
+  }
+  const auto prompt = static_cast<std::int64_t>(o.generate.prompt.size());
+  const std::string seen = fmt::format(
+      "{} tokens of the prompt and {} new ones are more than the {} "
+      "positions of {}",
+      prompt, o.generate.tokens, model.max_positions, model.name);
+  if (prompt >= model.max_positions) {
+    throw Error(ErrorCode::kUsage, "--prompt", seen, "give a shorter one");
+  }
+  throw Error(ErrorCode::kUsage, "--max-tokens", seen,
+              fmt::format("give at most {}", model.max_positions - prompt));
+}
+
 int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.generate.run;
   run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
@@ -142,6 +160,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;
   run.shape.context = o.context > 0 ? o.context : needed;
   run.model = model_for(o.grid, pointer_to(weights), tokenizer.get());
+  check_positions(o, needed);
   check_run(run);
   if (run.attention != AttentionForm::kNaive) {
     throw Error(ErrorCode::kUsage, "--attention",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -23,6 +24,16 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 bool is_kept(const Option& option) {
   return std::ranges::find(kOfThisCall, option.flag) == kOfThisCall.end() &&
          std::ranges::find(kGroupsOfThisCall, option.group) == kGroupsOfThisCall.end();
+}
+
+// What a path means wherever the run is resumed.
+std::vector<std::string> texts_to_keep(const Option& option, std::vector<std::string> texts) {
+  constexpr std::array kPaths = {"FILE", "DIR", "PATH..."};
+  if (std::ranges::find(kPaths, option.value_name) == kPaths.end()) return texts;
+  for (std::string& text : texts) {
+    text = std::filesystem::absolute(text).lexically_normal().string();
+  }
+  return texts;
 }
 
 std::string name_of(const std::string& flag) {
@@ -47,9 +58,10 @@ Json kept_options(const OptionSet& set, const GivenOptions& given) {
   for (const Option& option : set.options()) {
     const auto found = given.find(option.flag);
     if (found == given.end() || !is_kept(option)) continue;
+    const std::vector<std::string> texts = texts_to_keep(option, found->second);
     // A description is text; a path need not be.
-    if (!std::ranges::all_of(found->second, is_utf8)) continue;
-    out.emplace_back(name_of(option.flag), Json::Array(found->second.begin(), found->second.end()));
+    if (!std::ranges::all_of(texts, is_utf8)) continue;
+    out.emplace_back(name_of(option.flag), Json::Array(texts.begin(), texts.end()));
   }
   Json kept(std::move(out));
   return kept.dump().size() <= kMostBytes ? kept : Json::object();

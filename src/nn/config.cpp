@@ -128,6 +128,7 @@ ModelConfig normalised(ModelConfig c) {
     c.window_layers = ModelConfig().window_layers;
   }
   if (!has_windows || c.rope_theta_windowed == c.rope_theta) c.rope_theta_windowed = 0.0;
+  if (c.positions == Positions::kRotary) c.max_positions = 0;
   return c;
 }
 

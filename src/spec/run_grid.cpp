@@ -35,6 +35,12 @@ ModelConfig renamed_if_changed(ModelConfig model, const ModelConfig& named) {
   return model;
 }
 
+// A context that nobody asked for is no longer than what the model has positions for.
+std::int64_t usual_context(const RunSpec& spec) {
+  if (spec.model.positions != Positions::kLearned) return spec.shape.context;
+  return std::min(spec.shape.context, spec.model.max_positions);
+}
+
 }  // namespace
 
 void RunGrid::give(const RunField& field, const std::string& where,
@@ -114,6 +120,14 @@ std::vector<RunSpec> RunGrid::combinations() const {
     RunSpec named = base;
     if (!sizes.empty()) sizes[i * sizes.size() / out.size()](named);  // they vary slowest
     out[i].model = renamed_if_changed(normalised(std::move(out[i].model)), named.model);
+    if (!values_.contains("context")) out[i].shape.context = usual_context(out[i]);
+    if (is_given("max_positions") && out[i].model.positions == Positions::kRotary) {
+      throw Error(
+          ErrorCode::kUsage, "max_positions",
+          fmt::format("{} has rotary positions, and any number of them",
+                      out[i].model.source.empty() ? out[i].model.name : out[i].model.source),
+          "leave it out, or give option positions learned as well");
+    }
   }
   return out;
 }

@@ -59,8 +59,6 @@ TEST_F(ModelsCommandTest, AKnownModelIsPlannedByItsName) {
               HasSubstr("formulas of what a layer saves are left out: they are of the reference "
                         "Transformer, from which qwen2.5-0.5b differs in kv_heads, qkv_bias, "
                         "tied_head"));
-  EXPECT_THAT(error_of("explain oom --model qwen2.5-0.5b", 2),
-              HasSubstr("the formulas of oom are of the reference Transformer"));
   EXPECT_THAT(error_of("bench --model llama-3.1-9b", 2), HasSubstr("did you mean llama-3.1-8b?"));
   EXPECT_THAT(error_of("bench --model my-nothing/", 3), HasSubstr("no such file or folder"));
 }
@@ -116,6 +114,84 @@ TEST_F(ModelsCommandTest, AVocabularyThatIsNotTheModelsIsSaid) {
   EXPECT_THAT(run(train + " --vocab 300").err, Not(HasSubstr("the vocabulary is")));
   EXPECT_THAT(run("train --text text.txt --steps 1 --context 8 --size tiny").err,
               Not(HasSubstr("the vocabulary is")));
+}
+
+// The value of a row of a topic; null: it has none.
+Json value_of(const Json& topic, const std::string& what) {
+  for (const Json& row : topic.at("rows").items()) {
+    if (row.at("what") == Json(what)) return row.at("value");
+  }
+  return {};
+}
+
+TEST_F(ModelsCommandTest, TheTopicsOfExplainTakeAnyModel) {
+  for (const std::string topic :
+       {"flops", "gemm-share", "peak-memory", "saved-for-backward", "residual-stream", "adamw",
+        "oom", "checkpointing", "attention-memory", "flash-attention", "data-parallel",
+        "parallel-limits", "softmax", "mixed-precision", "accumulation", "autocast", "loss-scaling",
+        "rmsnorm"}) {
+    for (const std::string model : {"gpt2", "gemma3", "qwen3"}) {
+      output_of("explain " + topic + " --context 8 --batch 1 --model my-" + model);
+    }
+  }
+  for (const std::string model : {"--model my-gpt2", "--model my-gemma3", "--size tiny"}) {
+    const auto explained = [&](const std::string& topic) {
+      return Json::parse(
+          output_of("explain " + topic + " --format json --context 8 --batch 1 " + model), topic);
+    };
+    const Json flops = explained("flops"), saved = explained("saved-for-backward");
+    EXPECT_EQ(value_of(flops, "forward, all of them"), value_of(flops, "forward, by the program"));
+    EXPECT_EQ(value_of(saved, "one layer of plain PyTorch code").is_null(), model != "--size tiny")
+        << "its closed form is of the reference Transformer";
+  }
+}
+
+TEST_F(ModelsCommandTest, TwoModelsOfOneNameAreToldApart) {
+  folder_.write("more/my-gpt2/config.json",
+                [text = content_of(folder_ / "my-gpt2/config.json")]() mutable {
+                  const std::string layers = "\"n_layer\": 2";
+                  return text.replace(text.find(layers), layers.size(), "\"n_layer\": 3");
+                }());
+  const std::string memory = "memory --predict --context 8 ";
+  EXPECT_THAT(output_of(memory + "--model my-gpt2,more/my-gpt2"),
+              AllOf(HasSubstr("size     layers  context"), HasSubstr("my-gpt2       2        8"),
+                    HasSubstr("my-gpt2       3        8")));
+  EXPECT_THAT(output_of(memory + "--size tiny,small --kv-heads 2"),
+              HasSubstr("size    d_model  context"));
+  EXPECT_THAT(output_of(memory + "--size tiny,small"), HasSubstr("size   context"));
+}
+
+TEST_F(ModelsCommandTest, AContextEndsWithTheLearnedPositions) {
+  EXPECT_THAT(
+      output_of("fit --model my-gpt2 --memory-limit 1GiB --largest context"),
+      AllOf(HasSubstr("my-gpt2 d_model 24 d_ff 96 layers 2 heads 4 context 32"),
+            HasSubstr("more than 32 would fit, which is all that the model has positions")));
+  EXPECT_THAT(error_of("memory --predict --model my-gpt2 --context 33", 2),
+              HasSubstr("[--context] 33 tokens are more than the 32 positions"));
+  const std::string generate = "generate --model my-gpt2 --prompt-tokens 1,2,3 --max-tokens ";
+  EXPECT_EQ(run(generate + "29").status, 0);
+  EXPECT_THAT(
+      error_of(generate + "30", 2),
+      HasSubstr("[--max-tokens] 3 tokens of the prompt and 30 new ones are more than the 32 "
+                "positions of my-gpt2; give at most 29"));
+}
+
+TEST_F(ModelsCommandTest, RotaryPositionsHaveNoNumber) {
+  EXPECT_THAT(
+      error_of("memory --predict --size tiny --max-positions 64", 2),
+      HasSubstr("[--max-positions] tiny has rotary positions, and any number of them; leave "
+                "it out, or give --positions learned as well"));
+  output_of("memory --predict --context 8 --size tiny --max-positions 64 --positions learned");
+  output_of("memory --predict --context 64 --model my-gpt2 --positions rotary");
+}
+
+TEST_F(ModelsCommandTest, ARunIsResumedFromAnyFolder) {
+  output_of(
+      "train --model my-gpt2 --text text.txt --steps 1 --context 8 --batch 1 --checkpoint run");
+  std::filesystem::create_directory(folder_ / "elsewhere");
+  const ProgramRun found = run_tracestep(words_of("train --checkpoint ../run --resume --steps 2"),
+                                         {.folder = folder_ / "elsewhere"});
+  EXPECT_EQ(found.status, 0) << found.err;
 }
 
 TEST_F(ModelsCommandTest, SamplesEndWithTheLearnedPositions) {

@@ -6,7 +6,6 @@
 #include "analysis/saved.h"
 #include "lab/explain/topics.h"
 #include "lab/memory/fit.h"
-#include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
 
@@ -86,8 +85,7 @@ void add_handout(Explanation& out) {
 
 void explain_checkpointing(const ExplainInput& input, Explanation& out) {
   const Letters n(input);
-  const double inside = 4 * static_cast<double>(saved_elements_per_layer(spec_of(input, "none"))),
-               stream = 4 * n.b * n.t * n.c;
+  const double inside = saved_by_layer(input), stream = 4 * n.b * n.t * n.c;
   std::vector<Form> forms{form_of(input, "none", n.l * inside)};
   out.values.set("inside", inside);
   double best_bytes = 0, best = 0;

@@ -10,7 +10,6 @@
 #include "lab/explain/claims.h"
 #include "lab/explain/topics.h"
 #include "lab/report/columns.h"
-#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -52,7 +51,7 @@ Values letters(const ExplainInput& input) {
   Values out;
   out.set("model", input.model.name);
   out.set("B", n.b).set("T", n.t).set("C", n.c).set("F", n.f).set("H", n.h).set("D", n.d);
-  out.set("L", n.l).set("V", n.v).set("P", n.p);
+  out.set("K", input.model.key_heads()).set("L", n.l).set("V", n.v).set("P", n.p);
   out.set("BTC", n.b * n.t * n.c).set("BTF", n.b * n.t * n.f).set("BHTT", n.scores());
   return out;
 }
@@ -99,9 +98,6 @@ Table topic_table() {
 }
 
 std::vector<Table> explain(const Topic& topic, const ExplainInput& input) {
-  if (!topic.reads_row) {
-    require_reference(input.model, "explain", fmt::format("the formulas of {} are", topic.name));
-  }
   const pages::Page page = page_of(topic);
   Explanation found{.values = letters(input)};
   std::optional<ResultRow> row;

@@ -55,8 +55,10 @@ void explain_fusion(const ExplainInput& input, Explanation& out) {
       {.model = input.model, .shape = input.shape, .executor = ExecutorKind::kCompiled},
       DeviceTraits{.kind = DeviceKind::kCuda});
   Values& v = out.values;
-  v.set("swiglu_parts", swiglu_bytes(parts) / input.model.layers);
-  v.set("swiglu_whole", swiglu_bytes(whole) / input.model.layers);
+  if (input.model.is_gated && input.model.activation == Activation::kSilu) {
+    v.set("swiglu_parts", swiglu_bytes(parts) / input.model.layers);
+    v.set("swiglu_whole", swiglu_bytes(whole) / input.model.layers);
+  }
   set_counts(v, "parts", parts);
   set_counts(v, "whole", whole);
   set_counts(v, "compiled", compiled);

@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/saved.h"
 #include "lab/explain/topics.h"
 #include "lab/memory/accounting.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -26,7 +28,20 @@ double saved_layer(const ExplainInput& input, Granularity ops) {
   return 4 * static_cast<double>(saved_elements_per_layer(spec_of(input, Mode::kStep, ops)));
 }
 
+// Whether the closed forms of what plain code and ours save are of this model.
+bool is_reference(const ExplainInput& input) {
+  return variations_of(input.model).empty();
+}
+
 }  // namespace
+
+double saved_by_layer(const ExplainInput& input) {
+  RunSpec one = spec_of(input, Mode::kForwardBackward);
+  one.model.layers = 1;
+  RunSpec two = one;
+  two.model.layers = 2;
+  return static_cast<double>(saved_bytes(step_program(two)) - saved_bytes(step_program(one)));
+}
 
 Letters::Letters(const ExplainInput& input)
     : b(static_cast<double>(input.shape.batch)),
@@ -47,10 +62,13 @@ void explain_peak_memory(const ExplainInput& input, Explanation& out) {
 }
 
 void explain_saved_for_backward(const ExplainInput& input, Explanation& out) {
-  out.values.set("fused", saved_layer(input, Granularity::kFused));
-  out.values.set("primitive", saved_layer(input, Granularity::kPrimitive));
-  out.values.set("course",
-                 4 * static_cast<double>(course_elements_per_layer(input.model, input.shape)));
+  if (is_reference(input)) {
+    out.values.set("fused", saved_layer(input, Granularity::kFused));
+    out.values.set("primitive", saved_layer(input, Granularity::kPrimitive));
+    out.values.set("course",
+                   4 * static_cast<double>(course_elements_per_layer(input.model, input.shape)));
+  }
+  out.values.set("layer", saved_by_layer(input));
   out.more.push_back(saved_by_op_table(cell_of(spec_of(input, Mode::kForwardBackward))));
 }
 
@@ -74,12 +92,14 @@ void explain_oom(const ExplainInput& input, Explanation& out) {
     const AccountedPeak peak = accounted_peak(spec_of(input, mode), as);
     out.values.set(name, peak.bytes).set(name + "_formula", peak.formula);
   };
-  set("one_graph", Mode::kForward, {.live_graphs = 1});
-  set("two_graphs", Mode::kForward, {.live_graphs = 2});
-  set("backward", Mode::kForwardBackward, {.kept_gradients = false});
-  set("backward_kept", Mode::kForwardBackward, {.kept_gradients = true});
-  set("step", Mode::kStep, {.kept_gradients = false});
-  set("step_kept", Mode::kStep, {.kept_gradients = true});
+  if (is_reference(input)) {
+    set("one_graph", Mode::kForward, {.live_graphs = 1});
+    set("two_graphs", Mode::kForward, {.live_graphs = 2});
+    set("backward", Mode::kForwardBackward, {.kept_gradients = false});
+    set("backward_kept", Mode::kForwardBackward, {.kept_gradients = true});
+    set("step", Mode::kStep, {.kept_gradients = false});
+    set("step_kept", Mode::kStep, {.kept_gradients = true});
+  }
   ExplainInput half = input;
   half.shape.batch = std::max<std::int64_t>(1, input.shape.batch / 2);
   out.values.set("ours", peak_of(spec_of(input, Mode::kStep)));

@@ -1,6 +1,7 @@
 // Topics on number formats and on softmax: from the types, the passes and the sums themselves.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "analysis/component.h"
 #include "analysis/cost.h"
@@ -18,6 +19,21 @@ float as_f16(double x) {
 }
 float as_bf16(double x) {
   return to_float(to_bf16(static_cast<float>(x)));
+}
+
+// Elements of the parameters that a product reads.
+std::int64_t multiplied_parameters(const Program& program) {
+  std::set<ValueId> found;
+  for (const Node& node : program.nodes) {
+    if (!is_product(node)) continue;
+    for (ValueId id : node.inputs) found.insert(program.value(id).layout.base);
+  }
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.leaf == LeafKind::kParameter && found.contains(id)) out += leaf.type.count();
+  }
+  return out;
 }
 
 }  // namespace
@@ -46,8 +62,9 @@ void explain_softmax(const ExplainInput& input, Explanation& out) {
   }
 }
 
-void explain_mixed_precision(const ExplainInput&, Explanation& out) {
+void explain_mixed_precision(const ExplainInput& input, Explanation& out) {
   Values& v = out.values;
+  v.set("multiplied", multiplied_parameters(logits_program(input.model, input.shape)));
   v.set("bf16_spacing", to_float(BF16{0x3f81}) - 1).set("f16_spacing", to_float(F16{0x3c01}) - 1);
   v.set("bf16_third", as_bf16(1.0 / 3)).set("f16_third", as_f16(1.0 / 3));
   out.more.push_back(format_table());

@@ -121,6 +121,9 @@ void explain_profiler_overhead(const ExplainInput& input, Explanation& out) {
 }
 
 void explain_flops(const ExplainInput& input, Explanation& out) {
+  out.values.set("matrices", input.model.is_gated ? 3 : 2);
+  out.values.set("counts_embedding",
+                 input.model.is_tied ? "" : "counts the embedding as a product and ");
   out.values.set("forward", gemm_flops(program_of(input, Mode::kForward)));
   out.values.set("step", gemm_flops(program_of(input, Mode::kStep)));
 }
@@ -164,6 +167,7 @@ void explain_gemm_share(const ExplainInput& input, Explanation& out) {
     v.set("products", n.products).set("others", n.others);
     v.set("product_flops", n.product_flops).set("all_flops", flops);
     v.set("product_bytes", n.product_bytes).set("all_bytes", bytes);
+    if (mode == Mode::kInference) out.values.set("forward_products", n.products);
   }
 }
 

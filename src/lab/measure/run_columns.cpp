@@ -1,20 +1,26 @@
 #include "lab/measure/run_columns.h"
 
 #include <algorithm>
+#include <map>
 
 #include "spec/fields.h"
 
 namespace tracestep {
 namespace {
 
+ColumnKind kind_of(const RunField& field) {
+  const Json usual = field.value(RunSpec());
+  if (usual.is_string()) return ColumnKind::kText;
+  return usual.is_int() ? ColumnKind::kInt : ColumnKind::kReal;
+}
+
 // Those of the fields for which `is` holds.
 Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
   Fields<RunSpec> out{};
   for (const RunField& field : run_fields()) {
     if (!is(field)) continue;
-    const bool is_text = field.value(RunSpec()).is_string();
     out.add({.name = field.name,
-             .kind = is_text ? ColumnKind::kText : ColumnKind::kInt,
+             .kind = kind_of(field),
              .description = are_described ? field.about : "",
              .data_only = field.show == FieldShow::kData,
              .if_varies = field.show == FieldShow::kVarying,
@@ -22,6 +28,39 @@ Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
             field.value);
   }
   return out;
+}
+
+// Two models may have one name: folders that are called alike, presets with the same change. A
+// field of the model in which rows of one name differ gets a column behind the name, until no two
+// are alike.
+void tell_models_apart(Table& table, std::size_t size) {
+  const std::optional<std::size_t> cell = table.index_of("cell");
+  if (!cell) return;
+  std::vector<std::string> known;  // of each row: its name and the fields told so far
+  for (const auto& row : table.rows) known.push_back(row[size].dump());
+  std::size_t at = size + 1;
+  for (const RunField& field : run_fields()) {
+    if (field.group != FieldGroup::kModel || is_column(field) || table.index_of(field.name))
+      continue;
+    std::map<std::string, Json> first;
+    std::vector<Json> values;
+    bool tells = false;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      const Json& key = table.rows[i][table.index_of("cell").value()];
+      const Json* found = key.is_object() ? key.find(field.name) : nullptr;
+      values.push_back(found == nullptr ? Json() : *found);
+      tells = first.emplace(known[i], values[i]).first->second != values[i] || tells;
+    }
+    if (!tells) continue;
+    table.columns.insert(table.columns.begin() + static_cast<std::ptrdiff_t>(at),
+                         {.name = field.name, .kind = kind_of(field), .role = ColumnRole::kKey});
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      known[i] += values[i].dump();
+      std::vector<Json>& row = table.rows[i];
+      row.insert(row.begin() + static_cast<std::ptrdiff_t>(at), std::move(values[i]));
+    }
+    ++at;
+  }
 }
 
 }  // namespace
@@ -57,6 +96,7 @@ void show_unusual(Table& table) {
       return row[i].is_null() || is_usual(*field, row[i], row[*size]);
     });
   }
+  tell_models_apart(table, *size);
 }
 
 bool same_but(const RunSpec& a, const RunSpec& b, const std::vector<std::string_view>& fields) {

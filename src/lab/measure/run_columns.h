@@ -19,7 +19,9 @@ Fields<RunSpec> key_columns();
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
 // Also shows people the data-only columns of fields in which rows of this table differ (several
-// executors), or are not as usual for their size (a vocabulary other than the preset's).
+// executors), or are not as usual for their size (a vocabulary other than the preset's). Where rows
+// of one name are of different models, the fields that tell these apart become columns behind the
+// name.
 void show_unusual(Table& table);
 
 // Whether both runs agree in all fields that decide their programs or their speed, except `fields`.

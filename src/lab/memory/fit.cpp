@@ -1,10 +1,12 @@
 #include "lab/memory/fit.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
 #include "analysis/cost.h"
 #include "base/error.h"
+#include "base/integers.h"
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "exec/executor.h"
@@ -47,8 +49,11 @@ std::optional<std::int64_t> peak_of(const RunSpec& step, const DeviceTraits& tra
 
 class Finder {
  public:
-  Finder(DeviceTraits traits, std::int64_t limit, Growth growth)
-      : traits_(traits), limit_(limit), growth_(growth) {}
+  Finder(DeviceTraits traits, std::int64_t limit, Growth growth, const ModelConfig& model)
+      : traits_(traits),
+        limit_(limit),
+        growth_(growth),
+        positions_(model.positions == Positions::kLearned ? model.max_positions : kMostSize) {}
 
   Largest find(std::string what, const RunSpec& step) const {
     Largest out{.what = std::move(what)};
@@ -82,15 +87,17 @@ class Finder {
     return fits;
   }
 
-  // Where commands end.
+  // Where commands end, or the model's positions.
   std::int64_t most_units() const {
-    return growth_ == Growth::kBatch ? kMostSize : kMostSize / kContextUnit;
+    return growth_ == Growth::kBatch ? kMostSize : ceil_div(most_context(), kContextUnit);
   }
+  std::int64_t most_context() const { return std::min(kMostSize, positions_); }
 
   bool tries(const RunSpec& step, std::int64_t units, Largest& out) const {
     RunSpec grown = step;
     const bool is_batch = growth_ == Growth::kBatch;
-    (is_batch ? grown.shape.batch : grown.shape.context) = is_batch ? units : units * kContextUnit;
+    (is_batch ? grown.shape.batch : grown.shape.context) =
+        is_batch ? units : std::min(units * kContextUnit, most_context());
     const std::optional<std::int64_t> peak = peak_of(grown, traits_);
     if (!peak || *peak > limit_) return false;
     out.size = is_batch ? grown.shape.batch : grown.shape.context;
@@ -102,6 +109,7 @@ class Finder {
   DeviceTraits traits_;
   std::int64_t limit_;
   Growth growth_;
+  std::int64_t positions_;  // the longest context that the model takes
 };
 
 struct Change {
@@ -217,7 +225,7 @@ Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_
   add_times<Largest>(fields, traits, times, [](L l) { return l.step ? &*l.step : nullptr; });
   fields.add(text_column("command"),
              [](L l) { return l.step ? Json(command_of(*l.step)) : Json(); });
-  const Finder finder(traits, limit_bytes, growth);
+  const Finder finder(traits, limit_bytes, growth, step.model);
   std::vector<Largest> rows;
   for (const Change& change : changes_of(step, limit_bytes)) {
     rows.push_back(finder.find(change.what, change.step));
@@ -235,8 +243,10 @@ Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_
   }
   for (const Largest& row : rows) {
     if (!row.is_capped) continue;
-    table.notes.push_back(fmt::format(
-        "{}: more than {} would fit, which is the most that commands take", row.what, row.size));
+    const std::string_view most = row.size < kMostSize ? "all that the model has positions for"
+                                                       : "the most that commands take";
+    table.notes.push_back(
+        fmt::format("{}: more than {} would fit, which is {}", row.what, row.size, most));
   }
   return table;
 }
