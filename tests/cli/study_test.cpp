@@ -10,9 +10,9 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "lab/report/html.h"
 #include "spec/fields.h"
 #include "support/paths.h"
-#include "support/report_page.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -137,16 +137,16 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   EXPECT_THAT(run.out, HasSubstr("9.953125"));
   const Json data = Json::parse(text_of(folder / "study.json"), "study.json");
   const std::string page = text_of(folder / "study.html");
-  EXPECT_TRUE(Json::parse(testing::json_of_page(page), "study.html") == data);
-  EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## Questions and answers"));
-  EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{Questions and answers}"));
+  EXPECT_TRUE(Json::parse(json_of_page(page), "study.html") == data);
+  EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## Time"));
+  EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{Time}"));
   EXPECT_THAT(text_of(folder / "study.tex"), ::testing::EndsWith("\\end{document}\n"));
-  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"Questions and answers\";"));
+  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"Time\";"));
   EXPECT_THAT(run.err, HasSubstr(" at most)"));
   for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {
     EXPECT_THAT(run.err, HasSubstr((folder / file).string()));
   }
-  EXPECT_TRUE(fs::exists(folder / "pictures" / "time-median-time-by-mode.svg"));
+  EXPECT_TRUE(fs::exists(folder / "pictures" / "pass-times.svg"));
   // A picture for each chart of the page, by a name of its own.
   std::size_t drawings = 0;
   for (const auto& entry : fs::directory_iterator(folder / "pictures")) {
@@ -154,6 +154,8 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   }
   EXPECT_EQ(drawings, count_of(page, "<figure"));
   EXPECT_GT(drawings, 8u);
+  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("#image(\"charts/pass-times.svg\""));
+  EXPECT_TRUE(fs::exists(folder / "charts" / "pass-times.svg"));
   // The time given is short: parts are left out, and questions that need them are refused.
   EXPECT_EQ(data.at("schema").as_string(), "tracestep.study/2");
   for (const Json& part : data.at("tables").at("parts").at("rows").items()) {
