@@ -220,9 +220,10 @@ std::string topic_html(const PageTopic& topic, std::span<const Table> tables) {
 
 std::string tile_html(const PageCard& tile) {
   return fmt::format(
-      "<div class=\"tile\"><div class=\"soft\">{}</div><div class=\"big\">{}</div><div "
+      "<div class=\"tile\">{}<div class=\"soft\">{}</div><div class=\"big\">{}</div><div "
       "class=\"small\">{}</div></div>\n",
-      xml_escaped(tile.question), tile.standing == "refused" ? "–" : sentence(tile.lead),
+      mark(tile), xml_escaped(tile.question),
+      tile.standing == "refused" ? "–" : sentence(tile.lead),
       sentence(tile.standing == "refused" ? tile.lead : tile.more));
 }
 

@@ -190,9 +190,11 @@ TEST(ChartTest, NamesStandAtTheEndsOfLinesAndEqualLinesShareOne) {
   }
   for (const std::size_t row : {1u, 3u}) tables[0].rows[row][3] = tables[0].rows[row - 1][3];
   EXPECT_THAT(found(draw_chart(lines(), tables), "<text class=\"name\"[^>]*>(forward.*)<"),
-              ::testing::IsEmpty()) << "a single line needs no name";
-  EXPECT_THAT(found(draw_chart(lines(), tables), "<title>([^<]*)</title>"),
-              ElementsAre("forward, step\ncontext 128: 10 ms", "forward, step\ncontext 256: 20 ms"));
+              ::testing::IsEmpty())
+      << "a single line needs no name";
+  EXPECT_THAT(
+      found(draw_chart(lines(), tables), "<title>([^<]*)</title>"),
+      ElementsAre("forward, step\ncontext 128: 10 ms", "forward, step\ncontext 256: 20 ms"));
 }
 
 TEST(ChartTest, APlotOfBytesReachesTheNextCardThatHoldsThem) {

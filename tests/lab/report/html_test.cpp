@@ -144,6 +144,8 @@ Words words_of_page(std::string page) {
   without("<script", "</script>");
   without("<svg", "</svg>");  // a plot inside a drawing leaves the outer end, which is no word
   without("<table", "</table>");
+  without("<noscript", "</noscript>");
+  without("<p class=\"paper", "</p>");
   Words out;
   int folded = 0;  // depth of closed details
   bool is_summary = false, is_word = false;
@@ -182,9 +184,9 @@ TEST(HtmlTest, TheFirstScreenHasFourFiguresFourAnswersThreeChartsAndALineOfTrust
                                                       {"date_utc", "2026-11-22T22:13:48Z"},
                                                       {"tool", "tracestep 0.1.0"},
                                                       {"commit", "abc"}});
-  EXPECT_THAT(head.facts, ::testing::ElementsAre("AMD, 2 threads", HasSubstr("small"),
-                                                 "2026-11-22 22:13 UTC",
-                                                 "tracestep 0.1.0, commit abc"));
+  EXPECT_THAT(head.facts,
+              ::testing::ElementsAre("AMD, 2 threads", HasSubstr("small"), "2026-11-22 22:13 UTC",
+                                     "tracestep 0.1.0, commit abc"));
   EXPECT_EQ(head.tiles.size(), 4u);
   EXPECT_EQ(head.short_answers.size(), 4u);
   EXPECT_FALSE(head.trust.empty());
@@ -197,14 +199,23 @@ TEST(HtmlTest, TheFirstScreenHasFourFiguresFourAnswersThreeChartsAndALineOfTrust
   EXPECT_THAT(page.substr(0, page.find("</header>")), HasSubstr("of &lt;some&gt; kind"));
 }
 
+// What stands around the first byte in which two texts differ, which are too large to be printed.
+std::string first_difference(const std::string& a, const std::string& b) {
+  const auto [at, other] = std::ranges::mismatch(a, b);
+  if (at == a.end() && other == b.end()) return "";
+  const auto begin = static_cast<std::size_t>(at - a.begin()), from = begin - std::min<std::size_t>(begin, 200);
+  return a.substr(from, 300) + "\n--- and\n" + b.substr(from, 300);
+}
+
 TEST(HtmlTest, AStoredStudyGivesTheSamePage) {
   const StudyReport& study = small_study();
   const std::string page = page_of(study);
   for (const std::string& text : {page, json_of(study)}) {
     const StoredStudy stored = stored_study(text, "study");
     const StudyReport again = answered(stored.sections);
-    EXPECT_EQ(study_json(again, stored.environment).dump(2), json_of(study));
-    EXPECT_EQ(page_of(again), page);
+    // Of texts as large as these gtest cannot print the difference.
+    EXPECT_EQ(first_difference(json_of(again), json_of(study)), "");
+    EXPECT_EQ(first_difference(page_of(again), page), "");
   }
   EXPECT_THROW(stored_study("{\"schema\": \"tracestep.bench/1\"}", "bench.json"), Error);
 }

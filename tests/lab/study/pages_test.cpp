@@ -101,8 +101,9 @@ TEST(PagesTest, AnswersHaveThirtyFiveWordsAtTheMeanAndEightyAtMost) {
 TEST(PagesTest, PrintsTheAnswersOfAStoredStudy) {
   const char* const path = std::getenv("TRACESTEP_STUDY");
   if (path == nullptr) GTEST_SKIP() << "TRACESTEP_STUDY names no study.json";
-  const StudyReport study = answered(
-      stored_study(read_text_file(path, "TRACESTEP_STUDY", std::uint64_t{256} << 20), path).sections);
+  const StudyReport study =
+      answered(stored_study(read_text_file(path, "TRACESTEP_STUDY", std::uint64_t{256} << 20), path)
+                   .sections);
   for (const auto* answers : {&study.summary, &study.answers}) {
     for (const Answer& a : *answers) EXPECT_THAT(wrong_claims(a, study.tables), IsEmpty()) << a.id;
   }
