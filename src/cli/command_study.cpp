@@ -219,11 +219,11 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   check_alone();
   const RunSpec run = run_alone(o);
   const Json environment = environment_of(arguments, run);
+  StudySizes sizes = sizes_of(o, run.place);
+  set_parallel(o, sizes);
   std::error_code error;
   fs::create_directories(o.folder, error);
   check_files(o);
-  StudySizes sizes = sizes_of(o, run.place);
-  set_parallel(o, sizes);
   const double minutes = minutes_of(o, run.place);
   const StudyReport report = run_study(machine_of(o, run, sizes, environment), sizes,
                                        60.0 * minutes, Announcer(60.0 * minutes));

@@ -124,6 +124,27 @@ void expect_commands_to_measure_again(const Json& tables) {
   EXPECT_GE(cells_by_command.size(), 3u);
 }
 
+// What a student does with a study that was measured elsewhere.
+void expect_a_hand_in_of(const fs::path& study) {
+  const TempFolder temp;
+  const fs::path times = temp.write("times.csv",
+                                    "size,context,mode,precision,mean_ms,std_ms,n\n"
+                                    "small,128,forward,fp32,21.4,0.2,10\n"
+                                    "mine,64,step,fp32,10,1,5\n");
+  const fs::path out = temp.path() / "out";
+  const std::string command = "study --from " + study.string() + " --output-dir " + out.string();
+  const ProgramRun run = run_tracestep(words_of(command + " --course --mine " + times.string()));
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("mine 64 step fp32 (line 3)"));
+  for (const char* file : {"course.md", "course.tex", "course.typ"}) {
+    EXPECT_THAT(text_of(out / file), HasSubstr("Problem 1.1.3 b")) << file;
+  }
+  EXPECT_TRUE(Json::parse(text_of(out / "study.json"), "again") ==
+              Json::parse(text_of(study.parent_path() / "study.json"), "first"));
+  EXPECT_EQ(run_tracestep(words_of(command + " --mine " + times.string())).status, 2);
+  EXPECT_EQ(run_tracestep(words_of("study --from " + times.string())).status, 3);
+}
+
 TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const TempFolder temp;
   const fs::path folder = temp.path();
@@ -167,6 +188,8 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
     EXPECT_EQ(answer.at("refused").as_bool(), is_no_answer) << answer.at("id").as_string();
   }
   EXPECT_EQ(data.at("tables").at("planned_ranks").at("rows").size(), 7u);
+  expect_a_hand_in_of(folder / "study.html");
+  expect_a_hand_in_of(folder / "study.json");
   expect_commands_to_measure_again(data.at("tables"));
 }
 

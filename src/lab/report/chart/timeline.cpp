@@ -163,13 +163,15 @@ std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
                AxisUnit::kBytes};
   Box named = box;
   named.top -= kPhaseRow;  // the axis' name stands above the names of phases
-  draw_areas(svg, t, box);
   svg.open("g", "class=\"whole\"");
   draw_bottom_axis(svg, box, bottom_axis(rows, box));
+  svg.close();
+  draw_left_axis(svg, box, y);
+  draw_areas(svg, t, box);  // over the grid
+  svg.open("g", "class=\"whole\"");
   draw_phase_names(svg, t, box, places);
   draw_peak(svg, t, box, places, bytes);
   svg.close();
-  draw_left_axis(svg, box, y);
   svg.text("name", 8, named.top - 9, y.name);
   return svg.finish(look.width, draw_legend(svg, names_of_seen(t), look, box.bottom + kBelowPlot),
                     chart.title);
