@@ -228,7 +228,7 @@ std::string tile_html(const PageCard& tile) {
 }
 
 std::string short_html(const PageCard& card, std::span<const Table> tables) {
-  return fmt::format("<article>\n<h3>{}</h3>\n<p class=\"lead\">{}</p>\n{}</article>\n",
+  return fmt::format("<article>\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{}</article>\n",
                      xml_escaped(card.question), sentence(card.lead), figures(card.charts, tables));
 }
 

@@ -16,6 +16,7 @@
 #include "lab/report/csv_reader.h"
 #include "lab/report/prose.h"
 #include "lab/study/summary.h"
+#include "spec/fields.h"
 
 namespace tracestep {
 namespace {
@@ -166,25 +167,29 @@ Table table_of(const Pivot& pivot, const StudyReport& report) {
 
 // --- times of one's own --------------------------------------------------------------------------
 
-constexpr std::string_view kOwnColumns[] = {"size",    "context", "mode", "precision",
-                                            "mean_ms", "std_ms",  "n"};
+constexpr std::string_view kMean = "mean_ms", kDeviation = "std_ms", kCount = "n";
 
-// The study's cell: with composite kernels before one of primitive ops, eager.
+// The study's cell: with composite kernels before one of primitive ops, eager, unless they are
+// said.
 std::vector<double> our_samples(const OwnTime& own, const StudyReport& report) {
   for (const char* ops : {"fused", "primitive"}) {
     for (const char* name : {"cells", "scaling", "steps", "ways"}) {
       const auto table = std::ranges::find(report.tables, name, &Table::name);
       if (table == report.tables.end()) continue;
       for (const auto& row : table->rows) {
-        const auto is = [&](const char* column, const std::string& wanted) {
+        const auto is = [&](std::string_view column, std::string_view wanted) {
           const Json* cell = cell_in(*table, row, column);
           return cell != nullptr && words_of(*cell) == wanted;
         };
+        const auto is_usual = [&](std::string_view column, std::string_view usual) {
+          return !own.setting(column).empty() || is(column, usual);
+        };
         const Json* samples = cell_in(*table, row, "samples_ms");
-        const bool fits = is("size", own.size) && is("context", std::to_string(own.context)) &&
-                          is("mode", own.mode) && is("precision", own.precision) &&
-                          is("ops", ops) && is("executor", "eager");
-        if (fits && samples != nullptr) return numbers_in(*samples);
+        const bool fits = std::ranges::all_of(
+            own.cell, [&](const auto& setting) { return is(setting.first, setting.second); });
+        if (fits && samples != nullptr && is_usual("ops", ops) && is_usual("executor", "eager")) {
+          return numbers_in(*samples);
+        }
       }
     }
   }
@@ -193,11 +198,13 @@ std::vector<double> our_samples(const OwnTime& own, const StudyReport& report) {
 
 // "169.1 (A), 25.2 (B)": the published times of the same cell, by the wall clock.
 std::string published_of(const OwnTime& own) {
-  const std::string pass = own.mode == "forward-backward" ? "forward+backward" : own.mode;
+  const std::string mode = own.setting("mode");
+  const std::string pass = mode == "forward-backward" ? "forward+backward" : mode;
   std::string out;
   for (const PublishedTime& t : published_tables().times) {
-    const bool fits = t.size == own.size && t.context == own.context && t.pass == pass &&
-                      t.precision == own.precision && t.clock == PublishedClock::kWall;
+    const bool fits = t.size == own.setting("size") &&
+                      std::to_string(t.context) == own.setting("context") && t.pass == pass &&
+                      t.precision == own.setting("precision") && t.clock == PublishedClock::kWall;
     if (!fits) continue;
     out += fmt::format("{}{} ({}{})", out.empty() ? "" : ", ",
                        t.is_oom ? "OOM" : fmt::format("{:.4g}", t.ms), t.study,
@@ -206,84 +213,95 @@ std::string published_of(const OwnTime& own) {
   return out;
 }
 
-double number_in(const std::string& cell, const CsvRow& row, std::string_view column,
-                 const std::string& name) {
+double number_in(const std::string& cell, std::string_view column, const std::string& where) {
   char* end = nullptr;
   const double out = std::strtod(cell.c_str(), &end);
   if (cell.empty() || *end != '\0' || !std::isfinite(out) || out < 0) {
-    throw Error(ErrorCode::kInput, fmt::format("{}:{}", name, row.line),
-                fmt::format("\"{}\" is no {}", cell, column), "write a number, not negative");
+    throw Error(ErrorCode::kInput, where, fmt::format("\"{}\" is no {}", cell, column),
+                "write a number, not negative");
   }
   return out;
 }
 
 }  // namespace
 
+std::string OwnTime::setting(std::string_view name) const {
+  for (const auto& [known, value] : cell) {
+    if (known == name) return value;
+  }
+  return {};
+}
+
 std::vector<OwnTime> read_own_times(std::string_view csv, const std::string& name) {
   const std::vector<CsvRow> rows = parse_csv_rows(csv, name);
-  std::vector<std::size_t> places;
-  for (std::string_view column : kOwnColumns) {
-    const auto found = rows.empty()
-                           ? std::size_t{0}
-                           : static_cast<std::size_t>(std::ranges::find(rows[0].cells, column) -
-                                                      rows[0].cells.begin());
-    if (rows.empty() || found == rows[0].cells.size()) {
+  const std::vector<std::string> head = rows.empty() ? std::vector<std::string>() : rows[0].cells;
+  for (std::string_view column : {std::string_view("size"), kMean, kDeviation, kCount}) {
+    if (std::ranges::find(head, column) == head.end()) {
       throw Error(ErrorCode::kInput, name, fmt::format("there is no column {}", column),
-                  fmt::format("the first line is: {}", fmt::join(kOwnColumns, ",")));
+                  "the first line is: size,context,mode,precision,mean_ms,std_ms,n");
     }
-    places.push_back(found);
   }
   std::vector<OwnTime> out;
   for (const CsvRow& row : std::span(rows).subspan(1)) {
-    if (row.cells.size() != rows[0].cells.size()) {
-      throw Error(ErrorCode::kInput, fmt::format("{}:{}", name, row.line),
-                  fmt::format("{} cells where the first line has {}", row.cells.size(),
-                              rows[0].cells.size()),
-                  "");
+    const std::string where = fmt::format("{}:{}", name, row.line);
+    if (row.cells.size() != head.size()) {
+      throw Error(
+          ErrorCode::kInput, where,
+          fmt::format("{} cells where the first line has {}", row.cells.size(), head.size()),
+          "give each line a cell for each column");
     }
-    const auto text = [&](std::size_t i) { return row.cells[places[i]]; };
-    const auto number = [&](std::size_t i) {
-      return number_in(text(i), row, kOwnColumns[i], name);
-    };
-    out.push_back({.size = text(0),
-                   .mode = text(2),
-                   .precision = text(3),
-                   .context = std::llround(number(1)),
-                   .steps = std::llround(number(6)),
-                   .mean_ms = number(4),
-                   .std_ms = number(5),
-                   .line = row.line});
+    OwnTime own{.cell = {}, .line = row.line};
+    for (std::size_t i = 0; i < head.size(); ++i) {
+      const std::string& cell = row.cells[i];
+      if (head[i] == kMean) {
+        own.mean_ms = number_in(cell, head[i], where);
+      } else if (head[i] == kDeviation) {
+        own.std_ms = number_in(cell, head[i], where);
+      } else if (head[i] == kCount) {
+        own.steps = std::llround(number_in(cell, head[i], where));
+      } else if (find_field(head[i]) != nullptr) {
+        own.cell.emplace_back(head[i], cell);
+      } else {
+        throw Error(ErrorCode::kInput, name, fmt::format("{} is no setting of a run", head[i]),
+                    "columns are settings such as size, and mean_ms, std_ms, n");
+      }
+    }
+    out.push_back(std::move(own));
   }
   return out;
 }
 
 Table own_times_table(std::span<const OwnTime> times, const StudyReport& report) {
   Table out{.name = "mine", .title = "My times, those of this study, and published ones"};
-  out.columns = {text_column("size"),
-                 int_column("context"),
-                 text_column("mode"),
-                 text_column("precision"),
-                 text_column("mine"),
-                 int_column("n"),
-                 text_column("ours", "tracestep"),
-                 real_column("ratio", "mine over it", "", 2),
-                 text_column("published", "published (ms)")};
+  if (times.empty()) return out;
+  for (const auto& [name, value] : times.front().cell) out.columns.push_back(text_column(name));
+  for (Column column :
+       {text_column("mine"), int_column(std::string(kCount)), text_column("ours", "tracestep"),
+        real_column("ratio", "mine over it", "", 2), text_column("published", "published (ms)")}) {
+    out.columns.push_back(std::move(column));
+  }
   std::vector<std::string> alone;
   std::vector<double> ratios;
   for (const OwnTime& own : times) {
     const std::vector<double> ours = our_samples(own, report);
     const std::string published = published_of(own);
+    std::vector<Json> row;
+    std::string label;
+    for (const auto& [name, value] : own.cell) {
+      row.emplace_back(value);
+      label += value + " ";
+    }
     if (!ours.empty()) ratios.push_back(own.mean_ms / mean_of(ours));
     if (ours.empty() && published.empty()) {
-      alone.push_back(fmt::format("{} {} {} {} (line {})", own.size, own.context, own.mode,
-                                  own.precision, own.line));
+      alone.push_back(fmt::format("{}(line {})", label, own.line));
     }
-    out.add_row(
-        {own.size, own.context, own.mode, own.precision,
-         mean_and_deviation(own.mean_ms, own.std_ms), own.steps,
-         ours.empty() ? Json() : Json(mean_and_deviation(mean_of(ours), population_std_of(ours))),
-         ours.empty() ? Json() : Json(ratios.back()),
-         published.empty() ? Json() : Json(published)});
+    row.emplace_back(mean_and_deviation(own.mean_ms, own.std_ms));
+    row.emplace_back(own.steps);
+    row.push_back(ours.empty() ? Json()
+                               : Json(mean_and_deviation(mean_of(ours), population_std_of(ours))));
+    row.push_back(ours.empty() ? Json() : Json(ratios.back()));
+    row.push_back(published.empty() ? Json() : Json(published));
+    out.add_row(std::move(row));
   }
   if (!ratios.empty()) {
     out.notes.push_back(

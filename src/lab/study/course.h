@@ -5,25 +5,28 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lab/study/study.h"
 
 namespace tracestep {
 
-// A time that somebody measured: a row of a file with the columns size, context, mode, precision,
-// mean_ms, std_ms and n.
+// A time that somebody measured: a row of a file with the columns mean_ms, std_ms and n, and settings
+// of runs in all others: size, context, mode, precision.
 struct OwnTime {
-  std::string size, mode, precision;
-  std::int64_t context = 0, steps = 0;
+  std::vector<std::pair<std::string, std::string>> cell;  // settings
   double mean_ms = 0, std_ms = 0;
+  std::int64_t steps = 0;
   std::size_t line = 0;  // of the file
+
+  std::string setting(std::string_view name) const;  // empty: not said
 };
 // Error{kInput} naming `name` and the line of what is wrong.
 std::vector<OwnTime> read_own_times(std::string_view csv, const std::string& name);
 
-// Each of them beside the cell of the study and the published ones with its size, context, mode and
-// precision; a note names those that have none.
+// Each of them beside the cell of the study and the published ones with its settings; a note names
+// those that have none.
 Table own_times_table(std::span<const OwnTime> times, const StudyReport& report);
 
 // The hand-in; `own` may be empty. `charts`: the folder of its pictures, beside it.

@@ -47,9 +47,11 @@ TEST(CourseTest, AFileOfTimesThatCannotBeReadSaysWhereAndWhy) {
     }
     return std::string();
   };
-  EXPECT_THAT(why("size,context\nsmall,8\n"), HasSubstr("there is no column mode"));
+  EXPECT_THAT(why("size,context\nsmall,8\n"), HasSubstr("there is no column mean_ms"));
   EXPECT_THAT(why("size,context,mode,precision,mean_ms,std_ms,n\nsmall,8,step,fp32,fast,0,1\n"),
               HasSubstr("times.csv:2"));
+  EXPECT_THAT(why("size,contexts,mean_ms,std_ms,n\nsmall,8,1,0,1\n"),
+              HasSubstr("contexts is no setting of a run"));
   EXPECT_THAT(why("size,context,mode,precision,mean_ms,std_ms,n\nsmall,8\n"),
               HasSubstr("2 cells where the first line has 7"));
 }
