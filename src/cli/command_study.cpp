@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/exact_bytes.h"
+#include "base/input_file.h"
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
@@ -19,6 +20,8 @@
 #include "cli/pictures.h"
 #include "cli/remaining_time.h"
 #include "cli/study_training.h"
+#include "lab/compare/result_file.h"
+#include "lab/study/course.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
 
@@ -26,10 +29,9 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kSchema = "tracestep.study/2";
-
 struct StudyOptions {
-  fs::path folder = "out", pictures;
+  fs::path folder = "out", pictures, from, mine;
+  bool course = false;
   std::optional<std::int64_t> train_steps;
   bool quick = false;
   double budget_minutes = 0.0;  // 0: minutes_of() decides
@@ -113,12 +115,21 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
       .environment = environment};
 }
 
+constexpr const char* kCharts = "charts";  // the folder of the charts of study.tex, .typ and .md
+
 // "out/study.html".
 fs::path file_of(const StudyOptions& o, std::string_view ending) {
   return o.folder / fmt::format("study.{}", ending);
 }
 
 void check_files(const StudyOptions& o) {
+  if (!o.mine.empty()) {
+    if (!o.course) {
+      throw Error(ErrorCode::kUsage, "mine", "times of your own stand in the hand-in",
+                  "add option course");
+    }
+    read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine.string());
+  }
   std::vector<NamedPath> outputs;
   for (const fs::path& path :
        {file_of(o, "md"), file_of(o, "json"), file_of(o, "html"), file_of(o, "tex"),
@@ -127,22 +138,44 @@ void check_files(const StudyOptions& o) {
   }
   check_apart({}, outputs);
   for (const NamedPath& output : outputs) check_writable(output.path, "output_dir");
+  probe_pictures(o.folder / kCharts);
   probe_pictures(o.pictures);
 }
 
+// out/course.md and the like: the hand-in.
+void write_course(const StudyOptions& o, const StudyReport& report, const Json& environment) {
+  std::vector<OwnTime> own;
+  if (!o.mine.empty()) {
+    own = read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine.string());
+    write_text(to_string({"", Json::object(), {own_times_table(own, report)}}, Format::kText), {});
+  }
+  for (const auto& [ending, format] :
+       {std::pair{"md", Format::kMarkdown}, {"tex", Format::kLatex}, {"typ", Format::kTypst}}) {
+    write_file(
+        o.folder / fmt::format("course.{}", ending),
+        marked(course_page(report, environment, own, format, kCharts), format, kStudySchema));
+  }
+  log_info("study: the hand-in is {}, .tex and .typ", (o.folder / "course.md").string());
+}
+
 void write_report(const StudyOptions& o, const StudyReport& report, const Json& environment) {
-  const std::string json = to_string({kSchema, environment, report.tables}, Format::kJson);
+  const std::string json = study_json(report, environment).dump(2) + '\n';
   write_file(file_of(o, "json"), json);
-  write_file(file_of(o, "html"),
-             html_page(page_head(report, environment), json, report.tables, page_sections(report)));
+  write_file(file_of(o, "html"), html_page(page_head(report, environment), json, report.tables,
+                                           page_topics(report), page_sections(report)));
+  write_pictures(o.folder / kCharts, charts_of(report), report.tables, Titles::kNone);
   for (const auto& [ending, format] :
        {std::pair{"md", Format::kMarkdown}, {"tex", Format::kLatex}, {"typ", Format::kTypst}}) {
     write_file(file_of(o, ending),
-               marked(study_page(report, environment, format), format, kSchema));
+               marked(study_page(report, environment, format, kCharts), format, kStudySchema));
   }
   const auto name = [&](const char* ending) { return file_of(o, ending).string(); };
-  log_info("study: the report is {}; without charts {}, {} and {}; its numbers {}", name("html"),
+  log_info("study: the report is {}; to print {}, {} and {}; its numbers {}", name("html"),
            name("md"), name("tex"), name("typ"), name("json"));
+  if (o.course) write_course(o, report, environment);
+  if (!o.pictures.empty()) {
+    write_pictures(o.pictures, charts_of(report), report.tables, Titles::kFindings);
+  }
 }
 
 // One rank's: those that share a step are threads of this process, and only of some experiments.
@@ -168,27 +201,34 @@ void set_parallel(const StudyOptions& o, StudySizes& sizes) {
   sizes.parallel = shared.parallel;
 }
 
+// The report of what another study measured, with the questions of today.
+int write_anew(const StudyOptions& o) {
+  std::error_code error;
+  fs::create_directories(o.folder, error);
+  const StoredStudy stored =
+      stored_study(read_text_file(o.from, "from", kMaxResultBytes), o.from.string());
+  check_files(o);
+  const StudyReport report = answered(stored.sections);
+  write_report(o, report, stored.environment);
+  write_text(answers_text(report.answers), {});
+  return 0;
+}
+
 int run_study_command(const StudyOptions& o, std::span<const std::string> arguments) {
+  if (!o.from.empty()) return write_anew(o);
   check_alone();
   const RunSpec run = run_alone(o);
   const Json environment = environment_of(arguments, run);
+  StudySizes sizes = sizes_of(o, run.place);
+  set_parallel(o, sizes);
   std::error_code error;
   fs::create_directories(o.folder, error);
   check_files(o);
-  StudySizes sizes = sizes_of(o, run.place);
-  set_parallel(o, sizes);
   const double minutes = minutes_of(o, run.place);
   const StudyReport report = run_study(machine_of(o, run, sizes, environment), sizes,
                                        60.0 * minutes, Announcer(60.0 * minutes));
   write_report(o, report, environment);
   write_text(answers_text(report.answers), {});
-  if (!o.pictures.empty()) {
-    std::vector<Chart> charts;
-    for (const StudySection& section : report.sections) {
-      charts.insert(charts.end(), section.charts.begin(), section.charts.end());
-    }
-    write_pictures(o.pictures, charts, report.tables);
-  }
   return 0;
 }
 
@@ -220,12 +260,23 @@ Command study_command() {
                    {"--minutes 20 --device cuda", "on a GPU, with more time"},
                    {"--size medium --context 256 --minutes 10", "of a model and a context"},
                    {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"},
+                   {"--from out/study.json --course --mine times.csv",
+                    "a hand-in of a stored study, with times of your own"},
                    {"--quick --parallel dp=2", "with a step that two ranks share"}}};
   OptionSet& set = command.options;
   set.group("The study");
   set.path("--output-dir", "DIR", options->folder, "where the report goes");
+  set.path("--from", "FILE", options->from,
+           "make the report anew from a stored study.json or study.html; nothing is measured");
+  set.toggle("--course", options->course,
+             "also a hand-in: course.md, .tex and .typ, by the handout's problems, with tables of "
+             "size against context");
+  set.path("--mine", "FILE", options->mine,
+           "with --course: times of your own beside these and published ones, a CSV file with the "
+           "columns size, context, mode, precision, mean_ms, std_ms, n");
   set.path("--pictures", "DIR", options->pictures,
-           "also write every chart here, as SVG, and as PNG where rsvg-convert is installed");
+           "also write every chart here with what it shows above it, as SVG, and as PNG where "
+           "rsvg-convert is installed");
   add_overwrite_flag(set);
   set.real("--minutes", options->budget_minutes, {0.05, 10000},
            "how many minutes it may take; what does not fit is left out and named; when left out "

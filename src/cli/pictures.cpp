@@ -54,6 +54,7 @@ bool write_png(const fs::path& svg) {
 }  // namespace
 
 std::string picture_name(const Chart& chart) {
+  if (!chart.name.empty()) return chart.name;
   return slug(chart.table.substr(0, chart.table.find('@')) + " " + chart.title + " " +
               label_of(chart));
 }
@@ -66,17 +67,16 @@ void probe_pictures(const fs::path& folder) {
 }
 
 void write_pictures(const fs::path& folder, std::span<const Chart> charts,
-                    std::span<const Table> tables) {
+                    std::span<const Table> tables, Titles titles) {
   const bool makes_png = has_converter();
   int count = 0, pngs = 0;
   for (const Chart& chart : charts) {
-    Chart titled = chart;
-    const std::string label = label_of(chart);
-    if (!label.empty()) titled.title += ": " + label;
-    const std::string drawing = draw_chart(titled, tables, {.has_title = true});
+    const std::string drawing = draw_chart(chart, tables), label = label_of(chart);
     if (drawing.empty()) continue;
+    const bool says_label = chart.name.empty() && !label.empty();
+    const std::string title = chart.title + (says_label ? ": " + label : "");
     const fs::path svg = folder / (picture_name(chart) + ".svg");
-    write_file(svg, as_picture(drawing));
+    write_file(svg, as_picture(drawing, titles == Titles::kNone ? "" : title));
     if (makes_png && write_png(svg)) ++pngs;
     ++count;
   }

@@ -17,7 +17,8 @@ std::string picture_name(const Chart& chart);
 // call it before the work starts.
 void probe_pictures(const std::filesystem::path& folder);
 // Writes those charts of which `tables` have something to draw. Error{kOutput}.
+enum class Titles { kNone, kFindings };
 void write_pictures(const std::filesystem::path& folder, std::span<const Chart> charts,
-                    std::span<const Table> tables);
+                    std::span<const Table> tables, Titles titles = Titles::kFindings);
 
 }  // namespace tracestep::cli

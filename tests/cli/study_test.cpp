@@ -10,9 +10,9 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "lab/report/html.h"
 #include "spec/fields.h"
 #include "support/paths.h"
-#include "support/report_page.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -124,6 +124,27 @@ void expect_commands_to_measure_again(const Json& tables) {
   EXPECT_GE(cells_by_command.size(), 3u);
 }
 
+// What a student does with a study that was measured elsewhere.
+void expect_a_hand_in_of(const fs::path& study) {
+  const TempFolder temp;
+  const fs::path times = temp.write("times.csv",
+                                    "size,context,mode,precision,mean_ms,std_ms,n\n"
+                                    "small,128,forward,fp32,21.4,0.2,10\n"
+                                    "mine,64,step,fp32,10,1,5\n");
+  const fs::path out = temp.path() / "out";
+  const std::string command = "study --from " + study.string() + " --output-dir " + out.string();
+  const ProgramRun run = run_tracestep(words_of(command + " --course --mine " + times.string()));
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("mine 64 step fp32 (line 3)"));
+  for (const char* file : {"course.md", "course.tex", "course.typ"}) {
+    EXPECT_THAT(text_of(out / file), HasSubstr("Problem 1.1.3 b")) << file;
+  }
+  EXPECT_TRUE(Json::parse(text_of(out / "study.json"), "again") ==
+              Json::parse(text_of(study.parent_path() / "study.json"), "first"));
+  EXPECT_EQ(run_tracestep(words_of(command + " --mine " + times.string())).status, 2);
+  EXPECT_EQ(run_tracestep(words_of("study --from " + times.string())).status, 3);
+}
+
 TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const TempFolder temp;
   const fs::path folder = temp.path();
@@ -137,16 +158,16 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   EXPECT_THAT(run.out, HasSubstr("9.953125"));
   const Json data = Json::parse(text_of(folder / "study.json"), "study.json");
   const std::string page = text_of(folder / "study.html");
-  EXPECT_TRUE(Json::parse(testing::json_of_page(page), "study.html") == data);
-  EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## Questions and answers"));
-  EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{Questions and answers}"));
+  EXPECT_TRUE(Json::parse(json_of_page(page), "study.html") == data);
+  EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## Time"));
+  EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{Time}"));
   EXPECT_THAT(text_of(folder / "study.tex"), ::testing::EndsWith("\\end{document}\n"));
-  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"Questions and answers\";"));
+  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"Time\";"));
   EXPECT_THAT(run.err, HasSubstr(" at most)"));
   for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {
     EXPECT_THAT(run.err, HasSubstr((folder / file).string()));
   }
-  EXPECT_TRUE(fs::exists(folder / "pictures" / "time-median-time-by-mode.svg"));
+  EXPECT_TRUE(fs::exists(folder / "pictures" / "pass-times.svg"));
   // A picture for each chart of the page, by a name of its own.
   std::size_t drawings = 0;
   for (const auto& entry : fs::directory_iterator(folder / "pictures")) {
@@ -154,6 +175,8 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   }
   EXPECT_EQ(drawings, count_of(page, "<figure"));
   EXPECT_GT(drawings, 8u);
+  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("#image(\"charts/pass-times.svg\""));
+  EXPECT_TRUE(fs::exists(folder / "charts" / "pass-times.svg"));
   // The time given is short: parts are left out, and questions that need them are refused.
   EXPECT_EQ(data.at("schema").as_string(), "tracestep.study/2");
   for (const Json& part : data.at("tables").at("parts").at("rows").items()) {
@@ -165,6 +188,8 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
     EXPECT_EQ(answer.at("refused").as_bool(), is_no_answer) << answer.at("id").as_string();
   }
   EXPECT_EQ(data.at("tables").at("planned_ranks").at("rows").size(), 7u);
+  expect_a_hand_in_of(folder / "study.html");
+  expect_a_hand_in_of(folder / "study.json");
   expect_commands_to_measure_again(data.at("tables"));
 }
 

@@ -23,7 +23,7 @@ BATTERIES = [
     ("damaged_folders.py", "--count", 100, "damaged checkpoint folders"),
     ("full_disks.py", "--count", 100, "runs on full disks"),
     ("accessibility.py", "--count", 6, "audits of a report by axe-core, three widths in both schemes"),
-    ("empty_machine.py", "--count", 4, "commands of README.md's quick start on an empty Debian 12"),
+    ("empty_machine.py", "--count", 5, "commands of README.md's quick start on an empty Debian 12"),
     ("claims.py", "--count", 50, "commands of published claims, as they are printed"),
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
     ("recompute_budgets.py", "--count", 384, "steps of ten memory budgets each, predicted"),

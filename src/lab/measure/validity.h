@@ -94,6 +94,8 @@ std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows);
 std::size_t pair_check_count();
 // When the check with this code reports, of either kind; empty: there is none.
 std::string_view doc_of(std::string_view code);
+// "other programs kept cores busy; …": what the codes of a summary stand for.
+std::string words_of_verdict(std::string_view summary);
 // The code of the verdict on a cell that was measured twice, with times apart beyond noise.
 inline constexpr std::string_view kMeasuredApart = "measured_apart";
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "lab/measure/validity.h"
 #include "lab/pages/formula.h"
 #include "lab/pages/shown.h"
 
@@ -53,7 +54,7 @@ class Composer {
       if (block.is_alternative || block.kind == Block::Kind::kLines) continue;
       const std::vector<RowRef> before = evidence_.used();
       try {
-        add(block, out);
+        add(block, out.more);
       } catch (const Unsupported&) {
         evidence_.forget(before);
       }
@@ -62,6 +63,7 @@ class Composer {
     for (const Block& block : page_.blocks) {
       if (block.kind == Block::Kind::kLines) add_lines(block.lines, out);
     }
+    for (const Drawing& drawing : page_.charts) add_chart(drawing, out);
     return out;
   }
 
@@ -74,7 +76,7 @@ class Composer {
          ++i) {
       const std::vector<RowRef> before = evidence_.used();
       try {
-        add(page_.blocks[i], out);
+        add(page_.blocks[i], out.lead);
         return i + 1;
       } catch (const Refusal&) {
         throw;
@@ -86,10 +88,40 @@ class Composer {
     throw Unsupported(*first);
   }
 
-  void add(const Block& block, Composed& out) {
+  void add(const Block& block, Text& out) {
     const Text text = block.kind == Block::Kind::kText ? said(block.text) : chosen(block.outcome);
-    if (!out.text.empty() && !text.empty()) out.text += " ";
-    out.text += text;
+    if (!out.empty() && !text.empty()) out += " ";
+    out += text;
+  }
+
+  // Left out where a row that it names is missing.
+  void add_chart(const Drawing& drawing, Composed& out) {
+    const std::vector<RowRef> before = evidence_.used();
+    try {
+      Chart chart{.kind = drawing.kind, .table = drawing.table, .options = drawing.options};
+      if (!drawing.of.empty()) {
+        const Json* label = row_named(drawing.of).peek("label");
+        if (label == nullptr || !label->is_string()) return;
+        chart.table += "@" + label->as_string();
+      }
+      fill_in(chart.options);
+      out.charts.push_back(std::move(chart));
+    } catch (const Unsupported&) {
+    }
+    evidence_.forget(before);
+  }
+  void fill_in(Json& options) {
+    if (options.is_string() && options.as_string().starts_with('=')) {
+      options = value_of(options.as_string().substr(1));
+    } else if (options.is_array()) {
+      Json::Array items = options.items();
+      for (Json& item : items) fill_in(item);
+      options = std::move(items);
+    } else if (options.is_object()) {
+      std::vector<std::string> keys;
+      for (const auto& [key, value] : options.members()) keys.push_back(key);
+      for (const std::string& key : keys) fill_in(options[key]);
+    }
   }
 
   void add_lines(const Lines& lines, Composed& out) {
@@ -333,6 +365,9 @@ class Composer {
     if (dot == std::string::npos) return place.spec == "model" ? row.model() : row.name();
     const std::string column = place.name.substr(dot + 1);
     const Json* cell = row.peek(column);
+    if (cell != nullptr && cell->is_string() && place.spec == "why") {
+      return Text(Piece{words_of_verdict(cell->as_string())});
+    }
     if (cell != nullptr && cell->is_string()) return row.quote(column);
     const Quantity q = row.get(column);
     return shown(q, place.spec.empty() ? unit_of(column, *cell) : place.spec);

@@ -5,14 +5,16 @@
 #include <vector>
 
 #include "lab/pages/page.h"
+#include "lab/report/chart/chart.h"
 #include "lab/report/evidence.h"
 
 namespace tracestep::pages {
 
 struct Composed {
-  Text text;                             // the answer, and what stands behind it
+  Text lead, more;                       // the answer, and what stands behind it
   std::vector<RowRef> rows;              // what the text was read from
   std::vector<std::vector<Text>> lines;  // a table, its head first; empty: the page has none
+  std::vector<Chart> charts;             // without titles
 };
 
 // Throws Unsupported where the answer lacks a figure, or its outcome says so ("No answer: …"). A

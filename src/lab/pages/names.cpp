@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lab/pages/page.h"
+#include "lab/report/chart/chart.h"
 
 namespace tracestep::pages {
 namespace {
@@ -78,6 +79,11 @@ std::vector<std::pair<std::string, std::string>> names_in(const Page& page) {
     if (block.kind == Block::Kind::kOutcome) add_outcome(block.outcome);
     for (const std::string& cell : block.lines.cells) add_text(cell);
     for (const auto& [name, selection] : block.lines.beside) add_selection(name, selection);
+  }
+  for (const Drawing& drawing : page.charts) {
+    const std::string table = drawing.table + (drawing.of.empty() ? "" : "@");
+    const Chart chart{.kind = drawing.kind, .table = table, .options = drawing.options};
+    for (const std::string& column : chart_columns(chart)) out.emplace(table, column);
   }
   return {out.begin(), out.end()};
 }

@@ -129,6 +129,17 @@ std::optional<Ordering> ordering_of(std::string_view word) {
   return std::nullopt;
 }
 
+// "bars matrix@step {…}"
+Drawing drawing_of(std::string text) {
+  Drawing out;
+  out.kind = take_until(text, " ").value_or("");
+  const std::size_t brace = std::min(text.find('{'), text.size());
+  out.table = trimmed(text.substr(0, brace));
+  if (auto table = take_until(out.table, "@")) out.of = std::exchange(out.table, *table);
+  out.options = brace < text.size() ? Json::parse(text.substr(brace), text) : Json::object();
+  return out;
+}
+
 std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> out = split(line, "|");
   TRACESTEP_CHECK(out.size() > 2, "\"{}\" is no line of cells", line);
@@ -265,6 +276,8 @@ class Reader {
       check_words(page(), text, false);
       outcome_ = nullptr;
       page().blocks.push_back({.is_alternative = label == "Or", .text = text});
+    } else if (label == "Chart") {
+      page().charts.push_back(drawing_of(text));
     } else {
       page().labelled.emplace_back(label, text);
     }

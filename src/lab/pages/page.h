@@ -24,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "lab/report/quantity.h"
 
 namespace tracestep::pages {
@@ -71,6 +72,12 @@ struct Block {
   Lines lines = {};
 };
 
+// "Chart: lines scaling {…}": what stands below the answer, with the options of a Chart.
+struct Drawing {
+  std::string kind, table, of;  // of: "table@row", the table of that row's label
+  Json options;                 // a text "=row.column" stands for that cell
+};
+
 struct Page {
   std::vector<std::string> head = {};  // "pass-times", "1.1.3 b", "Time"
   // "Question", "Claimed", "Right", "Note", "Trap"; the last two may be there several times.
@@ -80,6 +87,7 @@ struct Page {
   std::vector<Figure> figures = {};
   std::vector<Outcome> phrases = {};  // outcomes with a name, which texts use as {name}
   std::vector<Block> blocks = {};
+  std::vector<Drawing> charts = {};
   int line_count = 0;
 
   const Figure* figure(std::string_view name) const;

@@ -28,9 +28,12 @@ std::string mean_and_deviation(const Quantity& ms) {
   const auto unit = std::ranges::find_if(
       kUnits, [&](const auto& u) { return most >= u.second || u.second == 1e-6; });
   const double value = ms.value / unit->second, by = off / unit->second;
-  constexpr int kMost = 3;
+  // The deviation in two digits, or in one where the mean would have more than four.
   const double smallest = by > 0 ? by : std::max(std::abs(value) / 100, 1e-3);
-  const int digits = std::clamp(1 - static_cast<int>(std::floor(std::log10(smallest))), 0, kMost);
+  const auto magnitude = [](double v) { return static_cast<int>(std::floor(std::log10(v))); };
+  int digits = std::clamp(1 - magnitude(smallest), 0, 3);
+  const bool is_long = digits + magnitude(std::max(std::abs(value), 1e-9)) > 3;
+  if (is_long) digits = std::clamp(-magnitude(smallest), 0, 3);
   const std::string as = fmt::format(".{}f", digits);
   return fmt::format("{} ± {} {}", not_zero(value, as), not_zero(by, as), unit->first);
 }

@@ -115,7 +115,12 @@ Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
     if (is_changed || find_field(name) == nullptr) continue;
     where.emplace_back(name, row.table_->rows[row.index_][i]);
   }
-  return this->row(row.table_->name, where);
+  const std::string& name = row.table_->name;
+  if (!find(name, where)) {
+    refuse("the table {} has no row like its row {} with {}", name, row.index_ + 1,
+           words_of(changed));
+  }
+  return this->row(name, where);
 }
 
 std::vector<Evidence::Row> Evidence::same_cell(const Row& row, std::string_view name) const {

@@ -1,10 +1,10 @@
 #include "lab/report/html.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
-#include <set>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/own_file.h"
 #include "embedded/web.h"
@@ -15,8 +15,6 @@
 
 namespace tracestep {
 namespace {
-
-constexpr std::string_view kScriptCloses = "</script>";
 
 // In lines of 96 characters (RFC 4648).
 std::string base64(std::string_view bytes) {
@@ -38,16 +36,25 @@ std::string base64(std::string_view bytes) {
   return out;
 }
 
-// In JSON "<" occurs only in strings; escaped, no string can end the surrounding script element.
-std::string for_script(std::string_view json) {
+std::string bytes_of_base64(std::string_view text) {
+  std::array<int, 256> values{};
+  values.fill(-1);
+  int next = 0;
+  for (const auto& [first, last] : {std::pair('A', 'Z'), {'a', 'z'}, {'0', '9'}}) {
+    for (int c = first; c <= last; ++c) values[static_cast<std::size_t>(c)] = next++;
+  }
+  values['+'] = 62;
+  values['/'] = 63;
   std::string out;
-  out.reserve(json.size());
-  for (char c : json) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else {
-      out += c;
-    }
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (unsigned char c : text) {
+    if (values[c] < 0) continue;  // a line's end
+    bits = bits << 6 | static_cast<std::uint32_t>(values[c]);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    out += static_cast<char>(bits >> count & 255u);
   }
   return out;
 }
@@ -67,19 +74,6 @@ std::string anchor(std::string_view name) {
   return out;
 }
 
-const char* name_of(ColumnKind kind) {
-  switch (kind) {
-    case ColumnKind::kText: return "text";
-    case ColumnKind::kInt: return "int";
-    case ColumnKind::kReal: return "real";
-    case ColumnKind::kBytes: return "bytes";
-    case ColumnKind::kBool: return "bool";
-    case ColumnKind::kReals: return "reals";
-    case ColumnKind::kStructured: return "structured";
-  }
-  return "text";
-}
-
 Json layout_of(const Table& table, std::size_t index) {
   const Column& column = table.columns[index];
   Json out = Json::Object{{"name", column.name}, {"kind", name_of(column.kind)}};
@@ -88,17 +82,8 @@ Json layout_of(const Table& table, std::size_t index) {
   if (column.digits >= 0) out["digits"] = column.digits;
   if (!column.description.empty()) out["description"] = column.description;
   if (!is_shown(table, index)) out["hidden"] = true;
-  return out;
-}
-
-// How columns are shown, without any figures.
-Json layout_of(std::span<const Table> tables) {
-  Json out = Json::Object{{"tables", Json::object()}};
-  for (const Table& table : tables) {
-    Json columns = Json::array();
-    for (std::size_t c = 0; c < table.columns.size(); ++c) columns.push_back(layout_of(table, c));
-    out["tables"][table.name] = Json::Object{{"columns", std::move(columns)}};
-  }
+  if (column.timing == Timing::kSampled) out["timing"] = "sampled";
+  if (column.timing == Timing::kSingle) out["timing"] = "single";
   return out;
 }
 
@@ -126,102 +111,198 @@ std::string sentence(const Text& text) {
   return out;
 }
 
-std::string sentences(std::string_view title, std::span<const Text> texts) {
-  if (texts.empty()) return {};
-  std::string out = fmt::format("<h2>{}</h2>\n<ul>\n", title);
-  for (const Text& text : texts) out += fmt::format("<li>{}</li>\n", sentence(text));
-  return out + "</ul>\n";
-}
-
-// --- charts and tables
+// --- charts
 // -----------------------------------------------------------------------------
 
-// Of the tables and charts so far, where "largest@A" and "largest@B" are of one kind: paper has the
-// first of each.
-using Kinds = std::set<std::string>;
-
-bool is_first_of_kind(const std::string& table, const std::string& title, Kinds& kinds) {
-  return kinds.insert(table.substr(0, table.find('@')) + '\n' + title).second;
-}
-
 // Two drawings, of which a page's width shows one; nothing when there is nothing to draw.
-std::string figure(const Chart& chart, std::span<const Table> tables, Kinds& kinds) {
-  const std::string wide = draw_chart(chart, tables);
+std::string figure(const Chart& chart, std::span<const Table> tables) {
+  const std::string wide = draw_chart(chart, tables), label = label_of(chart);
   if (wide.empty()) return {};
+  const std::string caption =
+      label.empty() ? ""
+                    : fmt::format("<figcaption class=\"soft\">{}</figcaption>", xml_escaped(label));
   return fmt::format(
-      "<figure{} data-kind=\"{}\" data-table=\"{}\">\n<figcaption><span>{}</span>"
-      "<span class=\"tools\"></span></figcaption>\n<div class=\"wide\">{}</div>\n"
-      "<div class=\"narrow\">{}</div>\n</figure>\n",
-      is_first_of_kind(chart.table, chart.title, kinds) ? "" : " class=\"again\"", chart.kind,
-      xml_escaped(chart.table), xml_escaped(chart.title), wide,
+      "<figure data-kind=\"{}\" data-table=\"{}\">\n{}<div class=\"tools\"></div>\n<div "
+      "class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div>\n</figure>\n",
+      chart.kind, xml_escaped(chart.table), caption, wide,
       draw_chart(chart, tables, {.width = kNarrowChart}));
 }
 
-std::string figures(std::span<const Chart> charts, std::span<const Table> tables, Kinds& kinds) {
+std::string figures(std::span<const Chart> charts, std::span<const Table> tables) {
   std::string out;
-  for (const Chart& chart : charts) out += figure(chart, tables, kinds);
-  return out.empty() ? out : "<div class=\"figures\">\n" + out + "</div>\n";
+  for (const Chart& chart : charts) out += figure(chart, tables);
+  return out;
 }
 
-// Places that the page's script fills.
-std::string table_places(std::span<const std::string> names, Kinds& kinds) {
+// --- answers
+// ----------------------------------------------------------------------------
+
+std::string lines_html(const std::vector<std::vector<Text>>& lines) {
   std::string out;
-  for (const std::string& name : names) {
-    const bool is_first = is_first_of_kind(name, "", kinds);
-    out += fmt::format("<div class=\"place{}\" data-table=\"{}\"></div>\n",
-                       is_first ? "" : " again", xml_escaped(name));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const char* const cell = i == 0 ? "th" : "td";
+    out += i == 0 ? "<thead><tr>" : "<tr>";
+    for (const Text& text : lines[i]) out += fmt::format("<{0}>{1}</{0}>", cell, sentence(text));
+    out += i == 0 ? "</tr></thead>\n<tbody>\n" : "</tr>\n";
+  }
+  if (out.empty()) return out;
+  return fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>{}</tbody></table></div>\n", out);
+}
+
+// Links that unfold tables and mark rows in them: "cells 1, 4".
+std::string links_to(std::span<const RowRef> rows) {
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
+  for (const RowRef& ref : rows) {
+    const auto found =
+        std::ranges::find(by_table, ref.table, [](const auto& t) { return t.first; });
+    auto& list = found == by_table.end()
+                     ? by_table.emplace_back(ref.table, std::vector<std::size_t>{})
+                     : *found;
+    list.second.push_back(ref.row);
+  }
+  std::string out;
+  for (const auto& [table, list] : by_table) {
+    out += fmt::format("<a href=\"#table-{}\" data-table=\"{}\" data-rows=\"{}\">{}</a>\n",
+                       anchor(table), xml_escaped(table), fmt::join(list, ","), xml_escaped(table));
   }
   return out;
 }
 
-std::string section_html(const PageSection& section, std::span<const Table> tables, Kinds& kinds) {
-  std::string out = fmt::format("<section id=\"section-{}\">\n<h2>{}</h2>\n", anchor(section.id),
-                                xml_escaped(section.title));
-  out += prose(section.reading) + figures(section.charts, tables, kinds) +
-         table_places(section.tables, kinds);
-  for (const std::string& name : section.data) {
-    const auto table = std::ranges::find(tables, name, &Table::name);
-    if (table == tables.end()) continue;
-    out += fmt::format("<details class=\"data\"><summary>{} ({} rows)</summary>\n{}</details>\n",
-                       xml_escaped(table->title.empty() ? name : table->title), table->rows.size(),
-                       table_places({&name, 1}, kinds));
+// The sign of what the rows are worth, with the reason at the pointer.
+std::string mark(const PageCard& card) {
+  if (card.standing == "sound") return {};
+  const std::string css = card.standing == "refused" ? "refused" : anchor(card.standing);
+  const char* const sign = card.standing == "impossible" ? "✗"
+                           : card.standing == "refused"  ? "–"
+                                                         : "~";
+  return fmt::format("<span class=\"mark {}\" title=\"{}\">{} {}</span>", css,
+                     xml_escaped(card.doubt.empty() ? card.standing : card.doubt), sign,
+                     card.standing == "refused" ? "no answer" : card.standing);
+}
+
+std::string card_html(const PageCard& card, std::span<const Table> tables) {
+  std::string out = fmt::format(
+      "<article class=\"card {}\" id=\"answer-{}\">\n{}<h3>{}{}</h3>\n<p class=\"lead\">{}</p>\n",
+      anchor(card.standing), card.id, mark(card),
+      card.number.empty() ? "" : fmt::format("<span class=\"number\">{}</span>", card.number),
+      xml_escaped(card.question), sentence(card.lead));
+  out += figures(card.charts, tables);
+  out += "<details><summary>more</summary>\n<div class=\"more\">\n";
+  if (!card.more.empty()) out += fmt::format("<p>{}</p>\n", sentence(card.more));
+  out += lines_html(card.lines);
+  if (!card.doubt.empty()) out += fmt::format("<p>{}</p>\n", xml_escaped(card.doubt));
+  if (!card.rows.empty()) {
+    out += fmt::format("<p class=\"soft rests\">Rows: {}</p>\n", links_to(card.rows));
+  }
+  return out + fmt::format("<pre class=\"command\">{}</pre>\n</div>\n</details>\n</article>\n",
+                           xml_escaped(card.command));
+}
+
+std::string topic_html(const PageTopic& topic, std::span<const Table> tables) {
+  std::string out = fmt::format("<section id=\"section-{}\">\n<h2>{}</h2>\n", anchor(topic.title),
+                                xml_escaped(topic.title));
+  std::string extra;
+  std::size_t extras = 0;
+  for (const PageCard& card : topic.cards) {
+    (card.is_extra ? extra : out) += card_html(card, tables);
+    extras += card.is_extra ? 1 : 0;
+  }
+  if (extras > 0) {
+    out += fmt::format(
+        "<details class=\"further\"><summary>{} more answer{}</summary>\n{}</details>\n", extras,
+        extras == 1 ? "" : "s", extra);
   }
   return out + "</section>\n";
 }
 
-std::string head_html(const PageHead& head, std::span<const Table> tables) {
-  std::string facts;
-  Kinds kinds;
-  for (const auto& [name, value] : head.facts) {
-    facts +=
-        fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", xml_escaped(name), xml_escaped(value));
-  }
+// --- the first screen
+// -------------------------------------------------------------------
+
+std::string tile_html(const PageCard& tile) {
   return fmt::format(
-      "<header>\n<h1>{}</h1>\n<dl class=\"facts\">\n{}</dl>\n<div class=\"head\">\n<div>{}"
-      "</div>\n<div>{}</div>\n</div>\n{}</header>\n",
-      xml_escaped(head.title), facts, sentences("Results", head.results),
-      sentences("How far to trust them", head.trust), figures(head.charts, tables, kinds));
+      "<div class=\"tile\">{}<div class=\"soft\">{}</div><div class=\"big\">{}</div><div "
+      "class=\"small\">{}</div></div>\n",
+      mark(tile), xml_escaped(tile.question),
+      tile.standing == "refused" ? "–" : sentence(tile.lead),
+      sentence(tile.standing == "refused" ? tile.lead : tile.more));
 }
 
-std::string contents(const PageHead& head, std::span<const PageSection> sections) {
-  std::string out = fmt::format(
-      "<nav aria-label=\"Contents\"><div class=\"title\">{}</div>\n"
-      "<a href=\"#answers\">Questions and answers</a>\n",
-      xml_escaped(head.title));
-  for (const PageSection& section : sections) {
-    out += fmt::format("<a href=\"#section-{}\">{}</a>\n", anchor(section.id),
-                       xml_escaped(section.title));
+std::string short_html(const PageCard& card, std::span<const Table> tables) {
+  return fmt::format("<article>\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{}</article>\n",
+                     xml_escaped(card.question), sentence(card.lead), figures(card.charts, tables));
+}
+
+std::string head_html(const PageHead& head, std::span<const Table> tables) {
+  std::string tiles, answers;
+  for (const PageCard& tile : head.tiles) tiles += tile_html(tile);
+  // Three columns: the last two share one.
+  for (std::size_t i = 0; i < head.short_answers.size(); ++i) {
+    const bool is_last = i + 1 == head.short_answers.size();
+    answers += is_last ? "" : "<div>\n";
+    answers += short_html(head.short_answers[i], tables);
+    answers += i + 2 == head.short_answers.size() ? "" : "</div>\n";
   }
-  return out + "<a href=\"#environment\">Where this was measured</a>\n</nav>\n";
+  return fmt::format(
+      "<header>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>\n<div class=\"tiles\">\n{}</div>\n<div "
+      "class=\"short\">\n{}</div>\n<p class=\"trust\">{}</p>\n</header>\n",
+      xml_escaped(head.title), xml_escaped(fmt::format("{}", fmt::join(head.facts, " · "))), tiles,
+      answers, sentence(head.trust));
+}
+
+std::string contents(std::span<const PageTopic> topics) {
+  std::string out = "<nav aria-label=\"Contents\">\n";
+  for (const PageTopic& topic : topics) {
+    out += fmt::format("<a href=\"#section-{}\">{}</a>\n", anchor(topic.title),
+                       xml_escaped(topic.title));
+  }
+  return out +
+         "<a href=\"#tables\">Tables</a>\n<button type=\"button\" id=\"json\">JSON</button>\n"
+         "<button type=\"button\" id=\"theme\">light or dark</button>\n</nav>\n";
+}
+
+// --- tables
+// -----------------------------------------------------------------------------
+
+// Places that the page's script fills.
+std::string section_html(const PageSection& section, std::span<const Table> tables) {
+  std::string out =
+      fmt::format("<details class=\"section\" id=\"tables-{}\"><summary>{}</summary>\n",
+                  anchor(section.id), xml_escaped(section.title)) +
+      prose(section.reading);
+  for (const std::string& name : section.tables) {
+    const auto table = std::ranges::find(tables, name, &Table::name);
+    if (table == tables.end()) continue;
+    out += fmt::format(
+        "<details class=\"data\"><summary>{} ({} rows)</summary>\n<div class=\"place\" "
+        "data-table=\"{}\"></div>\n</details>\n",
+        xml_escaped(table->title.empty() ? name : table->title), table->rows.size(),
+        xml_escaped(name));
+  }
+  return out + "</details>\n";
 }
 
 }  // namespace
 
+Json layout_of(std::span<const Table> tables) {
+  Json out = Json::Object{{"tables", Json::object()}};
+  for (const Table& table : tables) {
+    Json columns = Json::array();
+    for (std::size_t c = 0; c < table.columns.size(); ++c) columns.push_back(layout_of(table, c));
+    out["tables"][table.name] = Json::Object{{"columns", std::move(columns)}};
+  }
+  return out;
+}
+
+std::string json_of_page(std::string_view page) {
+  constexpr std::string_view kOpens = " id=\"report\">";
+  const std::size_t begin = page.find(kOpens);
+  if (begin == std::string_view::npos) return {};
+  const std::string_view packed = page.substr(begin + kOpens.size());
+  return gunzip(bytes_of_base64(packed.substr(0, packed.find('<'))));
+}
+
 std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
-                      std::span<const PageSection> sections) {
-  std::string body;
-  Kinds kinds;
-  for (const PageSection& section : sections) body += section_html(section, tables, kinds);
+                      std::span<const PageTopic> topics, std::span<const PageSection> sections) {
   // A policy that forbids every request: what the page shows is what it carries.
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -229,33 +310,24 @@ std::string html_page(const PageHead& head, std::string_view json, std::span<con
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
-      "<title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n",
+      "<title>{}</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style>\n</head>\n"
+      "<body>\n",
       kGeneratorName, xml_escaped(head.title), web::kPageCss);
-  out += "<body>\n<div id=\"frame\">\n" + contents(head, sections) + "<main>\n" +
-         head_html(head, tables);
+  out += head_html(head, tables) + "<main>\n" + contents(topics);
+  for (const PageTopic& topic : topics) out += topic_html(topic, tables);
   out +=
-      "<p class=\"soft tools\"><button type=\"button\" id=\"json\">all numbers as JSON</button> "
-      "<button type=\"button\" id=\"theme\">light or dark</button></p>\n"
-      "<noscript><p>Tables and answers are laid out by a script in this file; the same numbers "
-      "stand in study.json and study.md beside it.</p></noscript>\n"
-      "<p class=\"paper soft\">On paper longer tables, and tables and charts of further steps, are "
-      "left "
-      "out: this page has them on the screen, and study.json in full.</p>\n<section "
-      "id=\"answers\"></section>\n";
-  out += body + "<section id=\"environment\"></section>\n</main>\n</div>\n";
-  // Scripts end in front of any text of the run: base64 and for_script() leave no "<" in it.
-  for (const std::string& part :
-       {std::string("<div id=\"tip\" role=\"status\"></div>\n"),
-        std::string("<script type=\"text/plain\" id=\"report\">"), base64(gzip(json)),
-        std::string(kScriptCloses),
-        std::string("\n<script type=\"application/json\" id=\"layout\">"),
-        for_script(layout_of(tables).dump()), std::string(kScriptCloses),
-        std::string("\n<script>\n"), std::string(web::kPageJs), std::string(web::kChartsJs),
-        std::string("const built = build();\n"), std::string(kScriptCloses),
-        std::string("\n</body>\n</html>\n")}) {
-    out += part;
-  }
-  return out;
+      "<section id=\"tables\">\n<h2>Tables</h2>\n<noscript><p>Tables are laid out by a script in "
+      "this file; study.json beside it has the same numbers.</p></noscript>\n";
+  for (const PageSection& section : sections) out += section_html(section, tables);
+  out +=
+      "<details class=\"section\"><summary>Machine and build</summary>\n<div "
+      "id=\"environment\"></div>\n</details>\n</section>\n<p class=\"paper soft\">The tables are "
+      "on the screen and in study.json.</p>\n</main>\n<div id=\"tip\" role=\"status\"></div>\n";
+  // Scripts end in front of any text of the run: base64 leaves no "<" in it.
+  out += fmt::format("<script type=\"text/plain\" id=\"report\">{}</script>\n<script>\n",
+                     base64(gzip(json)));
+  out += std::string(web::kPageJs) + std::string(web::kChartsJs);
+  return out + "const built = build();\n</script>\n</body>\n</html>\n";
 }
 
 }  // namespace tracestep

@@ -1,40 +1,60 @@
-// One HTML page of a whole report. Text and charts stand in it as they are; tables and answers are
-// laid out by the page from the JSON that it carries, compressed: a study's is ten times as large
-// as the rest. It makes no network requests, and shows only figures of that JSON.
+// One HTML page of a whole report: a first screen, answers as cards with their charts, and tables
+// that unfold. Text and charts stand in it as they are; tables are laid out by the page from the
+// JSON that it carries, compressed: a study's is ten times as large as the rest. It makes no network
+// requests.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lab/report/chart/chart.h"
+#include "lab/report/evidence.h"
 #include "lab/report/statement.h"
 #include "lab/report/table.h"
 
 namespace tracestep {
 
+// An answer: its sentence and its charts are shown, the rest unfolds.
+struct PageCard {
+  std::string id = {}, number = {}, question = {};
+  Text lead = {}, more = {};
+  std::vector<std::vector<Text>> lines = {};  // a table of its own, its head first
+  std::vector<Chart> charts = {};
+  std::string standing = {}, doubt = {};  // what its rows are worth: "noisy", and why
+  std::vector<RowRef> rows = {};
+  std::string command = {};
+  bool is_extra = false;  // folded away with others of its kind
+};
+
+struct PageTopic {
+  std::string title = {};
+  std::vector<PageCard> cards = {};
+};
+
 struct PageSection {
   std::string id = {}, title = {};
-  std::string reading = {};              // paragraphs, and code between lines of three backquotes
-  std::vector<std::string> tables = {};  // shown
-  std::vector<std::string> data = {};    // as downloads, and shown when they are opened
-  std::vector<Chart> charts = {};
+  std::string reading = {};  // paragraphs, and code between lines of three backquotes
+  std::vector<std::string> tables = {};
 };
 
-// The first screen.
 struct PageHead {
   std::string title = {};
-  std::vector<std::pair<std::string, std::string>> facts = {};  // "date", "2026-11-22"
-  std::vector<Text> results = {};                               // a sentence each
-  std::vector<Text> trust = {};  // how far the figures can be trusted
-  std::vector<Chart> charts = {};
+  std::vector<std::string> facts = {};  // where and when it was measured
+  std::vector<PageCard> tiles = {};     // a large figure (its lead), and what it is of
+  std::vector<PageCard> short_answers = {};
+  Text trust = {};  // how far the figures can be trusted
 };
 
-// `json`: a result as to_string(..., Format::kJson) gives it, with `tables` in it; the page shows
-// its head, the answers of its table "answers", the sections, and its environment.
+// How columns are shown, without any figures: the member "layout" of the page's JSON.
+Json layout_of(std::span<const Table> tables);
+
+// `json`: a result with `tables` and their layout in it.
 std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
-                      std::span<const PageSection> sections);
+                      std::span<const PageTopic> topics, std::span<const PageSection> sections);
+
+// The JSON that was given to html_page(); empty where `page` is none.
+std::string json_of_page(std::string_view page);
 
 }  // namespace tracestep

@@ -37,7 +37,7 @@ void add_table(const Table& table, Json& out) {
 
 }  // namespace
 
-void write_json(const Document& document, std::ostream& out) {
+Json to_json(const Document& document) {
   Json json = Json::object();
   json["schema"] = document.schema;
   json["environment"] = document.environment;
@@ -54,7 +54,11 @@ void write_json(const Document& document, std::ostream& out) {
       add_table(table, entry);
     }
   }
-  out << json.dump(2) << '\n';
+  return json;
+}
+
+void write_json(const Document& document, std::ostream& out) {
+  out << to_json(document).dump(2) << '\n';
 }
 
 }  // namespace tracestep

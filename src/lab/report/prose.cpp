@@ -40,7 +40,7 @@ constexpr const char* kLatexTitle =
     "% For lualatex or xelatex.\n"
     "\\documentclass[10pt]{article}\n"
     "\\usepackage[a4paper,margin=18mm]{geometry}\n"
-    "\\usepackage{fontspec,booktabs,float,etoolbox,adjustbox}\n"
+    "\\usepackage{fontspec,booktabs,float,etoolbox,adjustbox,graphicx}\n"
     "\\IfFontExistsTF{DejaVu Serif}{\\setmainfont[Scale=0.85]{DejaVu Serif}}{}\n"
     "\\IfFontExistsTF{DejaVu Sans Mono}{\\setmonofont[Scale=0.8]{DejaVu Sans Mono}}{}\n"
     "% Tables stand where they are written, no wider than the text.\n"
@@ -72,8 +72,8 @@ const Syntax& syntax_of(Format format) {
       .end = "\n\\end{document}\n"};
   static const Syntax typst = {
       .escape = typst_string,
-      .title = {"#set page(margin: 18mm)\n#set text(size: 9pt)\n#set table(inset: 2pt)\n"
-                "#show table: set text(size: 5.5pt)\n#set figure.caption(position: top)\n"
+      .title = {"#set page(margin: 18mm)\n#set text(size: 9pt)\n#set table(inset: 3pt)\n"
+                "#show table: set text(size: 7.5pt)\n#set figure.caption(position: top)\n"
                 "#show figure: set block(breakable: true)\n= #",
                 ";\n\n"},
       .section = {"\n== #", ";\n\n"},
@@ -145,6 +145,19 @@ std::string Prose::paragraph(std::string_view lead, std::string_view text,
   out += wrap(syntax, syntax.plain, text);
   if (!code.empty()) out += " " + wrap(syntax, syntax.code, code) + wrap(syntax, syntax.plain, ".");
   return out + "\n";
+}
+
+std::string Prose::picture(std::string_view stem) const {
+  switch (format_) {
+    case Format::kLatex:
+      return fmt::format(
+          "\n\\IfFileExists{{{0}.png}}{{\\par\\includegraphics[width=0.8\\linewidth]{{{0}.png}}"
+          "\\par}}{{}}\n",
+          stem);
+    case Format::kTypst:
+      return fmt::format("\n#image({}, width: 80%)\n", typst_string(fmt::format("{}.svg", stem)));
+    default: return fmt::format("\n![]({}.svg)\n", stem);
+  }
 }
 
 std::string Prose::reading(std::string_view text) const {

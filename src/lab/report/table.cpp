@@ -107,6 +107,30 @@ void Table::add_cells(std::initializer_list<std::pair<std::string_view, Json>> c
   add_row(std::move(row));
 }
 
+namespace {
+
+constexpr std::pair<ColumnKind, std::string_view> kKinds[] = {
+    {ColumnKind::kText, "text"},
+    {ColumnKind::kInt, "int"},
+    {ColumnKind::kReal, "real"},
+    {ColumnKind::kBytes, "bytes"},
+    {ColumnKind::kBool, "bool"},
+    {ColumnKind::kReals, "reals"},
+    {ColumnKind::kStructured, "structured"}};
+
+}  // namespace
+
+std::string_view name_of(ColumnKind kind) {
+  return kKinds[static_cast<std::size_t>(kind)].second;
+}
+
+ColumnKind kind_named(std::string_view name) {
+  for (const auto& [kind, known] : kKinds) {
+    if (known == name) return kind;
+  }
+  return ColumnKind::kText;
+}
+
 std::string_view name_of(ColumnRole role) {
   return kRoleNames[static_cast<std::size_t>(role)];
 }

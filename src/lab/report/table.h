@@ -41,6 +41,9 @@ enum class ColumnRole : std::uint8_t {
 std::string_view name_of(ColumnRole role);
 ColumnRole role_named(std::string_view name);  // kShown for a name that is not known
 
+std::string_view name_of(ColumnKind kind);
+ColumnKind kind_named(std::string_view name);  // kText for a name that is not known
+
 struct Column {
   std::string name = {};   // the key in csv and json: "mean_ms"
   std::string title = {};  // the shown title; `name` when empty
@@ -96,6 +99,7 @@ Format parse_format(const std::string& where, std::string_view name);
 // one, all of them also under "tables" by name. csv: RFC 4180; an empty line between tables.
 void write(const Document& document, Format format, std::ostream& out);
 std::string to_string(const Document& document, Format format);
+Json to_json(const Document& document);
 
 // The text of a file in this format, with the mark by which a later run knows that it may replace
 // it: a comment, or in CSV quotes around the first name.

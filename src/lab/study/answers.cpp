@@ -101,16 +101,19 @@ std::string words_of(const std::vector<RowRef>& refs) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
-// What the checker says of its worst rows: "doubt: measured_apart."; or else how they stand.
+// What the checker says of its worst rows: "Noisy: other programs kept cores busy."; or else how
+// they stand.
 Text doubt_of(const Answer& answer, std::span<const Table> tables) {
   std::set<std::string> verdicts;
   for (const RowRef& ref : answer.worst) {
     const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
     const std::string verdict = read_row(table, ref).verdict.value_or("ok");
-    if (standing_of(verdict) == answer.standing) verdicts.insert(verdict);
+    if (standing_of(verdict) == answer.standing) verdicts.insert(words_of_verdict(verdict));
   }
-  if (verdicts.empty()) verdicts.insert(std::string(name_of(answer.standing)));
-  return Text(Piece{fmt::format("{}.", fmt::join(verdicts, "; "))});
+  std::string name(name_of(answer.standing));
+  name[0] = static_cast<char>(name[0] - 'a' + 'A');
+  return Text(
+      Piece{fmt::format("{}{}{}.", name, verdicts.empty() ? "" : ": ", fmt::join(verdicts, "; "))});
 }
 
 // The command on the device of the study, where that is not the usual one.
@@ -165,12 +168,20 @@ Answer answer(const Question& question, std::span<const Table> tables) {
   const Evidence evidence(tables);
   try {
     pages::Composed composed = pages::compose(*question.page, evidence);
-    out.text = std::move(composed.text);
+    out.lead = std::move(composed.lead);
+    out.more = std::move(composed.more);
+    out.text = out.more.empty() ? out.lead : out.lead + Text(" ") + out.more;
+    out.charts = std::move(composed.charts);
+    for (std::size_t i = 0; i < out.charts.size(); ++i) {
+      out.charts[i].title = out.lead.words();
+      out.charts[i].name =
+          fmt::format("{}{}", question.id, i == 0 ? "" : fmt::format("-{}", i + 1));
+    }
     out.rows = std::move(composed.rows);
     out.lines = std::move(composed.lines);
   } catch (const Unsupported& missing) {
     out.refused = true;
-    out.text = say("No answer: {}.", {missing.why()});
+    out.text = out.lead = say("No answer: {}.", {missing.why()});
     out.rows = evidence.used();
   }
   out.standing = standing_of(tables, out.rows);
@@ -204,8 +215,8 @@ std::string_view name_of(Standing standing) {
     case Standing::kNotJudged: return "not judged";
     case Standing::kSingle: return "single sample";
     case Standing::kInterrupted: return "interrupted";
-    case Standing::kDoubtful: return "doubtful";
-    case Standing::kInvalid: return "invalid";
+    case Standing::kDoubtful: return "noisy";
+    case Standing::kInvalid: return "impossible";
   }
   return "?";
 }

@@ -37,6 +37,7 @@ struct Question {
 struct Answer {
   std::string id, number, topic, question;    // number: of the handout's question, or empty
   Text text;                                  // the answer, or why there is none
+  Text lead = {}, more = {};                  // the same in two: its first sentence, and the rest
   std::vector<std::vector<Text>> lines = {};  // a table of the answer's own, its head first
   Text doubt = {};                            // what speaks against its rows; mostly empty
   std::vector<RowRef> rows;
@@ -44,6 +45,7 @@ struct Answer {
   Standing standing = Standing::kSound;  // of the worst of its rows
   std::vector<RowRef> worst = {};        // the rows that stand so by themselves; empty: all sound
   std::string command;                   // measures the rows again
+  std::vector<Chart> charts = {};        // their titles say what was found
 };
 
 // " (doubtful)": what the rows of an answer are worth; empty where they are sound, or it is

@@ -12,21 +12,32 @@
 namespace tracestep {
 namespace {
 
+constexpr std::size_t kMostRows = 25;  // of a table in Markdown
+
 // "1.1.3 b: " before the question.
 std::string numbered(const Answer& a) {
   return a.number.empty() ? a.question : fmt::format("{}: {}", a.number, a.question);
 }
 
-std::string answers_page(const Prose& prose, std::span<const Answer> answers) {
+// The sentence in bold, its charts, what stands behind it, its own table, and what it rests on.
+std::string answer_part(const Prose& prose, const Answer& a, const std::string& charts) {
+  std::string out = prose.paragraph({}, numbered(a));
+  out += prose.paragraph(a.lead.words(), {});
+  for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name);
+  if (!a.more.empty()) out += prose.paragraph({}, a.more.words());
+  if (!a.lines.empty()) out += prose.table(lines_of(a));
+  std::string trust =
+      a.refused ? "Measure it with" : "Rests on " + rests_on(a) + "; measure again with";
+  if (!a.doubt.empty()) trust = a.doubt.words() + " " + trust;
+  return out + prose.paragraph({}, trust, a.command);
+}
+
+std::string answers_page(const Prose& prose, std::span<const Answer> answers,
+                         const std::string& charts) {
   std::string out, topic;
   for (const Answer& a : answers) {
-    if (a.topic != topic) out += prose.heading(3, topic = a.topic);
-    out += prose.paragraph(numbered(a), a.text.words());
-    if (!a.lines.empty()) out += prose.table(lines_of(a));
-    std::string trust =
-        a.refused ? "Measure it with" : "Rests on " + rests_on(a) + "; measure again with";
-    if (!a.doubt.empty()) trust = "In doubt: " + a.doubt.words() + " " + trust;
-    out += prose.paragraph({}, trust, a.command);
+    if (a.topic != topic) out += prose.heading(2, topic = a.topic);
+    out += answer_part(prose, a, charts);
   }
   return out;
 }
@@ -70,18 +81,21 @@ Table with_numbers(Table table) {
 }
 
 // What the first screen of the page says.
-std::string summary_page(const Prose& prose, const StudyReport& report, const Json& environment) {
-  std::string out;
-  for (const auto& [name, value] : summary_facts(report, environment)) {
-    out += prose.item(fmt::format("{}: {}", name, value));
+std::string summary_page(const Prose& prose, const StudyReport& report, const Json& environment,
+                         const std::string& charts) {
+  std::string out, trust;
+  for (const std::string& fact : summary_facts(report, environment)) out += prose.item(fact);
+  for (const Answer& a : report.summary) {
+    if (a.topic == kTrust) trust = prose.paragraph({}, a.text.words());
+    if (a.topic != kTile) continue;
+    out += prose.paragraph(a.question + ":", a.text.words());
   }
-  for (std::string_view topic : {kResults, kTrust}) {
-    out += prose.heading(2, topic == kResults ? "Results" : "How far to trust them");
-    for (const Answer& a : report.summary) {
-      if (a.topic == topic) out += prose.item(first_screen_text(a).words());
-    }
+  for (const Answer& a : report.summary) {
+    if (a.topic != kShort) continue;
+    out += prose.paragraph(a.question, a.text.words());
+    for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name);
   }
-  return out;
+  return out + trust;
 }
 
 }  // namespace
@@ -97,23 +111,20 @@ std::string answers_text(std::span<const Answer> answers) {
   return out;
 }
 
-std::string study_page(const StudyReport& report, const Json& environment, Format format) {
+std::string study_page(const StudyReport& report, const Json& environment, Format format,
+                       const std::string& charts) {
   const Prose prose(format);
   std::string out = prose.begin("A training step, measured");
-  out += prose.paragraph(
-      {},
-      "Written by tracestep study. study.html has the same with charts; the numbers, with every "
-      "sample and the tables that are not here, are in study.json. Each table has its name there "
-      "in "
-      "brackets, and the rows that answers rest on are counted from 1.");
-  out += '\n' + summary_page(prose, report, environment);
-  out += prose.heading(2, "Questions and answers") + answers_page(prose, report.answers);
-  for (const StudySection& section : report.sections) {
-    out += prose.heading(2, section.title) + prose.reading(section.reading);
-    for (std::size_t i = 0; i < std::min(section.shown, section.tables.size()); ++i) {
-      const Table& table = section.tables[i];
-      if (format == Format::kMarkdown || table.rows.size() <= kMostRowsShown) {
-        out += prose.table(with_numbers(table));
+  out += '\n' + summary_page(prose, report, environment, charts);
+  out += answers_page(prose, report.answers, charts);
+  if (format == Format::kMarkdown) {
+    out += prose.paragraph({},
+                           "Each table has its name in study.json in brackets; the rows that "
+                           "answers rest on are counted from 1.");
+    for (const StudySection& section : report.sections) {
+      out += prose.heading(2, section.title) + prose.reading(section.reading);
+      for (const Table& table : section.tables) {
+        if (table.rows.size() <= kMostRows) out += prose.table(with_numbers(table));
       }
     }
   }

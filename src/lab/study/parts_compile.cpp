@@ -99,11 +99,6 @@ void add_compile_section(StudyContext& context) {
     out.reading +=
         " The ladder adds one of these after the other; a rung that finds nothing to do "
         "here says so.";
-    out.charts = {{.kind = "bars",
-                   .title = "Median time of a step on each rung",
-                   .table = "ladder",
-                   .options = Json::Object{{"label", Json::Array{"rung"}},
-                                           {"values", Json::Array{"median_ms"}}}}};
   }
   context.sections.push_back(std::move(out));
 }

@@ -7,7 +7,6 @@
 #include "base/units.h"
 #include "lab/attention/tables.h"
 #include "lab/measure/statistics.h"
-#include "lab/memory/charts.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
 #include "lab/published/device_table.h"
@@ -23,9 +22,8 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
   out.push_back(std::move(table));
 }
 
-// `alone`: forward of the same cell, without backward. `is_largest`: its timeline stands on the
-// first screen, beside the sentence about it.
-StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone, bool is_largest) {
+// `alone`: forward of the same cell, without backward.
+StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone) {
   const std::string label = label_of(cell);
   StudySection out{.id = "memory-" + label,
                    .title = "Bytes of one step: " + label,
@@ -37,31 +35,13 @@ StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone, boo
                       saved_by_op_table(cell), saved_by_block_table(cell)}) {
     add(std::move(table), label, out.tables);
   }
-  out.shown = out.tables.size();
   const std::string forward_label = label_of(alone);
   add(stack_table(cell), label, out.tables);
   add(stack_table(alone), forward_label, out.tables);
-  Chart forward_chart = timeline_chart("stack@" + forward_label);
-  forward_chart.title = "Active memory of forward alone";
-  out.charts = {timeline_chart("stack@" + label), std::move(forward_chart),
-                saved_chart("saved_by_op@" + label)};
-  out.charts.front().is_headline = is_largest;
   return out;
 }
 
-// The dtypes whose products a step runs.
-Json product_dtypes(const Program& program) {
-  std::set<std::string_view> names;
-  for (const Node& node : program.nodes) {
-    if (is_product(node)) names.insert(name_of(program.type(node.inputs[0]).dtype));
-  }
-  Json out = Json::array();
-  for (std::string_view name : names) out.push_back(name);
-  return out;
-}
-
-// `is_longest`: its chart of components stands on the first screen, beside the sentence about it.
-StudySection profile_section(const ProfiledCell& cell, bool is_longest) {
+StudySection profile_section(const ProfiledCell& cell) {
   const std::string label = label_of(cell.profile);
   StudySection out{
       .id = "profile-" + label,
@@ -72,31 +52,6 @@ StudySection profile_section(const ProfiledCell& cell, bool is_longest) {
   for (Table table :
        {attention_table(cell), kind_table(cell), kernel_table(cell), matrix_table(cell)}) {
     add(std::move(table), label, out.tables);
-  }
-  const std::string matrix = "matrix@" + label;
-  out.charts = {{.kind = "bars",
-                 .title = "Time by component and phase",
-                 .table = matrix,
-                 .options = Json::Object{{"label", Json::Array{"component"}},
-                                         {"values", Json::Array{"ms"}},
-                                         {"stack", "phase"},
-                                         {"skip", Json::Array{"total"}},
-                                         {"top", 12}},
-                 .is_headline = is_longest},
-                {.kind = "bars",
-                 .title = "Time by kernel and phase",
-                 .table = matrix,
-                 .options = Json::Object{{"label", Json::Array{"kernel"}},
-                                         {"values", Json::Array{"ms"}},
-                                         {"stack", "phase"},
-                                         {"top", 16}}}};
-  if (cell.ceilings.known()) {
-    out.charts.push_back({.kind = "roofline",
-                          .title = "Roofline: what each kernel reaches, and what it could",
-                          .table = matrix,
-                          .options = Json::Object{{"ceilings", "ceilings"},
-                                                  {"dtypes", product_dtypes(cell.profile.program)},
-                                                  {"series", "phase"}}});
   }
   return out;
 }
@@ -130,26 +85,6 @@ std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   for (std::size_t i = 0; i + 1 < sizes.widths.size(); ++i) {
     add(sizes.attention, sizes.widths[i], sizes.attention_contexts);
   }
-  return out;
-}
-
-// Of the narrowest and the widest heads: others lie between them.
-Chart attention_chart(const StudySizes& sizes, const char* title, Json::Array columns,
-                      Json::Array series) {
-  const Json widths = Json::Array{sizes.widths.front(), sizes.widths.back()};
-  return {.kind = "lines",
-          .title = title,
-          .table = "attention",
-          .options = Json::Object{{"x", "context"},
-                                  {"y", std::move(columns)},
-                                  {"series", std::move(series)},
-                                  {"where", Json::Object{{"width", widths}}},
-                                  {"log", "xy"}}};
-}
-
-Chart plain_attention_chart(const StudySizes& sizes, const char* title, Json::Array columns) {
-  Chart out = attention_chart(sizes, title, std::move(columns), {"width"});
-  out.options["where"]["saved"] = "weights";
   return out;
 }
 
@@ -187,14 +122,10 @@ void add_memory_sections(StudyContext& context) {
                   "the time; activations are what forward keeps for backward; temporaries live for "
                   "a few kernels.",
        .tables = {std::move(all)}});
-  const auto peak = [](const MemoryCell& cell) {
-    return cell.run.status == Status::kOk ? cell.run.peak_bytes : 0;
-  };
-  const auto largest = std::ranges::max_element(context.memory, {}, peak);
   for (std::size_t i = 0; i < context.memory.size(); ++i) {
     const MemoryCell& cell = context.memory[i];
     if (cell.run.status != Status::kOk) continue;
-    context.sections.push_back(memory_section(cell, context.forward_alone[i], &cell == &*largest));
+    context.sections.push_back(memory_section(cell, context.forward_alone[i]));
   }
 }
 
@@ -225,12 +156,7 @@ void profile_part(StudyContext& context) {
       .reading =
           "What ran, by which clock, and whether it is what the program says "
           "must run.",
-      .tables = {pass_table(cells), clock_table(cells), launch_check_table(cells)},
-      .charts = {
-          {.kind = "bars",
-           .title = "The parts of a step's wall time: kernels, gaps between them, outside",
-           .table = "clocks",
-           .options = Json::Object{{"values", Json::Array{"busy_ms", "gaps_ms", "outside_ms"}}}}}};
+      .tables = {pass_table(cells), clock_table(cells), launch_check_table(cells)}};
   if (ceilings.known()) {
     summary.tables.push_back(ceiling_table(ceilings));
     const Json* gpu = context.machine.environment.find("gpu");
@@ -242,11 +168,9 @@ void profile_part(StudyContext& context) {
   const auto is_step = [](const ProfiledCell& cell) {
     return cell.profile.spec.step.mode == Mode::kStep && cell.profile.status == Status::kOk;
   };
-  const auto longest = std::ranges::max_element(
-      cells, {}, [&](const ProfiledCell& cell) { return is_step(cell) ? cell.work.busy_ms : 0; });
   for (const ProfiledCell& cell : cells) {
     if (!is_step(cell)) continue;
-    context.sections.push_back(profile_section(cell, &cell == &*longest));
+    context.sections.push_back(profile_section(cell));
   }
 }
 
@@ -302,16 +226,7 @@ void attention_part(StudyContext& context) {
        .reading = "softmax(q kᵀ/√D) v by itself, without heads: forward, and backward apart from "
                   "it, with the bytes that stand between the two.",
        .tables = {attention_table(context.attention, context.machine.environment),
-                  attention_scaling_table(context.attention)},
-       .charts = {
-           plain_attention_chart(context.sizes, "Forward and backward (logarithmic axes)",
-                                 {"forward_median_ms", "backward_median_ms"}),
-           plain_attention_chart(context.sizes,
-                                 "Bytes before backward, and at the peak (logarithmic axes)",
-                                 {"before_backward_bytes", "peak_bytes"}),
-           attention_chart(context.sizes,
-                           "Bytes before backward, by what is kept for it (logarithmic axes)",
-                           {"before_backward_bytes"}, {"saved", "width"})}});
+                  attention_scaling_table(context.attention)}});
 }
 
 }  // namespace tracestep

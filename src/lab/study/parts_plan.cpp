@@ -185,22 +185,15 @@ void plan_part(StudyContext& context) {
   const std::vector<MemoryCell> cells = planned_cells(context);
   out.tables = {size_table(context), grid_table(context, cells), graph_table(),
                 attention_prediction(context), planned_components(cells)};
-  out.shown = out.tables.size() - 1;
-  out.charts = {{.kind = "lines",
-                 .title = fmt::format("Peak of {}, predicted (contexts logarithmic)",
-                                      context.sizes.planned.name),
-                 .table = "memory_grid",
-                 .options = Json::Object{{"x", "context"},
-                                         {"y", Json::Array{"predicted_peak_bytes"}},
-                                         {"series", Json::Array{"mode", "precision"}},
-                                         {"log", "x"}}},
-                {.kind = "lines",
-                 .title = "Two live graphs: bytes of forward alone (logarithmic axes)",
-                 .table = "live_graphs",
-                 .options = Json::Object{{"x", "context"},
-                                         {"y", Json::Array{"two_graphs_bytes"}},
-                                         {"series", Json::Array{"size"}},
-                                         {"log", "xy"}}}};
+  for (const MemoryCell& cell : cells) {
+    const RunSpec& step = cell.run.spec.step;
+    const bool is_drawn = step.shape.context == context.sizes.planned_contexts.back() &&
+                          step.mode != Mode::kInference && step.precision == Precision();
+    if (!is_drawn) continue;
+    out.tables.push_back(stack_table(cell));
+    out.tables.back().title += ": " + label_of(cell) + ", predicted";
+    out.tables.back().name += "@" + label_of(cell);
+  }
   context.sections.push_back(std::move(out));
 }
 

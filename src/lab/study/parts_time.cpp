@@ -78,25 +78,6 @@ Fields<CellResult> time_fields() {
       {verdict_column(), [](C) { return Json(); }}});
 }
 
-// The columns above, as the interval of a chart's bars and points.
-Json median_range() {
-  return Json::Object{{"median_ms", Json::Array{"low_ms", "high_ms"}}};
-}
-
-// `is_headline`: on the first screen, with less of it: fused kernels only.
-Chart time_chart(bool is_headline) {
-  Chart out{
-      .kind = "bars",
-      .title = "Median time by mode",
-      .table = "time",
-      .options = Json::Object{{"values", Json::Array{"median_ms"}}, {"range", median_range()}},
-      .is_headline = is_headline};
-  if (!is_headline) return out;
-  out.title += ", fused kernels";
-  out.options["where"] = Json::Object{{"ops", "fused"}};
-  return out;
-}
-
 Table time_table(std::string name, std::string title, const std::vector<CellResult>& cells) {
   Table out = table_of(std::move(name), std::move(title), time_fields(), cells);
   show_unusual(out);
@@ -214,15 +195,7 @@ static void add_scaling_section(StudyContext& context) {
        .reading = "The same model with longer sequences: linear layers grow with T, attention "
                   "with T².",
        .tables = {time_table("scaling", "Time per context",
-                             context.measured(scaled_steps(context).runs))},
-       .charts = {{.kind = "lines",
-                   .title = "Median time of inference and of a step (logarithmic axes)",
-                   .table = "scaling",
-                   .options = Json::Object{{"x", "context"},
-                                           {"y", Json::Array{"median_ms"}},
-                                           {"series", Json::Array{"size", "mode"}},
-                                           {"range", median_range()},
-                                           {"log", "xy"}}}}});
+                             context.measured(scaled_steps(context).runs))}});
 }
 
 void add_step_sections(StudyContext& context) {
@@ -243,9 +216,7 @@ void add_step_sections(StudyContext& context) {
           "Where kernels were busy for longer when recorded than the span, recording is in their "
           "times: on a GPU a part of the events' own time may be in that of each kernel.",
       .tables = {time_table("time", "Time of a step", cells), granularity_table(cells),
-                 cell_table(cells)},
-      .shown = 2,
-      .charts = {time_chart(true), time_chart(false)}};
+                 cell_table(cells)}};
   context.sections.push_back(std::move(out));
   context.sections.push_back(component_section(cells));
   add_scaling_section(context);
@@ -265,13 +236,7 @@ void warm_up_part(StudyContext& context) {
        .title = "Warm-up",
        .reading = "Each row is a process of its own with the same number of timed steps, so that "
                   "means and deviations can be compared.",
-       .tables = {context.machine.warm_up(step, sizes.warmups)},
-       .charts = {{.kind = "lines",
-                   .title = "Every step of each process, warm-up first",
-                   .table = "warmup",
-                   .options = Json::Object{{"list", "steps_ms"},
-                                           {"x_title", "step of the process"},
-                                           {"series", Json::Array{"warmup"}}}}}});
+       .tables = {context.machine.warm_up(step, sizes.warmups)}});
 }
 
 }  // namespace tracestep

@@ -82,16 +82,10 @@ void training_part(StudyContext& context) {
       context.here({.model = context.sizes.models.front(), .shape = context.sizes.shape});
   const StudyTraining t =
       context.machine.train(std::max(1.0, context.seconds_left()), 1e3 * context.seconds_of(step));
-  context.sections.push_back(
-      {.id = "training",
-       .title = "Training on bytes",
-       .reading = reading_of(t),
-       .tables = {loss_table(t)},
-       .charts = {{.kind = "lines",
-                   .title = "Loss, nats per byte",
-                   .table = "training",
-                   .options = Json::Object{{"x", "step"},
-                                           {"y", Json::Array{"loss", "validation_loss"}}}}}});
+  context.sections.push_back({.id = "training",
+                              .title = "Training on bytes",
+                              .reading = reading_of(t),
+                              .tables = {loss_table(t)}});
 }
 
 void add_precision_section(StudyContext& context) {
@@ -113,17 +107,7 @@ void add_precision_section(StudyContext& context) {
                 ? "A GPU multiplies 16-bit operands and TF32 on matrix units of their own."
                 : "A CPU multiplies every format in float32 here, so a lower precision saves bytes "
                   "and no arithmetic."),
-       .tables = {precision_step_table(cells), precision_component_table(cells)},
-       .shown = 1,
-       .charts = {
-           {.kind = "bars",
-            .title = "Median time",
-            .table = "steps",
-            .options = Json::Object{{"values", Json::Array{"median_ms"}}}},
-           {.kind = "bars",
-            .title = "Error of the gradients against float64, first layers",
-            .table = "steps",
-            .options = Json::Object{{"values", Json::Array{"gradient_error"}}, {"log", "x"}}}}});
+       .tables = {precision_step_table(cells), precision_component_table(cells)}});
 }
 
 }  // namespace tracestep

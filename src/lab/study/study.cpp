@@ -106,8 +106,13 @@ void show_vocabularies(std::vector<StudySection>& sections) {
 
 Table reading_table(const std::vector<StudySection>& sections) {
   Table table{.name = "readings", .title = "The sections in words"};
-  table.columns = {text_column("id"), text_column("title"), text_column("reading")};
-  for (const StudySection& s : sections) table.add_row({s.id, s.title, s.reading});
+  table.columns = {text_column("id"), text_column("title"), text_column("reading"),
+                   structured_column("tables", "their names")};
+  for (const StudySection& s : sections) {
+    Json names = Json::array();
+    for (const Table& t : s.tables) names.push_back(t.name);
+    table.add_row({s.id, s.title, s.reading, std::move(names)});
+  }
   return table;
 }
 
@@ -191,6 +196,12 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
                               budget_seconds / 60.0, seconds_since(start) / 60.0),
        .tables = {std::move(parts)}});
   std::ranges::stable_sort(out.sections, {}, place_of);
+  return answered(std::move(out.sections));
+}
+
+StudyReport answered(std::vector<StudySection> sections) {
+  StudyReport out;
+  out.sections = std::move(sections);
   for (const StudySection& section : out.sections) {
     out.tables.insert(out.tables.end(), section.tables.begin(), section.tables.end());
   }
@@ -198,9 +209,20 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
   std::ranges::stable_partition(out.tables, [](const Table& t) { return t.name == "cells"; });
   out.summary = answer_all(summary_questions(), out.tables);
   out.answers = answer_all(questions(), out.tables);
+  for (auto* answers : {&out.summary, &out.answers}) {
+    for (Answer& a : *answers) {
+      std::erase_if(a.charts, [&](const Chart& c) { return draw_chart(c, out.tables).empty(); });
+    }
+  }
   out.tables.push_back(answers_table("summary", "The report in short", out.summary));
   out.tables.push_back(answers_table("answers", "Questions, and what this run says", out.answers));
   out.tables.push_back(reading_table(out.sections));
+  return out;
+}
+
+Json study_json(const StudyReport& report, const Json& environment) {
+  Json out = to_json({kStudySchema, environment, report.tables});
+  out["layout"] = layout_of(report.tables);
   return out;
 }
 

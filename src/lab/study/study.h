@@ -81,10 +81,8 @@ void at_context(std::int64_t context, StudySizes& sizes);
 // Titled tables with a few plain sentences each.
 struct StudySection {
   std::string id = {}, title = {};
-  std::string reading = {};        // what the tables show, with this run's numbers
-  std::vector<Table> tables = {};  // the Markdown page has the first `shown` only
-  std::size_t shown = SIZE_MAX;
-  std::vector<Chart> charts = {};
+  std::string reading = {};  // what the tables show, with this run's numbers
+  std::vector<Table> tables = {};
 };
 
 // The state that the parts of a study share and add to.
@@ -177,9 +175,24 @@ struct StudyReport {
 StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
                       const std::function<void(const std::string& what)>& announce);
 
-// study.md, study.tex or study.typ: the first screen, the answers, the sections, and the
-// environment at the end. What is to be printed has no tables longer than kMostRowsShown.
-std::string study_page(const StudyReport& report, const Json& environment, Format format);
+// The report of these sections: what their tables say.
+StudyReport answered(std::vector<StudySection> sections);
+
+// study.json: every table, and how columns are shown.
+inline constexpr const char* kStudySchema = "tracestep.study/2";
+Json study_json(const StudyReport& report, const Json& environment);
+// The sections that such a document, or a page that carries one, was made of: a report can be made
+// anew without measuring. Error{kInput} naming `name` where it is no study.
+struct StoredStudy {
+  std::vector<StudySection> sections;
+  Json environment;
+};
+StoredStudy stored_study(std::string_view text, const std::string& name);
+
+// study.md, study.tex or study.typ: the first screen and the answers with their charts, pictures in
+// the folder `charts` beside it; in Markdown also the tables.
+std::string study_page(const StudyReport& report, const Json& environment, Format format,
+                       const std::string& charts);
 // The answers as a person reads them in a terminal.
 std::string answers_text(std::span<const Answer> answers);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include <fmt/ranges.h>
 
@@ -34,27 +35,34 @@ std::string machine_of(const Json& environment) {
   return out;
 }
 
-// "tiny (vocabulary 256), small (vocabulary 10,000)": the models of its timed steps.
+// "tiny, small": the models of its timed steps.
 std::string models_of(const StudyReport& report) {
   std::vector<std::string> out;
   for (const Table& table : report.tables) {
-    constexpr std::array<std::string_view, 5> kTimed = {"cells", "ways", "warmup", "clocks",
-                                                        "steps"};
-    if (std::ranges::find(kTimed, table.name) == kTimed.end()) continue;
+    const std::optional<std::size_t> size = table.index_of("size");
+    if (table.name != "cells" || !size) continue;
     for (const auto& row : table.rows) {
-      std::string model = row[table.index_of("size").value()].as_string();
-      if (const Json& vocab = row[table.index_of("vocab").value()]; vocab.is_int()) {
-        model += fmt::format(" (vocabulary {})", grouped(vocab.as_int()));
+      if (std::ranges::find(out, row[*size].as_string()) == out.end()) {
+        out.push_back(row[*size].as_string());
       }
-      if (std::ranges::find(out, model) == out.end()) out.push_back(std::move(model));
     }
   }
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-std::string answered(const StudyReport& report) {
-  const auto refused = std::ranges::count(report.answers, true, &Answer::refused);
-  return fmt::format("{} of {}", std::ssize(report.answers) - refused, report.answers.size());
+PageCard card_of(const Answer& a) {
+  return {.id = a.id,
+          .number = a.number,
+          .question = a.question,
+          .lead = a.lead,
+          .more = a.more,
+          .lines = a.lines,
+          .charts = a.charts,
+          .standing = a.refused ? "refused" : std::string(name_of(a.standing)),
+          .doubt = a.doubt.words(),
+          .rows = a.rows,
+          .command = a.command,
+          .is_extra = a.number.empty()};
 }
 
 }  // namespace
@@ -70,39 +78,40 @@ std::span<const Question> summary_questions() {
   return all;
 }
 
-std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport& report,
-                                                               const Json& environment) {
+std::vector<std::string> summary_facts(const StudyReport& report, const Json& environment) {
   const std::string gpu = text_in(environment, "gpu"), commit = text_in(environment, "commit");
-  std::vector<std::pair<std::string, std::string>> out = {
-      {"machine", machine_of(environment)},
-      {"device", gpu.empty() ? "CPU" : gpu},
-      {"date", date_of(environment)},
-      {"version", text_in(environment, "tool") + (commit.empty() ? "" : ", commit " + commit)},
-      {"models timed", models_of(report)},
-      {"questions answered", answered(report)}};
-  std::erase_if(out, [](const auto& fact) { return fact.second.empty(); });
-  return out;
-}
-
-Text first_screen_text(const Answer& answer) {
-  Text out;
-  if (answer.refused) out += Text(Piece{answer.question + " "});
-  out += answer.text;
-  if (answer.topic == kResults) out += Text(Piece{warning_of(answer)});
+  std::vector<std::string> out = {
+      gpu, machine_of(environment), "models: " + models_of(report), date_of(environment),
+      text_in(environment, "tool") + (commit.empty() ? "" : ", commit " + commit)};
+  std::erase(out, "");
   return out;
 }
 
 PageHead page_head(const StudyReport& report, const Json& environment) {
   PageHead out{.title = "A training step, measured", .facts = summary_facts(report, environment)};
   for (const Answer& a : report.summary) {
-    (a.topic == kResults ? out.results : out.trust).push_back(first_screen_text(a));
+    if (a.topic == kTile) out.tiles.push_back(card_of(a));
+    if (a.topic == kShort) out.short_answers.push_back(card_of(a));
+    if (a.topic == kTrust) out.trust = a.text;
   }
-  for (const StudySection& section : report.sections) {
-    for (const Chart& chart : section.charts) {
-      if (!chart.is_headline) continue;
-      out.charts.push_back(chart);
-      if (!label_of(chart).empty()) out.charts.back().title += ": " + label_of(chart);
-    }
+  return out;
+}
+
+std::vector<PageTopic> page_topics(const StudyReport& report) {
+  std::vector<PageTopic> out;
+  std::string topic;
+  for (const Answer& a : report.answers) {
+    // "1.1.3 Time"
+    const std::string number = a.number.substr(0, a.number.find(' '));
+    const std::string title = (number.empty() ? "" : number + " ") + a.topic;
+    if (a.topic != topic) out.push_back({.title = title});
+    topic = a.topic;
+    out.back().cards.push_back(card_of(a));
+  }
+  // What the handout does not ask at all is shown, or its topic would be empty.
+  for (PageTopic& one : out) {
+    const bool is_asked = std::ranges::any_of(one.cards, std::not_fn(&PageCard::is_extra));
+    for (PageCard& card : one.cards) card.is_extra = card.is_extra && is_asked;
   }
   return out;
 }
@@ -110,15 +119,16 @@ PageHead page_head(const StudyReport& report, const Json& environment) {
 std::vector<PageSection> page_sections(const StudyReport& report) {
   std::vector<PageSection> out;
   for (const StudySection& section : report.sections) {
-    PageSection page{.id = section.id, .title = section.title, .reading = section.reading};
-    std::ranges::remove_copy_if(section.charts, std::back_inserter(page.charts),
-                                &Chart::is_headline);
-    for (std::size_t i = 0; i < section.tables.size(); ++i) {
-      const Table& table = section.tables[i];
-      const bool is_shown = i < section.shown && table.rows.size() <= kMostRowsShown;
-      (is_shown ? page.tables : page.data).push_back(table.name);
-    }
-    out.push_back(std::move(page));
+    out.push_back({.id = section.id, .title = section.title, .reading = section.reading});
+    for (const Table& table : section.tables) out.back().tables.push_back(table.name);
+  }
+  return out;
+}
+
+std::vector<Chart> charts_of(const StudyReport& report) {
+  std::vector<Chart> out;
+  for (const auto* answers : {&report.summary, &report.answers}) {
+    for (const Answer& a : *answers) out.insert(out.end(), a.charts.begin(), a.charts.end());
   }
   return out;
 }

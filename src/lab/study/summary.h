@@ -1,10 +1,8 @@
-// What a reader of a report sees first: where it was measured, five sentences of result, how far
-// the figures can be trusted; and the plan of its page.
+// The page of a report: its first screen, its answers as cards by topic, its tables by section.
 #pragma once
 
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "lab/report/html.h"
@@ -15,23 +13,20 @@ struct Answer;
 struct Question;
 struct StudyReport;
 
-// The most rows of a table that a page shows before they are asked for, and that print has.
-inline constexpr std::size_t kMostRowsShown = 25;
-
-// The sentences, as questions (lab/pages/summary/): of topic kResults, then kTrust.
+// The sentences of the first screen, as questions (lab/pages/summary/): tiles, four short answers,
+// and how far to trust them.
 std::span<const Question> summary_questions();
-inline constexpr std::string_view kResults = "Results", kTrust = "Trust";
+inline constexpr std::string_view kTile = "Tile", kShort = "Short", kTrust = "Trust";
 
-// "date", "2026-11-22"; what is not known is left out.
-std::vector<std::pair<std::string, std::string>> summary_facts(const StudyReport& report,
-                                                               const Json& environment);
-
-// An answer as the first screen has it: with its question where there is none, and results with
-// what their rows are worth.
-Text first_screen_text(const Answer& answer);
+// "AMD EPYC, 2 threads", "2026-11-22 22:13 UTC"; what is not known is left out.
+std::vector<std::string> summary_facts(const StudyReport& report, const Json& environment);
 
 // The page of a report, for html_page().
 PageHead page_head(const StudyReport& report, const Json& environment);
+std::vector<PageTopic> page_topics(const StudyReport& report);
 std::vector<PageSection> page_sections(const StudyReport& report);
+
+// Every chart of the report with its name, those of the first screen first.
+std::vector<Chart> charts_of(const StudyReport& report);
 
 }  // namespace tracestep

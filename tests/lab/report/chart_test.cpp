@@ -163,7 +163,8 @@ TEST(ChartTest, ATimelineStacksItsCategoriesAndMarksThePeak) {
   EXPECT_THAT(found(svg, "divider\" x1=\"([0-9.]+)"), ElementsAre("2"));
 }
 
-TEST(ChartTest, ATimelineOfAMeasuredStepHasItsTimesAsTicks) {
+// Each kernel has the same width, so the axis counts kernels whatever their times are.
+TEST(ChartTest, ATimelineCountsKernelsAlsoWhereTheirTimesAreKnown) {
   Table table = stack();
   table.columns.push_back(real_column("time_ms", "at", "ms", 3));
   table.rows.clear();
@@ -173,10 +174,40 @@ TEST(ChartTest, ATimelineOfAMeasuredStepHasItsTimesAsTicks) {
   const std::vector<Table> tables{table};
   const std::string svg =
       draw_chart({.kind = "timeline", .title = "Bytes", .table = "stack"}, tables, {.width = 582});
-  EXPECT_THAT(svg, HasSubstr(">when the kernel began, by the host's clock (ms)</text>"));
-  // 500 pixels for 100 kernels: 10 ms are kernel 55, 50 ms are kernel 95.
-  EXPECT_THAT(found(svg, "<text class=\"soft\" x=\"([0-9.]+)\"[^>]*>10<"), ElementsAre("341"));
-  EXPECT_THAT(found(svg, "<text class=\"soft\" x=\"([0-9.]+)\"[^>]*>50<"), ElementsAre("541"));
+  EXPECT_THAT(svg, HasSubstr(">kernel, in the order of the program</text>"));
+  EXPECT_THAT(found(svg, "<text class=\"soft\" x=\"([0-9.]+)\"[^>]*>20<"), ElementsAre("166"));
+  EXPECT_THAT(found(svg, "<text class=\"soft\" x=\"([0-9.]+)\"[^>]*>80<"), ElementsAre("466"));
+  EXPECT_THAT(svg, Not(HasSubstr(">activation</text>"))) << "which nobody can see";
+}
+
+TEST(ChartTest, NamesStandAtTheEndsOfLinesAndEqualLinesShareOne) {
+  std::vector<Table> tables{times()};
+  const std::string svg = draw_chart(lines(), tables);
+  const std::vector<double> ends = numbers(svg, "<circle class=\"f[01]\" cx=\"([0-9.]+)\"");
+  const double right = *std::ranges::max_element(ends);
+  for (double x : numbers(svg, "<text class=\"name\" x=\"([0-9.]+)\"[^>]*>(?:forward|step)<")) {
+    EXPECT_GT(x, right);
+  }
+  for (const std::size_t row : {1u, 3u}) tables[0].rows[row][3] = tables[0].rows[row - 1][3];
+  EXPECT_THAT(found(draw_chart(lines(), tables), "<text class=\"name\"[^>]*>(forward.*)<"),
+              ::testing::IsEmpty())
+      << "a single line needs no name";
+  EXPECT_THAT(
+      found(draw_chart(lines(), tables), "<title>([^<]*)</title>"),
+      ElementsAre("forward, step\ncontext 128: 10 ms", "forward, step\ncontext 256: 20 ms"));
+}
+
+TEST(ChartTest, APlotOfBytesReachesTheNextCardThatHoldsThem) {
+  Table table{.name = "peaks", .columns = {int_column("context"), bytes_column("peak")}};
+  table.add_row({128, std::int64_t{20} << 30});
+  table.add_row({256, std::int64_t{30} << 30});
+  const Chart chart{.kind = "lines",
+                    .title = "Peaks",
+                    .table = "peaks",
+                    .options = Json::Object{{"x", "context"}, {"y", "peak"}, {"cards", true}}};
+  const std::vector<Table> tables{table};
+  EXPECT_THAT(found(draw_chart(chart, tables), ">(card of [^<]*)<"),
+              ElementsAre("card of 24 GiB", "card of 40 GiB"));
 }
 
 TEST(ChartTest, OfManyKernelsThePeakIsKept) {
@@ -252,7 +283,7 @@ TEST(ChartTest, NothingIsDrawnOutsideOfANarrowDrawing) {
 
 TEST(ChartTest, APictureBringsItsStyleAndItsTitle) {
   const std::vector<Table> tables{times()};
-  const std::string picture = as_picture(draw_chart(bars(), tables, {.has_title = true}));
+  const std::string picture = as_picture(draw_chart(bars(), tables), bars().title);
   EXPECT_THAT(picture, HasSubstr("<style>"));
   EXPECT_THAT(picture, HasSubstr(">Times &amp; more</text>"));
   EXPECT_THAT(picture, Not(HasSubstr("var(")));  // which librsvg does not know

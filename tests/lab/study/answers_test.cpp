@@ -457,7 +457,7 @@ TEST(AnswersTest, AnAnswersOwnTableStandsInEveryReportOfIt) {
   EXPECT_THAT(lines.dump(), HasSubstr(R"({"text":"80.00 ms","figure":"cells[)"));
   EXPECT_THAT(answers_text({&a, 1}), HasSubstr("forward and backward  step"));
   for (const Format format : {Format::kMarkdown, Format::kLatex, Format::kTypst}) {
-    EXPECT_THAT(study_page(small_study(), Json::object(), format),
+    EXPECT_THAT(study_page(small_study(), Json::object(), format, "charts"),
                 HasSubstr("forward and backward"));
   }
 }

@@ -48,12 +48,12 @@ TEST_F(NeighbourTest, AColumnOfCellsThatHoldsNumbersIsNoParameters) {
   EXPECT_THAT(of("fused").command, HasSubstr("tracestep bench"));
 }
 
-TEST_F(NeighbourTest, WhatHasNoAnswerOnTheFirstScreenSaysWhatWasAsked) {
-  std::erase_if(tables_, [](const Table& table) { return table.name == "passes"; });
-  EXPECT_EQ(first_screen_text(of("result-kernels")).words().rfind("Which kernels? No answer", 0),
-            0u);
-  EXPECT_EQ(first_screen_text(of("result-step")).words().rfind("A training step of small at", 0),
-            0u);
+TEST_F(NeighbourTest, AChartIsLeftOutWhereItsRowsAre) {
+  EXPECT_EQ(of("top-kernel").charts.size(), 1u);
+  EXPECT_EQ(of("top-kernel").charts[0].title, of("top-kernel").lead.words());
+  EXPECT_EQ(of("memory-timeline").charts.size(), 3u) << "measured; forward and a step, predicted";
+  std::erase_if(tables_, [](const Table& table) { return table.name == "memory_grid"; });
+  EXPECT_EQ(of("memory-timeline").charts.size(), 1u);
 }
 
 TEST_F(NeighbourTest, CodesOfTheCheckerAreExplainedBelowTheirTable) {
@@ -73,7 +73,7 @@ TEST_F(NeighbourTest, CodesOfTheCheckerAreExplainedBelowTheirTable) {
 }
 
 TEST_F(NeighbourTest, TablesOfThePageHaveNamesAndRowNumbers) {
-  const std::string page = study_page(small_study(), Json::object(), Format::kMarkdown);
+  const std::string page = study_page(small_study(), Json::object(), Format::kMarkdown, "charts");
   EXPECT_THAT(page, HasSubstr("### Time of a step \\[time]"));
   const std::size_t table = page.find("### Time of a step \\[time]");
   const std::string head = page.substr(table, page.find("\n\n", table + 40) - table);

@@ -85,43 +85,29 @@ TEST(PagesTest, AnAnswerIsOneShortSentenceAndThreeMoreAtMost) {
   }
 }
 
-// For reading: TRACESTEP_STUDY=out/study.json test_lab --gtest_filter=PagesTest.Prints*
-Table table_of(const std::string& name, const Json& json) {
-  Table out{.name = name};
-  for (const Json& row : json.at("rows").items()) {
-    for (const auto& [key, value] : row.members()) {
-      const bool is_known = std::ranges::find(out.columns, key, &Column::name) != out.columns.end();
-      if (is_known) continue;
-      Column column{.name = key};
-      if (key.ends_with("_ms") || key == "ms") column.unit = "ms";
-      if (value.is_array() || value.is_object()) column.kind = ColumnKind::kStructured;
-      out.columns.push_back(column);
+TEST(PagesTest, AnswersHaveThirtyFiveWordsAtTheMeanAndEightyAtMost) {
+  std::size_t words = 0, count = 0;
+  for (const StudyReport* study : {&small_study(), &measured_study()}) {
+    for (const Answer& a : study->answers) {
+      EXPECT_LE(words_in(a.text.words()), 80u) << a.id << ": " << a.text.words();
+      words += words_in(a.text.words());
+      ++count;
     }
   }
-  for (const Json& row : json.at("rows").items()) {
-    std::vector<Json> cells;
-    for (const Column& column : out.columns) {
-      const Json* found = row.find(column.name);
-      cells.push_back(found == nullptr ? Json() : *found);
-    }
-    out.rows.push_back(std::move(cells));
-  }
-  return out;
+  EXPECT_LE(static_cast<double>(words) / static_cast<double>(count), 35.0);
 }
 
+// For reading: TRACESTEP_STUDY=out/study.json test_lab --gtest_filter=PagesTest.Prints*
 TEST(PagesTest, PrintsTheAnswersOfAStoredStudy) {
   const char* const path = std::getenv("TRACESTEP_STUDY");
   if (path == nullptr) GTEST_SKIP() << "TRACESTEP_STUDY names no study.json";
-  const Json json =
-      Json::parse(read_text_file(path, "TRACESTEP_STUDY", std::uint64_t{256} << 20), path);
-  std::vector<Table> tables;
-  for (const auto& [name, table] : json.at("tables").members()) {
-    tables.push_back(table_of(name, table));
+  const StudyReport study =
+      answered(stored_study(read_text_file(path, "TRACESTEP_STUDY", std::uint64_t{256} << 20), path)
+                   .sections);
+  for (const auto* answers : {&study.summary, &study.answers}) {
+    for (const Answer& a : *answers) EXPECT_THAT(wrong_claims(a, study.tables), IsEmpty()) << a.id;
   }
-  const std::vector<Question> all = all_questions();
-  const std::vector<Answer> answers = answer_all(all, tables);
-  for (const Answer& a : answers) EXPECT_THAT(wrong_claims(a, tables), IsEmpty()) << a.id;
-  std::cout << answers_text(answers);
+  std::cout << answers_text(study.summary) << answers_text(study.answers);
 }
 
 TEST(StudySizesTest, AModelTakesThePlaceOfTheLargerOnesAndAContextEndsTheGrowth) {

@@ -5,6 +5,8 @@
 #include <optional>
 #include <vector>
 
+#include "spec/fields.h"
+
 namespace tracestep::testing {
 namespace {
 
@@ -113,6 +115,19 @@ std::string wrong_reason(const std::string& reason, std::span<const Table> table
   if (const auto names = matched(reason, "the table {} is empty")) {
     const Table* table = table_named((*names)[0], tables);
     return table != nullptr && table->rows.empty() ? "" : wrong;
+  }
+  if (const auto names = matched(reason, "the table {} has no row like its row {} with {}")) {
+    const Table* table = table_named((*names)[0], tables);
+    if (table == nullptr) return wrong;
+    const std::vector<Json>& like = table->rows.at(std::stoul((*names)[1]) - 1);
+    std::string all = (*names)[2];  // the conditions, and every other setting of that run
+    for (std::size_t i = 0; i < table->columns.size(); ++i) {
+      const std::string& column = table->columns[i].name;
+      if (find_field(column) == nullptr || (", " + all).find(", " + column + " ") != all.npos)
+        continue;
+      all += ", " + column + " " + (like[i].is_string() ? like[i].as_string() : like[i].dump());
+    }
+    return has_row((*names)[0], all, tables) ? wrong : "";
   }
   if (const auto names = matched(reason, "the table {} has no row with {}")) {
     return has_row((*names)[0], (*names)[1], tables) ? wrong : "";

@@ -218,9 +218,12 @@ const StudyReport& small_study() {
   static const StudyReport report = [] {
     StudyReport out = measured_study();
     set_times(out.tables);
-    out.summary = answer_all(summary_questions(), out.tables);
-    out.answers = answer_all(questions(), out.tables);
-    return out;
+    for (StudySection& section : out.sections) {
+      for (Table& table : section.tables) {
+        table = *std::ranges::find(out.tables, table.name, &Table::name);
+      }
+    }
+    return answered(std::move(out.sections));
   }();
   return report;
 }

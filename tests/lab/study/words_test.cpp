@@ -41,27 +41,8 @@ TEST(WordsTest, MatrixProductsAreCalledSoEverywhere) {
   }
   for (const StudySection& section : measured_study().sections) {
     check(section.title + section.reading, section.id);
-    for (const Chart& chart : section.charts) check(chart.title, section.id);
   }
   EXPECT_GT(products, 10u);  // it does speak of them
-}
-
-// A chart that holds inference is none of steps; what holds for charts alone is not in the text.
-TEST(WordsTest, ChartsAreCalledWhatTheyHold) {
-  for (const StudySection& section : measured_study().sections) {
-    EXPECT_EQ(section.reading.find("axes"), std::string::npos) << section.reading;
-    for (const Chart& chart : section.charts) {
-      const Json* log = chart.options.find("log");
-      if (log != nullptr && chart.kind == "lines") {
-        EXPECT_NE(chart.title.find("logarithmic"), std::string::npos) << chart.title;
-      }
-      if (chart.table == "time" || chart.table == "scaling") {
-        EXPECT_NE(chart.title.find("of a step") == std::string::npos,
-                  chart.title.find("inference") != std::string::npos)
-            << chart.title;
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -144,7 +144,6 @@ class BarDrawing {
 
   std::string draw(const Chart& chart) const {
     Svg svg;
-    draw_title(svg, chart, look_);
     const AxisUnit unit = unit_of(column_);
     const Scale x(range_, {box_.left, box_.right}, is_log_, unit);
     draw_bottom_axis(svg, box_,

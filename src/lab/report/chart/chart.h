@@ -20,10 +20,11 @@ namespace tracestep {
 //   series    columns that tell lines apart          where   {column: value}, or a list of
 //   log       "x", "y" or "xy"                               values: the rows to draw
 //   range     {column: [low, high]}: the columns of its interval
+//   cards     true: lines at the memory of usual graphics cards
 struct Chart {
   std::string kind = {}, title = {}, table = {};
   Json options = Json::object();
-  bool is_headline = false;  // stands on the first screen of a report, not in its section
+  std::string name = {};  // of its file; empty: made of table, title and label
 };
 
 // "small context 128 step": the cell of its table, after the "@" of its name; empty: all cells.
@@ -33,8 +34,7 @@ std::string label_of(const Chart& chart);
 std::vector<std::string> chart_columns(const Chart& chart);
 
 struct ChartLook {
-  double width = 760;      // in pixels, beside text of 12 pixels
-  bool has_title = false;  // inside the drawing
+  double width = 760;  // in pixels, beside text of 12 pixels
 };
 inline constexpr double kNarrowChart = 350;  // for telephones
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
+#include "lab/report/digits.h"
 
 namespace tracestep {
 
@@ -117,7 +118,10 @@ std::string axis_name(const Column* column) {
 std::string labelled(double value, const Column* column) {
   if (unit_of(column) == AxisUnit::kBytes) return format_bytes(std::llround(value));
   const bool has_unit = column != nullptr && !column->unit.empty();
-  return fmt::format("{:.4g}{}{}", value, has_unit ? " " : "", has_unit ? column->unit : "");
+  const std::string number = std::abs(value) < 1000  ? fmt::format("{:.3g}", value)
+                             : std::abs(value) < 1e7 ? grouped(std::llround(value))
+                                                     : fmt::format("{:.3g}", value);
+  return fmt::format("{}{}{}", number, has_unit ? " " : "", has_unit ? column->unit : "");
 }
 
 std::vector<std::string> in_order_of_phases(std::vector<std::string> names) {

@@ -5,23 +5,21 @@
 namespace tracestep {
 namespace {
 
-constexpr double kTitleHeight = 24, kNameHeight = 24, kTickRoom = 66, kRightRoom = 16;
+constexpr double kNameHeight = 24, kTickRoom = 66, kRightRoom = 16;
 constexpr double kLegendRow = 18, kLegendMark = 11, kLegendGap = 14, kEdge = 8;
 constexpr double kLetterGap = 8;  // between labels of neighbouring ticks
 
 }  // namespace
 
 Box plot_box(const ChartLook& look, double height) {
-  const double top = (look.has_title ? kTitleHeight : 0) + kNameHeight;
-  return {.left = kTickRoom, .right = look.width - kRightRoom, .top = top, .bottom = top + height};
+  return {.left = kTickRoom,
+          .right = look.width - kRightRoom,
+          .top = kNameHeight,
+          .bottom = kNameHeight + height};
 }
 
 int tick_count(double pixels, double pixels_of_one) {
   return std::max(2, static_cast<int>(pixels / pixels_of_one));
-}
-
-void draw_title(Svg& svg, const Chart& chart, const ChartLook& look) {
-  if (look.has_title) svg.text("title", kEdge, 17, chart.title);
 }
 
 void draw_bottom_axis(Svg& svg, const Box& box, const Axis& x) {
@@ -63,6 +61,7 @@ double draw_legend(Svg& svg, std::span<const std::string> names, const ChartLook
   if (names.size() < 2) return top;
   double x = kEdge, y = top;
   for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
     const double width = kLegendMark + 5 + text_width(names[i]);
     if (x > kEdge && x + width > look.width - kEdge) {
       x = kEdge;

@@ -1,4 +1,4 @@
-// What charts share: the place of the plot, axes with names and ticks, the legend, the title.
+// What charts share: the place of the plot, axes with names and ticks, the legend.
 #pragma once
 
 #include <span>
@@ -23,12 +23,11 @@ struct Axis {
   std::vector<std::string> labels = {};  // of the ticks; empty: their values
 };
 
-// The place of a plot of `height` with room for ticks at the left and below, and for the title.
+// The place of a plot of `height` with room for ticks at the left and below.
 Box plot_box(const ChartLook& look, double height);
 // How many labelled ticks such a width has room for.
 int tick_count(double pixels, double pixels_of_one);
 
-void draw_title(Svg& svg, const Chart& chart, const ChartLook& look);
 // Grid, ticks and names; labels that would overlap are left out.
 void draw_axes(Svg& svg, const Box& box, const Axis& x, const Axis& y);
 // One of them: the bottom with its name, the left side without.
@@ -36,7 +35,7 @@ void draw_bottom_axis(Svg& svg, const Box& box, const Axis& x);
 void draw_left_axis(Svg& svg, const Box& box, const Axis& y);
 
 // A line with the colour and name of each series under the plot, in rows that fit; nothing for a
-// single series. Returns the height of the whole drawing, which ends there.
+// single series, nor for one without a name. Returns the height of the whole drawing, which ends there.
 double draw_legend(Svg& svg, std::span<const std::string> names, const ChartLook& look, double top);
 
 // The tallest part of an axis' name and ticks below a plot, in pixels.

@@ -1,5 +1,6 @@
 // Lines over a column, or over the items of lists: one line per series and y column.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -23,8 +24,9 @@ struct Series {
 };
 
 constexpr double kHeight = 250, kNarrowHeight = 210;
-constexpr std::size_t kMarkedPoints = 24;  // a line with more has no marks
-constexpr std::size_t kPointedAt = 150;    // and with more no notes
+constexpr double kNameRow = 15, kNameMark = 16;  // of names at the ends of lines
+constexpr std::size_t kMarkedPoints = 24;        // a line with more has no marks
+constexpr std::size_t kPointedAt = 150;          // and with more no notes
 
 // "tiny step", "width 64": what tells this row's line from others.
 std::string series_name(const Chart& chart, const ChartRows& rows, std::size_t row) {
@@ -65,6 +67,27 @@ class Lines {
   }
 
   bool empty() const { return series_.empty(); }
+  // Lines that lie on one another become one, with both names.
+  void join_equal(double tolerance) {
+    for (std::size_t a = 0; a < series_.size(); ++a) {
+      for (std::size_t b = a + 1; b < series_.size();) {
+        if (!is_same(series_[a], series_[b], tolerance)) {
+          ++b;
+          continue;
+        }
+        series_[a].name = both_names(series_[a].name, series_[b].name);
+        series_.erase(series_.begin() + static_cast<std::ptrdiff_t>(b));
+      }
+    }
+  }
+  // So that the axis ends at the next of these values.
+  void reach(std::span<const double> marks) {
+    for (const Series& s : series_) {
+      for (const Point& p : s.points) top_ = std::max(top_, p.y);
+    }
+    const auto next = std::ranges::find_if(marks, [&](double m) { return m >= top_; });
+    if (next != marks.end()) top_ = *next;
+  }
   const std::vector<Series>& series() const { return series_; }
 
   // Contexts and other values on a logarithmic axis are its ticks.
@@ -97,6 +120,7 @@ class Lines {
     } else {
       range = {std::min(0.0, range.low), range.high > 0 ? range.high * 1.05 : 1.0};
     }
+    range.high = std::max(range.high, top_ * 1.08);
     const Scale scale(range, {box.bottom, box.top}, is_log_y_, unit);
     return {std::move(name), scale, scale.ticks(tick_count(box.bottom - box.top, 40)), unit};
   }
@@ -124,6 +148,19 @@ class Lines {
     return out;
   }
 
+  static bool is_same(const Series& a, const Series& b, double tolerance) {
+    return std::ranges::equal(a.points, b.points, [&](const Point& p, const Point& q) {
+      return p.x == q.x && std::abs(p.y - q.y) <= tolerance * std::max(p.y, q.y);
+    });
+  }
+  // "inference fp32, bf16"
+  static std::string both_names(const std::string& a, const std::string& b) {
+    const std::size_t last = b.rfind(' ');
+    const bool is_alike = last != std::string::npos && a.starts_with(b.substr(0, last + 1));
+    return a + ", " + (is_alike ? b.substr(last + 1) : b);
+  }
+
+  double top_ = 0;
   std::string list_;
   bool is_log_x_, is_log_y_;
   std::vector<Series> series_;
@@ -152,30 +189,92 @@ void draw_series(Svg& svg, const Series& series, std::size_t index, const Axis& 
   }
 }
 
+// Room at the right for the names of the lines; 0: there is none, or a name is not needed.
+double room_of_names(const std::vector<Series>& series, const ChartLook& look) {
+  constexpr double kMost = 0.36;  // of the width
+  if (series.size() < 2) return 0;
+  double widest = 0;
+  for (const Series& s : series) widest = std::max(widest, text_width(s.name) + kNameMark);
+  const bool fits = static_cast<double>(series.size()) * kNameRow < kNarrowHeight;
+  return fits && widest < kMost * look.width ? widest : 0;
+}
+
+// Each name at the height at which its line ends, or as near as the others let it.
+void draw_names(Svg& svg, const std::vector<Series>& series, const Box& box, const Axis& y) {
+  std::vector<std::pair<double, std::size_t>> places;
+  for (std::size_t i = 0; i < series.size(); ++i) {
+    places.emplace_back(y.scale.at(series[i].points.back().y), i);
+  }
+  std::ranges::sort(places);
+  for (std::size_t i = 1; i < places.size(); ++i) {
+    places[i].first = std::max(places[i].first, places[i - 1].first + kNameRow);
+  }
+  double lowest = box.bottom;
+  for (std::size_t i = places.size(); i-- > 0; lowest -= kNameRow) {
+    places[i].first = std::min(places[i].first, lowest);
+    const auto [at, which] = places[i];
+    svg.rect(fill_class(which), box.right + 2, at - 4, 8, 8);
+    svg.text("name", box.right + kNameMark - 2, at + 4, series[which].name);
+  }
+}
+
+// What a usual card holds, for plots of bytes.
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+constexpr std::array kCards = {24 * kGiB, 40 * kGiB, 80 * kGiB};
+
+void draw_cards(Svg& svg, const Box& box, const Axis& y) {
+  for (double card : kCards) {
+    if (card > y.scale.values().high || card < y.scale.values().low) continue;
+    const double at = y.scale.at(card);
+    svg.line("card", box.left, at, box.right, at);
+    svg.text("soft over", box.left + 6, at - 4, "card of " + tick_text(card, AxisUnit::kBytes));
+  }
+}
+
+// The value that stands out of a list of times.
+void draw_outlier(Svg& svg, const std::vector<Series>& series, const Axis& x, const Axis& y,
+                  const Column* column) {
+  constexpr double kStandsOut = 1.3;
+  std::vector<Point> all;
+  for (const Series& s : series) all.insert(all.end(), s.points.begin(), s.points.end());
+  std::ranges::sort(all, {}, &Point::y);
+  const Point& most = all.back();
+  if (most.y < kStandsOut * all[all.size() / 2].y) return;
+  svg.text("over", x.scale.at(most.x) + 8, y.scale.at(most.y) + 12, labelled(most.y, column));
+}
+
 }  // namespace
 
 std::string draw_lines(const Chart& chart, std::span<const Table> tables, const ChartLook& look) {
   const ChartRows rows(chart, tables, chart.table);
-  const Lines lines(chart, rows);
+  Lines lines(chart, rows);
   if (lines.empty()) return {};
+  lines.join_equal(0.01);
   const bool is_list = chart.options.find("list") != nullptr;
   const std::vector<std::string> ys = names_of(chart, "y");
   const Column times{.name = "time", .unit = "ms", .kind = ColumnKind::kReal};
   const Column* column = is_list ? &times : rows.column(ys.front());
-  const Box box = plot_box(look, look.width < 500 ? kNarrowHeight : kHeight);
+  const bool has_cards = chart.options.find("cards") != nullptr;
+  if (has_cards) lines.reach(kCards);
+  Box box = plot_box(look, look.width < 500 ? kNarrowHeight : kHeight);
+  const double room = room_of_names(lines.series(), look);
+  box.right -= room;
   const Axis x = lines.x_axis(
       is_list ? text_option(chart, "x_title") : axis_name(rows.column(text_option(chart, "x"))),
       box);
   const Axis y = lines.y_axis(name_of_all(ys, column), box, unit_of(column));
   Svg svg;
-  draw_title(svg, chart, look);
   draw_axes(svg, box, x, y);
+  if (has_cards) draw_cards(svg, box, y);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < lines.series().size(); ++i) {
     draw_series(svg, lines.series()[i], i, x, y, column);
     names.push_back(lines.series()[i].name);
   }
-  const double end = draw_legend(svg, names, look, box.bottom + kBelowPlot);
+  if (is_list) draw_outlier(svg, lines.series(), x, y, column);
+  if (room > 0) draw_names(svg, lines.series(), box, y);
+  const double end =
+      room > 0 ? box.bottom + kBelowPlot : draw_legend(svg, names, look, box.bottom + kBelowPlot);
   return svg.finish(look.width, end, chart.title);
 }
 

@@ -12,10 +12,12 @@ namespace tracestep {
 namespace {
 
 constexpr double kHeight = 300, kNarrowHeight = 260;
+constexpr double kLeastShare = 0.001;  // of the kernels' time
+constexpr std::size_t kNamed = 3;      // kernels, the longest ones
 
 struct Kernel {
   double intensity = 0, gflops = 0, ms = 0;
-  std::string phase, note;
+  std::string name, phase, note;
 };
 struct Ceiling {
   std::string name;
@@ -38,6 +40,7 @@ std::vector<Kernel> kernels_of(const Chart& chart, const ChartRows& rows) {
     Kernel k{.intensity = flops / bytes,
              .gflops = flops / ms * 1e-6,
              .ms = ms,
+             .name = op + " of " + rows.text(r, "component"),
              .phase = rows.text(r, text_option(chart, "series")),
              .note = {}};
     k.note = fmt::format("{} of {}, {}\n{:.4g} FLOPs per byte, {:.4g} GFLOP/s\n{:.4g} ms", op,
@@ -51,6 +54,10 @@ std::vector<Kernel> kernels_of(const Chart& chart, const ChartRows& rows) {
     out.push_back(std::move(k));
   }
   std::ranges::stable_sort(out, std::greater(), &Kernel::ms);  // small ones lie on top
+  double all = 0;
+  for (const Kernel& k : out) all += k.ms;
+  // Specks would stretch the axes.
+  std::erase_if(out, [&](const Kernel& k) { return k.ms < kLeastShare * all; });
   return out;
 }
 
@@ -129,7 +136,6 @@ std::string draw_roofline(const Chart& chart, std::span<const Table> tables,
   const Axis x{"FLOPs per byte", across, across.ticks(tick_count(box.right - box.left, 80))};
   const Axis y{"GFLOP/s", up, up.ticks(tick_count(box.bottom - box.top, 45))};
   Svg svg;
-  draw_title(svg, chart, look);
   draw_axes(svg, box, x, y);
   draw_roof(svg, roof, box, x, y);
   std::vector<std::string> phases;
@@ -142,6 +148,11 @@ std::string draw_roofline(const Chart& chart, std::span<const Table> tables,
         static_cast<std::size_t>(std::ranges::find(phases, k.phase) - phases.begin());
     svg.circle("spot " + fill_class(phase), across.at(k.intensity), up.at(k.gflops),
                3 + 11 * std::sqrt(k.ms / kernels.front().ms), k.note);
+  }
+  for (const Kernel& k : std::span(kernels).first(std::min(kNamed, kernels.size()))) {
+    const bool is_right = across.at(k.intensity) > (box.left + box.right) / 2;
+    svg.text("over", across.at(k.intensity) + (is_right ? -16 : 16), up.at(k.gflops) + 4, k.name,
+             is_right ? Anchor::kEnd : Anchor::kStart);
   }
   draw_roof_words(svg, roof, box, x, y);
   return svg.finish(look.width, draw_legend(svg, phases, look, box.bottom + kBelowPlot),

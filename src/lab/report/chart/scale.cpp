@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -75,14 +76,20 @@ std::vector<Tick> log_ticks(double low, double high, int base, int count) {
       if (value >= low && value <= high) out.push_back({value});
     }
   }
-  // Where there are too many, those with the smallest first digits are labelled.
-  const double most_digits =
-      std::max(1.0, base * static_cast<double>(count) / static_cast<double>(out.size()));
-  for (Tick& tick : out) {
-    double digit = tick.value / power_of(base, std::round(log_of(base, tick.value)));
-    if (digit * base < base - 0.5) digit *= base;
-    tick.is_labelled = digit <= most_digits;
-  }
+  // Where there are too many, those that begin with 1, 2 or 5 are labelled, or those with 1 alone.
+  if (out.size() <= static_cast<std::size_t>(count)) return out;
+  const auto label = [&](std::span<const int> digits) {
+    int labelled = 0;
+    for (Tick& tick : out) {
+      const double power = power_of(base, std::floor(log_of(base, tick.value) + 1e-9));
+      tick.is_labelled = std::ranges::find(digits, std::lround(tick.value / power)) != digits.end();
+      labelled += tick.is_labelled;
+    }
+    return labelled;
+  };
+  constexpr std::array kRound = {1, 2, 5};
+  constexpr double kRoom = 1.3;  // labels that do not fit are left out one by one
+  if (label(kRound) > kRoom * count) label(std::span(kRound).first(1));
   return out;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -13,14 +15,15 @@
 namespace tracestep {
 namespace {
 
-constexpr double kLetterWidth = 6.7;  // of DejaVu Sans, the widest of the fonts asked for
+constexpr double kLetterWidth = 7.3;  // of DejaVu Sans, the widest of the fonts asked for
 
 constexpr std::string_view kPictureStyle =
     "text{fill:#1c2330;font:12px system-ui,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
     "text.soft{fill:#5a6475}text.title{font-weight:600;font-size:14px}"
     "text.over{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}"
     ".ground{fill:#fff}.grid{stroke:#e6eaf0}.axis{stroke:#5a6475;fill:none}"
-    ".roof{stroke:#5a6475;stroke-width:2;fill:none}.whisker{stroke:#1c2330;fill:none}"
+    ".roof{stroke:#5a6475;stroke-width:2;fill:none}"
+    ".whisker{stroke:#1c2330;stroke-width:1.6;fill:none}.card{stroke:#5a6475;stroke-dasharray:2 3}"
     ".mark{fill:#1c2330}.line{fill:none;stroke-width:2}.spot{fill-opacity:.6;stroke:#fff}"
     ".dashed{stroke-dasharray:5 4}.ghost{fill:transparent}"
     ".divider{stroke:#5a6475;fill:none;vector-effect:non-scaling-stroke}";
@@ -121,13 +124,48 @@ std::string Svg::finish(double width, double height, std::string_view label) con
       px(width), px(height), xml_escaped(label), body_);
 }
 
-std::string as_picture(std::string_view svg) {
-  const std::size_t end = svg.find(">\n");
-  TRACESTEP_CHECK(svg.starts_with("<svg ") && end != std::string_view::npos, "this is no drawing");
+namespace {
+
+// A sentence in lines of at most `width` pixels.
+std::vector<std::string> lines_of(std::string_view title, double width) {
+  constexpr double kWiderThanText = 1.25;  // a title's letters
+  std::vector<std::string> out;
+  while (!title.empty()) {
+    const std::size_t end = std::min(title.find(' '), title.size());
+    const std::string word(title.substr(0, end));
+    title.remove_prefix(std::min(end + 1, title.size()));
+    const bool fits = !out.empty() && kWiderThanText * text_width(out.back() + word) < width;
+    if (fits) {
+      out.back() += " " + word;
+    } else {
+      out.push_back(word);
+    }
+  }
+  return out;
+}
+
+double number_in(std::string_view svg, std::string_view attribute) {
+  return std::strtod(svg.data() + svg.find(attribute) + attribute.size(), nullptr);
+}
+
+}  // namespace
+
+std::string as_picture(std::string_view svg, std::string_view title) {
+  constexpr double kLine = 19, kEdge = 8;
+  TRACESTEP_CHECK(svg.starts_with("<svg "), "this is no drawing");
+  const double width = number_in(svg, " width=\""), height = number_in(svg, " height=\"");
+  const std::vector<std::string> lines = lines_of(title, width - 2 * kEdge);
+  const double top = lines.empty() ? 0 : kLine * static_cast<double>(lines.size()) + 4;
+  std::string words;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    words += fmt::format("<text class=\"title\" x=\"{}\" y=\"{}\">{}</text>\n", px(kEdge),
+                         px(kLine * static_cast<double>(i + 1) - 2), xml_escaped(lines[i]));
+  }
   return fmt::format(
-      "{}>\n<!-- {} -->\n<style>{}</style>\n"
-      "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n{}",
-      svg.substr(0, end), kPictureMark, picture_style(), svg.substr(end + 2));
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+      "height=\"{1}\">\n<!-- {2} -->\n<style>{3}</style>\n"
+      "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n{4}<svg y=\"{5}\" {6}</svg>\n",
+      px(width), px(height + top), kPictureMark, picture_style(), words, px(top), svg.substr(5));
 }
 
 double text_width(std::string_view text) {

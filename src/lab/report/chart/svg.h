@@ -41,8 +41,8 @@ class Svg {
   std::string body_, open_;
 };
 
-// A drawing of finish() as a file of its own: with its style and a ground.
-std::string as_picture(std::string_view svg);
+// A drawing of finish() as a file of its own: with its style, a ground and, above it, its title.
+std::string as_picture(std::string_view svg, std::string_view title = {});
 
 // An upper bound of the width that a text of 12 pixels takes.
 double text_width(std::string_view text);

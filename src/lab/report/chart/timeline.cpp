@@ -1,6 +1,5 @@
 // Live bytes through a step: categories on top of each other, kernel by kernel. The plot is an SVG
-// inside the drawing whose x axis counts kernels, so that a page can zoom by its viewBox; where the
-// kernels' times are known, ticks say when they began.
+// inside the drawing whose x axis counts kernels, so that a page can zoom by its viewBox.
 #include <algorithm>
 #include <cmath>
 
@@ -106,27 +105,24 @@ void draw_areas(Svg& svg, const Timeline& t, const Box& box) {
   svg.close();
 }
 
-// Ticks at round times of the step, each at the first kernel that began then or later.
-Axis clock_axis(const ChartRows& rows, const Scale& kernels, int count) {
-  Axis out{"when the kernel began, by the host's clock (ms)", kernels, {}};
-  const double last = rows.number(rows.size() - 1, "time_ms").value_or(0);
-  std::size_t row = 0;
-  for (double time : linear_ticks(0, last, count)) {
-    while (row + 1 < rows.size() && rows.number(row, "time_ms").value_or(0) < time) ++row;
-    out.ticks.push_back({static_cast<double>(row)});
-    out.labels.push_back(tick_text(time, AxisUnit::kNumber));
-  }
-  return out;
-}
-
 Axis bottom_axis(const ChartRows& rows, const Box& box) {
   constexpr double kPixelsOfTick = 70;
   // Kernels are counted from 1, also where one stands for several.
   const Scale kernels({0, static_cast<double>(rows.size())}, {box.left, box.right}, false);
-  const int count = tick_count(box.right - box.left, kPixelsOfTick);
-  const bool has_times = rows.number(rows.size() - 1, "time_ms").has_value();
-  return has_times ? clock_axis(rows, kernels, count)
-                   : Axis{"kernel, in program order", kernels, kernels.ticks(count)};
+  return {"kernel, in the order of the program", kernels,
+          kernels.ticks(tick_count(box.right - box.left, kPixelsOfTick))};
+}
+
+// Names of the categories that an eye can see; the others are in the notes at the pointer.
+std::vector<std::string> names_of_seen(const Timeline& t) {
+  constexpr double kSeen = 0.01;  // of the height
+  std::vector<std::string> out;
+  for (const Category& c : t.categories) {
+    double most = 0;
+    for (std::size_t row : t.drawn) most = std::max(most, t.rows.number(row, c.column).value_or(0));
+    out.push_back(most > kSeen * t.high ? c.title : "");
+  }
+  return out;
 }
 
 void draw_phase_names(Svg& svg, const Timeline& t, const Box& box, const Scale& x) {
@@ -163,22 +159,21 @@ std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
   const Scale bytes({0, t.high}, {box.bottom, box.top}, false, AxisUnit::kBytes);
   const Scale places({0, static_cast<double>(t.drawn.size())}, {box.left, box.right}, false);
   Svg svg;
-  draw_title(svg, chart, look);
   const Axis y{"live bytes", bytes, bytes.ticks(tick_count(box.bottom - box.top, 40)),
                AxisUnit::kBytes};
   Box named = box;
   named.top -= kPhaseRow;  // the axis' name stands above the names of phases
-  draw_areas(svg, t, box);
   svg.open("g", "class=\"whole\"");
   draw_bottom_axis(svg, box, bottom_axis(rows, box));
+  svg.close();
+  draw_left_axis(svg, box, y);
+  draw_areas(svg, t, box);  // over the grid
+  svg.open("g", "class=\"whole\"");
   draw_phase_names(svg, t, box, places);
   draw_peak(svg, t, box, places, bytes);
   svg.close();
-  draw_left_axis(svg, box, y);
   svg.text("name", 8, named.top - 9, y.name);
-  std::vector<std::string> names;
-  for (const Category& c : t.categories) names.push_back(c.title);
-  return svg.finish(look.width, draw_legend(svg, names, look, box.bottom + kBelowPlot),
+  return svg.finish(look.width, draw_legend(svg, names_of_seen(t), look, box.bottom + kBelowPlot),
                     chart.title);
 }
 

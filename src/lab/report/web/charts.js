@@ -48,7 +48,7 @@ function zoomTimeline(figure) {
     range = [start, start + width];
     const isWhole = width >= steps;
     plots.forEach(plot => plot.setAttribute('viewBox', `${range[0]} 0 ${width} ${high}`));
-    drawings.forEach(svg => { svg.querySelector('.whole').style.display = isWhole ? '' : 'none'; });
+    drawings.forEach(svg => svg.querySelectorAll('.whole').forEach(g => { g.style.display = isWhole ? '' : 'none'; }));
     note.textContent = isWhole ? 'Drag over a range to look closer; Ctrl or Shift with the wheel ' +
       'zooms; double-click shows all.' : stretch(rowAt(range[0]), rowAt(range[1] - 1e-6));
   }

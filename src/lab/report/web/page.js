@@ -1,9 +1,8 @@
-// Fills the places of the page from what it carries: `report`, the JSON of the run, with every
-// figure, and `layout`, which says how columns are shown.
+// Fills the places of the tables from what the page carries: `report`, the JSON of the run, with
+// every figure, and its member `layout`, which says how columns are shown.
 'use strict';
 
-let report = {tables: {}};  // until it is unpacked
-const layout = JSON.parse(document.getElementById('layout').textContent);
+let report = {tables: {}}, layout = {tables: {}};  // until it is unpacked
 
 // The page carries it as base64 of gzip.
 async function unpack(id) {
@@ -37,41 +36,48 @@ const anchorOf = name => 'table-' + name.replace(/[^A-Za-z0-9_.-]+/g, '-');
 
 // --- figures as people read them -----------------------------------------------------------------
 
-function bytes(value) {
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
-  let size = Math.abs(value), unit = 0;
-  while (size >= 1024 && unit + 1 < units.length) { size /= 1024; ++unit; }
-  return (value < 0 ? '-' : '') + (unit === 0 ? size : size.toFixed(2)) + ' ' + units[unit];
+const kUnits = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
+
+function unitOf(value) {
+  let unit = 0;
+  for (let size = Math.abs(value); size >= 1024 && unit + 1 < kUnits.length; size /= 1024) ++unit;
+  return unit;
 }
 
-function significant(value) {
-  if (value === 0) return '0';
-  const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-4) return value.toExponential(3).replace(/\.?0+e/, 'e');
-  return String(Number(value.toPrecision(4)));
+function bytes(value) {
+  const unit = unitOf(value);
+  return (unit === 0 ? value : (value / 1024 ** unit).toFixed(2)) + ' ' + kUnits[unit];
 }
 
 // What is not zero is not shown as zero: "< 0.001".
 function fixed(value, digits) {
   const least = 10 ** -digits;
-  if (value === 0 || Math.abs(value) >= least / 2) return value.toFixed(digits);
+  if (value === 0 || Math.abs(value) >= least / 2) return grouped(value.toFixed(digits));
   return (value > 0 ? '< ' : '> -') + least.toFixed(digits);
 }
 
-function whole(value) {
-  return Math.abs(value) < 10000 ? String(value)
-                                 : String(value).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+function grouped(text) {
+  const whole = text.match(/^-?\d+/)[0];
+  return whole.length > 4 ? whole.replace(/\B(?=(\d{3})+(?!\d))/g, ',') + text.slice(whole.length) : text;
 }
 
-function shown(value, column) {
-  if (value === null || value === undefined) return '–';
-  switch (column.kind) {
-    case 'bytes': return bytes(value);
-    case 'int': return whole(value);
-    case 'real': return column.digits >= 0 ? fixed(value, column.digits) : significant(value);
-    case 'bool': return value ? 'yes' : 'no';
-    default: return String(value);
+// How the numbers of a column are shown: all in one unit, with as many decimals as give the middle
+// one of them three digits.
+function formatOf(values, column) {
+  const sizes = values.filter(v => typeof v === 'number' && v !== 0).map(Math.abs).sort((a, b) => a - b);
+  const middle = sizes.length ? sizes[sizes.length >> 1] : 0;
+  if (column.kind === 'bytes') {
+    const unit = unitOf(sizes.length ? sizes[sizes.length - 1] : 0);
+    const digits = unit === 0 ? 0 : Math.max(0, Math.min(3, 2 - Math.floor(Math.log10(middle / 1024 ** unit || 1))));
+    return {unit: kUnits[unit], show: v => fixed(v / 1024 ** unit, digits)};
   }
+  if (column.kind === 'int') return {unit: column.unit, show: v => grouped(String(v))};
+  if (column.kind !== 'real') return {unit: column.unit, show: v => v === true ? 'yes' : v === false ? 'no' : String(v)};
+  if (sizes.length && (sizes[sizes.length - 1] >= 1e7 || middle < 1e-3)) {
+    return {unit: column.unit, show: v => v === 0 ? '0' : v.toExponential(2)};
+  }
+  const digits = Math.max(0, Math.min(4, 2 - Math.floor(Math.log10(middle || 1))));
+  return {unit: column.unit, show: v => fixed(v, digits)};
 }
 
 const titleOf = column => column.title || column.name;
@@ -105,16 +111,23 @@ function cellOf(text, isNumber) {
   return make('td', {class: isNumber ? 'number' : text.length <= 40 ? 'short' : text.length <= 120 ? 'long' : 'longer', text});
 }
 
-const kPrintedColumns = 9, kPrintedRows = 12;
+// Columns with one value for all rows stand in a line above the table.
 function tableBlock(name) {
   const table = report.tables[name];
-  const columns = columnsOf(name).filter(c => !c.hidden);
+  const shown = columnsOf(name).filter(c => !c.hidden);
   const isNumber = c => c.kind === 'int' || c.kind === 'real' || c.kind === 'bytes';
+  const format = new Map(shown.map(c => [c, formatOf(table.rows.map(row => row[c.name]), c)]));
+  const words = (value, c) => value === null || value === undefined ? '–' : format.get(c).show(value);
+  const isSame = c => table.rows.length > 1 && c.kind !== 'real' && c.kind !== 'bytes' &&
+    table.rows.every(row => row[c.name] === table.rows[0][c.name]);
+  const columns = shown.filter(c => !isSame(c));
+  const same = shown.filter(c => isSame(c) && table.rows[0][c.name] !== null)
+    .map(c => `${titleOf(c)} ${words(table.rows[0][c.name], c)}`).join(', ');
   const body = make('tbody');
   const order = table.rows.map((row, index) => ({row, index}));
   const fill = () => body.replaceChildren(...order.map(({row, index}) => make(
       'tr', {id: anchorOf(name) + '-' + (index + 1)},
-      ...columns.map(c => cellOf(shown(row[c.name], c), isNumber(c))))));
+      ...columns.map(c => cellOf(words(row[c.name], c), isNumber(c))))));
   let sorted = null, down = false;
   const sortBy = column => {
     down = sorted === column ? !down : isNumber(column);
@@ -129,109 +142,35 @@ function tableBlock(name) {
   };
   fill();
   const head = make('tr', {}, ...columns.map(c => {
-    const unit = c.unit && c.kind !== 'bytes' ? ` (${c.unit})` : '';
+    const unit = format.get(c).unit ? ` (${format.get(c).unit})` : '';
     return make('th', {class: isNumber(c) ? 'number' : '', scope: 'col', text: titleOf(c) + unit,
                        title: c.description || 'sort', onclick: () => sortBy(c)});
   }));
   const file = name.replace(/[^A-Za-z0-9_.-]+/g, '-');
-  // What paper has no room for is left to the screen.
-  const isLarge = columns.length > kPrintedColumns || table.rows.length > kPrintedRows;
-  const block = make('div', {class: isLarge ? 'block large' : 'block', id: anchorOf(name)},
-    make('div', {class: 'head'}, make('h3', {text: table.title || name}),
+  const block = make('div', {class: 'block', id: anchorOf(name)},
+    make('div', {class: 'head'},
       make('span', {class: 'soft'}, `${table.rows.length} rows · ${name} `,
         make('button', {text: 'CSV', type: 'button', onclick: () => save(file + '.csv', 'text/csv', csvOf(name))}), ' ',
         make('button', {text: 'JSON', type: 'button',
           onclick: () => save(file + '.json', 'application/json', JSON.stringify(table, null, 2))}))),
-    make('div', {class: 'scroll', tabindex: '0'}, make('table', {}, make('thead', {}, head), body)));
-  if (table.notes) {
-    block.append(make('ul', {class: 'notes'}, ...table.notes.map(text => make('li', {text}))));
-  }
+    ...(same ? [make('p', {class: 'soft', text: 'In all rows: ' + same + '.'})] : []),
+    make('div', {class: 'scroll', tabindex: '0'}, make('table', {},
+      ...(table.notes || []).slice(0, 1).map(() => make('caption', {class: 'notes'},
+        ...table.notes.map(text => make('div', {text})))), make('thead', {}, head), body)));
   return block;
 }
 
-function markRows(ref) {
+// The rows that an answer rests on: its link names a table, and rows from 0.
+function markRows(link) {
   document.querySelectorAll('tr.marked').forEach(row => row.classList.remove('marked'));
-  const place = [...document.querySelectorAll('.place')].find(p => p.dataset.table === ref.table);
-  if (place) {
-    if (place.closest('details')) place.closest('details').open = true;
-    fill(place);
-  }
-  for (const index of ref.rows) {
-    const row = document.getElementById(anchorOf(ref.table) + '-' + (index + 1));
-    if (row) row.classList.add('marked');
-  }
-  const first = document.getElementById(anchorOf(ref.table) + '-' + (ref.rows[0] + 1));
-  if (first) first.scrollIntoView({block: 'center'});
-}
-
-// --- answers ---------------------------------------------------------------------------------------
-
-// "1, 4, 7 to 12"
-function listOf(rows) {
-  const out = [];
-  for (let i = 0; i < rows.length;) {
-    let end = i + 1;
-    while (end < rows.length && rows[end] === rows[end - 1] + 1) ++end;
-    if (end - i <= 2) end = i + 1;
-    out.push(end - i > 1 ? `${rows[i]} to ${rows[end - 1]}` : String(rows[i]));
-    i = end;
-  }
-  return out.join(', ');
-}
-
-// A figure, a comparison or a quotation shows its formula when it is pointed at.
-function pieceOf(piece) {
-  const formula = piece.figure || piece.relation || piece.quote;
-  return formula ? make('span', {class: 'claim', title: formula, text: piece.text}) : piece.text;
-}
-
-// An answer's own table, its head first.
-function linesOf(lines) {
-  if (!lines.length) return [];
-  const row = (cells, tag) =>
-    make('tr', {}, ...cells.map(pieces => make(tag, {}, ...pieces.map(pieceOf))));
-  return [make('div', {class: 'scroll', tabindex: '0'}, make('table', {},
-    make('thead', {}, row(lines[0], 'th')),
-    make('tbody', {}, ...lines.slice(1).map(cells => row(cells, 'td')))))];
-}
-
-function answerCard(answer) {
-  const byTable = new Map();
-  for (const {table, row} of answer.rows) {
-    if (!byTable.has(table)) byTable.set(table, {table, rows: []});
-    byTable.get(table).rows.push(row);
-  }
-  const links = [...byTable.values()].map(ref => make('a', {
-    href: '#' + anchorOf(ref.table), text: `${ref.table} ${listOf(ref.rows.map(r => r + 1))}`,
-    onclick: event => { event.preventDefault(); markRows(ref); }}));
-  const standing = answer.refused ? 'refused' : answer.standing.replace(' ', '-');
-  return make('article', {class: 'answer ' + standing, id: 'answer-' + answer.id},
-    make('h4', {text: (answer.number ? answer.number + ' ' : '') + answer.question}),
-    make('p', {}, ...answer.pieces.map(pieceOf)), ...linesOf(answer.lines),
-    make('p', {class: 'rests'}, answer.refused ? 'Looked at: ' : 'Rests on: ',
-         ...(links.length ? links : ['no table']),
-         ...(answer.refused || answer.standing === 'sound' ? [] : [
-           `(${answer.standing}${answer.worst ? ': ' + answer.worst : ''})`])),
-    ...(answer.doubts ? [make('details', {}, make('summary', {text: 'in doubt'}),
-                              make('p', {text: answer.doubts}))] : []),
-    make('p', {}, make('code', {text: answer.command})));
-}
-
-function fillAnswers() {
-  const section = document.getElementById('answers');
-  const rows = rowsOf('answers');
-  const refused = rows.filter(a => a.refused).length;
-  section.append(make('h2', {text: 'Questions and answers'}),
-    make('p', {text: `${rows.length - refused} of ${rows.length} questions are answered ` +
-    'from this run\'s figures; a grey edge marks those that its data do not support. The edge of the ' +
-    'others is that of the worst row they rest on: green for sound ones, yellow for a single sample ' +
-    'or where the validity checker doubts, red where it finds a row invalid. The rows that an answer ' +
-    'rests on are marked in their tables when you follow its link; point at a figure or a comparison ' +
-    'to see how it is made from them.'}));
-  for (const topic of new Set(rows.map(a => a.topic))) {
-    section.append(make('h3', {text: topic}),
-      make('div', {class: 'answers'}, ...rows.filter(a => a.topic === topic).map(answerCard)));
-  }
+  const name = link.dataset.table, rows = link.dataset.rows.split(',').map(Number);
+  const place = [...document.querySelectorAll('.place')].find(p => p.dataset.table === name);
+  if (!place) return;
+  for (let d = place.closest('details'); d; d = d.parentNode.closest('details')) d.open = true;
+  fill(place);
+  const found = rows.map(index => document.getElementById(anchorOf(name) + '-' + (index + 1)));
+  found.forEach(row => row && row.classList.add('marked'));
+  if (found[0]) found[0].scrollIntoView({block: 'center'});
 }
 
 // --- the page --------------------------------------------------------------------------------------
@@ -243,9 +182,7 @@ function fill(place) {
 
 function fillTables() {
   for (const place of document.querySelectorAll('.place')) {
-    const data = place.closest('details');
-    if (data) data.addEventListener('toggle', () => fill(place));
-    else fill(place);
+    place.closest('details').addEventListener('toggle', () => fill(place));
   }
 }
 
@@ -254,40 +191,53 @@ function fillEnvironment() {
     .filter(([, value]) => value !== null)
     .map(([key, value]) => make('tr', {}, make('td', {text: key}),
       make('td', {text: typeof value === 'object' ? JSON.stringify(value) : String(value)})));
-  document.getElementById('environment').append(make('h2', {text: 'Where this was measured'}),
+  document.getElementById('environment').append(
     make('div', {class: 'scroll', tabindex: '0'}, make('table', {}, make('tbody', {}, ...rows))));
 }
 
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
+// Without a choice the page follows the browser.
+function offerTheme() {
+  const dark = window.matchMedia('(prefers-color-scheme: dark)'), data = document.documentElement.dataset;
+  document.getElementById('theme').addEventListener('click', () => {
+    data.theme = (data.theme || (dark.matches ? 'dark' : 'light')) === 'dark' ? 'light' : 'dark';
+  });
 }
 
-function followTheme() {
-  const dark = window.matchMedia('(prefers-color-scheme: dark)');
-  setTheme(dark.matches ? 'dark' : 'light');
-  dark.addEventListener('change', event => setTheme(event.matches ? 'dark' : 'light'));
-  document.getElementById('theme').addEventListener('click', () =>
-    setTheme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'));
+function listen() {
+  for (const link of document.querySelectorAll('.rests a')) {
+    link.addEventListener('click', event => { event.preventDefault(); markRows(link); });
+  }
+  for (const pre of document.querySelectorAll('pre.command')) {
+    const text = pre.textContent;
+    pre.append(make('button', {text: 'copy', type: 'button', onclick: async event => {
+      await navigator.clipboard.writeText(text);
+      event.target.textContent = 'copied';
+    }}));
+  }
+  // On paper answers are whole.
+  window.addEventListener('beforeprint', () =>
+    document.querySelectorAll('.card details, details.further').forEach(d => { d.open = true; }));
 }
 
 async function build() {
-  followTheme();
+  offerTheme();
+  listen();
+  tipsOfCharts();
   const giveUp = reason => {
     document.getElementById('json').hidden = true;  // it would save nothing
-    document.getElementById('answers').append(make('p', {text: reason + ' the tables and answers of ' +
-      'this page cannot be unpacked; study.md and study.json beside it have them.'}));
+    document.getElementById('tables').append(make('p', {text: reason + ' the tables of this page ' +
+      'cannot be unpacked; study.json beside it has them.'}));
   };
   if (!('DecompressionStream' in window)) return giveUp('This browser is from before 2023:');
   try {
     report = await unpack('report');
+    layout = report.layout || layout;
   } catch (error) {
     return giveUp('This file is damaged (' + error.message + '):');
   }
   document.getElementById('json').addEventListener('click', () =>
     save('study.json', 'application/json', JSON.stringify(report, null, 2)));
-  if (report.tables.answers) fillAnswers();
   fillTables();
   fillEnvironment();
-  tipsOfCharts();
   for (const figure of document.querySelectorAll('figure[data-kind=timeline]')) zoomTimeline(figure);
 }
