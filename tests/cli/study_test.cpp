@@ -159,10 +159,10 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const Json data = Json::parse(text_of(folder / "study.json"), "study.json");
   const std::string page = text_of(folder / "study.html");
   EXPECT_TRUE(Json::parse(json_of_page(page), "study.html") == data);
-  EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## Time"));
-  EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{Time}"));
+  EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## 1.1.3 Time"));
+  EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{1.1.3 Time}"));
   EXPECT_THAT(text_of(folder / "study.tex"), ::testing::EndsWith("\\end{document}\n"));
-  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"Time\";"));
+  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"1.1.3 Time\";"));
   EXPECT_THAT(run.err, HasSubstr(" at most)"));
   for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {
     EXPECT_THAT(run.err, HasSubstr((folder / file).string()));

@@ -244,7 +244,7 @@ std::string head_html(const PageHead& head, std::span<const Table> tables) {
   }
   return fmt::format(
       "<header>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>\n<div class=\"tiles\">\n{}</div>\n<div "
-      "class=\"short\">\n{}</div>\n<p class=\"trust\">{}</p>\n</header>\n",
+      "class=\"four\">\n{}</div>\n<p class=\"trust\">{}</p>\n</header>\n",
       xml_escaped(head.title), xml_escaped(fmt::format("{}", fmt::join(head.facts, " · "))), tiles,
       answers, sentence(head.trust));
 }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 #include "embedded/question_pages.h"
 #include "lab/measure/validity.h"
@@ -297,6 +298,7 @@ Json lines_in_pieces(const Answer& answer) {
 }  // namespace
 
 Table lines_of(const Answer& answer) {
+  constexpr std::size_t kLongest = 60;  // bytes of a cell: kernels of templates have hundreds
   Table out{.name = answer.id};
   if (answer.lines.empty()) return out;
   for (const Text& title : answer.lines.front()) {
@@ -304,7 +306,7 @@ Table lines_of(const Answer& answer) {
   }
   for (std::size_t i = 1; i < answer.lines.size(); ++i) {
     std::vector<Json> cells;
-    for (const Text& cell : answer.lines[i]) cells.push_back(cell.words());
+    for (const Text& cell : answer.lines[i]) cells.push_back(message_line(cell.words(), kLongest));
     out.add_row(std::move(cells));
   }
   return out;

@@ -36,7 +36,8 @@ std::string answers_page(const Prose& prose, std::span<const Answer> answers,
                          const std::string& charts) {
   std::string out, topic;
   for (const Answer& a : answers) {
-    if (a.topic != topic) out += prose.heading(2, topic = a.topic);
+    if (a.topic != topic) out += prose.heading(2, numbered_topic(a));
+    topic = a.topic;
     out += answer_part(prose, a, charts);
   }
   return out;

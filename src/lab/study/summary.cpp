@@ -97,14 +97,16 @@ PageHead page_head(const StudyReport& report, const Json& environment) {
   return out;
 }
 
+std::string numbered_topic(const Answer& first) {
+  const std::string part = first.number.substr(0, first.number.find(' '));
+  return (part.empty() ? "" : part + " ") + first.topic;
+}
+
 std::vector<PageTopic> page_topics(const StudyReport& report) {
   std::vector<PageTopic> out;
   std::string topic;
   for (const Answer& a : report.answers) {
-    // "1.1.3 Time"
-    const std::string number = a.number.substr(0, a.number.find(' '));
-    const std::string title = (number.empty() ? "" : number + " ") + a.topic;
-    if (a.topic != topic) out.push_back({.title = title});
+    if (a.topic != topic) out.push_back({.title = numbered_topic(a)});
     topic = a.topic;
     out.back().cards.push_back(card_of(a));
   }
