@@ -87,7 +87,8 @@ bool is_shown(const Table& table, std::size_t column) {
 }
 
 DisplayTable display(const Table& table) {
-  DisplayTable out{.title = each_line(table.title)};
+  DisplayTable out;
+  out.title = each_line(table.title);
   for (const std::string& note : table.notes) out.notes.push_back(one_line(note));
   out.rows.resize(table.rows.size());
   for (std::size_t c = 0; c < table.columns.size(); ++c) {

@@ -2,14 +2,15 @@
 #include <map>
 
 #include "lab/compare/result_file.h"
+#include "lab/report/column_facts.h"
 #include "lab/study/study.h"
 
 namespace tracestep {
 namespace {
 
-Column column_of(const Json& layout, const Json* facts) {
+Column laid_out(const Json& layout, const Json* facts) {
   const std::string name = layout.at("name").as_string();
-  Column out = facts == nullptr ? Column{.name = name} : described_column(name, *facts);
+  Column out = facts == nullptr ? Column{.name = name} : column_of(name, *facts);
   out.title = text_at(layout, "title");
   out.unit = text_at(layout, "unit");
   out.kind = kind_named(text_at(layout, "kind"));
@@ -24,7 +25,7 @@ Table table_of(const std::string& name, const Json& json, const Json& layout) {
   Table out{.name = name, .title = text_at(json, "title")};
   const Json& facts = json.at("columns");
   for (const Json& column : layout.at("columns").items()) {
-    out.columns.push_back(column_of(column, facts.find(column.at("name").as_string())));
+    out.columns.push_back(laid_out(column, facts.find(column.at("name").as_string())));
   }
   for (const Json& row : json.at("rows").items()) {
     std::vector<Json> cells;
