@@ -199,8 +199,8 @@ class GridRun {
 
   // What comes first is seen on a narrow terminal too.
   void show(const std::string& part) {
-    progress_.update(fmt::format("{}/{}  {}{}{}", at_ + 1, runs_.size(), part,
-                                 spaced(remaining_.text()), label_of(runs_[at_])));
+    progress_.update(fmt::format("{}/{}  {}{}{}{}", at_ + 1, runs_.size(), spaced(remaining_.bar()),
+                                 part, spaced(remaining_.text()), label_of(runs_[at_])));
   }
 
   // Shows between steps how far the cell is. Empty where no progress line is shown.
@@ -347,9 +347,6 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   const std::size_t wanted = runs.size() * static_cast<std::size_t>(options.repeat);
   if (Table beside = beside_table(measured.in_rounds); !beside.rows.empty()) {
     tables.push_back(std::move(beside));
-    if (options.output.format == Format::kText) {
-      tables[0].title = beside_sentence(measured.in_rounds) + "\n\n" + tables[0].title;
-    }
   }
   write_tables(options.output, kSchema, environment, std::move(tables));
   if (measured.table.rows.size() < wanted) {

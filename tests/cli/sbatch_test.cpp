@@ -372,14 +372,14 @@ TEST_F(SbatchTest, AFolderThatIsGoneIsSaid) {
 }
 
 TEST(FlagWordsTest, WordsBelongToTheFlagThatTakesThem) {
-  const cli::Words words{"bench", "--output", "--size", "--size=a,b", "--wide", "--resume", "-"};
+  const cli::Words words{"bench", "--output", "--size", "--size=a,b", "--all", "--resume", "-"};
   EXPECT_THAT(cli::without_flags(words, cli::Words{"--size"}),
-              ElementsAre("bench", "--output", "--size", "--wide", "--resume", "-"));
-  EXPECT_THAT(cli::without_flags(words, cli::Words{"--output", "--wide"}),
+              ElementsAre("bench", "--output", "--size", "--all", "--resume", "-"));
+  EXPECT_THAT(cli::without_flags(words, cli::Words{"--output", "--all"}),
               ElementsAre("bench", "--size=a,b", "--resume", "-"));
   EXPECT_THAT(cli::flag_with_value(words, "--output"), ElementsAre("--output", "--size"));
   EXPECT_THAT(cli::flag_with_value(words, "--size"), ElementsAre("--size", "a,b"));
-  EXPECT_TRUE(cli::has_flag(words, "--wide"));
+  EXPECT_TRUE(cli::has_flag(words, "--all"));
   EXPECT_FALSE(cli::has_flag(words, "--format"));
 }
 

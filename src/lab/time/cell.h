@@ -125,8 +125,6 @@ std::optional<double> energy_per_step_j(const CellResult& result);
 // Cells of the same rounds, each beside the first: the ratio of their times by pairs of visits, at
 // 99.5 %, as compare_pairs() decides; "too few rounds" with fewer than nine.
 Table beside_table(std::span<const CellResult> cells);
-// The last of these in a sentence; empty: there are no two cells with rounds.
-std::string beside_sentence(std::span<const CellResult> cells);
 
 // The columns of `bench`, and a result as a row of them.
 std::vector<Column> cell_columns();
