@@ -1,5 +1,8 @@
 #include "base/utf8.h"
 
+#include <langinfo.h>
+#include <locale.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -147,6 +150,14 @@ std::string message_line(std::string_view text, std::size_t max_bytes) {
   while (end > 0 && continues(head[end])) --end;
   while (start < tail.size() && continues(tail[start])) ++start;
   return head.substr(0, end).append(kEllipsis).append(tail, start);
+}
+
+bool locale_has_utf8() {
+  const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
+  if (locale == nullptr) return false;
+  const bool out = std::string_view(::nl_langinfo_l(CODESET, locale)) == "UTF-8";
+  ::freelocale(locale);
+  return out;
 }
 
 }  // namespace tracestep

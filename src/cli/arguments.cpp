@@ -164,7 +164,9 @@ const Command* parse_arguments(std::span<const Command> commands,
                 "as in: tracestep fit --size small --memory-limit 24GiB");
   }
   if (asks_for_help(arguments[0])) {
+    const bool is_short = arguments[0] == "-h";
     write_text(arguments.size() > 1 ? help_text(find_command(commands, arguments[1]))
+               : is_short           ? command_list(commands) + "\n"
                                     : help_text(commands),
                {});
     return nullptr;
@@ -183,7 +185,8 @@ const Command* parse_arguments(std::span<const Command> commands,
     // CLI11 takes the words last to first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend() - 1));
   } catch (const CLI::CallForHelp&) {
-    write_text(help_text(command), {});
+    const bool is_whole = std::ranges::find(arguments, "--help") != arguments.end();
+    write_text(is_whole ? help_text(command) : short_help(command), {});
     return nullptr;
   } catch (const CLI::ParseError& error) {
     fail_missing_value(command, error.what());

@@ -59,6 +59,8 @@ const std::vector<Command>& all_commands();
 std::string command_list(std::span<const Command> commands);
 std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
+// What `-h` shows: the question, the ten commonest options in a line each, the examples.
+std::string short_help(const Command& command);
 // The text of docs/cli.md, and the same commands and options as data.
 std::string cli_reference(std::span<const Command> commands);
 Json cli_listing(std::span<const Command> commands);

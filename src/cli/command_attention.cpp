@@ -163,7 +163,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   }
   add_accounts(results, tables);
   add_limit_notes(results, tables[0]);
-  add_beside(beside_cells(results), o.output.format == Format::kText, tables);
+  add_beside(beside_cells(results), tables);
   write_tables(o.output, kSchema, environment, std::move(tables));
   return status_after(results.size(), specs.size() * static_cast<std::size_t>(o.rounds.repeat),
                       stop, "; with --resume FILE a grid can go on");

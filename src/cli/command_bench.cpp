@@ -172,7 +172,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   if (options.protocol.part_steps > 0) {
     tables.push_back(step_part_table(rows_of(tables[0], environment)));
   }
-  add_beside(beside_cells(results), options.output.format == Format::kText, tables);
+  add_beside(beside_cells(results), tables);
   write_tables(options.output, kSchema, environment, std::move(tables));
   const std::size_t wanted = runs.size() * static_cast<std::size_t>(options.rounds.repeat);
   if (results.size() < wanted) {

@@ -18,7 +18,6 @@
 #include "lab/memory/advice.h"
 #include "lab/memory/charts.h"
 #include "lab/memory/fingerprint.h"
-#include "lab/memory/fit_verdict.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
 #include "lab/memory/tables.h"
@@ -260,10 +259,6 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   }
   check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
-  if (const std::int64_t limit = runs[0].place.memory_limit_bytes;
-      limit > 0 && o.output.format == Format::kText) {
-    tables[0].title = fit_verdict(cells, limit) + "\n\n" + tables[0].title;
-  }
   if (!is_only) {
     if (o.tables.empty()) tables.push_back(category_grid(cells));
     if (!o.tables.empty() || o.output.format == Format::kJson) {
@@ -393,6 +388,7 @@ Command memory_command() {
              "it keeps gradients allocated between steps");
   add_output_options(set, o.output);
   command.run = [options](std::span<const std::string> arguments) {
+    options->output.tables = options->tables;
     return run_memory_command(*options, arguments);
   };
   command.plan = [options] { return plan_of(*options); };

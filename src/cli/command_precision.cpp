@@ -83,7 +83,7 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
     }
     std::vector<CellResult> results;
     for (const PrecisionCell& cell : cells) results.push_back(cell.result);
-    add_beside(beside_cells(results), o.output.format == Format::kText, tables);
+    add_beside(beside_cells(results), tables);
   }
   write_tables(o.output, "tracestep.precision/1", environment, std::move(tables));
   return status;

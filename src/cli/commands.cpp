@@ -1,4 +1,6 @@
 // The list of commands, and what `--help` and docs/cli.md say of them.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/command.h"
@@ -6,6 +8,7 @@
 #include "cli/in_parts.h"
 #include "cli/sbatch.h"
 #include "cli/text_wrap.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -65,15 +68,78 @@ std::string help_text(std::span<const Command> commands) {
          " Results go to stdout, progress and messages to stderr.\n\nExit status:\n" + kExitCodes;
 }
 
-std::string help_text(const Command& command) {
-  std::string out = fmt::format("tracestep {}: {}\n\n", command.name, command.summary);
-  out += fmt::format("Usage: tracestep {}", command.name);
+namespace {
+
+std::string usage_of(const Command& command) {
   std::string words, behind;
   for (const Positional& p : command.options.positionals()) {
     (p.is_command() ? behind : words) +=
         p.is_required ? " " + p.name : fmt::format(" [{}]", p.name);
   }
-  out += words + (command.options.options().empty() ? "" : " [OPTION]...") + behind + "\n\n";
+  return fmt::format("tracestep {}: {}\n\nUsage: tracestep {}{}{}{}\n\n", command.name,
+                     command.summary, command.name, words,
+                     command.options.options().empty() ? "" : " [OPTION]...", behind);
+}
+
+std::string examples_of(const Command& command) {
+  std::string out = command.examples.empty() ? "" : "\nExamples:\n";
+  for (const auto& [arguments, meaning] : command.examples) {
+    out += fmt::format("  tracestep {}{}{}\n      {}\n", command.name, arguments.empty() ? "" : " ",
+                       arguments, meaning);
+  }
+  return out;
+}
+
+// The command's own options that come first, then those that most commands share.
+std::vector<const Option*> commonest_options(const Command& command) {
+  constexpr std::size_t kMost = 10, kOwn = 4;
+  constexpr std::string_view kShared[] = {
+      "--size",  "--model",     "--text",         "--batch",     "--context",
+      "--mode",  "--published", "--memory-limit", "--precision", "--device",
+      "--steps", "--tables",    "--format",       "--all",       "--output"};
+  const auto& all = command.options.options();
+  const auto is_shared = [&](const Option& o) {
+    return std::ranges::find(kShared, o.flag) != std::end(kShared);
+  };
+  std::vector<const Option*> out;
+  for (const Option& option : all) {
+    const auto is_field = [&](const RunField& field) { return field.flag == option.flag; };
+    const bool is_own = option.group == all.front().group && !is_shared(option) &&
+                        std::ranges::none_of(run_fields(), is_field);
+    if (is_own && out.size() < kOwn) out.push_back(&option);
+  }
+  for (std::string_view flag : kShared) {
+    const auto found = std::ranges::find(all, flag, &Option::flag);
+    const bool is_own = found != all.end() && found->group != "On a cluster";
+    if (is_own && out.size() < kMost) out.push_back(&*found);
+  }
+  return out;
+}
+
+// The first thing that a help says, in the rest of a line.
+std::string first_words(std::string text, std::size_t most) {
+  for (std::string_view end : {"; ", ". "}) text = text.substr(0, text.find(end));
+  if (text.size() <= most) return text;
+  return text.substr(0, text.rfind(' ', most - 3)) + " ...";
+}
+
+}  // namespace
+
+std::string short_help(const Command& command) {
+  std::string out = usage_of(command);
+  for (const Option* option : commonest_options(command)) {
+    const std::string lead = fmt::format("  {}{}{} ", option->flag,
+                                         option->value_name.empty() ? "" : " ", option->value_name);
+    const std::string doc =
+        first_words(with_flags(command.options, option->doc), 100 - kFlagColumns);
+    out += wrapped(lead, kFlagColumns, doc);
+  }
+  return out + examples_of(command) +
+         fmt::format("\ntracestep {} --help has all options.\n", command.name);
+}
+
+std::string help_text(const Command& command) {
+  std::string out = usage_of(command);
   if (!command.details.empty()) out += wrapped("", 0, command.details) + "\n";
   for (const Positional& p : command.options.positionals()) {
     out += wrapped("  " + p.name + " ", kFlagColumns, p.doc);
@@ -85,12 +151,7 @@ std::string help_text(const Command& command) {
     group = option.group;
     out += option_line(command.options, option);
   }
-  if (!command.examples.empty()) out += "\nExamples:\n";
-  for (const auto& [arguments, meaning] : command.examples) {
-    out += fmt::format("  tracestep {}{}{}\n      {}\n", command.name, arguments.empty() ? "" : " ",
-                       arguments, meaning);
-  }
-  return out;
+  return out + examples_of(command);
 }
 
 std::string cli_reference(std::span<const Command> commands) {
@@ -122,13 +183,21 @@ std::string cli_reference(std::span<const Command> commands) {
       "`TiB` (powers of 1024),\n"
       "`kB`, `MB`, `GB`, `TB` (of 1000) or `B`. Devices are named in any case and without blanks;\n"
       "`gpu` is `cuda`.\n\n"
-      "On a terminal a table has the columns that fit, names those that do not, and colours "
-      "states\n"
-      "and verdicts (green sound, yellow doubtful, red invalid; not with `NO_COLOR`). `--wide` "
-      "shows\n"
-      "all columns, `--columns` chooses; in a pipe or a file everything is there. Grids and long "
-      "runs\n"
-      "say on stderr how far they are and how long is left; Ctrl-C is answered at once.\n"
+      "As text a command that answers a question prints one sentence with the answer and one "
+      "table,\n"
+      "at most 100 columns and 40 lines, into a pipe as on a terminal. What is the same in all "
+      "rows\n"
+      "stands above the table, and the last line says what else there is: `--all` shows every "
+      "table,\n"
+      "column and note, `--tables` and `--columns` choose. Files and the other formats have all.\n"
+      "A mark before a measured row says whether it is sound (`✓`), noisy (`~`) or impossible "
+      "(`✗`:\n"
+      "it contradicts arithmetic by more than noise explains); the reasons stand below, once\n"
+      "([timing](timing.md#validity)). Without UTF-8 in the locale the marks are `+`, `~` and "
+      "`x`,\n"
+      "and `NO_COLOR` turns colours off. Grids and long runs say on stderr how far they are and "
+      "how\n"
+      "long is left; Ctrl-C is answered at once. `tracestep COMMAND -h` is one screen.\n"
       "`tracestep completions SHELL` writes completions for bash, zsh and fish.\n\n"
       "The first signal of those above ends a command behind the step under way, with what it has\n"
       "so far; a second one ends it at once. SIGUSR1 and SIGUSR2 make `train` save a checkpoint "

@@ -24,12 +24,9 @@ void check_rounds(const RoundOptions& options) {
               "add --rounds 9");
 }
 
-void add_beside(const std::vector<BesideCell>& cells, bool has_sentence,
-                std::vector<Table>& tables) {
+void add_beside(const std::vector<BesideCell>& cells, std::vector<Table>& tables) {
   Table beside = beside_table(cells);
-  if (beside.rows.empty()) return;
-  tables.push_back(std::move(beside));
-  if (has_sentence) tables[0].title = beside_sentence(cells) + "\n\n" + tables[0].title;
+  if (!beside.rows.empty()) tables.push_back(std::move(beside));
 }
 
 GridView::GridView(std::vector<double> costs) : costs_(std::move(costs)) {
@@ -63,8 +60,8 @@ std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
 
 // What comes first is seen on a narrow terminal too.
 void GridView::show(const std::string& part) {
-  line_.update(
-      fmt::format("{}/{}  {}{}{}", at_ + 1, costs_.size(), part, spaced(left_.text()), label_));
+  line_.update(fmt::format("{}/{}  {}{}{}{}", at_ + 1, costs_.size(), spaced(left_.bar()), part,
+                           spaced(left_.text()), label_));
 }
 
 }  // namespace tracestep::cli

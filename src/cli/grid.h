@@ -26,9 +26,8 @@ struct RoundOptions {
 void add_round_options(OptionSet& set, RoundOptions& options);
 // Error{kUsage} for copies of cells without rounds.
 void check_rounds(const RoundOptions& options);
-// What rounds tell of cells beside each other: a table, and its sentence before the first table.
-void add_beside(const std::vector<BesideCell>& cells, bool has_sentence,
-                std::vector<Table>& tables);
+// Adds what rounds tell of cells beside each other.
+void add_beside(const std::vector<BesideCell>& cells, std::vector<Table>& tables);
 
 // The progress line of a grid: "3/12  about 20 s left  small step".
 class GridView {

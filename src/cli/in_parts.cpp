@@ -141,7 +141,7 @@ class PartRun {
   static Request bare(std::span<const std::string> words) {
     Request out(words);
     for (const char* flag :
-         {"--processes", "--resume", "--output", "--overwrite", "--columns", "--format"}) {
+         {"--processes", "--resume", "--output", "--overwrite", "--columns", "--all", "--format"}) {
       out.drop(flag);
     }
     out.set("--format", "json");

@@ -107,6 +107,20 @@ JobNeeds needs_of(const JobPlan& plan, const Predictor* times) {
   return out;
 }
 
+double rough_seconds(const JobPlan& plan) {
+  constexpr double kFlopsOfCore = 5e10, kFlopsOfGpu = 2e13;
+  const double rate =
+      cuda_index(plan.place.device) ? kFlopsOfGpu : kFlopsOfCore * std::max(1, plan.place.threads);
+  double flops = 0;
+  for (const RunSpec& run : plan.runs) {
+    if (run.place.device == "null") continue;  // it computes nothing
+    const bool has_backward = run.mode == Mode::kForwardBackward || run.mode == Mode::kStep;
+    flops += (has_backward ? 3 : 1) * forward_flops(run.model, static_cast<double>(run.shape.batch),
+                                                    static_cast<double>(run.shape.context));
+  }
+  return plan.runs.empty() ? plan.seconds : plan.steps * flops / rate;
+}
+
 std::string margins_text() {
   return fmt::format(
       "{:g} times the predicted time and {:g} s to start, at least {} min; {:g} times the "

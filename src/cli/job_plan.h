@@ -47,6 +47,10 @@ struct JobNeeds {
 // `times`: nullptr when none are known.
 JobNeeds needs_of(const JobPlan& plan, const Predictor* times);
 
+// How long it takes here, to within a factor of some: by the FLOPs of its steps, at rates that most
+// machines reach; without steps, the most that it takes.
+double rough_seconds(const JobPlan& plan);
+
 // The margins, in words.
 std::string margins_text();
 

@@ -123,8 +123,15 @@ void add_output_options(OptionSet& set, OutputOptions& output) {
             [&output](const std::string& where, const std::string& text) {
               output.columns = split_list(where, text);
             });
-  set.toggle("--wide", output.is_wide,
-             "all columns, even where the terminal is too narrow for them");
+  if (std::ranges::find(all, "--tables", &Option::flag) == all.end()) {
+    set.value("--tables", "NAME[,NAME]",
+              "these tables, by their names in JSON, whole; the last line of a text names them",
+              [&output](const std::string& where, const std::string& text) {
+                output.tables = split_list(where, text);
+              });
+  }
+  set.toggle("--all", output.is_all,
+             "every table and column, where a text is one sentence and one table of a screen");
 }
 
 Json environment_of(std::span<const std::string> arguments, const RunSpec& run) {

@@ -29,7 +29,8 @@ struct OutputOptions {
   Format format = Format::kText;
   std::filesystem::path path;             // empty: stdout
   std::vector<std::string> columns = {};  // of the tables that have all of them; empty: all
-  bool is_wide = false;                   // also those that a terminal has no room for
+  std::vector<std::string> tables = {};   // by name; empty: the one that answers
+  bool is_all = false;                    // every table and column, as text
 };
 
 // How many values a flag may have: one, or with kGrid a list for fields that are axes.

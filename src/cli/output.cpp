@@ -18,6 +18,9 @@
 #include "base/output_file.h"
 #include "base/signals.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
+#include "lab/measure/marks.h"
+#include "lab/pages/first_answer.h"
 #include "lab/report/writers.h"
 
 namespace tracestep::cli {
@@ -48,14 +51,16 @@ bool is_same_file(const fs::path& a, const fs::path& b) {
   return fs::equivalent(a, b, error) || resolved(a) == resolved(b);
 }
 
-// What stdout shows: the width and colours of a terminal, everything in a file or a pipe.
-TextView view_of_terminal(bool is_wide) {
+constexpr std::size_t kScreenColumns = 100, kScreenLines = 40;
+constexpr std::size_t kFootLines = 3, kMostNames = 8;
+constexpr std::string_view kWayOut = " (--all shows them, --columns chooses)";
+
+// Colours, where stdout is a terminal, and its width.
+TextView view_of_terminal() {
   if (isatty(STDOUT_FILENO) == 0) return {};
-  TextView out{.width = 0,
-               .has_colour = !env::no_color() && !env::dumb_terminal(),
-               .way_out = " (--wide shows them, --columns chooses)"};
+  TextView out{.has_colour = !env::no_color() && !env::dumb_terminal(), .way_out = kWayOut};
   winsize size{};
-  if (!is_wide && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) out.width = size.ws_col;
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) out.width = size.ws_col;
   return out;
 }
 
@@ -162,17 +167,150 @@ bool CapturedResult::is_on() {
   return captured() != nullptr;
 }
 
+namespace {
+
+// "kernels" of "kernels@small context 128 step".
+std::string kind_of(const Table& table) {
+  return table.name.substr(0, table.name.find('@'));
+}
+
+// Those with one of these names, in the order of the tables; a name that is unknown is said, and
+// costs no result.
+std::vector<Table> choose_tables(const std::vector<std::string>& names,
+                                 const std::vector<Table>& tables) {
+  std::vector<std::string> known;
+  std::vector<Table> out;
+  for (const Table& table : tables) {
+    if (std::ranges::find(known, kind_of(table)) == known.end()) known.push_back(kind_of(table));
+    const auto is_it = [&](const std::string& name) {
+      return name == table.name || name == kind_of(table);
+    };
+    if (std::ranges::any_of(names, is_it)) out.push_back(table);
+  }
+  for (const std::string& name : names) {
+    if (std::ranges::any_of(out,
+                            [&](const Table& t) { return t.name == name || kind_of(t) == name; }))
+      continue;
+    log_warn("[--tables] there is no table {} here{}; there are {}", name,
+             did_you_mean(name, known), fmt::join(known, ", "));
+  }
+  return out.empty() ? tables : out;
+}
+
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// "more: 12 columns, 3 notes (--all); tables clocks, kernels (--tables NAME)"; empty: nothing is.
+std::string foot_of(const LeftOut& left, std::span<const Table> tables, const std::string& shown) {
+  std::vector<std::string> parts, names;
+  if (!left.columns.empty()) parts.push_back(counted(left.columns.size(), "column"));
+  if (left.rows > 0) parts.push_back(counted(left.rows, "row"));
+  if (left.notes > 0) parts.push_back(counted(left.notes, "note"));
+  for (const Table& table : tables) {
+    const std::string kind = kind_of(table);
+    const bool is_known = std::ranges::find(names, kind) != names.end();
+    if (!table.rows.empty() && table.name != shown && !is_known) names.push_back(kind);
+  }
+  std::string out;
+  if (!parts.empty()) out = fmt::format("more: {} (--all)", fmt::join(parts, ", "));
+  if (names.empty()) return out;
+  if (names.size() > kMostNames) {
+    const std::size_t others = names.size() - kMostNames;
+    names.resize(kMostNames);
+    names.push_back(fmt::format("and {} others", others));
+  }
+  return out + fmt::format("{}{} {} (--tables NAME)", out.empty() ? "more: " : "; ",
+                           names.size() == 1 ? "table" : "tables", fmt::join(names, ", "));
+}
+
+// What tables without rows say: that nothing differs, that nothing fits.
+std::vector<std::string> words_of_empty(std::span<const Table> tables, std::size_t width) {
+  std::vector<std::string> out;
+  for (const Table& table : tables) {
+    if (!table.rows.empty() || table.notes.empty()) continue;
+    const std::string lead = table.title.empty() ? "" : table.title + ": ";
+    for (std::string& line : in_lines(lead + table.notes[0], width)) out.push_back(std::move(line));
+  }
+  return out;
+}
+
+// The answer, and the table that bears it out in the rest of the screen.
+std::string one_screen(std::vector<Table>& tables, const pages::FirstAnswer& answer,
+                       const TextView& view, bool is_terminal) {
+  std::ostringstream out;
+  // In a pipe the answer is one line.
+  for (const std::string& line : in_lines(answer.sentence, is_terminal ? view.width : 0)) {
+    out << line << '\n';
+  }
+  const auto found = std::ranges::find(tables, answer.table, &Table::name);
+  if (found == tables.end()) return out.str();
+  out << '\n';
+  mark_verdicts(*found, locale_has_utf8());
+  std::vector<std::string> behind = words_of_empty(tables, view.width);
+  TextView rest = view;
+  rest.lines = kScreenLines - kFootLines - 3 - in_lines(answer.sentence, view.width).size() -
+               std::min(behind.size(), kFootLines);
+  const LeftOut left = write_table(on_screen(*found), rest, out);
+  behind.resize(std::min(behind.size(), kFootLines));
+  if (!behind.empty()) behind.insert(behind.begin(), "");
+  if (const std::string foot = foot_of(left, tables, answer.table); !foot.empty()) {
+    behind.emplace_back();
+    for (std::string& line : in_lines(foot, view.width)) behind.push_back(std::move(line));
+  }
+  for (const std::string& line : behind) out << line << '\n';
+  return out.str();
+}
+
+// A result that answers a question, as text for a person; nullopt: it answers none.
+std::optional<std::string> answer_text(const OutputOptions& output, std::string_view schema,
+                                       const Json& environment, std::vector<Table>& tables) {
+  const std::optional<pages::FirstAnswer> answer = pages::first_answer(schema, tables, environment);
+  if (!answer) return std::nullopt;
+  TextView view = view_of_terminal();
+  const bool is_terminal = view.width > 0;
+  view.width = is_terminal ? std::min(view.width, kScreenColumns) : kScreenColumns;
+  view.way_out = {};
+  if (!output.is_all && output.tables.empty())
+    return one_screen(tables, *answer, view, is_terminal);
+  if (!output.tables.empty()) tables = choose_tables(output.tables, tables);
+  if (output.is_all) view.width = 0;
+  view.way_out = kWayOut;
+  for (Table& table : tables) {
+    if (output.is_all) break;
+    mark_verdicts(table, locale_has_utf8());
+    table = on_screen(table);
+  }
+  std::ostringstream out;
+  out << answer->sentence << "\n\n";
+  tracestep::write_text({.schema = {}, .environment = {}, .tables = std::move(tables)}, out, view);
+  return out.str();
+}
+
+}  // namespace
+
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
                   std::vector<Table> tables) {
   if (CapturedResult* const into = captured()) {
     into->result_ = Document{std::move(schema), std::move(environment), std::move(tables)};
     return;
   }
+  const bool is_screen = output.format == Format::kText && output.path.empty();
+  if (is_screen && output.columns.empty()) {
+    if (const auto text = answer_text(output, schema, environment, tables)) {
+      return write_text(*text, {});
+    }
+  }
+  if (!output.tables.empty() && output.format != Format::kJson) {
+    tables = choose_tables(output.tables, tables);
+  }
   if (!output.columns.empty()) tables = choose_columns(output.columns, tables);
   const Document document{std::move(schema), std::move(environment), std::move(tables)};
-  if (output.format == Format::kText && output.path.empty()) {
+  if (is_screen) {
     std::ostringstream text;
-    tracestep::write_text(document, text, view_of_terminal(output.is_wide));
+    TextView view = view_of_terminal();
+    if (output.is_all) view.width = 0;
+    tracestep::write_text(document, text, view);
     return write_text(text.str(), {});
   }
   write_output(document, output.format, output.path.string());

@@ -35,6 +35,14 @@ void RemainingTime::reach(double share, Clock::time_point now) {
   begin(0, now);
 }
 
+std::string RemainingTime::bar() const {
+  constexpr std::size_t kWidth = 10;
+  const double done = done_ + share_ * cost_;
+  if (done <= 0 || planned_ <= 0) return {};
+  const auto full = static_cast<std::size_t>(kWidth * std::min(1.0, done / planned_));
+  return fmt::format("[{}{}]", std::string(full, '#'), std::string(kWidth - full, '-'));
+}
+
 std::string RemainingTime::text(Clock::time_point now) const {
   const double done = done_ + share_ * cost_;
   if (done <= 0) return {};
@@ -56,7 +64,8 @@ void CellProgress::begin(const std::string& what) {
 }
 
 void CellProgress::update(const std::string& what) {
-  line_.update(fmt::format("{}/{}  {}{}", at_, count_, spaced(left_.text()), what));
+  line_.update(
+      fmt::format("{}/{}  {}{}{}", at_, count_, spaced(left_.bar()), spaced(left_.text()), what));
 }
 
 }  // namespace tracestep::cli

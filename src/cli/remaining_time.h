@@ -22,6 +22,8 @@ class RemainingTime {
   void begin(double cost, Clock::time_point now = Clock::now());
   // So much of it is done, from 0, behind what prepares it, to 1, where it ends.
   void reach(double share, Clock::time_point now = Clock::now());
+  // "[####------]": how much of all is done; empty before anything is done.
+  std::string bar() const;
   // "about 3 min left", counting down until reach() knows better; empty before anything is done.
   std::string text(Clock::time_point now = Clock::now()) const;
 
@@ -35,7 +37,8 @@ class RemainingTime {
 // "text  ", or nothing for an empty text: a part of a progress line.
 std::string spaced(const std::string& text);
 
-// The progress line of a loop over cells of like cost: "3/12  about 20 s left  small step".
+// The progress line of a loop over cells of like cost: "3/12  [##--------]  about 20 s left  small
+// step".
 class CellProgress {
  public:
   explicit CellProgress(std::size_t count) : count_(count) {

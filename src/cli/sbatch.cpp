@@ -19,6 +19,7 @@
 #include "cli/job_tasks.h"
 #include "cli/options.h"
 #include "cli/prediction_files.h"
+#include "cli/remaining_time.h"
 #include "cli/time_source.h"
 
 namespace tracestep::cli {
@@ -390,6 +391,17 @@ void check_alone(const SbatchOptions& o) {
   }
 }
 
+// What takes minutes says so before it starts, to a person at a terminal. Training has lines of its
+// own, and a plan that reads all of its text.
+void say_if_long(const std::string& name, const std::function<JobPlan()>& plan) {
+  constexpr double kLong = 60;
+  if (name == "train" || !ProgressLine().is_shown()) return;
+  const double seconds = rough_seconds(plan());
+  if (seconds < kLong) return;
+  log_info("{}: this may take {}, by a rough count; Ctrl-C keeps what is measured", name,
+           words_of_remaining(seconds));
+}
+
 }  // namespace
 
 void add_sbatch(Command& command) {
@@ -401,10 +413,11 @@ void add_sbatch(Command& command) {
            "value of the lists that are given, and requests from what is predicted");
   add_time_options(set, options->times);
   // The command is looked up by its name: this one is moved to where all of them are.
-  command.run = [options, name = command.name,
+  command.run = [options, name = command.name, plan = command.plan,
                  run = std::move(command.run)](std::span<const std::string> arguments) {
     if (options->folder.empty()) {
       check_alone(*options);
+      say_if_long(name, plan);
       return run(arguments);
     }
     const auto& all = all_commands();

@@ -54,8 +54,8 @@ TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Jso
   const PredictionFiles files = prediction_files(run, options.calibration);
   if (options.calibration.empty() && !std::filesystem::exists(files.calibration)) {
     constexpr const char* kNone =
-        "no times: this device has not been calibrated (tracestep predict --calibrate), and "
-        "--published names no other";
+        "for times add --published H100, or measure this device once: tracestep predict "
+        "--calibrate";
     return {.model = nullptr, .history = {}, .note = kNone};
   }
   KnownDevice known = read_known_device(files, calibration_identity(environment, run.place.device));

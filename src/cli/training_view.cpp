@@ -1,12 +1,10 @@
 #include "cli/training_view.h"
 
-#include <langinfo.h>
-#include <locale.h>
-
 #include <algorithm>
 #include <array>
 
 #include "base/units.h"
+#include "base/utf8.h"
 #include "cli/remaining_time.h"
 #include "lab/report/columns.h"
 #include "train/tokenizer.h"
@@ -26,15 +24,6 @@ std::int64_t round_interval(std::int64_t steps) {
       if (steps / (digit * decade) <= kLines) return digit * decade;
     }
   }
-}
-
-// Says whether the user's locale has UTF-8.
-bool locale_has_utf8() {
-  const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
-  if (locale == nullptr) return false;
-  const bool out = std::string_view(::nl_langinfo_l(CODESET, locale)) == "UTF-8";
-  ::freelocale(locale);
-  return out;
 }
 
 }  // namespace

@@ -462,14 +462,8 @@ void add_schedule_fields(Rows& rows) {
        .is_optional = true,
        .value_name = "HOW",
        .help =
-           "ranks that share the step, as threads of this process: none, or dp=N (they share "
-           "the batch), with shard=1|2|3 (each rank holds its part of the optimizer's states, "
-           "of the gradients too, of the weights too), bucket=SIZE|tensor|all|auto (gradients "
-           "summed together), sums=low (as the products made them, in mixed precision), "
-           "overlap=off (collectives between the other kernels, not beside them) or updates (sums "
-           "beside the updates, not beside backward), prefetch=N (layers whose weights are "
-           "gathered ahead), and tp=N (they divide heads, hidden "
-           "layer and vocabulary), with sp (the rows between them too)",
+           "split the step over ranks: dp=N (the batch), shard=1|2|3 (ZeRO's stages), tp=N (the "
+           "model); also bucket, sums, overlap, prefetch and sp (docs/parallel.md)",
        .about = "how ranks share the step"}));
 }
 

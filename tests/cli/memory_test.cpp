@@ -113,7 +113,7 @@ TEST(MemoryCommandTest, WhatIsRecomputedIsARowOfTheGridAndMeasuredAsPredicted) {
       EXPECT_LT(row.at("saved_bytes").as_int(), rows[0].at("saved_bytes").as_int());
     }
   }
-  const ProgramRun text = run_tracestep(words_of("memory --recompute blocks" + kSmallModel));
+  const ProgramRun text = run_tracestep(words_of("memory --all --recompute blocks" + kSmallModel));
   EXPECT_NE(text.out.find("Computed again in backward"), std::string::npos) << text.out;
 }
 

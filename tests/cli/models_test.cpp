@@ -53,9 +53,9 @@ class ModelsCommandTest : public ::testing::Test {
 TEST_F(ModelsCommandTest, AKnownModelIsPlannedByItsName) {
   EXPECT_THAT(output_of("models"), HasSubstr("llama-3.1-8b     llama          8,030,261,248"));
   EXPECT_THAT(
-      output_of("memory --predict --model Llama-3.1-8B --batch 1 --context 128 --threads 2"),
+      output_of("memory --all --predict --model Llama-3.1-8B --batch 1 --context 128 --threads 2"),
       AllOf(HasSubstr("llama-3.1-8b"), HasSubstr("4 × 8,030,261,248")));
-  EXPECT_THAT(run("memory --predict --model qwen2.5-0.5b --batch 1 --context 16").out,
+  EXPECT_THAT(run("memory --all --predict --model qwen2.5-0.5b --batch 1 --context 16").out,
               HasSubstr("formulas of what a layer saves are left out: they are of the reference "
                         "Transformer, from which qwen2.5-0.5b differs in kv_heads, qkv_bias, "
                         "tied_head"));

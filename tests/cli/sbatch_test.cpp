@@ -372,14 +372,14 @@ TEST_F(SbatchTest, AFolderThatIsGoneIsSaid) {
 }
 
 TEST(RequestTest, WordsBelongToTheFlagThatTakesThem) {
-  const cli::Words words{"bench", "--output", "--size", "--size=a,b", "--wide", "--resume", "-"};
+  const cli::Words words{"bench", "--output", "--size", "--size=a,b", "--all", "--resume", "-"};
   cli::Request request(words);
   EXPECT_EQ(request.value("--output"), "--size");
   EXPECT_EQ(request.value("--size"), "a,b");
-  EXPECT_TRUE(request.has("--wide"));
+  EXPECT_TRUE(request.has("--all"));
   EXPECT_FALSE(request.has("--format"));
   request.drop("--output");
-  request.drop("--wide");
+  request.drop("--all");
   request.set("--size", "c");
   EXPECT_THAT(request.words(), ElementsAre("bench", "--size", "c", "--resume", "-"));
   EXPECT_THAT(request.sorted_words(), ElementsAre("bench", "--resume", "-", "--size", "c"));

@@ -1,12 +1,9 @@
 // What a person at a terminal sees: columns that fit, colours that mean something, completions,
 // pictures and the names of files.
-#include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -15,6 +12,7 @@
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/completions.h"
+#include "cli/on_terminal.h"
 #include "cli/pictures.h"
 #include "cli/run_binary.h"
 #include "lab/report/writers.h"
@@ -31,56 +29,17 @@ using ::testing::Not;
 class OnTerminalTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
-    const char* const slave = master < 0 ? nullptr : ::ptsname(master);
-    const bool is_there = slave != nullptr && ::access(slave, F_OK) == 0;
-    const int error = errno;
-    ::close(master);
-    if (!is_there) GTEST_SKIP() << "no terminal can be made here: " << std::strerror(error);
+    if (const std::string why = no_terminal(); !why.empty()) GTEST_SKIP() << why;
   }
 };
 
-// What the program prints to a terminal of so many columns: its output, or its messages.
-std::string on_terminal(const std::string& arguments, unsigned short columns,
-                        std::vector<std::string> environment = {}, int stream = STDOUT_FILENO) {
-  const int master = ::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK);
-  EXPECT_GE(master, 0);
-  ::grantpt(master);
-  ::unlockpt(master);
-  const std::string slave = ::ptsname(master);
-  const winsize size{.ws_row = 40, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
-  ::ioctl(master, TIOCSWINSZ, &size);
-  const int held = ::open(slave.c_str(), O_RDWR | O_NOCTTY);  // so that nothing is lost at the end
-  environment.emplace_back("TERM=xterm");
-  const ProgramRun run = run_tracestep(
-      words_of(arguments),
-      {.environment = std::move(environment), .before_start = [&] { ::dup2(held, stream); }});
-  EXPECT_EQ(run.status, 0) << run.err;
-  std::string out;
-  char chunk[4096];
-  for (ssize_t n; (n = ::read(master, chunk, sizeof chunk)) > 0;) {
-    out.append(chunk, static_cast<std::size_t>(n));
-  }
-  ::close(held);
-  ::close(master);
-  std::erase(out, '\r');
-  return out;
-}
-
 TEST_F(OnTerminalTest, ColumnsFitAndWhatIsLeftOutIsNamed) {
-  const std::string command = "memory --predict --size tiny --context 16,32";
-  const std::string narrow = on_terminal(command, 70, {"NO_COLOR=1"}),
-                    wide = on_terminal(command + " --wide", 70);
-  std::istringstream lines(narrow);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("not shown")) {
-      EXPECT_LE(display_width(line), 70u) << line;
-    }
-  }
+  const std::string command = "show --passes --size tiny";
+  const std::string narrow = on_terminal(command, 50, {"NO_COLOR=1"}),
+                    all = on_terminal(command + " --all", 50);
   EXPECT_THAT(narrow, HasSubstr("not shown for lack of width: "));
-  EXPECT_THAT(narrow, HasSubstr("--wide shows them"));
-  EXPECT_THAT(narrow, HasSubstr("  predicted peak\n"));  // what the table is about
-  EXPECT_THAT(wide, Not(HasSubstr("not shown")));
+  EXPECT_THAT(narrow, HasSubstr("--all shows them"));
+  EXPECT_THAT(all, Not(HasSubstr("not shown")));
   EXPECT_THAT(run_tracestep(words_of(command)).out, Not(HasSubstr("not shown")));  // in a pipe
 }
 
@@ -89,12 +48,11 @@ TEST_F(OnTerminalTest, BothEndsOfAnIntervalAreShownOrNone) {
   constexpr unsigned short kWidths[] = {40, 48, 56, 64, 72, 80, 100, 120};
   int shown = 0;
   for (unsigned short width : kWidths) {
-    const std::string table = on_terminal(command, width, {"NO_COLOR=1"});
-    const std::string headers = table.substr(0, table.find("---"));
-    const bool has_low = headers.find("from (ms)") != std::string::npos;
-    EXPECT_EQ(has_low, headers.find("to (ms)") != std::string::npos) << width << "\n" << headers;
+    const auto headers = headers_of(on_terminal(command, width, {"NO_COLOR=1"}));
+    const bool has_low = std::ranges::find(headers, "from (ms)") != headers.end();
+    EXPECT_EQ(has_low, std::ranges::find(headers, "to (ms)") != headers.end()) << width;
     if (width >= 80) {
-      EXPECT_TRUE(has_low) << headers;
+      EXPECT_TRUE(has_low) << width;
     }
     shown += has_low;
   }

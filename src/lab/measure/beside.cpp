@@ -58,6 +58,10 @@ Table beside_table(std::span<const BesideCell> cells) {
   const Fields<Beside> fields = {
       {as_key(text_column("label", "cell")), [](B b) { return b.cell.label; }},
       {as_key(text_column("beside", "", "the first cell")), [](B b) { return b.first.label; }},
+      {data_only(text_column("change", "", "what tells the cell from the first")),
+       [](B b) { return difference(b.cell, b.first); }},
+      {data_only(text_column("against", "", "what tells the first from the cell")),
+       [](B b) { return difference(b.first, b.cell); }},
       {int_column("rounds"), [](B b) { return static_cast<std::int64_t>(b.rounds); }},
       {ratio("ratio", "time over the first's", "the median of the rounds' ratios"),
        [](B b) { return b.comparison.ratio; }},
@@ -71,31 +75,6 @@ Table beside_table(std::span<const BesideCell> cells) {
                          "2 %, same within 2 %, unclear, or too few rounds (fewer than nine)")),
        [](B b) { return b.words(); }}};
   return table_of("beside", "Each cell beside the first", fields, beside(cells));
-}
-
-std::string beside_sentence(std::span<const BesideCell> cells) {
-  const std::vector<Beside> all = beside(cells);
-  if (all.empty()) return {};
-  const Beside& last = all.back();
-  const Comparison& c = last.comparison;
-  const std::string a = difference(last.cell, last.first), b = difference(last.first, last.cell);
-  if (!last.is_enough()) {
-    return fmt::format(
-        "{} takes {:.3f} times as long as {} in {} rounds, too few for a verdict: nine can tell.",
-        a, c.ratio, b, last.rounds);
-  }
-  const std::string ratio = fmt::format("{:.3f} to {:.3f}, {} rounds", c.low, c.high, last.rounds);
-  switch (c.change) {
-    case Change::kFaster:
-      return fmt::format("{} is {:.3f} times as fast as {} ({:.3f} to {:.3f}, {} rounds).", a,
-                         1 / c.ratio, b, 1 / c.high, 1 / c.low, last.rounds);
-    case Change::kSlower:
-      return fmt::format("{} takes {:.3f} times as long as {} ({}).", a, c.ratio, b, ratio);
-    case Change::kSame:
-      return fmt::format("{} and {} take the same time within 2 % ({}).", a, b, ratio);
-    case Change::kUnclear: break;
-  }
-  return fmt::format("Neither is faster beyond noise, {} or {} ({}): measure more.", a, b, ratio);
 }
 
 }  // namespace tracestep

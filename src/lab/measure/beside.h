@@ -20,10 +20,8 @@ struct BesideCell {
 // Rows: cells; columns: the ratio of times by pairs of visits, at 99.5 %, as compare_pairs()
 // decides; "too few rounds" with fewer than nine.
 Table beside_table(std::span<const BesideCell> cells);
-// The last of these in a sentence; empty: there are no two cells with rounds.
-std::string beside_sentence(std::span<const BesideCell> cells);
 
-// The same of results whose specifications have label_of(), key_of() and a number `copy`, and which
+// Those of results whose specifications have label_of(), key_of() and a number `copy`, and which
 // have beside_samples().
 template <class Result>
 std::vector<BesideCell> beside_cells(const std::vector<Result>& results) {

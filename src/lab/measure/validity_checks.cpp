@@ -35,15 +35,9 @@ Found others_running(const ResultRow& row) {
   // A GPU computes for itself.
   const bool may_be_slower =
       !row.text("device").starts_with("cuda") && cores && threads && *threads + *others > *cores;
-  return Verdict{
-      "others_running", may_be_slower ? Severity::kDoubt : Severity::kNote,
-      fmt::format("other programs, or other machines of this host, kept {:.2f} cores busy "
-                  "meanwhile{}",
-                  *others,
-                  may_be_slower ? fmt::format(", and this one wants {:.0f} of {:.0f}: the time may "
-                                              "be longer than on a quiet machine",
-                                              *threads, *cores)
-                                : std::string())};
+  return Verdict{"others_running", may_be_slower ? Severity::kDoubt : Severity::kNote,
+                 fmt::format("other programs used {:.1f}{} cores", *others,
+                             cores ? fmt::format(" of your {:.0f}", *cores) : std::string())};
 }
 
 // --- the clocks -------------------------------------------------------------------------------
@@ -304,13 +298,13 @@ Found nothing_computed(const ResultRow& row) {
 
 constexpr std::array<RowCheck, 23> kChecks = {{
     {"nothing_computed", "the device has no numbers", nothing_computed},
-    {"too_few_samples", "fewer than six: no 95 % interval", too_few_samples},
+    {"too_few_samples", "fewer than six samples", too_few_samples},
     {"no_warmup", "the first step is a sample", no_warmup},
     {"warmup_too_short", "the first sample stands out", warmup_too_short},
-    {"unsteady", "a wide interval, a long tail, or longer samples for a while", unsteady},
-    {"drifting", "the halves of the samples differ", drifting},
-    {"others_running", "other programs kept cores busy", others_running},
-    {"criterion_not_met", "a cap came before the limit of noise", criterion_not_met},
+    {"unsteady", "the samples lie far apart", unsteady},
+    {"drifting", "the second half of the samples differs from the first", drifting},
+    {"others_running", "other programs ran", others_running},
+    {"criterion_not_met", "the limit of noise was not met", criterion_not_met},
     {"missing_synchronization", "the device worked longer than the wall clock ran",
      missing_synchronization},
     {"launch_bound", "kernels work less than 80 % of the time", launch_bound},

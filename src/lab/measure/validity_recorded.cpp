@@ -85,9 +85,8 @@ std::optional<Verdict> uneven_instances(const ResultRow& row) {
   if (!computes(row) || !held_up || !busy || *held_up <= kWorthSaying * *busy) return {};
   return Verdict{
       "uneven_instances", *held_up > kMuch * *busy ? of_shares(row) : Severity::kNote,
-      fmt::format("single launches of recorded steps were held up for {:.3f} ms, {:.1f} % of "
-                  "the kernels' time; that is left out, and these launches count with the median "
-                  "of the same launch",
+      fmt::format("interruptions: {:.3g} ms of the recorded steps ({:.0f} % of the kernels' time) "
+                  "were other programs'; kernels' times leave them out",
                   *held_up, 100 * *held_up / *busy)};
 }
 

@@ -278,6 +278,12 @@ const char* consequence(const MemoryCell& cell, const Remedy& r) {
 
 }  // namespace
 
+bool runs_out(const MemoryCell& cell) {
+  const std::int64_t limit = cell.limit_bytes;
+  return cell.run.status == Status::kOutOfMemory ||
+         (limit > 0 && cell.run.predicted_peak_bytes > limit);
+}
+
 Table failure_table(const MemoryCell& cell) {
   const OutOfMemoryState& oom = *cell.run.oom;
   const Program& program = cell.run.program;

@@ -10,6 +10,9 @@
 
 namespace tracestep {
 
+// Whether the step ran out of memory, or was predicted to need more than its limit.
+bool runs_out(const MemoryCell& cell);
+
 // The failing request: phase, node, bytes requested, bytes live, bytes missing.
 Table failure_table(const MemoryCell& cell);
 // The ten largest holders at that moment, layers added up, and the rest; the rows add up to what

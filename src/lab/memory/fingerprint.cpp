@@ -97,7 +97,7 @@ Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model
   for (const Wanted& w : wanted) {
     out.add_row({w.what, w.letters, std::int64_t{w.element_bytes}, w.bytes(), w.most,
                  static_cast<double>(w.most) / static_cast<double>(model.layers),
-                 confusable(wanted, w)});
+                 or_null(confusable(wanted, w))});
   }
   return out;
 }
@@ -251,9 +251,10 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
                                                             : Presence::kNo;
   out.table.notes.push_back(
       out.scores_are_ambiguous
-          ? fmt::format("ambiguous: up to {} tensors of BHT² per layer, but {} have the same size; "
-                        "a snapshot at another context tells them apart",
-                        out.scores_per_layer, others)
+          ? fmt::format(
+                "cannot tell: up to {} tensors of BHT² per layer, but {} have the same size "
+                "here; record a snapshot at another context",
+                out.scores_per_layer, others)
           : fmt::format("{} tensors of BHT² per layer: {}", out.scores_per_layer,
                         reading_of(out.scores_per_layer)));
   if (model.layers < 4) {

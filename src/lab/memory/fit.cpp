@@ -186,7 +186,7 @@ std::string command_of(const RunSpec& step) {
 Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times) {
   using F = const Fit&;
   Fields<Fit> fields = {
-      {text_column("step"), [](F f) { return label_of(f.cell); }},
+      {as_key(text_column("step")), [](F f) { return label_of(f.cell); }},
       {without_run(text_column("status", {}, "ok, or oom")),
        [](F f) { return f.peak() <= f.limit ? "ok" : "oom"; }},
       {bytes_column("peak_bytes", "predicted peak"), [](F f) { return f.peak(); }},

@@ -50,10 +50,9 @@ void note_roofs(Granularity ops, Table& table) {
   };
   if (std::ranges::any_of(table.rows, is_above("bytes"))) {
     table.notes.push_back(fmt::format(
-        "of roof, for bytes: the ceiling is the rate of a copy of more than the caches hold; above "
-        "100 % it is too low for that kernel, or caches hold some of the bytes that are counted{}; "
-        "these rows do not tell which",
-        ops == Granularity::kFused ? ", or a mask hides them" : ""));
+        "above 100 % of roof, for bytes: the data came from a cache{}, or the ceiling was measured "
+        "too low",
+        ops == Granularity::kFused ? ", a mask hides some" : ""));
   }
   if (std::ranges::any_of(table.rows, is_above("FLOPs"))) {
     table.notes.push_back(fmt::format(

@@ -326,10 +326,10 @@ Table clock_table(std::span<const ProfiledCell> cells) {
     for (const Verdict& v : verdicts[i]) table.notes.push_back(verdict_line(label_of(p), v));
   }
   table.notes.push_back(
-      "wall = outside + span, span = gaps + busy: kernels' own times are of "
-      "profiled steps, wall and span of plain ones. So gaps are those of profiled steps, what "
-      "single launches were held up for there, and by how much plain steps came out longer. "
-      "Without gaps: the profiled steps' kernels took longer than the span");
+      "time of a step (wall) = kernels (busy) + gaps between them + start and end (outside). "
+      "Kernels "
+      "are timed in separate, recorded steps; where those took longer than the plain ones, there "
+      "is no figure for gaps");
   show_unusual(table);
   return table;
 }

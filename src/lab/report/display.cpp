@@ -83,7 +83,8 @@ std::string header(const Column& column) {
 bool is_shown(const Table& table, std::size_t column) {
   const Column& c = table.columns[column];
   const bool is_list = c.kind == ColumnKind::kReals || c.kind == ColumnKind::kStructured;
-  return !c.data_only && !is_list && (!c.if_varies || varies(table, column));
+  if (is_list) return false;
+  return c.is_result || (!c.data_only && (!c.if_varies || varies(table, column)));
 }
 
 DisplayTable display(const Table& table) {
@@ -95,6 +96,8 @@ DisplayTable display(const Table& table) {
     const Column& column = table.columns[c];
     if (!is_shown(table, c)) continue;
     out.headers.push_back(one_line(header(column)));
+    out.is_needed.push_back(column.is_result || column.role == ColumnRole::kKey ||
+                            column.name == "status");
     out.is_right_aligned.push_back(column.kind != ColumnKind::kText &&
                                    column.kind != ColumnKind::kBool);
     for (std::size_t r = 0; r < table.rows.size(); ++r) {

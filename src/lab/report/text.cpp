@@ -1,7 +1,9 @@
 // Aligned columns for a terminal.
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <ostream>
+#include <set>
 
 #include <fmt/ranges.h>
 
@@ -13,29 +15,30 @@ namespace {
 constexpr std::size_t kGap = 2;         // between columns
 constexpr std::size_t kLeastText = 24;  // a text column may be as narrow as this
 constexpr std::size_t kMostLines = 3;   // of a cell
+constexpr std::size_t kNoteLines = 10;  // of notes on a screen, which rows leave to them
 
 // --- colours
 // ---------------------------------------------------------------------------------------
 
 enum class Tone { kPlain, kGood, kDoubtful, kBad };
 
-// What a verdict or a status means; cells of other columns are plain.
+// What a verdict, a status or a mark means, which has no header; cells of other columns are plain.
 Tone tone_of(std::string_view header, std::string_view cell) {
-  if (header != "verdict" && header != "status") return Tone::kPlain;
+  if (header != "verdict" && header != "status" && header != " ") return Tone::kPlain;
   const auto begins = [&](std::initializer_list<std::string_view> words) {
     return std::ranges::any_of(words, [&](auto word) { return cell.starts_with(word); });
   };
-  if (begins({"ok", "agree", "faster", "fits"})) return Tone::kGood;
-  if (begins({"doubt", "unclear", "interrupted"})) return Tone::kDoubtful;
-  if (begins({"invalid", "oom", "does not fit", "slower", "suspicious", "spill"}))
+  if (begins({"ok", "agree", "faster", "fits", "✓", "+"})) return Tone::kGood;
+  if (begins({"doubt", "unclear", "interrupted", "~"})) return Tone::kDoubtful;
+  if (begins({"invalid", "oom", "does not fit", "slower", "suspicious", "spill", "✗", "x"}))
     return Tone::kBad;
   return Tone::kPlain;
 }
 
 // The tone of a note is that of its first word: "doubt: …".
 Tone tone_of_note(std::string_view note) {
-  if (note.starts_with("doubt: ")) return Tone::kDoubtful;
-  return note.starts_with("invalid: ") ? Tone::kBad : Tone::kPlain;
+  if (note.starts_with("doubt: ") || note.starts_with("~ ")) return Tone::kDoubtful;
+  return note.starts_with("invalid: ") || note.starts_with("✗ ") ? Tone::kBad : Tone::kPlain;
 }
 
 std::string coloured(const std::string& text, Tone tone, const TextView& view) {
@@ -78,58 +81,79 @@ std::vector<std::string> lines_of(std::string text, std::size_t width) {
   return out;
 }
 
-std::vector<std::size_t> natural_widths(const DisplayTable& shown) {
-  std::vector<std::size_t> out;
-  for (std::size_t c = 0; c < shown.headers.size(); ++c) {
-    std::size_t width = display_width(shown.headers[c]);
-    for (const auto& row : shown.rows) width = std::max(width, display_width(row[c]));
-    out.push_back(width);
+// Of the words in a text.
+std::size_t longest_word(const std::string& text) {
+  std::size_t out = 0;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    out = std::max(out, display_width(text.substr(begin, end - begin)));
+    begin = end + 1;
   }
   return out;
 }
 
-// Columns with the result of a row, which get room before others.
-bool is_first(std::string_view header) {
-  constexpr std::string_view kFirst[] = {
-      "verdict",     "status",         "value",        "claimed",        "right",    "peak",
-      "median (ms)", "predicted peak", "kernels (ms)", "predicted (ms)", "from (ms)"};
-  return std::ranges::find(kFirst, header) != std::end(kFirst);
+// What a column takes as it is, and the least that it can do with: a head of several lines, a text
+// that goes on in the next line.
+struct Width {
+  std::size_t natural = 0, least = 0;
+};
+std::vector<Width> widths_of(const DisplayTable& shown) {
+  std::vector<Width> out;
+  for (std::size_t c = 0; c < shown.headers.size(); ++c) {
+    std::size_t cells = 0;
+    for (const auto& row : shown.rows) cells = std::max(cells, display_width(row[c]));
+    const std::size_t least = shown.is_right_aligned[c] ? cells : std::min(cells, kLeastText);
+    out.push_back({std::max(cells, display_width(shown.headers[c])),
+                   std::max(least, longest_word(shown.headers[c]))});
+  }
+  return out;
 }
 
-// The ends of an interval, "from (ms)" and "to (ms)", are shown together or not at all.
+// The ends of an interval, "95 % from (ms)" and "to (ms)", are shown together or not at all.
 bool begins_interval(const std::vector<std::string>& headers, std::size_t c) {
   const auto words = [&](std::size_t at) { return headers[at].substr(0, headers[at].find(" (")); };
-  return c + 1 < headers.size() && words(c).ends_with("from") && words(c + 1) == "to";
+  if (c + 1 >= headers.size() || !words(c).ends_with("from")) return false;
+  const std::string before = words(c).substr(0, words(c).size() - 4);
+  return words(c + 1) == "to" || words(c + 1) == before + "to";
 }
 
-// Columns get their least width, the first column and those of is_first() before the others from
-// the left; room that remains widens texts. A column that is left out has width 0.
+// The first column, keys and results get room before the others from the left: as much as they
+// want, or the least that they can do with; then room that remains widens texts. A column that is
+// left out has width 0.
 std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextView& view) {
-  const std::vector<std::size_t> natural = natural_widths(shown);
-  const std::size_t all =
-      std::accumulate(natural.begin(), natural.end(), kGap * (natural.size() - 1));
-  if (view.width == 0 || natural.empty() || all <= view.width) return natural;
-  std::vector<std::size_t> order(natural.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_partition(
-      order, [&](std::size_t c) { return c == 0 || is_first(shown.headers[c]); });
-  std::vector<std::size_t> out(natural.size(), 0);
+  const std::vector<Width> wanted = widths_of(shown);
+  const auto is_needed = [&](std::size_t c) { return c == 0 || shown.is_needed[c]; };
+  std::vector<std::size_t> out;
+  std::size_t all = 0, needed = 0;
+  for (std::size_t c = 0; c < wanted.size(); ++c) {
+    out.push_back(wanted[c].natural);
+    all += wanted[c].natural + kGap;
+    needed += is_needed(c) ? wanted[c].natural + kGap : 0;
+  }
   std::size_t room = view.width + kGap;
-  const auto least = [&](std::size_t c) {
-    return shown.is_right_aligned[c] ? natural[c] : std::min(natural[c], kLeastText);
+  if (view.width == 0 || out.empty() || all <= room) return out;
+  const bool is_narrow = needed > room;
+  const auto first_width = [&](std::size_t c) {
+    const bool is_long = !shown.is_right_aligned[c] && wanted[c].natural > kLeastText + 8;
+    if (is_narrow || is_long) return wanted[c].least;
+    return is_needed(c) || shown.is_right_aligned[c] ? wanted[c].natural : wanted[c].least;
   };
+  std::vector<std::size_t> order(out.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_partition(order, is_needed);
+  std::ranges::fill(out, 0);
   for (std::size_t c : order) {
     if (c > 0 && begins_interval(shown.headers, c - 1)) continue;
     const std::size_t end = c + (begins_interval(shown.headers, c) ? 2 : 1);
-    std::size_t needed = 0;
-    for (std::size_t k = c; k < end; ++k) needed += least(k) + kGap;
-    if (needed > room) continue;
-    for (std::size_t k = c; k < end; ++k) out[k] = least(k);
-    room -= needed;
+    std::size_t taken = 0;
+    for (std::size_t k = c; k < end; ++k) taken += first_width(k) + kGap;
+    if (taken > room) continue;
+    for (std::size_t k = c; k < end; ++k) out[k] = first_width(k);
+    room -= taken;
   }
   for (std::size_t c = 0; c < out.size(); ++c) {
     if (out[c] == 0) continue;
-    const std::size_t more = std::min(natural[c] - out[c], room);
+    const std::size_t more = std::min(wanted[c].natural - out[c], room);
     out[c] += more;
     room -= more;
   }
@@ -140,14 +164,17 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
 // -----------------------------------------------------------------------------------------
 
 // A row, in as many lines as its longest text takes.
-void write_row(const std::vector<std::string>& cells, const DisplayTable& shown,
-               const std::vector<std::size_t>& widths, const TextView& view, std::ostream& out) {
+std::vector<std::string> lines_of_row(const std::vector<std::string>& cells,
+                                      const DisplayTable& shown,
+                                      const std::vector<std::size_t>& widths,
+                                      const TextView& view) {
   std::vector<std::vector<std::string>> parts(cells.size());
   std::size_t height = 1;
   for (std::size_t c = 0; c < cells.size(); ++c) {
     if (widths[c] > 0) parts[c] = lines_of(cells[c], widths[c]);
     height = std::max(height, parts[c].size());
   }
+  std::vector<std::string> out;
   for (std::size_t k = 0; k < height; ++k) {
     std::string line;
     std::size_t end = 0;  // of the last visible character
@@ -159,56 +186,107 @@ void write_row(const std::vector<std::string>& cells, const DisplayTable& shown,
                        tone_of(shown.headers[c], cells[c]), view);
       end = line.find_last_not_of(' ') + 1;
     }
-    out << line.substr(0, end) << '\n';
+    out.push_back(line.substr(0, end));
   }
+  return out;
 }
 
-void write_rule(const std::vector<std::size_t>& widths, std::ostream& out) {
-  std::string line;
+std::string rule(const std::vector<std::size_t>& widths) {
+  std::string out;
   for (std::size_t width : widths) {
-    if (width > 0) line += (line.empty() ? "" : "  ") + std::string(width, '-');
+    if (width > 0) out += (out.empty() ? "" : "  ") + std::string(width, '-');
   }
-  out << line << '\n';
+  return out;
 }
 
-void write_left_out(const DisplayTable& shown, const std::vector<std::size_t>& widths,
-                    const TextView& view, std::ostream& out) {
-  std::vector<std::string> names;
-  for (std::size_t c = 0; c < widths.size(); ++c) {
-    if (widths[c] == 0 && !shown.headers[c].empty()) names.push_back(shown.headers[c]);
-  }
-  if (names.empty()) return;
-  out << fmt::format("\nnot shown for lack of width: {}{}\n", fmt::join(names, ", "), view.way_out);
+void append(std::vector<std::string>& to, std::vector<std::string> lines) {
+  std::ranges::move(lines, std::back_inserter(to));
 }
 
-void write_table(const Table& table, const TextView& view, std::ostream& out) {
-  const DisplayTable shown = display(table);
-  const std::vector<std::size_t> widths = fitting_widths(shown, view);
-  if (!shown.title.empty()) out << shown.title << "\n\n";
-  if (!shown.rows.empty()) {
-    write_row(shown.headers, shown, widths, {}, out);
-    write_rule(widths, out);
-    for (const auto& row : shown.rows) write_row(row, shown, widths, view, out);
-    write_left_out(shown, widths, view, out);
-    if (!shown.notes.empty()) out << '\n';
+// The title, an empty line, the head and its rule.
+std::vector<std::string> head_of(const DisplayTable& shown, const std::vector<std::size_t>& widths,
+                                 const TextView& view) {
+  std::vector<std::string> out;
+  for (std::size_t begin = 0; !shown.title.empty() && begin <= shown.title.size();) {
+    const std::size_t end = std::min(shown.title.find('\n', begin), shown.title.size());
+    append(out, in_lines(shown.title.substr(begin, end - begin), view.width));
+    begin = end + 1;
   }
-  for (const std::string& note : shown.notes) {
-    out << coloured(note, tone_of_note(note), view) << '\n';
+  if (!out.empty()) out.emplace_back();
+  if (shown.rows.empty()) return out;
+  append(out, lines_of_row(shown.headers, shown, widths, {}));
+  out.push_back(rule(widths));
+  return out;
+}
+
+// Whole items of several lines each, as far as they fit; returns how many do not.
+std::size_t append_fitting(std::vector<std::string>& to,
+                           std::vector<std::vector<std::string>> items, std::size_t most) {
+  std::size_t done = 0;
+  for (std::vector<std::string>& lines : items) {
+    if (most > 0 && to.size() + lines.size() > most) break;
+    append(to, std::move(lines));
+    ++done;
   }
+  return items.size() - done;
 }
 
 }  // namespace
+
+std::vector<std::string> in_lines(const std::string& text, std::size_t width) {
+  std::vector<std::string> out = {text};
+  while (width > 0 && display_width(out.back()) > width) {
+    const std::string last = out.back();
+    const std::size_t end = end_of_line(last, bytes_of(last, width));
+    out.back() = last.substr(0, end);
+    out.push_back(last.substr(end + (last[end] == ' ' ? 1 : 0)));
+  }
+  return out;
+}
+
+LeftOut write_table(const Table& table, const TextView& view, std::ostream& out) {
+  const DisplayTable shown = display(table);
+  const std::vector<std::size_t> widths = fitting_widths(shown, view);
+  LeftOut left;
+  for (std::size_t c = 0; c < widths.size(); ++c) {
+    if (widths[c] == 0 && !shown.headers[c].empty()) left.columns.push_back(shown.headers[c]);
+  }
+  std::vector<std::vector<std::string>> rows, notes;
+  std::size_t note_lines = 0;
+  for (const auto& row : shown.rows) rows.push_back(lines_of_row(row, shown, widths, view));
+  for (const std::string& note : shown.notes) {
+    notes.push_back(in_lines(note, view.width));
+    for (std::string& line : notes.back()) line = coloured(line, tone_of_note(note), view);
+    note_lines += notes.back().size();
+  }
+  std::vector<std::string> lines = head_of(shown, widths, view);
+  // Rows leave some lines to the notes.
+  const std::size_t kept = notes.empty() ? 0 : std::min(note_lines, kNoteLines) + 1;
+  left.rows = append_fitting(lines, std::move(rows), view.lines > kept ? view.lines - kept : 0);
+  if (!view.way_out.empty() && !left.columns.empty()) {
+    lines.emplace_back();
+    lines.push_back(fmt::format("not shown for lack of width: {}{}", fmt::join(left.columns, ", "),
+                                view.way_out));
+  }
+  if (!shown.rows.empty() && !notes.empty()) lines.emplace_back();
+  const std::size_t most = view.lines == 0 ? 0 : std::min(view.lines, lines.size() + kNoteLines);
+  left.notes = append_fitting(lines, std::move(notes), most);
+  for (const std::string& line : lines) out << line << '\n';
+  return left;
+}
 
 void write_text(const Document& document, std::ostream& out) {
   write_text(document, out, {});
 }
 
 void write_text(const Document& document, std::ostream& out, const TextView& view) {
+  std::set<std::string> said;  // a legend that several tables share stands below the first
   bool first = true;
-  for (const Table& table : document.tables) {
+  for (Table table : document.tables) {
     if (is_silent(table)) continue;
     if (!first) out << '\n';
     first = false;
+    std::erase_if(table.notes, [&](const std::string& note) { return !said.insert(note).second; });
     write_table(table, view, out);
   }
 }

@@ -10,12 +10,20 @@
 
 namespace tracestep {
 
-// How a terminal shows a table.
+// How a terminal shows tables.
 struct TextView {
-  std::size_t width = 0;  // columns that do not fit are left out and named; 0: any width
+  std::size_t width = 0;  // columns that do not fit are left out; 0: any width
   bool has_colour = false;
-  std::string_view way_out = {};  // how to see the columns that are left out
+  std::size_t lines = 0;          // of a table: rows and notes beyond are left out; 0: any number
+  std::string_view way_out = {};  // how to see the columns that are left out, which are then named
 };
+// What a table had no room for.
+struct LeftOut {
+  std::vector<std::string> columns = {};
+  std::size_t rows = 0, notes = 0;
+};
+// One table in so many columns and lines.
+LeftOut write_table(const Table& table, const TextView& view, std::ostream& out);
 void write_text(const Document& document, std::ostream& out, const TextView& view);
 void write_text(const Document& document, std::ostream& out);  // of any width
 void write_markdown(const Document& document, std::ostream& out);
@@ -30,6 +38,7 @@ struct DisplayTable {
   std::string title;
   std::vector<std::string> headers;
   std::vector<bool> is_right_aligned;  // numbers
+  std::vector<bool> is_needed;         // keys and results, which get room before others
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> notes;
 };
@@ -41,9 +50,15 @@ inline bool is_silent(const Table& table) {
 // Whether people see the column.
 bool is_shown(const Table& table, std::size_t column);
 
+// The table as a screen shows it: a column with one value for all rows stands in the title, one
+// without any is left out. Results stay, whatever they hold.
+Table on_screen(const Table& table);
+
 // Text as LaTeX prints it.
 std::string latex_escaped(const std::string& text);
 
+// The words of `text` in lines of at most `width` characters; 0: in one.
+std::vector<std::string> in_lines(const std::string& text, std::size_t width);
 // Columns a terminal needs for `text`: one per UTF-8 character.
 std::size_t display_width(const std::string& text);
 // `text` filled up with spaces to `width`.

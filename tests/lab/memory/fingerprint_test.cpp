@@ -285,7 +285,7 @@ TEST_F(OurOwnSnapshotTest, SizesAloneAreAmbiguousHereAndSaySo) {
   EXPECT_TRUE(found.scores_are_ambiguous);
   EXPECT_EQ(found.mask, Presence::kAmbiguous);
   EXPECT_EQ(found.weight_copies, Presence::kAmbiguous);
-  EXPECT_THAT(notes_of(found), ::testing::HasSubstr("ambiguous: up to"));
+  EXPECT_THAT(notes_of(found), ::testing::HasSubstr("cannot tell: up to"));
   EXPECT_THAT(notes_of(found), ::testing::HasSubstr("BTF of 2 bytes"));
 }
 

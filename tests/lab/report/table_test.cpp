@@ -1,6 +1,6 @@
 #include "lab/report/table.h"
-#include "lab/report/columns.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "lab/report/columns.h"
 #include "lab/report/csv_reader.h"
 #include "lab/report/writers.h"
 #include "support/temp_folder.h"
@@ -77,7 +78,8 @@ std::string on_terminal(const Table& table, TextView view) {
 
 TEST(TableTest, ATerminalShowsTheColumnsThatFitAndNamesTheOthers) {
   Table table = small_table();
-  table.columns.push_back({.name = "verdict"});
+  table.columns[3].is_result = true;
+  table.columns.push_back({.name = "verdict", .is_result = true});
   table.rows[0].emplace_back("ok");
   table.rows[1].emplace_back("doubt: unsteady");
   EXPECT_EQ(on_terminal(table, {.width = 44, .way_out = " (wider!)"}),
@@ -90,6 +92,61 @@ TEST(TableTest, ATerminalShowsTheColumnsThatFitAndNamesTheOthers) {
             "\n"
             "not shown for lack of width: parameters, mean (ms) (wider!)\n");
   EXPECT_EQ(on_terminal(table, {.width = 500}), on_terminal(table, {}));
+}
+
+Table keyed_table() {
+  Table table{.name = "t",
+              .title = "Times",
+              .columns = {as_key(text_column("size")), as_key(text_column("precision")),
+                          text_column("status"), real_column("wall_ms", "wall", "ms", 1),
+                          real_column("median_ms", "median of all", "ms", 1), int_column("none")}};
+  table.add_row({"tiny", "fp32", "ok", 1.0, 2.0, Json()});
+  table.add_row({"tiny", "bf16", "ok", 1.5, 2.5, Json()});
+  table.columns[4].is_result = true;
+  return table;
+}
+
+TEST(TableTest, AScreenSaysOnceWhatIsTheSameInAllRows) {
+  EXPECT_EQ(on_terminal(on_screen(keyed_table()), {}),
+            "Times: size tiny\n"
+            "\n"
+            "precision  wall (ms)  median of all (ms)\n"
+            "---------  ---------  ------------------\n"
+            "fp32             1.0                 2.0\n"
+            "bf16             1.5                 2.5\n");
+  Table one = keyed_table();
+  one.rows.pop_back();
+  EXPECT_EQ(on_terminal(on_screen(one), {}),
+            "Times: size tiny, precision fp32\n"
+            "\n"
+            "wall (ms)  median of all (ms)\n"
+            "---------  ------------------\n"
+            "      1.0                 2.0\n")
+      << "figures of a single row stay in it";
+}
+
+TEST(TableTest, AScreenThatIsNarrowKeepsKeysAndResults) {
+  EXPECT_EQ(on_terminal(on_screen(keyed_table()), {.width = 20}),
+            "Times: size tiny\n"
+            "\n"
+            "precision  median of\n"
+            "            all (ms)\n"
+            "---------  ---------\n"
+            "fp32             2.0\n"
+            "bf16             2.5\n");
+}
+
+TEST(TableTest, RowsAndNotesBeyondAScreenAreCounted) {
+  Table table = keyed_table();
+  for (int i = 0; i < 30; ++i) table.add_row({"tiny", "fp16", "ok", 1.0, 2.0, Json()});
+  table.notes = {"a note", std::string(5000, 'x')};
+  std::ostringstream out;
+  const LeftOut left = write_table(on_screen(table), {.width = 80, .lines = 20}, out);
+  const std::string text = out.str();
+  EXPECT_LE(std::ranges::count(text, '\n'), 20);
+  EXPECT_GT(left.rows, 10u);
+  EXPECT_EQ(left.notes, 1u);
+  EXPECT_TRUE(text.ends_with("a note\n")) << text;
 }
 
 TEST(TableTest, ALongTextTakesThreeLinesAtMost) {

@@ -1,0 +1,102 @@
+#include "lab/measure/marks.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/ranges.h>
+
+namespace tracestep {
+namespace {
+
+struct Sign {
+  const char *utf8, *ascii, *words;
+};
+constexpr std::array<Sign, 4> kSigns = {
+    {{"", "", ""}, {"✓", "+", "sound"}, {"~", "~", "noisy"}, {"✗", "x", "impossible"}}};
+
+const Sign& sign_of(Mark mark) {
+  return kSigns[static_cast<std::size_t>(mark)];
+}
+
+// "too_few_samples" and "unsteady" of "doubt: too_few_samples, unsteady".
+std::vector<std::string> codes_of(std::string_view verdict) {
+  std::vector<std::string> out;
+  const std::size_t colon = verdict.find(": ");
+  if (colon == std::string_view::npos) return out;
+  verdict.remove_prefix(colon + 2);
+  while (!verdict.empty()) {
+    const std::size_t end = std::min(verdict.find(", "), verdict.size());
+    out.emplace_back(verdict.substr(0, end));
+    verdict.remove_prefix(std::min(end + 2, verdict.size()));
+  }
+  return out;
+}
+
+bool is_of_checker(const std::string& note) {
+  constexpr std::string_view kStarts[] = {"note: ", "doubt: ", "invalid: ", "validity: "};
+  return std::ranges::any_of(kStarts, [&](std::string_view s) { return note.starts_with(s); });
+}
+
+// "~ noisy, 3 rows: fewer than six samples; other programs ran"
+std::string reason(Mark mark, std::size_t rows, const std::vector<std::string>& codes,
+                   bool has_utf8) {
+  std::vector<std::string> words;
+  for (const std::string& code : codes) {
+    const std::string_view doc = doc_of(code);
+    words.emplace_back(doc.empty() ? code : doc);
+  }
+  const Sign& sign = sign_of(mark);
+  return fmt::format("{} {}, {} row{}: {}", has_utf8 ? sign.utf8 : sign.ascii, sign.words, rows,
+                     rows == 1 ? "" : "s", fmt::join(words, "; "));
+}
+
+}  // namespace
+
+Mark mark_of(std::string_view verdict, const ResultRow& row) {
+  if (verdict.empty()) return Mark::kNone;
+  if (verdict.starts_with(name_of(Severity::kDoubt))) return Mark::kNoisy;
+  if (!verdict.starts_with(name_of(Severity::kInvalid))) return Mark::kSound;
+  return had_company(row) && !is_of_label(verdict) ? Mark::kNoisy : Mark::kImpossible;
+}
+
+void mark_verdicts(Table& table, bool has_utf8) {
+  const auto found = std::ranges::find_if(table.columns, is_verdict_column);
+  if (found == table.columns.end()) {
+    std::ranges::stable_partition(table.notes, [](auto& note) { return !is_of_checker(note); });
+    return;
+  }
+  const auto column = static_cast<std::size_t>(found - table.columns.begin());
+  std::array<std::vector<std::string>, kSigns.size()> codes;
+  std::array<std::size_t, kSigns.size()> counts{};
+  const std::vector<ResultRow> rows = rows_of(table, Json::object());
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::string verdict = rows[r].text("verdict");
+    const Mark mark = mark_of(verdict, rows[r]);
+    const auto at = static_cast<std::size_t>(mark);
+    ++counts[at];
+    for (std::string& code : codes_of(verdict)) {
+      const bool is_new = std::ranges::find(codes[at], code) == codes[at].end();
+      if (is_new) codes[at].push_back(std::move(code));
+    }
+    const Sign& sign = sign_of(mark);
+    auto& cells = table.rows[r];
+    cells.erase(cells.begin() + static_cast<std::ptrdiff_t>(column));
+    cells.insert(cells.begin(), Json(has_utf8 ? sign.utf8 : sign.ascii));
+  }
+  table.columns.erase(found);
+  if (counts[0] == rows.size()) {
+    for (auto& cells : table.rows) cells.erase(cells.begin());
+    return;
+  }
+  // The blank is its header; an empty one would be the column's name.
+  table.columns.insert(table.columns.begin(), {.name = "mark", .title = " ", .is_result = true});
+  std::erase_if(table.notes, is_of_checker);
+  std::vector<std::string> reasons;
+  for (const Mark mark : {Mark::kImpossible, Mark::kNoisy}) {
+    const auto at = static_cast<std::size_t>(mark);
+    if (counts[at] > 0) reasons.push_back(reason(mark, counts[at], codes[at], has_utf8));
+  }
+  table.notes.insert(table.notes.begin(), reasons.begin(), reasons.end());
+}
+
+}  // namespace tracestep

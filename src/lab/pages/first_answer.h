@@ -1,0 +1,37 @@
+// What the screen says first of a command's result: the answer in a sentence, and the one table
+// that bears it out. Both are pages (answers/, docs/pages.md), chosen by the result's schema.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lab/pages/page.h"
+#include "lab/report/table.h"
+
+namespace tracestep::pages {
+
+// The pages of a schema, "tracestep.bench/1"; none: the command answers no question.
+std::span<const Page> answer_pages(std::string_view schema);
+
+// A table and the columns that are asked of it: "Shows: passes: products_percent, top_kernel".
+struct Shown {
+  std::string table;
+  std::vector<std::string> columns;
+};
+std::vector<Shown> shown_by(const Page& page);
+
+struct FirstAnswer {
+  std::string sentence;
+  std::string table;
+};
+// Of the first page whose rows are there; nullopt: there is none, as for a command that has nothing
+// measured yet. Pages may name the row `machine`: what `environment` has of numbers and texts.
+// Marks the columns that are asked for as results.
+std::optional<FirstAnswer> first_answer(std::string_view schema, std::vector<Table>& tables,
+                                        const Json& environment);
+
+}  // namespace tracestep::pages

@@ -1,0 +1,21 @@
+// Runs the program on a terminal that a test makes, and returns what a person would read there.
+#pragma once
+
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+namespace tracestep {
+
+// Empty: a terminal can be made here. Else why not.
+std::string no_terminal();
+
+// What the program prints to a terminal of so many columns: its output, or its messages.
+std::string on_terminal(const std::string& arguments, unsigned short columns,
+                        std::vector<std::string> environment = {}, int stream = STDOUT_FILENO);
+
+// The headers of the first table in a text, those of several lines in one.
+std::vector<std::string> headers_of(const std::string& text);
+
+}  // namespace tracestep
