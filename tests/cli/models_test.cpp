@@ -152,7 +152,7 @@ TEST_F(ModelsCommandTest, TwoModelsOfOneNameAreToldApart) {
                   const std::string layers = "\"n_layer\": 2";
                   return text.replace(text.find(layers), layers.size(), "\"n_layer\": 3");
                 }());
-  const std::string memory = "memory --predict --context 8 ";
+  const std::string memory = "memory --predict --context 8 --all ";
   EXPECT_THAT(output_of(memory + "--model my-gpt2,more/my-gpt2"),
               AllOf(HasSubstr("size     layers  context"), HasSubstr("my-gpt2       2        8"),
                     HasSubstr("my-gpt2       3        8")));
@@ -163,8 +163,8 @@ TEST_F(ModelsCommandTest, TwoModelsOfOneNameAreToldApart) {
 
 TEST_F(ModelsCommandTest, AContextEndsWithTheLearnedPositions) {
   EXPECT_THAT(
-      output_of("fit --model my-gpt2 --memory-limit 1GiB --largest context"),
-      AllOf(HasSubstr("my-gpt2 d_model 24 d_ff 96 layers 2 heads 4 context 32"),
+      output_of("fit --model my-gpt2 --memory-limit 1GiB --largest context --all"),
+      AllOf(HasSubstr("The largest context that fits is 32"),
             HasSubstr("more than 32 would fit, which is all that the model has positions")));
   EXPECT_THAT(error_of("memory --predict --model my-gpt2 --context 33", 2),
               HasSubstr("[--context] 33 tokens are more than the 32 positions"));

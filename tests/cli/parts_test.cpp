@@ -131,7 +131,7 @@ TEST(PartsTest, EveryCommandWithCellsGoesOnWithWhatIsMissing) {
     ASSERT_EQ(more.size(), rows.size()) << command;
     EXPECT_EQ(more.items()[0], rows.items()[0]) << command;
     // To people the same columns as without a file.
-    const ProgramRun text = run(" --resume grid.jsonl"), plain = run("");
+    const ProgramRun text = run(" --all --resume grid.jsonl"), plain = run(" --all");
     const auto heading = [](const std::string& all) {
       const std::size_t rule = all.find("\n---"), begin = all.rfind('\n', rule - 1) + 1;
       return words_of(all.substr(begin, rule - begin));

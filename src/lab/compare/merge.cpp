@@ -74,7 +74,8 @@ std::vector<Table> tables_of(const PartResult& part, std::string_view primary) {
       out.push_back(table_of(name, table, part.name));
     }
   } else {
-    out.push_back(table_of(std::string(primary), part.document, part.name));
+    const std::string name = text_at(part.document, "table");
+    out.push_back(table_of(name.empty() ? std::string(primary) : name, part.document, part.name));
   }
   return out;
 }
@@ -222,7 +223,7 @@ Document merged(std::span<const PartResult> parts, std::span<const std::string> 
   const std::string schema = text_at(parts.front().document, "schema");
   const Json& environment = parts.front().document.at("environment");
   Document out{schema, environment, {}};
-  // A result of one table does not name it.
+  // Results of earlier versions do not name an only table.
   const std::size_t dot = schema.find('.'), end = schema.find('/');
   const std::string primary = schema.substr(dot + 1, end - dot - 1);
   std::vector<Gathered> all = gather(parts, primary);

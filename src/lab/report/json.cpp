@@ -44,6 +44,7 @@ Json to_json(const Document& document) {
   if (document.tables.empty()) {
     json["rows"] = Json::array();
   } else {
+    json["table"] = document.tables.front().name;
     add_table(document.tables.front(), json);
   }
   if (document.tables.size() > 1) {

@@ -10,6 +10,7 @@ namespace {
 
 Column laid_out(const Json& layout, const Json* facts) {
   const std::string name = layout.at("name").as_string();
+  if (facts != nullptr && facts->find("kind") != nullptr) return column_of(name, *facts);
   Column out = facts == nullptr ? Column{.name = name} : column_of(name, *facts);
   out.title = text_at(layout, "title");
   out.unit = text_at(layout, "unit");

@@ -248,7 +248,7 @@ std::vector<Case> cases() {
       {"warmup", warmup("8.0", 0),
        "behind 2 steps of it: the first one is not the long one here. No process starts"},
       {"warmup", changed(warmup("10.0", 1), R"("std_ms":1.0)", R"("std_ms":0.1)"),
-       "Warm-up hardly shows here: steps take 12.000 ± 0.100 ms without it and 12.000 ± 0.100 ms "
+       "Warm-up hardly shows here: steps take 12.00 ± 0.10 ms without it and 12.00 ± 0.10 ms "
        "behind 2 steps of it. The most slow steps at the start of a process: 1;"},
       {"warmup", warmup("10.0", 0),
        "Noise hides what a start costs: steps take 12.0 ± 1.0 ms without warm-up"},
