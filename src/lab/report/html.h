@@ -1,7 +1,7 @@
 // One HTML page of a whole report: a first screen, answers as cards with their charts, and tables
 // that unfold. Text and charts stand in it as they are; tables are laid out by the page from the
-// JSON that it carries, compressed: a study's is ten times as large as the rest. It makes no network
-// requests.
+// JSON that it carries, compressed: a study's is ten times as large as the rest. It makes no
+// network requests.
 #pragma once
 
 #include <span>

@@ -12,8 +12,8 @@
 
 namespace tracestep {
 
-// A time that somebody measured: a row of a file with the columns mean_ms, std_ms and n, and settings
-// of runs in all others: size, context, mode, precision.
+// A time that somebody measured: a row of a file with the columns mean_ms, std_ms and n, and
+// settings of runs in all others: size, context, mode, precision.
 struct OwnTime {
   std::vector<std::pair<std::string, std::string>> cell;  // settings
   double mean_ms = 0, std_ms = 0;

@@ -203,7 +203,8 @@ TEST(HtmlTest, TheFirstScreenHasFourFiguresFourAnswersThreeChartsAndALineOfTrust
 std::string first_difference(const std::string& a, const std::string& b) {
   const auto [at, other] = std::ranges::mismatch(a, b);
   if (at == a.end() && other == b.end()) return "";
-  const auto begin = static_cast<std::size_t>(at - a.begin()), from = begin - std::min<std::size_t>(begin, 200);
+  const auto begin = static_cast<std::size_t>(at - a.begin()),
+             from = begin - std::min<std::size_t>(begin, 200);
   return a.substr(from, 300) + "\n--- and\n" + b.substr(from, 300);
 }
 

@@ -35,7 +35,8 @@ void draw_bottom_axis(Svg& svg, const Box& box, const Axis& x);
 void draw_left_axis(Svg& svg, const Box& box, const Axis& y);
 
 // A line with the colour and name of each series under the plot, in rows that fit; nothing for a
-// single series, nor for one without a name. Returns the height of the whole drawing, which ends there.
+// single series, nor for one without a name. Returns the height of the whole drawing, which ends
+// there.
 double draw_legend(Svg& svg, std::span<const std::string> names, const ChartLook& look, double top);
 
 // The tallest part of an axis' name and ticks below a plot, in pixels.
