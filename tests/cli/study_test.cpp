@@ -167,7 +167,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {
     EXPECT_THAT(run.err, HasSubstr((folder / file).string()));
   }
-  EXPECT_TRUE(fs::exists(folder / "pictures" / "pass-times.svg"));
+  EXPECT_TRUE(fs::exists(folder / "pictures" / "training.svg"));
   // A picture for each chart of the page, by a name of its own.
   std::size_t drawings = 0;
   for (const auto& entry : fs::directory_iterator(folder / "pictures")) {
@@ -175,8 +175,8 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   }
   EXPECT_EQ(drawings, count_of(page, "<figure"));
   EXPECT_GT(drawings, 8u);
-  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("#image(\"charts/pass-times.svg\""));
-  EXPECT_TRUE(fs::exists(folder / "charts" / "pass-times.svg"));
+  EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("#image(\"charts/training.svg\""));
+  EXPECT_TRUE(fs::exists(folder / "charts" / "training.svg"));
   // The time given is short: parts are left out, and questions that need them are refused.
   EXPECT_EQ(data.at("schema").as_string(), "tracestep.study/2");
   for (const Json& part : data.at("tables").at("parts").at("rows").items()) {

@@ -111,7 +111,7 @@ function cellOf(text, isNumber) {
   return make('td', {class: isNumber ? 'number' : text.length <= 40 ? 'short' : text.length <= 120 ? 'long' : 'longer', text});
 }
 
-// Columns with one value for all rows stand in a line above the table.
+// Columns with one value for all rows stand in a line below the table.
 function tableBlock(name) {
   const table = report.tables[name];
   const shown = columnsOf(name).filter(c => !c.hidden);
@@ -146,17 +146,16 @@ function tableBlock(name) {
     return make('th', {class: isNumber(c) ? 'number' : '', scope: 'col', text: titleOf(c) + unit,
                        title: c.description || 'sort', onclick: () => sortBy(c)});
   }));
+  const notes = [...(same ? ['In all rows: ' + same + '.'] : []), ...(table.notes || [])];
   const file = name.replace(/[^A-Za-z0-9_.-]+/g, '-');
   const block = make('div', {class: 'block', id: anchorOf(name)},
-    make('div', {class: 'head'},
-      make('span', {class: 'soft'}, `${table.rows.length} rows · ${name} `,
-        make('button', {text: 'CSV', type: 'button', onclick: () => save(file + '.csv', 'text/csv', csvOf(name))}), ' ',
-        make('button', {text: 'JSON', type: 'button',
-          onclick: () => save(file + '.json', 'application/json', JSON.stringify(table, null, 2))}))),
-    ...(same ? [make('p', {class: 'soft', text: 'In all rows: ' + same + '.'})] : []),
+    make('div', {class: 'head soft'},
+      make('button', {text: 'CSV', type: 'button', onclick: () => save(file + '.csv', 'text/csv', csvOf(name))}),
+      make('button', {text: 'JSON', type: 'button',
+        onclick: () => save(file + '.json', 'application/json', JSON.stringify(table, null, 2))})),
     make('div', {class: 'scroll', tabindex: '0'}, make('table', {},
-      ...(table.notes || []).slice(0, 1).map(() => make('caption', {class: 'notes'},
-        ...table.notes.map(text => make('div', {text})))), make('thead', {}, head), body)));
+      ...(notes.length ? [make('caption', {class: 'notes'}, ...notes.map(text => make('div', {text})))] : []),
+      make('thead', {}, head), body)));
   return block;
 }
 
