@@ -33,7 +33,7 @@ TEST_F(SentencesTest, ADoubtIsSaidInWords) {
   set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "verdict",
       "doubt: others_running, drifting");
   EXPECT_EQ(of("pass-times").doubt.words(),
-            "Noisy: other programs kept cores busy; the halves of the samples differ.");
+            "Noisy: other programs ran; the second half of the samples differs from the first.");
 }
 
 TEST_F(SentencesTest, ARowThatWasInterruptedSaysSo) {
