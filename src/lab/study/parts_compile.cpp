@@ -51,13 +51,14 @@ void measure_starts(StudyContext& context, const ModelConfig& model, Mode mode) 
 
 }  // namespace
 
-// What questions need comes first: a start takes as long as its kernels take to compile.
+// What questions need comes first: a start takes as long as its kernels take to compile, and
+// float64 longer than all else.
 void start_part(StudyContext& context) {
   context.announce("errors against float64, and first steps");
   const StudySizes& sizes = context.sizes;
   StepErrors errors(context.machine.make_reference, sizes.error);
-  measure_errors(context, errors, precise_steps(context, sizes.precise.front()));
   for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, Mode::kStep);
+  measure_errors(context, errors, precise_steps(context, sizes.precise.front()));
   measure_errors(context, errors, rungs(context));
   for (Mode mode : {Mode::kForwardBackward, Mode::kForward}) {
     for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, mode);

@@ -411,6 +411,8 @@ TEST(AnswersTest, ChangedDataChangeTheAnswerOrTakeItAway) {
   for (const Change& c : changes()) {
     std::vector<Table> tables = small_study().tables;
     const Question& question = question_of(c.id);
+    // Kernels that take microseconds may add up to more than a pass did at another time.
+    if (std::string_view(c.table) == "clocks") cell_of(tables, c.table, c.where, "busy_ms") = 1e-3;
     const std::string before = answer(question, tables).text.words();
     EXPECT_THAT(before, HasSubstr(c.before)) << c.id;
     cell_of(tables, c.table, c.where, c.column) = c.value;
