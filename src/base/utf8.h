@@ -31,7 +31,7 @@ std::string unescaped_bytes(std::string_view text);
 // an ellipsis. For messages, which quote names and values of any length.
 std::string message_line(std::string_view text, std::size_t max_bytes = 4096);
 
-// Whether the user's locale has UTF-8.
+// Says whether the user's locale has UTF-8.
 bool locale_has_utf8();
 
 }  // namespace tracestep

@@ -3,14 +3,11 @@
 // interrupted.
 #pragma once
 
-#include <functional>
-#include <span>
 #include <string>
 
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/request.h"
-#include "lab/report/table.h"
 
 namespace tracestep::cli {
 

@@ -43,7 +43,7 @@ class CapturedResult {
   CapturedResult(const CapturedResult&) = delete;
   CapturedResult& operator=(const CapturedResult&) = delete;
 
-  // Whether there is one: a command then runs for one cell of several.
+  // Says whether there is one: a command then runs for one cell of several.
   static bool is_on();
   const std::optional<Document>& result() const { return result_; }
 

@@ -19,7 +19,7 @@ class Request {
 
   const std::string& command() const { return command_; }
   bool has(std::string_view flag) const { return find(flag) != nullptr; }
-  // Of an option of one value; nullopt: it is not given.
+  // The value of an option that has one; nullopt: it is not given.
   std::optional<std::string> value(std::string_view flag) const;
 
   void drop(std::string_view flag);

@@ -28,7 +28,7 @@ double saved_layer(const ExplainInput& input, Granularity ops) {
   return 4 * static_cast<double>(saved_elements_per_layer(spec_of(input, Mode::kStep, ops)));
 }
 
-// Whether the closed forms of what plain code and ours save are of this model.
+// Says whether the closed forms of what plain code and ours save hold for this model.
 bool is_reference(const ExplainInput& input) {
   return variations_of(input.model).empty();
 }

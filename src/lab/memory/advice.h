@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// Whether the step ran out of memory, or was predicted to need more than its limit.
+// Says whether the step ran out of memory, or was predicted to need more than its limit.
 bool runs_out(const MemoryCell& cell);
 
 // The failing request: phase, node, bytes requested, bytes live, bytes missing.

@@ -28,9 +28,9 @@ struct FirstAnswer {
   std::string sentence;
   std::string table;
 };
-// Of the first page whose rows are there; nullopt: there is none, as for a command that has nothing
-// measured yet. Pages may name the row `machine`: what `environment` has of numbers and texts.
-// Marks the columns that are asked for as results.
+// The answer of the first page whose rows are there; nullopt: there is none, as for a command that
+// has nothing measured yet. Pages may name the row `machine`: what `environment` has of numbers and
+// texts. Marks the columns that are asked for as results.
 std::optional<FirstAnswer> first_answer(std::string_view schema, std::vector<Table>& tables,
                                         const Json& environment);
 

@@ -10,13 +10,6 @@ namespace {
 template <class T, std::size_t n>
 using Names = std::array<std::pair<T, std::string_view>, n>;
 
-constexpr Names<ColumnKind, 7> kKinds{{{ColumnKind::kText, "text"},
-                                       {ColumnKind::kInt, "int"},
-                                       {ColumnKind::kReal, "real"},
-                                       {ColumnKind::kBytes, "bytes"},
-                                       {ColumnKind::kBool, "bool"},
-                                       {ColumnKind::kReals, "reals"},
-                                       {ColumnKind::kStructured, "structured"}}};
 constexpr Names<Timing, 3> kTimings{
     {{Timing::kNone, ""}, {Timing::kSampled, "sampled"}, {Timing::kSingle, "single"}}};
 
@@ -48,7 +41,7 @@ Json facts_of(const Column& column) {
   const auto say = [&](const char* name, const std::string& text) {
     if (!text.empty()) out[name] = text;
   };
-  say("kind", name_in(kKinds, column.kind));
+  say("kind", std::string(name_of(column.kind)));
   say("unit", column.unit.empty() && column.kind == ColumnKind::kBytes ? "bytes" : column.unit);
   say("title", column.title);
   say("description", column.description);
@@ -65,7 +58,7 @@ Column column_of(const std::string& name, const Json& facts) {
   Column out{.name = name,
              .title = text_in(facts, "title"),
              .unit = text_in(facts, "unit"),
-             .kind = value_in(kKinds, text_in(facts, "kind")),
+             .kind = kind_named(text_in(facts, "kind")),
              .description = text_in(facts, "description"),
              .timing = value_in(kTimings, text_in(facts, "timing")),
              .role = role_named(text_in(facts, "role")),

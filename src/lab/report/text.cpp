@@ -81,7 +81,7 @@ std::vector<std::string> lines_of(std::string text, std::size_t width) {
   return out;
 }
 
-// Of the words in a text.
+// Returns the width of the longest word, which a column must not be narrower than.
 std::size_t longest_word(const std::string& text) {
   std::size_t out = 0;
   for (std::size_t begin = 0; begin <= text.size();) {

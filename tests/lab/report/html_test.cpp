@@ -214,7 +214,7 @@ TEST(HtmlTest, AStoredStudyGivesTheSamePage) {
   for (const std::string& text : {page, json_of(study)}) {
     const StoredStudy stored = stored_study(text, "study");
     const StudyReport again = answered(stored.sections);
-    // Of texts as large as these gtest cannot print the difference.
+    // gtest cannot print the difference of texts as large as these.
     EXPECT_EQ(first_difference(json_of(again), json_of(study)), "");
     EXPECT_EQ(first_difference(page_of(again), page), "");
   }
