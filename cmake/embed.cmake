@@ -72,3 +72,17 @@ function(tracestep_write_embedded file text)
     file(WRITE ${path} "${text}")
   endif()
 endfunction()
+
+# tracestep_list(TARGET NAME FOLDER PREFIX) writes "embedded/NAME.inc" with a line EACH(STEM) for every
+# file src/FOLDER/PREFIX_STEM.cpp, so that what such a file defines is found without a list to edit.
+function(tracestep_list target name folder prefix)
+  file(GLOB paths CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/${prefix}_*.cpp)
+  set(rows "")
+  foreach(path IN LISTS paths)
+    cmake_path(GET path STEM stem)
+    string(REPLACE "${prefix}_" "" stem ${stem})
+    string(APPEND rows "EACH(${stem})\n")
+  endforeach()
+  tracestep_write_embedded(${name}.inc "${rows}")
+  target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR})
+endfunction()

@@ -13,8 +13,12 @@
 
 namespace tracestep::cli {
 
+// The headings of the help text, in its order.
+enum class Section { kMeasure, kPlan, kTrain, kResults, kProgram };
+
 struct Command {
   std::string name = {};
+  Section section = Section::kMeasure;
   std::string summary = {};  // one line: the question it answers
   std::string details = {};  // a few sentences for `--help`
   std::vector<std::pair<std::string, std::string>> examples = {};  // arguments, what they show
@@ -29,30 +33,8 @@ struct Command {
   std::vector<std::string> divided = {};
 };
 
-Command bench_command();
-Command profile_command();
-Command precision_command();
-Command memory_command();
-Command fit_command();
-Command predict_command();
-Command show_command();
-Command train_command();
-Command eval_command();
-Command generate_command();
-Command attention_command();
-Command compile_command();
-Command comm_command();
-Command launch_command();
-Command compare_command();
-Command merge_command();
-Command models_command();
-Command explain_command();
-Command study_command();
-Command doctor_command();
-Command completions_command();
-Command version_command();
-
-// All of them, in the order of the help text.
+// All of them, in the order of the help text: by section, then by name. Each is the function
+// NAME_command() of a file command_NAME.cpp, found by its name.
 const std::vector<Command>& all_commands();
 
 // A line for each command; the help of the program and of one command, at most 100 columns wide.

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/bench_warmup.h"
-#include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/cuda.h"
 #include "cli/devices.h"
@@ -54,12 +53,6 @@ std::vector<Column> columns() {
   return out;
 }
 
-// 0 for a row without a speed.
-double tflops_of(const CellResult& result) {
-  if (result.status != Status::kOk || !result.computes || result.wall_ms <= 0) return 0.0;
-  return static_cast<double>(result.flops) / result.wall_ms * 1e-9;
-}
-
 // Adds the verdict; a row that uses more memory than there is says so as its status.
 void add_verdict(std::vector<Json>& row, const Json& environment) {
   const std::vector<Column> all = columns();
@@ -69,25 +62,6 @@ void add_verdict(std::vector<Json>& row, const Json& environment) {
   const auto at = std::ranges::find(all, "status", &Column::name) - all.begin();
   row[static_cast<std::size_t>(at)] = status;
   row.push_back(has_numbers ? Json(summary_of(judge(measured))) : Json());
-}
-
-std::vector<CellResult> measure_cells(const std::vector<RunSpec>& runs, const BenchOptions& o,
-                                      const StopSignal& stop) {
-  std::vector<CellSpec> cells;
-  for (const RunSpec& run : runs) {
-    cells.push_back({run, o.protocol});
-    if (!o.roof) roof_tflops(run);  // before the first row, not in the middle of one
-  }
-  std::vector<CellResult> out = measure_grid<CellResult>(
-      cells, o.rounds, stop, [&](const CellSpec& spec, const StepObserver& observe) {
-        return visit(make_device, spec, &stop, observe);
-      });
-  for (CellResult& result : out) {
-    const RunSpec& run = result.spec.step;
-    result.roof_tflops = o.roof ? *o.roof : roof_tflops_for(run, tflops_of(result));
-    if (!o.roof) result.roof_others_cores = roof_others_cores(run);
-  }
-  return out;
 }
 
 Table bench_table(const std::vector<CellResult>& results, const Json& environment) {
@@ -167,7 +141,8 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   if (!options.warmup_study.empty()) return run_warmup_study(runs, options, arguments);
   const Json environment = environment_of(arguments, runs[0]);
   const StopSignal stop("the rows measured so far are written");
-  const std::vector<CellResult> results = measure_cells(runs, options, stop);
+  const std::vector<CellResult> results =
+      measure_steps(runs, options.protocol, options.rounds, stop, options.roof);
   std::vector<Table> tables{bench_table(results, environment)};
   if (options.protocol.part_steps > 0) {
     tables.push_back(step_part_table(rows_of(tables[0], environment)));

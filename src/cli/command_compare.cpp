@@ -106,6 +106,7 @@ Command compare_command() {
   const auto options = std::make_shared<CompareCommandOptions>();
   Command command{
       .name = "compare",
+      .section = Section::kResults,
       .summary = "is this run faster than that one, or is it noise",
       .details =
           "Matches the rows of two results by what they measured, says first what differs between "

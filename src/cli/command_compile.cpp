@@ -72,13 +72,9 @@ std::vector<RunSpec> without(std::span<const RunSpec> runs,
 }
 
 void measure_steps(Work& work) {
-  std::vector<CellSpec> specs;
-  for (const RunSpec& run : work.runs) specs.push_back({run, work.options.spec.protocol});
   std::vector<CompileCell> cells;
-  for (CellResult& result : measure_grid<CellResult>(
-           specs, work.rounds(), work.stop, [&](const CellSpec&spec, const StepObserver&observe) {
-             return visit(make_device, spec, &work.stop, observe);
-           })) {
+  for (CellResult& result :
+       measure_steps(work.runs, work.options.spec.protocol, work.rounds(), work.stop)) {
     if (result.status == Status::kOutOfMemory) work.oom_detail = result.detail;
     cells.push_back({std::move(result)});
   }

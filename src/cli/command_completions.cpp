@@ -12,6 +12,7 @@ Command completions_command() {
   const auto shell = std::make_shared<std::string>();
   Command command{
       .name = "completions",
+      .section = Section::kProgram,
       .summary = "complete the command line in bash, zsh or fish",
       .details = "Prints a script for the shell, made from the flags of this program.",
       .examples = {{"bash > ~/.local/share/bash-completion/completions/tracestep", "for bash"},

@@ -100,6 +100,7 @@ Command doctor_command() {
   const auto options = std::make_shared<DoctorOptions>();
   Command command{
       .name = "doctor",
+      .section = Section::kProgram,
       .summary = "what this machine has, what is missing, its measured ceilings",
       .details =
           "Reports the machine, the build, the devices and libraries, and every environment "

@@ -103,6 +103,7 @@ Command eval_command() {
   const auto options = std::make_shared<EvalCommand>();
   Command command{
       .name = "eval",
+      .section = Section::kTrain,
       .summary = "loss, perplexity, bits per byte, logits and gradients of given weights",
       .details =
           "Reads the tokens in sequential batches and averages the loss. --logits and "

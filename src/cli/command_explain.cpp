@@ -155,6 +155,7 @@ Command explain_command() {
   const auto options = std::make_shared<ExplainOptions>();
   Command command{
       .name = "explain",
+      .section = Section::kPlan,
       .summary = "a topic: its formulas with worked numbers, and the traps",
       .details =
           "Without a topic it lists them. Numbers are computed from the program of a model, from "

@@ -81,6 +81,7 @@ Command fit_command() {
   FitOptions& o = *options;
   Command command{
       .name = "fit",
+      .section = Section::kPlan,
       .summary = "does a step fit, and what would make it fit",
       .details =
           "Predicts the peak of a step from its program and compares it with a limit; nothing "

@@ -188,6 +188,7 @@ Command generate_command() {
   const auto options = std::make_shared<GenerateCommand>();
   Command command{
       .name = "generate",
+      .section = Section::kTrain,
       .summary = "continue a text with a trained model",
       .details =
           "Samples one token at a time with a key-value cache and shows them as they come. "

@@ -57,6 +57,8 @@ struct LaunchOptions {
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   // Here ranks share memory, and need no ports that anybody could connect to.
   ::setenv("OMPI_MCA_btl", "^tcp,ofi", 0);
+  // mpirun gives the ranks a terminal to write to, whatever it writes to itself.
+  if (isatty(STDOUT_FILENO) == 0) ::setenv("NO_COLOR", "1", 0);
   words.push_back(self);
   words.insert(words.end(), command.begin(), command.end());
   become("mpirun", words);
@@ -224,6 +226,7 @@ Command launch_command() {
   const auto options = std::make_shared<LaunchOptions>();
   Command command{
       .name = "launch",
+      .section = Section::kTrain,
       .summary = "a command in several processes, each a rank",
       .details =
           "Starts bench, comm, memory, profile or train so many times: with mpirun where it runs "

@@ -13,10 +13,8 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/pictures.h"
 #include "cli/remaining_time.h"
 #include "lab/memory/advice.h"
-#include "lab/memory/charts.h"
 #include "lab/memory/fingerprint.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
@@ -34,7 +32,7 @@ struct MemoryOptions {
   BufferFilter filter;
   std::size_t timeline_rows = 40;
   std::size_t largest = 10;
-  std::filesystem::path snapshot, snapshot_json, fingerprint, pictures;
+  std::filesystem::path snapshot, snapshot_json, fingerprint;
   std::size_t max_entries = 1'000'000;
   std::string account_as;
   Accounting accounting;
@@ -198,20 +196,19 @@ void check_filter(const BufferFilter& filter, std::span<const MemoryCell> cells)
               "has all paths");
 }
 
-// The timeline of each step, and what it saves for backward.
-void draw(const MemoryOptions& o, std::span<const MemoryCell> cells) {
-  std::vector<Table> tables;
-  std::vector<Chart> charts;
+// For pictures: the timeline of each step, and what each of several saves for backward.
+std::vector<Table> drawn_tables(std::span<const MemoryCell> cells) {
+  std::vector<Table> out;
+  const auto add = [&](Table table, const MemoryCell& cell) {
+    table.name += "@" + label_of(cell);
+    out.push_back(std::move(table));
+  };
   for (const MemoryCell& cell : cells) {
     if (!cell.run.has_program()) continue;
-    for (Table table : {stack_table(cell), saved_by_op_table(cell)}) {
-      table.name += "@" + label_of(cell);
-      tables.push_back(std::move(table));
-    }
-    charts.push_back(timeline_chart(tables[tables.size() - 2].name));
-    charts.push_back(saved_chart(tables.back().name));
+    add(stack_table(cell), cell);
+    if (cells.size() > 1) add(saved_by_op_table(cell), cell);
   }
-  write_pictures(o.pictures, charts, tables);
+  return out;
 }
 
 // Reads a snapshot instead of running a step.
@@ -241,7 +238,6 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
               Ranks::kUsed);
   probe_output(o.output);
   check_options(o, runs.size());
-  probe_pictures(o.pictures);
   const Json environment = environment_of(arguments, runs[0]);
   const bool is_only = runs.size() == 1 && !CapturedResult::is_on();
   std::vector<MemoryCell> cells;
@@ -270,7 +266,6 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   } else {
     add_one_cell(cells[0], o, tables);
   }
-  if (!o.pictures.empty()) draw(o, cells);
   if (is_only && has_snapshot(o)) {
     write_snapshot(o, o.predict ? recorded(runs[0], o, false) : cells[0].run);
   }
@@ -282,7 +277,8 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
       tables.erase(tables.begin());
     }
   }
-  write_tables(o.output, "tracestep.memory/2", environment, std::move(tables));
+  write_tables(o.output, "tracestep.memory/2", environment, std::move(tables),
+               o.output.pictures.empty() ? std::vector<Table>() : drawn_tables(cells));
   return is_only && cells[0].run.status == Status::kOutOfMemory ? 4 : 0;
 }
 
@@ -369,10 +365,6 @@ Command memory_command() {
   set.names_one_file();
   set.path("--snapshot-json", "FILE", o.snapshot_json, "the same as JSON");
   set.names_one_file();
-  set.path(
-      "--pictures", "DIR", o.pictures,
-      "draw the timeline of each step and what it saves, as SVG, and as PNG where rsvg-convert is "
-      "installed");
   set.path("--fingerprint", "FILE", o.fingerprint,
            "read a snapshot, ours or PyTorch's, of a model of this size, and recognise the "
            "implementation by sizes and counts of its allocations");

@@ -63,6 +63,7 @@ Command merge_command() {
   const auto options = std::make_shared<MergeOptions>();
   Command command{
       .name = "merge",
+      .section = Section::kResults,
       .summary = "one result from those of a job array",
       .details =
           "Puts the results of the tasks that --sbatch divided a command into together: rows one "

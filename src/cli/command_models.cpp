@@ -41,6 +41,7 @@ Command models_command() {
   const auto output = std::make_shared<OutputOptions>();
   Command command{
       .name = "models",
+      .section = Section::kPlan,
       .summary = "which models are known by name",
       .details =
           "Lists the models that --model and --size take by name, with their parameters and sizes. "

@@ -32,15 +32,8 @@ struct PrecisionOptions {
 
 std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const PrecisionOptions& o,
                                    const StopSignal& stop) {
-  std::vector<CellSpec> cells;
-  for (const RunSpec& run : runs) cells.push_back({run, o.protocol});
-  RoundOptions rounds = o.rounds;
-  rounds.seed = runs[0].seed;
   std::vector<PrecisionCell> out;
-  for (CellResult& result : measure_grid<CellResult>(
-           cells, rounds, stop, [&](const CellSpec&spec, const StepObserver&observe) {
-             return visit(make_device, spec, &stop, observe);
-           })) {
+  for (CellResult& result : measure_steps(runs, o.protocol, o.rounds, stop)) {
     out.push_back({std::move(result), {}});
   }
   if (o.error.layers == 0) return out;

@@ -207,6 +207,7 @@ Command predict_command() {
   PredictOptions& o = *options;
   Command command{
       .name = "predict",
+      .section = Section::kPlan,
       .summary = "how long will a step take, without running it",
       .details =
           "Predicts the time of a step, of its phases and components, with a band, and its peak, "

@@ -66,17 +66,9 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
   std::map<std::string, Ceilings> ceilings;  // by precision
   std::vector<ProfiledCell> out;
   // All plain times come before the first profiler.
-  std::vector<CellSpec> plain;
-  for (const RunSpec& run : runs) {
-    plain.push_back({run, o.protocol});
-    plain.back().protocol.recorded_steps = 0;
-  }
-  RoundOptions rounds = o.rounds;
-  rounds.seed = runs[0].seed;
-  const std::vector<CellResult> timed = measure_grid<CellResult>(
-      plain, rounds, stop, [&](const CellSpec& spec, const StepObserver& observe) {
-        return visit(make_device, spec, &stop, observe);
-      });
+  Protocol plain = o.protocol;
+  plain.recorded_steps = 0;
+  const std::vector<CellResult> timed = measure_steps(runs, plain, o.rounds, stop);
   if (timed.size() < runs.size()) return out;
   CellProgress progress(runs.size());
   for (const RunSpec& run : runs) {

@@ -161,6 +161,7 @@ Command show_command() {
   const auto options = std::make_shared<ShowOptions>();
   Command command{
       .name = "show",
+      .section = Section::kProgram,
       .summary = "print the program of a step, after any pass",
       .details =
           "Prints the step as text: one line per value, with its type, the model path it "

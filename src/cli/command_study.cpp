@@ -31,7 +31,7 @@ namespace {
 
 struct StudyOptions {
   fs::path folder = "out", pictures, from, mine;
-  bool course = false;
+  bool course = false, is_all = false;
   std::optional<std::int64_t> train_steps;
   bool quick = false;
   double budget_minutes = 0.0;  // 0: minutes_of() decides
@@ -201,6 +201,14 @@ void set_parallel(const StudyOptions& o, StudySizes& sizes) {
   sizes.parallel = shared.parallel;
 }
 
+void print(const StudyOptions& o, const StudyReport& report) {
+  if (o.is_all) return write_text(answers_text(report.answers), {});
+  std::string out = summary_text(report, screen_columns());
+  out += fmt::format("\nmore: {} answers with their tables (--all), or in\n{}\n",
+                     report.answers.size(), file_of(o, "html").string());
+  write_text(out, {});
+}
+
 // The report of what another study measured, with the questions of today.
 int write_anew(const StudyOptions& o) {
   std::error_code error;
@@ -210,7 +218,7 @@ int write_anew(const StudyOptions& o) {
   check_files(o);
   const StudyReport report = answered(stored.sections);
   write_report(o, report, stored.environment);
-  write_text(answers_text(report.answers), {});
+  print(o, report);
   return 0;
 }
 
@@ -228,7 +236,7 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   const StudyReport report = run_study(machine_of(o, run, sizes, environment), sizes,
                                        60.0 * minutes, Announcer(60.0 * minutes));
   write_report(o, report, environment);
-  write_text(answers_text(report.answers), {});
+  print(o, report);
   return 0;
 }
 
@@ -285,6 +293,7 @@ Command study_command() {
   set.integer("--train-steps", options->train_steps, {1, 1000000},
               "as many as the time allows, 200 at most, when left out");
   set.toggle("--quick", options->quick, "small sizes and few samples");
+  set.toggle("--all", options->is_all, "print every answer, where a screen has the first ones");
   set.group("Of which model");
   for (const char* field : {"size", "model", "context"}) {
     if (find_field(field) != nullptr) add_field(set, options->grid, field, Values::kOne);

@@ -14,7 +14,6 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/pictures.h"
 #include "cli/processes.h"
 #include "cli/resumed_options.h"
 #include "cli/token_input.h"
@@ -41,7 +40,6 @@ struct TrainCommand {
   std::optional<double> validation_fraction;
   std::optional<std::int64_t> log_every;
   std::string sample_prompt;  // empty: a newline
-  std::filesystem::path pictures;
   std::string recipe;
   GivenOptions given = {};
 };
@@ -51,8 +49,6 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
   add_init_option(set, o.train.init);
   set.path("--save", "FILE", o.train.save, "weights at the end; the tokenizer goes beside it");
   set.path("--log", "FILE", o.train.log, "one JSON line per step");
-  set.path("--pictures", "DIR", o.pictures,
-           "write the curve of the loss there, as SVG, and as PNG where rsvg-convert is installed");
   set.path("--checkpoint", "DIR", o.train.checkpoint, "folder of checkpoints");
   set.integer("--checkpoint-every", o.train.checkpoint_every, {1},
               "steps between checkpoints; without it only at the end, when interrupted and at the "
@@ -314,8 +310,6 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
-  if (processes() != nullptr && processes()->rank() > 0) o.pictures.clear();
-  probe_pictures(o.pictures);
   const TokenSourcePtr tokens = open_inputs(o, run, std::move(resumed));
   set_sample_prompt(o);
   check_run(run);
@@ -343,10 +337,8 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   view.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,
-               {summary(o, result, parameter_formula(run.model), seconds.count())});
-  if (!o.pictures.empty() && result.steps > 0) {
-    write_pictures(o.pictures, std::vector{LossCurve::chart()}, std::vector{view.curve().table()});
-  }
+               {summary(o, result, parameter_formula(run.model), seconds.count())},
+               {view.curve().table()});
   if (!result.interrupted) return 0;
   const bool keeps_earlier = o.train.overwrite && result.steps == 0;
   log_warn("stopped by a signal; {}",
@@ -377,6 +369,7 @@ Command train_command() {
   const auto options = std::make_shared<TrainCommand>();
   Command command{
       .name = "train",
+      .section = Section::kTrain,
       .summary = "train a model on text or tokens",
       .details =
           "Trains with AdamW and writes one JSON line per step. Ctrl-C stops after the "

@@ -1,17 +1,42 @@
 // The list of commands, and what `--help` and docs/cli.md say of them.
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/in_parts.h"
+#include "cli/pictures.h"
 #include "cli/sbatch.h"
 #include "cli/text_wrap.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {
+
+#define EACH(NAME) Command NAME##_command();
+#include "embedded/commands.inc"
+#undef EACH
+
 namespace {
+
+constexpr Command (*kMakers[])() = {
+#define EACH(NAME) NAME##_command,
+#include "embedded/commands.inc"
+#undef EACH
+};
+
+std::string_view title_of(Section section) {
+  switch (section) {
+    case Section::kMeasure: return "Measure";
+    case Section::kPlan: return "Plan, without running";
+    case Section::kTrain: return "Train and use a model";
+    case Section::kResults: return "Results";
+    case Section::kProgram: return "This program";
+  }
+  return "";
+}
 
 constexpr std::size_t kFlagColumns = 34;  // flags and their values, before the explanation
 
@@ -36,18 +61,15 @@ std::string option_line(const OptionSet& options, const Option& option) {
 const std::vector<Command>& all_commands() {
   static const std::vector<Command> commands = [] {
     std::vector<Command> out;
-    for (auto* make : {bench_command,       profile_command,  precision_command, attention_command,
-                       compile_command,     memory_command,   fit_command,       predict_command,
-                       comm_command,        launch_command,   show_command,      train_command,
-                       eval_command,        generate_command, compare_command,   merge_command,
-                       models_command,      explain_command,  study_command,     doctor_command,
-                       completions_command, version_command}) {
+    for (auto* make : kMakers) {
       out.push_back(make());
+      add_pictures(out.back());
       if (!out.back().divided.empty() && out.back().options.output() != nullptr) {
         add_parts(out.back());
       }
       if (out.back().plan) add_sbatch(out.back());
     }
+    std::ranges::stable_sort(out, {}, &Command::section);  // by name within each
     return out;
   }();
   return commands;
@@ -56,8 +78,11 @@ const std::vector<Command>& all_commands() {
 std::string command_list(std::span<const Command> commands) {
   std::string out =
       "tracestep: what a Transformer training step does, where its time and its bytes go.\n\n"
-      "Usage: tracestep COMMAND [OPTION]...\n\n";
+      "Usage: tracestep COMMAND [OPTION]...\n";
+  std::optional<Section> section;
   for (const Command& command : commands) {
+    if (section != command.section) out += fmt::format("\n{}:\n", title_of(command.section));
+    section = command.section;
     out += fmt::format("  {:<11} {}\n", command.name, command.summary);
   }
   return out + "\ntracestep help COMMAND explains a command.";

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "cli/ceilings.h"
 
 namespace tracestep::cli {
 
@@ -62,6 +63,37 @@ std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
 void GridView::show(const std::string& part) {
   line_.update(fmt::format("{}/{}  {}{}{}{}", at_ + 1, costs_.size(), spaced(left_.bar()), part,
                            spaced(left_.text()), label_));
+}
+
+namespace {
+
+// 0 for a row without a speed.
+double tflops_of(const CellResult& result) {
+  if (result.status != Status::kOk || !result.computes || result.wall_ms <= 0) return 0.0;
+  return static_cast<double>(result.flops) / result.wall_ms * 1e-9;
+}
+
+}  // namespace
+
+std::vector<CellResult> measure_steps(const std::vector<RunSpec>& runs, const Protocol& protocol,
+                                      RoundOptions options, const StopSignal& stop,
+                                      std::optional<double> roof) {
+  std::vector<CellSpec> cells;
+  for (const RunSpec& run : runs) {
+    cells.push_back({run, protocol});
+    if (!roof) roof_tflops(run);  // before the first row, not in the middle of one
+  }
+  if (options.seed == 0 && !runs.empty()) options.seed = runs[0].seed;
+  std::vector<CellResult> out = measure_grid<CellResult>(
+      cells, options, stop, [&](const CellSpec& spec, const StepObserver& observe) {
+        return visit(make_device, spec, &stop, observe);
+      });
+  for (CellResult& result : out) {
+    const RunSpec& run = result.spec.step;
+    result.roof_tflops = roof ? *roof : roof_tflops_for(run, tflops_of(result));
+    if (!roof) result.roof_others_cores = roof_others_cores(run);
+  }
+  return out;
 }
 
 }  // namespace tracestep::cli

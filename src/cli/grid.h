@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "cli/remaining_time.h"
 #include "lab/measure/beside.h"
 #include "lab/measure/rounds.h"
+#include "lab/time/cell.h"
 #include "session/devices.h"
 
 namespace tracestep::cli {
@@ -87,5 +89,11 @@ std::vector<Result> measure_grid(const std::vector<Spec>& cells, const RoundOpti
   }
   return out;
 }
+
+// The cells of these runs, measured so, each with the highest speed that its device reaches, for
+// the validity checker. `roof`: TFLOP/s; none: measured before the first cell; 0: not known.
+std::vector<CellResult> measure_steps(const std::vector<RunSpec>& runs, const Protocol& protocol,
+                                      RoundOptions options, const StopSignal& stop,
+                                      std::optional<double> roof = 0.0);
 
 }  // namespace tracestep::cli

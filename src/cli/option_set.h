@@ -131,8 +131,8 @@ class OptionSet {
   const std::vector<Positional>& positionals() const { return positionals_; }
 
   // Where the options of add_output_options() are kept; nullptr: the command writes no tables.
-  const OutputOptions* output() const { return output_; }
-  void writes_to(const OutputOptions& output) { output_ = &output; }
+  OutputOptions* output() const { return output_; }
+  void writes_to(OutputOptions& output) { output_ = &output; }
 
  private:
   static std::string default_text(std::int64_t value, IntRange range);
@@ -151,7 +151,7 @@ class OptionSet {
   std::string group_ = "Options";
   std::vector<Option> options_;
   std::vector<Positional> positionals_;
-  const OutputOptions* output_ = nullptr;
+  OutputOptions* output_ = nullptr;
 };
 
 // Says what a number with a binary "k" was read as: "--context 4k is 4096".

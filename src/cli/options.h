@@ -31,6 +31,7 @@ struct OutputOptions {
   std::vector<std::string> columns = {};  // of the tables that have all of them; empty: all
   std::vector<std::string> tables = {};   // by name; empty: the one that answers
   bool is_all = false;                    // every table and column, as text
+  std::filesystem::path pictures = {};    // the folder of charts; empty: none are drawn
 };
 
 // How many values a flag may have: one, or with kGrid a list for fields that are axes.

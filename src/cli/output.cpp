@@ -19,6 +19,7 @@
 #include "base/signals.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "cli/pictures.h"
 #include "lab/measure/marks.h"
 #include "lab/pages/first_answer.h"
 #include "lab/report/writers.h"
@@ -145,6 +146,11 @@ void write_text(std::string_view text, const std::filesystem::path& path) {
   }
 }
 
+std::size_t screen_columns() {
+  const std::size_t width = view_of_terminal().width;
+  return width > 0 ? std::min(width, kScreenColumns) : kScreenColumns;
+}
+
 int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
                  std::string_view way_on) {
   if (done == planned) return 0;
@@ -269,7 +275,7 @@ std::optional<std::string> answer_text(const OutputOptions& output, std::string_
   if (!answer) return std::nullopt;
   TextView view = view_of_terminal();
   const bool is_terminal = view.width > 0;
-  view.width = is_terminal ? std::min(view.width, kScreenColumns) : kScreenColumns;
+  view.width = screen_columns();
   view.way_out = {};
   if (!output.is_all && output.tables.empty())
     return one_screen(tables, *answer, view, is_terminal);
@@ -290,7 +296,11 @@ std::optional<std::string> answer_text(const OutputOptions& output, std::string_
 }  // namespace
 
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
-                  std::vector<Table> tables) {
+                  std::vector<Table> tables, std::vector<Table> drawn) {
+  if (!output.pictures.empty()) {
+    drawn.insert(drawn.end(), tables.begin(), tables.end());
+    write_pictures(output.pictures, pages::answer_charts(schema, drawn, environment), drawn);
+  }
   if (CapturedResult* const into = captured()) {
     into->result_ = Document{std::move(schema), std::move(environment), std::move(tables)};
     return;

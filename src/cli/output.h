@@ -30,6 +30,9 @@ void probe_output(const OutputOptions& output);
 // Writes plain text to `path`, or to stdout when it is empty. Error{kOutput}.
 void write_text(std::string_view text, const std::filesystem::path& path);
 
+// The columns of a screen of text: at most 100, also where stdout is no terminal.
+std::size_t screen_columns();
+
 // The exit status of a command that a signal may have ended before all of its cells, and a warning
 // that says so; `way_on` is how to go on.
 int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
@@ -48,12 +51,15 @@ class CapturedResult {
   const std::optional<Document>& result() const { return result_; }
 
  private:
-  friend void write_tables(const OutputOptions&, std::string, Json, std::vector<Table>);
+  friend void write_tables(const OutputOptions&, std::string, Json, std::vector<Table>,
+                           std::vector<Table>);
   std::optional<Document> result_;
 };
 
-// Writes tables with the environment of this run. `schema`: "tracestep.bench/1".
+// Writes tables with the environment of this run. `schema`: "tracestep.bench/1"; the charts of its
+// pages (lab/pages/answers) are drawn where --pictures asks for them, of these tables and of
+// `drawn`, which no text shows.
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
-                  std::vector<Table> tables);
+                  std::vector<Table> tables, std::vector<Table> drawn = {});
 
 }  // namespace tracestep::cli

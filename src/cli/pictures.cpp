@@ -1,8 +1,13 @@
 #include "cli/pictures.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/child_process.h"
+#include "cli/options.h"
+#include "cli/processes.h"
+#include "lab/pages/first_answer.h"
 #include "lab/report/chart/svg.h"
 
 namespace tracestep::cli {
@@ -23,6 +28,16 @@ std::string slug(std::string_view text) {
   }
   while (out.ends_with('-')) out.pop_back();
   return out;
+}
+
+// The first of the columns that are drawn; empty: the kind of chart says which.
+std::string first_drawn(const Chart& chart) {
+  for (const char* option : {"values", "y", "list"}) {
+    const Json* names = chart.options.find(option);
+    if (names != nullptr)
+      return names->is_array() ? names->items()[0].as_string() : names->as_string();
+  }
+  return {};
 }
 
 bool has_converter() {
@@ -55,8 +70,26 @@ bool write_png(const fs::path& svg) {
 
 std::string picture_name(const Chart& chart) {
   if (!chart.name.empty()) return chart.name;
-  return slug(chart.table.substr(0, chart.table.find('@')) + " " + chart.title + " " +
+  return slug(chart.table.substr(0, chart.table.find('@')) + " " + first_drawn(chart) + " " +
               label_of(chart));
+}
+
+void add_pictures(Command& command) {
+  const auto has_charts = [](const pages::Page& page) { return !page.charts.empty(); };
+  OutputOptions* const output = command.options.output();
+  if (output == nullptr ||
+      std::ranges::none_of(pages::answer_pages("tracestep." + command.name), has_charts)) {
+    return;
+  }
+  command.options.group("Output");
+  command.options.path("--pictures", "DIR", output->pictures,
+                       "draw the charts of the result there, as SVG, and as PNG where "
+                       "rsvg-convert is installed");
+  command.run = [run = command.run, output](std::span<const std::string> arguments) {
+    if (processes() != nullptr && processes()->rank() > 0) output->pictures.clear();
+    probe_pictures(output->pictures);
+    return run(arguments);
+  };
 }
 
 void probe_pictures(const fs::path& folder) {
@@ -71,12 +104,10 @@ void write_pictures(const fs::path& folder, std::span<const Chart> charts,
   const bool makes_png = has_converter();
   int count = 0, pngs = 0;
   for (const Chart& chart : charts) {
-    const std::string drawing = draw_chart(chart, tables), label = label_of(chart);
+    const std::string drawing = draw_chart(chart, tables);
     if (drawing.empty()) continue;
-    const bool says_label = chart.name.empty() && !label.empty();
-    const std::string title = chart.title + (says_label ? ": " + label : "");
     const fs::path svg = folder / (picture_name(chart) + ".svg");
-    write_file(svg, as_picture(drawing, titles == Titles::kNone ? "" : title));
+    write_file(svg, as_picture(drawing, titles == Titles::kNone ? "" : chart.title));
     if (makes_png && write_png(svg)) ++pngs;
     ++count;
   }

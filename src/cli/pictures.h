@@ -5,13 +5,17 @@
 #include <span>
 #include <string>
 
+#include "cli/command.h"
 #include "lab/report/chart/chart.h"
 
 namespace tracestep::cli {
 
-// "stack-active-memory-through-the-step-tiny-context-128-step": the table, the title and the label
-// of a chart, as the name of a file.
+// "saved_by_op-bytes-tiny-context-128-step": the table of a chart, the first column that it draws
+// and its label, as the name of a file.
 std::string picture_name(const Chart& chart);
+
+// Gives a command whose answer has charts the option --pictures, which write_tables() obeys.
+void add_pictures(Command& command);
 
 // Error{kOutput} when pictures cannot be written to `folder`, which is made when it is missing;
 // call it before the work starts.

@@ -59,13 +59,6 @@ Table LossCurve::table() const {
   return out;
 }
 
-Chart LossCurve::chart() {
-  return {.kind = "lines",
-          .title = "Loss, nats per token",
-          .table = "curve",
-          .options = Json::Object{{"x", "step"}, {"y", Json::Array{"loss", "validation_loss"}}}};
-}
-
 std::string LossCurve::sparkline(std::size_t width, bool has_utf8) const {
   if (points_.size() < 2) return {};
   static constexpr std::array kBlocks = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};

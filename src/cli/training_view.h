@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "lab/report/chart/chart.h"
+#include "lab/report/table.h"
 #include "train/loop.h"
 
 namespace tracestep::cli {
@@ -20,8 +20,7 @@ class LossCurve {
   static constexpr std::size_t kMostPoints = 1024;
 
   void add(const TrainStep& step);
-  Table table() const;  // "curve", for chart()
-  static Chart chart();
+  Table table() const;  // "curve"
   // "4.21 █▆▄▂▁ 1.84": mean losses of `width` stretches of steps; without UTF-8 in ASCII. Empty
   // before there are two points.
   std::string sparkline(std::size_t width, bool has_utf8) const;

@@ -198,6 +198,7 @@ TEST_F(SbatchTest, EveryCommandWithAPlanWritesScripts) {
       {"compile --size tiny --context 8,16 --ops fused,primitive", 2},
       {"memory --predict --size tiny,small --context 8 --precision fp32,bf16", 2},
       {"comm --collective all_reduce,all_gather --bytes 1KiB,2KiB,4KiB", 6},
+      {"throughput --size tiny --context 8 --batch 1,2,4", 3},
       {"train --text . --size tiny --context 8", 1},
       {"study --quick", 1},
   };

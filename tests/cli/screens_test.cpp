@@ -27,12 +27,15 @@ constexpr const char* kModel =
     " --d-model 16 --d-ff 32 --layers 4 --heads 2 --vocab 64 --context 8 --batch 2 --threads 1";
 
 struct Screen {
-  const char* command;  // MODEL stands for a small model, FOLDER for that of the test
+  const char* command;  // MODEL stands for a small model, FOLDER for that of the test, …
   std::vector<const char*> asked = {};  // headers
   bool has_answer = true;
   const char* before = nullptr;  // a command whose JSON is FOLDER/before.json
 };
 
+const char* const kTrain =
+    "train --text TEXT --d-model 16 --d-ff 32 --layers 2 --heads 2 --context 8 --batch 2 --steps 2 "
+    "--threads 1 --save FOLDER/weights";
 const char* const kBench = "bench MODEL --steps 6 --warmup 1 --roof 0";
 
 std::vector<Screen> screens() {
@@ -78,14 +81,33 @@ std::vector<Screen> screens() {
       {"compare FOLDER/before.json FOLDER/before.json", {"row", "verdict", "B / A"}, true, kBench},
       {"explain warm-up --from FOLDER/before.json", {"what", "value"}, true, kBench},
       {"explain oom --size tiny", {"what", "value"}, false},
+      {"throughput --d-model 16 --d-ff 32 --layers 2 --heads 2 --vocab 64 --context 8 --threads 1 "
+       "--batch 1,2,4 --steps 6",
+       {"batch", "tokens/s", "of the best (%)", "peak"}},
+      {"pivot FOLDER/before.json", {"size", "context 8"}, false, kBench},
+      {"launch -n 2 -- PROGRAM bench MODEL --parallel dp=2 --steps 6 --warmup 1 --roof 0",
+       {"parallel", "mean (ms)", "peak"}},
+      {"train --text TEXT --d-model 16 --d-ff 32 --layers 2 --heads 2 --context 8 --batch 2 "
+       "--steps 4 "
+       "--threads 1",
+       {"steps", "first loss", "last loss", "tokens/s"}},
+      {"eval --init FOLDER/weights --text TEXT --threads 1",
+       {"loss", "bits per byte"},
+       true,
+       kTrain},
+      {"study --from STUDY --output-dir FOLDER/study", {}},
   };
 }
 
 class ScreensTest : public ::testing::TestWithParam<Screen> {
  protected:
   std::string filled(std::string command) const {
-    const std::pair<std::string, std::string> names[] = {{"MODEL", kModel + 1},
-                                                         {"FOLDER", folder_.path().string()}};
+    const std::pair<std::string, std::string> names[] = {
+        {"MODEL", kModel + 1},
+        {"FOLDER", folder_.path().string()},
+        {"PROGRAM", testing::program_path()},
+        {"TEXT", testing::source_folder() / "README.md"},
+        {"STUDY", testing::source_folder() / "bench/results/study-h200/study.html"}};
     for (const auto& [name, value] : names) {
       for (std::size_t at; (at = command.find(name)) != std::string::npos;) {
         command.replace(at, name.size(), value);
@@ -152,7 +174,8 @@ TEST_P(ScreensTest, IntoAPipeItIsTheSameWithoutColour) {
 
 // What a page names is there in the result of a command whose answer it gives.
 TEST_P(ScreensTest, NoPageAsksForAColumnThatTheResultLacks) {
-  if (!GetParam().has_answer) GTEST_SKIP() << "it answers from its sizes alone";
+  const bool has_page = GetParam().has_answer && !GetParam().asked.empty();
+  if (!has_page) GTEST_SKIP() << "its answer is no page of a result";
   const ProgramRun run = run_tracestep(words_of(filled(GetParam().command) + " --format json"));
   ASSERT_EQ(run.status, 0) << run.err;
   const Json json = Json::parse(run.out, "result");

@@ -151,7 +151,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const ProgramRun run = run_tracestep(
       words_of("study --quick --minutes 0.25 --train-steps 2 --threads 1 --parallel dp=2 "
                "--output-dir " +
-               folder.string() + " --pictures " + (folder / "pictures").string()),
+               folder.string() + " --all --pictures " + (folder / "pictures").string()),
       {.folder = testing::source_folder()});
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("What do sums in float32, float16 and mixed formats give?"));
@@ -198,7 +198,7 @@ TEST(StudyTest, APartThatRunsOutOfMemoryIsNamedAndTheOthersGoOn) {
   const ProgramRun run = run_tracestep(
       words_of("study --quick --minutes 0.05 --train-steps 1 --threads 1 --memory-limit 60MiB "
                "--output-dir " +
-               temp.path().string()),
+               temp.path().string() + " --all"),
       {.folder = testing::source_folder()});
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("No answer: training ran out of memory"));

@@ -149,7 +149,7 @@ TEST(TerminalTest, PicturesAreFilesOfTheirOwn) {
 
 TEST(TerminalTest, NamesOfPicturesSayWhatTheyShow) {
   EXPECT_EQ(cli::picture_name({.title = "Active memory, Ω", .table = "stack@tiny context 32 FP32"}),
-            "stack-active-memory-tiny-context-32-fp32");
+            "stack-tiny-context-32-fp32");
 }
 
 TEST(TerminalTest, AFileThatIsWrittenIsNamed) {

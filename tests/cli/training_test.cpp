@@ -137,7 +137,7 @@ TEST_F(TrainingTest, SamplesNeedATokenizerAndAPromptNeedsSamples) {
 TEST_F(TrainingTest, TheCurveOfTheLossIsAPicture) {
   const ProgramRun run = train("--steps 20 --validate-every 10 --pictures pictures");
   EXPECT_THAT(run.err, HasSubstr("a picture is in pictures"));
-  const std::string svg = file("pictures/curve-loss-nats-per-token.svg");
+  const std::string svg = file("pictures/curve-loss.svg");
   EXPECT_THAT(svg, AllOf(testing::StartsWith("<svg"), HasSubstr("validation loss")));
 }
 

@@ -17,69 +17,6 @@
 namespace tracestep {
 namespace {
 
-// The kind of a column whose values are these, for results that do not say it.
-ColumnKind kind_of(std::span<const Json> values, bool are_bytes) {
-  const auto all = [&](auto is) {
-    return std::ranges::all_of(values, [&](const Json& v) { return v.is_null() || is(v); });
-  };
-  if (all([](const Json& v) { return v.is_int(); })) {
-    return are_bytes ? ColumnKind::kBytes : ColumnKind::kInt;
-  }
-  if (all([](const Json& v) { return v.is_number(); })) return ColumnKind::kReal;
-  if (all([](const Json& v) { return v.is_bool(); })) return ColumnKind::kBool;
-  if (all([](const Json& v) { return v.is_string(); })) return ColumnKind::kText;
-  const bool are_lists = all([](const Json& v) {
-    return v.is_array() && std::ranges::all_of(v.items(), &Json::is_number);
-  });
-  return are_lists ? ColumnKind::kReals : ColumnKind::kStructured;
-}
-
-// A table as it was written.
-Table table_of(std::string name, const Json& json, const std::string& where) {
-  const Json* rows = json.is_object() ? json.find("rows") : nullptr;
-  if (rows == nullptr || !rows->is_array()) fail_input(where, "{} has no rows", name);
-  Table out{.name = std::move(name), .title = text_at(json, "title")};
-  for (const Json& row : rows->items()) {
-    std::vector<Json> cells;
-    for (const auto& [column, value] : row.members()) {
-      if (out.rows.empty()) out.columns.push_back({.name = column});
-      cells.push_back(value);
-    }
-    const bool fits = std::ranges::equal(row.members(), out.columns, {},
-                                         &std::pair<std::string, Json>::first, &Column::name);
-    if (!fits) fail_input(where, "the rows of {} differ in their columns", out.name);
-    out.rows.push_back(std::move(cells));
-  }
-  const Json* columns = json.find("columns");
-  for (std::size_t c = 0; c < out.columns.size(); ++c) {
-    Column& column = out.columns[c];
-    const Json* facts = columns == nullptr ? nullptr : columns->find(column.name);
-    if (facts != nullptr) column = column_of(column.name, *facts);
-    if (facts != nullptr && facts->find("kind") != nullptr) continue;
-    std::vector<Json> values;
-    for (const auto& row : out.rows) values.push_back(row[c]);
-    column.kind = kind_of(values, column.unit == "bytes");
-    if (column.kind == ColumnKind::kBytes) column.unit.clear();
-  }
-  if (const Json* notes = json.find("notes")) {
-    for (const Json& note : notes->items()) out.notes.push_back(note.as_string());
-  }
-  return out;
-}
-
-std::vector<Table> tables_of(const PartResult& part, std::string_view primary) {
-  std::vector<Table> out;
-  if (const Json* tables = part.document.find("tables")) {
-    for (const auto& [name, table] : tables->members()) {
-      out.push_back(table_of(name, table, part.name));
-    }
-  } else {
-    const std::string name = text_at(part.document, "table");
-    out.push_back(table_of(name.empty() ? std::string(primary) : name, part.document, part.name));
-  }
-  return out;
-}
-
 // Rows of a part, for the checker: with the environment that they were measured in, and under the
 // name of a table of their own, because parts were measured at different times.
 std::vector<ResultRow> rows_of(Table table, const PartResult& part) {
@@ -183,7 +120,7 @@ void drop_verdicts(Table& table, const PartResult& part) {
 std::vector<Gathered> gather(std::span<const PartResult> parts, std::string_view primary) {
   std::vector<Gathered> out;
   for (const PartResult& part : parts) {
-    for (Table& table : tables_of(part, primary)) {
+    for (Table& table : tables_of(part.document, part.name, primary)) {
       drop_verdicts(table, part);
       auto found = std::ranges::find(out, table.name, &Gathered::name);
       if (found == out.end()) found = out.insert(out.end(), Gathered{table.name, {}, {}});

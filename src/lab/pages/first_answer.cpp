@@ -145,4 +145,40 @@ std::optional<FirstAnswer> first_answer(std::string_view schema, std::vector<Tab
   return out;
 }
 
+std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tables,
+                                 const Json& environment) {
+  std::vector<Chart> out;
+  const std::size_t own = tables.size();
+  add_known_to_pages(environment, tables);
+  const Evidence evidence(tables);
+  const auto add = [&](Chart chart) {
+    const auto is_it = [&](const Chart& other) {
+      return other.table == chart.table && other.options == chart.options;
+    };
+    if (std::ranges::none_of(out, is_it)) out.push_back(std::move(chart));
+  };
+  for (const Page& page : answer_pages(schema)) {
+    if (page.charts.empty()) continue;
+    try {
+      const Composed said = compose(page, evidence);
+      for (Chart chart : said.charts) {
+        const std::string kind = chart.table;
+        const auto is_drawn = [&](const Table& table) {
+          return kind_of(table) == kind && table.rows.size() > 1;  // one row is no chart
+        };
+        const std::span<const Table> given = std::span(tables).first(own);
+        const bool is_only = std::ranges::count_if(given, is_drawn) == 1;
+        for (const Table& table : given) {
+          if (!is_drawn(table)) continue;
+          chart.table = table.name;
+          chart.title = is_only ? said.lead.words() : page.text("Question") + " " + label_of(chart);
+          add(chart);
+        }
+      }
+    } catch (const Unsupported&) {
+    }
+  }
+  return out;
+}
+
 }  // namespace tracestep::pages

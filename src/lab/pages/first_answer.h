@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lab/pages/page.h"
+#include "lab/report/chart/chart.h"
 #include "lab/report/table.h"
 
 namespace tracestep::pages {
@@ -33,5 +34,11 @@ struct FirstAnswer {
 // texts. Marks the columns that are asked for as results.
 std::optional<FirstAnswer> first_answer(std::string_view schema, std::vector<Table>& tables,
                                         const Json& environment);
+
+// The charts of all its pages that these tables support, each titled by its page's answer. A chart
+// of a kind of table, "stack", is one for each table of that kind, "stack@small context 128 step";
+// several, of which the answer is not one by one, are titled by the question and their cells.
+std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tables,
+                                 const Json& environment);
 
 }  // namespace tracestep::pages

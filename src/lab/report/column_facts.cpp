@@ -1,8 +1,13 @@
 #include "lab/report/column_facts.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
 
 namespace tracestep {
 namespace {
@@ -35,6 +40,22 @@ std::string text_in(const Json& facts, std::string_view name) {
 }
 
 }  // namespace
+
+ColumnKind kind_of(std::span<const Json> values, bool are_bytes) {
+  const auto all = [&](auto is) {
+    return std::ranges::all_of(values, [&](const Json& v) { return v.is_null() || is(v); });
+  };
+  if (all([](const Json& v) { return v.is_int(); })) {
+    return are_bytes ? ColumnKind::kBytes : ColumnKind::kInt;
+  }
+  if (all([](const Json& v) { return v.is_number(); })) return ColumnKind::kReal;
+  if (all([](const Json& v) { return v.is_bool(); })) return ColumnKind::kBool;
+  if (all([](const Json& v) { return v.is_string(); })) return ColumnKind::kText;
+  const bool are_lists = all([](const Json& v) {
+    return v.is_array() && std::ranges::all_of(v.items(), &Json::is_number);
+  });
+  return are_lists ? ColumnKind::kReals : ColumnKind::kStructured;
+}
 
 Json facts_of(const Column& column) {
   Json out = Json::object();
@@ -76,6 +97,84 @@ Column column_of(const std::string& name, const Json& facts) {
   for (const auto& [text, shown] : words->members()) {
     if (shown.is_string()) out.words.emplace_back(text, shown.as_string());
   }
+  return out;
+}
+
+void add_rows(const Json& json, const std::string& where, Table& out) {
+  const Json* rows = json.is_object() ? json.find("rows") : nullptr;
+  if (rows == nullptr || !rows->is_array()) {
+    fail_input(where, "{} has no rows", out.name);
+  }
+  for (const Json& row : rows->items()) {
+    std::vector<Json> cells;
+    for (const Column& column : out.columns) {
+      const Json* cell = row.is_object() ? row.find(column.name) : nullptr;
+      if (cell != nullptr && !fits(*cell, column.kind)) {
+        fail_input(where, "{} of {} is {}, where its kind is {}", column.name, out.name,
+                   cell->dump().substr(0, 40), name_of(column.kind));
+      }
+      cells.push_back(cell == nullptr ? Json() : *cell);
+    }
+    out.add_row(std::move(cells));
+  }
+  const Json* notes = json.find("notes");
+  if (notes == nullptr || !notes->is_array()) return;
+  for (const Json& note : notes->items()) {
+    if (note.is_string()) out.notes.push_back(note.as_string());
+  }
+}
+
+Table table_of(const std::string& name, const Json& json, const std::string& where) {
+  Table out{.name = name, .title = text_in(json, "title")};
+  const Json *rows = json.is_object() ? json.find("rows") : nullptr,
+             *columns = json.is_object() ? json.find("columns") : nullptr;
+  const bool has_rows = rows != nullptr && rows->is_array() && !rows->items().empty();
+  if (has_rows && rows->items()[0].is_object()) {
+    for (const auto& [column, value] : rows->items()[0].members()) {
+      const Json* facts =
+          columns == nullptr || !columns->is_object() ? nullptr : columns->find(column);
+      out.columns.push_back(facts == nullptr ? Column{.name = column} : column_of(column, *facts));
+      if (facts != nullptr && facts->find("kind") != nullptr) continue;
+      std::vector<Json> values;
+      for (const Json& row : rows->items()) {
+        const Json* cell = row.is_object() ? row.find(column) : nullptr;
+        if (cell != nullptr) values.push_back(*cell);
+      }
+      Column& last = out.columns.back();
+      last.kind = kind_of(values, last.unit == "bytes");
+      if (last.kind == ColumnKind::kBytes) last.unit.clear();
+    }
+  } else if (columns != nullptr && columns->is_object()) {
+    for (const auto& [column, facts] : columns->members()) {
+      out.columns.push_back(column_of(column, facts));
+    }
+  }
+  if (has_rows) {
+    for (const Json& row : rows->items()) {
+      if (row.is_object() &&
+          std::ranges::equal(row.members(), out.columns, {}, &std::pair<std::string, Json>::first,
+                             &Column::name)) {
+        continue;
+      }
+      fail_input(where, "the rows of {} differ in their columns", name);
+    }
+  }
+  add_rows(json, where, out);
+  return out;
+}
+
+std::vector<Table> tables_of(const Json& document, const std::string& where,
+                             std::string_view primary) {
+  std::vector<Table> out;
+  const Json* tables = document.is_object() ? document.find("tables") : nullptr;
+  if (tables != nullptr && tables->is_object()) {
+    for (const auto& [name, table] : tables->members()) {
+      out.push_back(table_of(name, table, where));
+    }
+    return out;
+  }
+  const std::string name = text_in(document, "table");
+  out.push_back(table_of(name.empty() ? std::string(primary) : name, document, where));
   return out;
 }
 

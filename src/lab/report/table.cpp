@@ -36,22 +36,6 @@ constexpr std::array<NamedFormat, 6> kFormats = {
 
 constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part"};
 
-bool fits(const Json& cell, ColumnKind kind) {
-  if (cell.is_null()) return true;
-  switch (kind) {
-    case ColumnKind::kText: return cell.is_string();
-    case ColumnKind::kInt:
-    case ColumnKind::kBytes: return cell.is_int();
-    case ColumnKind::kReal: return cell.is_number();
-    case ColumnKind::kBool: return cell.is_bool();
-    case ColumnKind::kReals:
-      return cell.is_array() &&
-             std::ranges::all_of(cell.items(), [](const Json& x) { return x.is_number(); });
-    case ColumnKind::kStructured: return cell.is_object() || cell.is_array();
-  }
-  return false;
-}
-
 // "GPU memory" for "gpu_memory_bytes", whose value is shown with its unit.
 std::string words_of(std::string_view name) {
   constexpr std::string_view kBytes = "_bytes";
@@ -85,6 +69,22 @@ std::optional<std::size_t> Table::index_of(std::string_view column) const {
   const auto found = std::ranges::find(columns, column, &Column::name);
   if (found == columns.end()) return std::nullopt;
   return static_cast<std::size_t>(found - columns.begin());
+}
+
+bool fits(const Json& cell, ColumnKind kind) {
+  if (cell.is_null()) return true;
+  switch (kind) {
+    case ColumnKind::kText: return cell.is_string();
+    case ColumnKind::kInt:
+    case ColumnKind::kBytes: return cell.is_int();
+    case ColumnKind::kReal: return cell.is_number();
+    case ColumnKind::kBool: return cell.is_bool();
+    case ColumnKind::kReals:
+      return cell.is_array() &&
+             std::ranges::all_of(cell.items(), [](const Json& x) { return x.is_number(); });
+    case ColumnKind::kStructured: return cell.is_object() || cell.is_array();
+  }
+  return false;
 }
 
 void Table::add_row(std::vector<Json> cells) {

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <map>
+#include <optional>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/units.h"
 #include "lab/measure/statistics.h"
-#include "lab/pages/shown.h"
+#include "lab/pages/pivot.h"
 #include "lab/published/tables.h"
 #include "lab/report/columns.h"
 #include "lab/report/csv_reader.h"
@@ -21,148 +20,81 @@
 namespace tracestep {
 namespace {
 
-// "25.4 ± 0.9 ms"
-std::string mean_and_deviation(double mean, double deviation) {
-  const Quantity q = plus_minus(Quantity::constant(mean), Quantity::constant(deviation));
-  return pages::shown(q, "± ms").words();
-}
-
 // --- tables of one key against another -----------------------------------------------------------
 
-struct Pivot {
-  std::string_view number;  // of the problem
-  std::string title;
+struct ProblemPivot {
+  std::string_view number;
   std::vector<std::string_view> tables;
-  std::string_view down, across, value;  // columns; value: samples in ms, or bytes
-  std::vector<std::pair<std::string_view, std::string_view>> where;
+  pages::Pivot pivot;
 };
 
-const std::vector<Pivot>& pivots() {
-  static const std::vector<Pivot> all = [] {
-    std::vector<Pivot> out;
+const std::vector<ProblemPivot>& pivots() {
+  static const std::vector<ProblemPivot> all = [] {
+    std::vector<ProblemPivot> out;
+    const auto add = [&](std::string_view number, std::vector<std::string_view> tables,
+                         pages::Pivot pivot) {
+      out.push_back({number, std::move(tables), std::move(pivot)});
+    };
     for (const char* mode : {"forward", "forward-backward", "step"}) {
-      out.push_back({"1.1.3 b",
-                     fmt::format("{}: mean ± deviation, by context", mode),
-                     {"cells", "scaling"},
-                     "size",
-                     "context",
-                     "samples_ms",
-                     {{"mode", mode}, {"ops", "fused"}}});
+      add("1.1.3 b", {"cells", "scaling"},
+          {.title = fmt::format("{}: mean ± deviation, by context", mode),
+           .down = {"size"},
+           .across = "context",
+           .value = "samples_ms",
+           .where = {{"mode", mode}, {"ops", "fused"}}});
     }
-    out.push_back({"1.1.5 c",
-                   "A pass in each precision: mean ± deviation",
-                   {"steps"},
-                   "size",
-                   "precision",
-                   "samples_ms",
-                   {}});
+    add("1.1.5 c", {"steps"},
+        {.title = "A pass in each precision: mean ± deviation",
+         .down = {"size"},
+         .across = "precision",
+         .value = "samples_ms"});
     for (const char* precision : {"fp32", "bf16"}) {
-      out.push_back({precision[0] == 'f' ? "1.1.6 b" : "1.1.6 c",
-                     fmt::format("Peak in {}, by context", precision),
-                     {"memory_grid"},
-                     "mode",
-                     "context",
-                     "predicted_peak_bytes",
-                     {{"precision", precision}}});
+      add(precision[0] == 'f' ? "1.1.6 b" : "1.1.6 c", {"memory_grid"},
+          {.title = fmt::format("Peak in {}, by context", precision),
+           .down = {"mode"},
+           .across = "context",
+           .value = "predicted_peak_bytes",
+           .where = {{"precision", precision}}});
     }
     for (const char* form : {"naive", "flash"}) {
-      const char* const number = form[0] == 'n' ? "1.2.1 a" : "1.3";
       const char* const saved = form[0] == 'n' ? "weights" : "lse";
       for (const auto& [title, value] : {std::pair{"forward", "forward_samples_ms"},
                                          {"backward", "backward_samples_ms"},
                                          {"bytes before backward", "before_backward_bytes"}}) {
-        out.push_back({number,
-                       fmt::format("{} attention, {}, width by context", form, title),
-                       {"attention"},
-                       "width",
-                       "context",
-                       value,
-                       {{"attention", form}, {"saved", saved}}});
+        add(form[0] == 'n' ? "1.2.1 a" : "1.3", {"attention"},
+            {.title = fmt::format("{} attention, {}, width by context", form, title),
+             .down = {"width"},
+             .across = "context",
+             .value = value,
+             .where = {{"attention", form}, {"saved", saved}}});
       }
     }
-    out.push_back({"1.2.2 b",
-                   "Eager and compiled: mean ± deviation",
-                   {"ways"},
-                   "mode",
-                   "executor",
-                   "samples_ms",
-                   {{"ops", "fused"}}});
+    add("1.2.2 b", {"ways"},
+        {.title = "Eager and compiled: mean ± deviation",
+         .down = {"mode"},
+         .across = "executor",
+         .value = "samples_ms",
+         .where = {{"ops", "fused"}}});
     return out;
   }();
   return all;
 }
 
-std::string words_of(const Json& cell) {
-  return cell.is_string() ? cell.as_string() : cell.is_null() ? "" : cell.dump();
+// Empty where the study has no such rows, or a single cell.
+Table table_of(const ProblemPivot& wanted, const StudyReport& report) {
+  std::vector<const Table*> tables;
+  for (std::string_view name : wanted.tables) {
+    const auto found = std::ranges::find(report.tables, name, &Table::name);
+    if (found != report.tables.end()) tables.push_back(&*found);
+  }
+  Table out = pages::pivoted(wanted.pivot, tables);
+  if (out.rows.size() < 2 && out.columns.size() < 3) out.rows.clear();
+  return out;
 }
 
 const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column) {
   const std::optional<std::size_t> at = table.index_of(column);
   return at ? &row[*at] : nullptr;
-}
-
-std::vector<double> numbers_in(const Json& list) {
-  std::vector<double> out;
-  if (!list.is_array()) return out;
-  for (const Json& item : list.items()) {
-    if (item.is_number()) out.push_back(item.as_double());
-  }
-  return out;
-}
-
-// What stands in the cell: a time, bytes, or why there is none.
-std::string value_of(const Table& table, const std::vector<Json>& row, std::string_view column) {
-  const Json *value = cell_in(table, row, column), *status = cell_in(table, row, "status");
-  if (status != nullptr && words_of(*status) == "oom") return "OOM";
-  if (value == nullptr || value->is_null()) return {};
-  if (value->is_number()) return format_bytes(value->as_int());
-  const std::vector<double> samples = numbers_in(*value);
-  return samples.empty() ? "" : mean_and_deviation(mean_of(samples), population_std_of(samples));
-}
-
-// Places in the order in which they come, numbers by their size.
-void add_place(const std::string& name, std::vector<std::string>& places) {
-  if (std::ranges::find(places, name) == places.end()) places.push_back(name);
-  const bool is_numeric = std::ranges::all_of(places, [](const std::string& p) {
-    return !p.empty() && p.find_first_not_of("0123456789") == p.npos;
-  });
-  if (is_numeric) std::ranges::sort(places, {}, [](const std::string& p) { return std::stoll(p); });
-}
-
-// Empty where the study has no such rows, or a single cell.
-Table table_of(const Pivot& pivot, const StudyReport& report) {
-  std::vector<std::string> down, across;
-  std::map<std::pair<std::string, std::string>, std::string> cells;
-  for (std::string_view name : pivot.tables) {
-    const auto table = std::ranges::find(report.tables, name, &Table::name);
-    if (table == report.tables.end()) continue;
-    for (const auto& row : table->rows) {
-      const bool fits = std::ranges::all_of(pivot.where, [&](const auto& condition) {
-        const Json* cell = cell_in(*table, row, condition.first);
-        return cell != nullptr && words_of(*cell) == condition.second;
-      });
-      const Json *d = cell_in(*table, row, pivot.down), *a = cell_in(*table, row, pivot.across);
-      if (!fits || d == nullptr || a == nullptr) continue;
-      const std::string value = value_of(*table, row, pivot.value);
-      if (value.empty()) continue;
-      add_place(words_of(*d), down);
-      add_place(words_of(*a), across);
-      cells.emplace(std::pair(words_of(*d), words_of(*a)), value);
-    }
-  }
-  Table out{.name = "pivot", .title = pivot.title};
-  if (cells.size() < 2) return out;
-  out.columns.push_back(text_column("key", std::string(pivot.down)));
-  for (const std::string& a : across) out.columns.push_back(text_column(a));
-  for (const std::string& d : down) {
-    std::vector<Json> row{d};
-    for (const std::string& a : across) {
-      const auto found = cells.find({d, a});
-      row.push_back(found == cells.end() ? Json() : Json(found->second));
-    }
-    out.add_row(std::move(row));
-  }
-  return out;
 }
 
 // --- times of one's own --------------------------------------------------------------------------
@@ -179,7 +111,7 @@ std::vector<double> our_samples(const OwnTime& own, const StudyReport& report) {
       for (const auto& row : table->rows) {
         const auto is = [&](std::string_view column, std::string_view wanted) {
           const Json* cell = cell_in(*table, row, column);
-          return cell != nullptr && words_of(*cell) == wanted;
+          return cell != nullptr && pages::words_of(*cell) == wanted;
         };
         const auto is_usual = [&](std::string_view column, std::string_view usual) {
           return !own.setting(column).empty() || is(column, usual);
@@ -188,7 +120,7 @@ std::vector<double> our_samples(const OwnTime& own, const StudyReport& report) {
         const bool fits = std::ranges::all_of(
             own.cell, [&](const auto& setting) { return is(setting.first, setting.second); });
         if (fits && samples != nullptr && is_usual("ops", ops) && is_usual("executor", "eager")) {
-          return numbers_in(*samples);
+          return pages::numbers_in(*samples);
         }
       }
     }
@@ -295,10 +227,11 @@ Table own_times_table(std::span<const OwnTime> times, const StudyReport& report)
     if (ours.empty() && published.empty()) {
       alone.push_back(fmt::format("{}(line {})", label, own.line));
     }
-    row.emplace_back(mean_and_deviation(own.mean_ms, own.std_ms));
+    row.emplace_back(pages::mean_and_deviation(own.mean_ms, own.std_ms));
     row.emplace_back(own.steps);
-    row.push_back(ours.empty() ? Json()
-                               : Json(mean_and_deviation(mean_of(ours), population_std_of(ours))));
+    row.push_back(ours.empty()
+                      ? Json()
+                      : Json(pages::mean_and_deviation(mean_of(ours), population_std_of(ours))));
     row.push_back(ours.empty() ? Json() : Json(ratios.back()));
     row.push_back(published.empty() ? Json() : Json(published));
     out.add_row(std::move(row));
@@ -336,7 +269,7 @@ std::string course_page(const StudyReport& report, const Json& environment,
     for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name);
     if (!a.lines.empty()) out += prose.table(lines_of(a));
     if (i + 1 < asked.size() && asked[i + 1]->number == number) continue;
-    for (const Pivot& pivot : pivots()) {
+    for (const ProblemPivot& pivot : pivots()) {
       if (pivot.number != number) continue;
       const Table table = table_of(pivot, report);
       if (!table.rows.empty()) out += prose.table(table);

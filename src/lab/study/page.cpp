@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "lab/report/columns.h"
 #include "lab/report/prose.h"
+#include "lab/report/writers.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
 
@@ -100,6 +101,25 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
 }
 
 }  // namespace
+
+std::string summary_text(const StudyReport& report, std::size_t columns) {
+  const auto refused = std::ranges::count_if(report.answers, &Answer::refused);
+  const auto sound = std::ranges::count_if(
+      report.answers, [](const Answer& a) { return !a.refused && a.standing == Standing::kSound; });
+  std::string out = fmt::format("Of {} questions {} are answered, {} of them soundly.\n",
+                                report.answers.size(), std::ssize(report.answers) - refused, sound);
+  std::string topic;
+  for (const Answer& a : report.summary) {
+    if (a.refused) continue;
+    if (a.topic != topic) out += '\n';
+    topic = a.topic;
+    const char* const between = a.question.ends_with('?') ? " " : ": ";
+    for (const std::string& line : in_lines(a.question + between + a.text.words(), columns)) {
+      out += line + '\n';
+    }
+  }
+  return out;
+}
 
 std::string answers_text(std::span<const Answer> answers) {
   std::string out, topic;

@@ -22,23 +22,14 @@ Column laid_out(const Json& layout, const Json* facts) {
   return out;
 }
 
-Table table_of(const std::string& name, const Json& json, const Json& layout) {
+Table table_of(const std::string& name, const Json& json, const Json& layout,
+               const std::string& where) {
   Table out{.name = name, .title = text_at(json, "title")};
   const Json& facts = json.at("columns");
   for (const Json& column : layout.at("columns").items()) {
     out.columns.push_back(laid_out(column, facts.find(column.at("name").as_string())));
   }
-  for (const Json& row : json.at("rows").items()) {
-    std::vector<Json> cells;
-    for (const Column& column : out.columns) {
-      const Json* cell = row.find(column.name);
-      cells.push_back(cell == nullptr ? Json() : *cell);
-    }
-    out.add_row(std::move(cells));
-  }
-  if (const Json* notes = json.find("notes")) {
-    for (const Json& note : notes->items()) out.notes.push_back(note.as_string());
-  }
+  add_rows(json, where, out);
   return out;
 }
 
@@ -69,7 +60,7 @@ StoredStudy stored_study(std::string_view text, const std::string& name) {
   std::vector<std::string> order;
   for (const auto& [table, json] : tables->members()) {
     if (table == "summary" || table == "answers" || table == "readings") continue;
-    all[table] = table_of(table, json, layout->at("tables").at(table));
+    all[table] = table_of(table, json, layout->at("tables").at(table), name);
     order.push_back(table);
   }
   StoredStudy out{.sections = {}, .environment = document.at("environment")};

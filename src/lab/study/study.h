@@ -193,7 +193,8 @@ StoredStudy stored_study(std::string_view text, const std::string& name);
 // the folder `charts` beside it; in Markdown also the tables.
 std::string study_page(const StudyReport& report, const Json& environment, Format format,
                        const std::string& charts);
-// The answers as a person reads them in a terminal.
+// What a terminal shows: the first screen, in lines of so many columns, and every answer.
+std::string summary_text(const StudyReport& report, std::size_t columns);
 std::string answers_text(std::span<const Answer> answers);
 
 }  // namespace tracestep

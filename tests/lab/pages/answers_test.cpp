@@ -87,6 +87,27 @@ std::string passes(const std::string& both) {
          changed(bench(both, ""), "\"step\"", "\"forward-backward\"") + "," + bench("190.0", "") +
          "]}";
 }
+// Batches 2, 4 and 8 of tiny with these tokens/s, and one that does not fit.
+std::string throughput(const std::string& two, const std::string& four, const std::string& eight,
+                       bool has_out = false) {
+  std::string out = R"({"throughput":[)";
+  double most = 0;
+  const std::string* const all[] = {&two, &four, &eight};
+  for (const std::string* each : all) most = std::max(most, std::stod(*each));
+  for (int i = 0, batch = 2; i < 3; ++i, batch *= 2) {
+    out +=
+        (i > 0 ? "," : "") +
+        fmt::format(R"({{"size":"tiny","context":16,"mode":"step","precision":"fp32","batch":{},)"
+                    R"("status":"ok","tokens_per_s":{},"of_best_percent":{:.1f},)"
+                    R"("peak_bytes":{},"others_cores":1.3,"predicted_peak_bytes":{}}})",
+                    batch, *all[i], 100 * std::stod(*all[i]) / most, 1024 * batch, 1024 * batch);
+  }
+  if (has_out) {
+    out +=
+        R"(,{"size":"tiny","context":16,"batch":16,"status":"oom","predicted_peak_bytes":16384})";
+  }
+  return out + "]}";
+}
 std::string precisions(const std::string& low) {
   return R"({"bench":[)" + bench("100.0", "") + "," +
          changed(bench(low, ""), "\"fp32\"", "\"bf16\"") + "]}";
@@ -411,6 +432,19 @@ std::vector<Case> cases() {
        memory("1024", "", R"(,{"label":"xl","status":"ok","peak_bytes":2048})") + "}",
        "Of 2 steps tiny context 16 step fp32 peaks lowest, at 1.00 KiB, and xl highest, at 2.00 "
        "KiB."},
+      {"throughput", throughput("50.0", "99.0", "100.0"),
+       "Batch 4 is enough: 99 tokens/s of tiny, and at most 100 at batch 8; its peak is 4.00 KiB "
+       "where that one's is 8.00 KiB. Batch 8 is the largest that was measured: a "
+       "larger one may be faster. Noisy: other programs used 1.3 of your 2 cores."},
+      {"throughput", throughput("50.0", "60.0", "100.0", true),
+       "Batch 8 is the fastest, 100 tokens/s of tiny, and no smaller one comes within a twentieth "
+       "of it; its peak is 8.00 KiB. Batch 16 does not fit: it needs 16.00 KiB."},
+      {"throughput",
+       R"({"throughput":[{"size":"tiny","batch":4,"status":"ok","peak_bytes":4096}]})",
+       "Batch 4 of tiny holds 4.00 KiB at its peak; this device computes nothing"},
+      {"throughput",
+       R"({"throughput":[{"size":"tiny","context":16,"batch":4,"status":"oom","predicted_peak_bytes":4096}]})",
+       "Out of memory: batch 4 of tiny at context 16 needs 4.00 KiB."},
       {"fingerprint",
        R"({"fingerprint":[{"tensor":"scores","elements":"BHT²","bytes":1024,"per_layer":2.0,"same_size_as":"BTC of 4 bytes"}]})",
        "Cannot tell: at this context scores (BHT²) have the size of BTC of 4 bytes; record a "
@@ -519,7 +553,7 @@ TEST(AnswerPagesTest, EveryTextOfEveryPageIsSaidByOneOfTheCases) {
        std::filesystem::directory_iterator(testing::source_folder() / "src/lab/pages/answers")) {
     schemas.insert(file.path().stem().string());
   }
-  EXPECT_EQ(schemas.size(), 16u);
+  EXPECT_EQ(schemas.size(), 17u);
   int texts = 0;
   for (const std::string& schema : schemas) {
     for (const Page& page : answer_pages("tracestep." + schema + "/1")) {

@@ -1,0 +1,150 @@
+// tracestep pivot: a stored result with the values of one key across, as size against context.
+#include <algorithm>
+#include <memory>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/input_file.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "lab/compare/result_file.h"
+#include "lab/measure/environment.h"
+#include "lab/pages/pivot.h"
+#include "lab/report/column_facts.h"
+#include "lab/report/columns.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct PivotOptions {
+  std::string file, table, across = "context", value;
+  std::vector<std::string> down;
+  OutputOptions output;
+};
+
+[[noreturn]] void fail_unknown(const char* flag, const char* what, const std::string& name,
+                               const std::vector<std::string>& known) {
+  throw Error(ErrorCode::kUsage, flag,
+              fmt::format("there is no {} \"{}\"{}", what, name, did_you_mean(name, known)),
+              fmt::format("there are {}", fmt::join(known, ", ")));
+}
+
+const Table& asked_table(const std::vector<Table>& tables, const PivotOptions& o) {
+  if (o.table.empty()) return tables.front();
+  const auto found = std::ranges::find(tables, o.table, &Table::name);
+  if (found != tables.end()) return *found;
+  std::vector<std::string> known;
+  for (const Table& table : tables) known.push_back(table.name);
+  fail_unknown("--table", "table", o.table, known);
+}
+
+// Whether rows differ in the column.
+bool varies(const Table& table, std::size_t column) {
+  return std::ranges::any_of(table.rows, [&](const std::vector<Json>& row) {
+    return !(row[column] == table.rows.front()[column]);
+  });
+}
+
+// What rows are told apart by, besides the one that is across: not what names a row by itself.
+std::vector<std::string> varying_keys(const Table& table, const std::string& across) {
+  std::vector<std::string> out;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    const bool is_name = column.kind == ColumnKind::kStructured || column.name == "label";
+    if (column.role != ColumnRole::kKey || is_name || column.name == across) continue;
+    if (varies(table, c)) out.push_back(column.name);
+  }
+  // One row each, where nothing else differs.
+  if (out.empty() && table.index_of("size") && across != "size") out = {"size"};
+  return out;
+}
+
+// Samples before bytes before what else is exact.
+std::string usual_value(const Table& table) {
+  const auto first = [&](auto is) {
+    const auto found = std::ranges::find_if(table.columns, is);
+    return found == table.columns.end() ? std::string() : found->name;
+  };
+  std::string out = first([](const Column& c) { return c.role == ColumnRole::kSamples; });
+  if (out.empty()) {
+    out = first([](const Column& c) {
+      return c.role == ColumnRole::kExact && c.kind == ColumnKind::kBytes;
+    });
+  }
+  return out.empty() ? first([](const Column& c) { return c.role == ColumnRole::kExact; }) : out;
+}
+
+int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
+  const NamedPath input[] = {{"FILE", o.file}}, output[] = {{"--output", o.output.path}};
+  check_apart(input, output);
+  probe_output(o.output);
+  const Json document = Json::parse(read_text_file(o.file, "FILE", kMaxResultBytes), o.file);
+  check_members(document, o.file);
+  const std::vector<Table> tables = tables_of(document, o.file, "rows");
+  const Table& table = asked_table(tables, o);
+  std::vector<std::string> known;
+  for (const Column& column : table.columns) known.push_back(column.name);
+  pages::Pivot pivot{.down = o.down, .across = o.across, .value = o.value};
+  if (pivot.down.empty()) pivot.down = varying_keys(table, o.across);
+  if (pivot.value.empty()) pivot.value = usual_value(table);
+  const auto check = [&](const char* flag, const std::string& name) {
+    if (!table.index_of(name)) fail_unknown(flag, "column", name, known);
+  };
+  check("--across", pivot.across);
+  check("--value", pivot.value);
+  for (const std::string& name : pivot.down) check("--down", name);
+  const Column& value = table.columns[*table.index_of(pivot.value)];
+  const bool is_samples = value.kind == ColumnKind::kReals;
+  pivot.title = fmt::format("{}: {}, each {} in a column", table.name,
+                            is_samples            ? "mean ± standard deviation"
+                            : value.title.empty() ? value.name
+                                                  : value.title,
+                            pivot.across);
+  const Table* const only[] = {&table};
+  Table out = pages::pivoted(pivot, only);
+  if (out.rows.empty()) {
+    throw Error(ErrorCode::kInput, o.file,
+                fmt::format("no row of {} has {}", table.name, value.name),
+                "option value names another column");
+  }
+  write_tables(o.output, "tracestep.pivot/1", capture_environment(arguments), {std::move(out)});
+  return 0;
+}
+
+}  // namespace
+
+Command pivot_command() {
+  const auto options = std::make_shared<PivotOptions>();
+  Command command{
+      .name = "pivot",
+      .section = Section::kResults,
+      .summary = "a stored result as a table of one key against another",
+      .details =
+          "Spreads the values of one key over columns, as handouts and papers print sizes against "
+          "contexts. A row is what else tells rows of the result apart. Samples are shown as mean "
+          "± standard deviation, bytes and other figures as in the result, OOM where memory ended.",
+      .examples = {{"bench.json", "times of sizes, modes and precisions, contexts across"},
+                   {"bench.json --value peak_bytes --format latex", "memory, for a paper"},
+                   {"out/study.json --table cells --across mode --down size,context",
+                    "forward, backward and whole steps beside each other"}}};
+  OptionSet& set = command.options;
+  set.positional("FILE", options->file, "a JSON result of any command, or study.json");
+  set.group("What to show");
+  set.text("--across", "NAME", options->across, "the column whose values become columns");
+  set.value("--down", "NAME[,NAME]",
+            "the columns that a row is for; by default all other keys in which rows differ",
+            [options](const std::string& where, const std::string& text) {
+              options->down = split_list(where, text);
+            });
+  set.text("--value", "NAME", options->value,
+           "the column that is shown; by default the samples, or else the first bytes");
+  set.text("--table", "NAME", options->table, "one of the result's tables; by default its first");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_pivot(*options, arguments);
+  };
+  return command;
+}
+
+}  // namespace tracestep::cli

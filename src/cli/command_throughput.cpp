@@ -1,0 +1,138 @@
+// tracestep throughput: which batch is large enough, by the tokens per second of each.
+#include <algorithm>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/grid.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "lab/measure/run_columns.h"
+#include "lab/measure/validity.h"
+#include "lab/time/cell.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct ThroughputOptions {
+  RunGrid grid{{.model = preset("small"), .shape = {.context = 128}}};
+  std::vector<std::int64_t> batches{1, 2, 4, 8, 16, 32};
+  Protocol protocol;
+  RoundOptions rounds;
+  OutputOptions output;
+};
+
+// Every run with every batch, the smallest first.
+std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
+  std::vector<RunSpec> out;
+  for (RunSpec run : runs_of(o.grid, {"cpu", "cuda", "null"}, use)) {
+    for (const std::int64_t batch : o.batches) {
+      run.shape.batch = batch;
+      check_run(run);
+      out.push_back(run);
+    }
+  }
+  return out;
+}
+
+double tokens_per_s(const CellResult& r) {
+  const BatchShape& shape = r.spec.step.shape;
+  if (r.status != Status::kOk || !r.computes || r.wall_ms <= 0) return 0;
+  return 1e3 * static_cast<double>(shape.batch * shape.context) / r.wall_ms;
+}
+
+// The most of the batches of one run.
+double best_of(const std::vector<CellResult>& all, const CellResult& of) {
+  double out = 0;
+  for (const CellResult& r : all) {
+    const bool is_same = same_but(r.spec.step, of.spec.step, {"batch"});
+    if (is_same) out = std::max(out, tokens_per_s(r));
+  }
+  return out;
+}
+
+Table throughput_table(const std::vector<CellResult>& results, const Json& environment) {
+  Table out{.name = "throughput", .title = "Tokens per second by batch", .columns = cell_columns()};
+  out.columns.push_back(timed(
+      real_column("of_best_percent", "of the best", "%", 1, "of the most of all its batches")));
+  out.columns.push_back(bytes_column("per_sequence_bytes", "each sequence",
+                                     "what the peak grows by, from the batch before"));
+  out.columns.push_back(verdict_column());
+  const CellResult* before = nullptr;
+  for (const CellResult& r : results) {
+    std::vector<Json> row = cell_row(r);
+    const double best = best_of(results, r);
+    row.push_back(when(tokens_per_s(r) > 0, percent_of(tokens_per_s(r), best)));
+    const bool is_next = before != nullptr && r.status == Status::kOk &&
+                         before->status == Status::kOk &&
+                         same_but(r.spec.step, before->spec.step, {"batch"});
+    const std::int64_t more = is_next ? r.spec.step.shape.batch - before->spec.step.shape.batch : 0;
+    row.push_back(more > 0 ? Json((r.peak_bytes - before->peak_bytes) / more) : Json());
+    row.emplace_back();
+    out.add_row(std::move(row));
+    before = &r;
+  }
+  add_verdicts(out, rows_of(out, environment));
+  show_unusual(out);
+  return out;
+}
+
+int run_throughput(const ThroughputOptions& o, std::span<const std::string> arguments) {
+  const std::vector<RunSpec> runs = runs_of(o, DeviceUse::kRun);
+  check_rounds(o.rounds);
+  probe_output(o.output);
+  const Json environment = environment_of(arguments, runs[0]);
+  const StopSignal stop("the batches measured so far are written");
+  const std::vector<CellResult> results =
+      measure_steps(runs, o.protocol, o.rounds, stop, std::nullopt);
+  write_tables(o.output, "tracestep.throughput/1", environment,
+               {throughput_table(results, environment)});
+  return status_after(results.size(), runs.size(), stop, "; with --resume FILE it can go on");
+}
+
+JobPlan plan_of(const ThroughputOptions& o) {
+  const Protocol& p = o.protocol;
+  return plan_of_runs(runs_of(o, DeviceUse::kPlan),
+                      o.rounds.rounds * (p.warmup + p.steps + p.recorded_steps));
+}
+
+}  // namespace
+
+Command throughput_command() {
+  const auto options = std::make_shared<ThroughputOptions>();
+  Command command{
+      .name = "throughput",
+      .summary = "which batch is large enough",
+      .details =
+          "Times a step at growing batches: tokens per second rise until the device is full, while "
+          "the peak of memory goes on growing. The answer is the smallest batch within 5 % of the "
+          "best, and the first that does not fit.",
+      .examples = {{"--size tiny --context 64 --max-seconds 1", "a quick look on a CPU"},
+                   {"--size small --context 1024 --batch 1,4,16,64 --device cuda --precision bf16",
+                    "on a GPU, where batches of more than memory say oom"},
+                   {"--size tiny --rounds 9", "beside a neighbour: in rounds"}}};
+  OptionSet& set = command.options;
+  set.group("What to measure");
+  set.integers("--batch", options->batches, kShapeRange, "sequences in a batch, B");
+  for (const ProtocolField& field : protocol_fields()) add_flag(set, options->protocol, field);
+  set.integer(
+      "--rounds", options->rounds.rounds, {1, 1000},
+      "measure all batches in so many rounds, in an order drawn by lot, each prepared anew");
+  set.is_of_all_cells();
+  for (const RunField& field : run_fields()) {
+    if (field.group != FieldGroup::kStep || field.name == "batch") continue;
+    add_field(set, options->grid, field.name, Values::kGrid);
+  }
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
+  add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]; null (bytes)");
+  add_output_options(set, options->output);
+  command.run = [options](std::span<const std::string> arguments) {
+    return run_throughput(*options, arguments);
+  };
+  command.plan = [options] { return plan_of(*options); };
+  command.divided = axis_flags();
+  command.divided.push_back("--batch");
+  return command;
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,34 @@
+// A table with the values of one key across: size against context, as handouts have it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/report/table.h"
+
+namespace tracestep::pages {
+
+struct Pivot {
+  std::string title = {};
+  std::vector<std::string> down = {};  // columns of keys
+  std::string across = {};             // a column of keys
+  std::string value = {};  // a column; of samples, the mean and the standard deviation are shown
+  std::vector<std::pair<std::string, std::string>> where = {};  // column, text: of the rows
+};
+
+// The table "pivot" of the rows of these tables. Keys that are numbers stand by their size; a cell
+// reads as people read its value: "25.4 ± 0.9 ms", "1.50 GiB", "OOM". Of rows with the same keys
+// the first counts, and a note says how many others there are. No rows where no table has such
+// columns.
+Table pivoted(const Pivot& pivot, std::span<const Table* const> tables);
+
+// A text as it is, other values as JSON, an empty cell as "".
+std::string words_of(const Json& cell);
+// The numbers of a list; empty: it is none.
+std::vector<double> numbers_in(const Json& list);
+// "25.4 ± 0.9 ms"
+std::string mean_and_deviation(double mean, double deviation);
+
+}  // namespace tracestep::pages
