@@ -12,7 +12,7 @@
 #include "lab/measure/environment.h"
 #include "lab/pages/pivot.h"
 #include "lab/report/column_facts.h"
-#include "lab/report/columns.h"
+#include "lab/report/writers.h"
 
 namespace tracestep::cli {
 namespace {
@@ -37,13 +37,6 @@ const Table& asked_table(const std::vector<Table>& tables, const PivotOptions& o
   std::vector<std::string> known;
   for (const Table& table : tables) known.push_back(table.name);
   fail_unknown("--table", "table", o.table, known);
-}
-
-// Whether rows differ in the column.
-bool varies(const Table& table, std::size_t column) {
-  return std::ranges::any_of(table.rows, [&](const std::vector<Json>& row) {
-    return !(row[column] == table.rows.front()[column]);
-  });
 }
 
 // What rows are told apart by, besides the one that is across: not what names a row by itself.
@@ -82,6 +75,7 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
   const Json document = Json::parse(read_text_file(o.file, "FILE", kMaxResultBytes), o.file);
   check_members(document, o.file);
   const std::vector<Table> tables = tables_of(document, o.file, "rows");
+  if (tables.empty()) fail_input(o.file, "it has no tables");
   const Table& table = asked_table(tables, o);
   std::vector<std::string> known;
   for (const Column& column : table.columns) known.push_back(column.name);

@@ -1,5 +1,4 @@
 // tracestep throughput: which batch is large enough, by the tokens per second of each.
-#include <algorithm>
 #include <memory>
 
 #include "cli/command.h"
@@ -35,42 +34,15 @@ std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
   return out;
 }
 
-double tokens_per_s(const CellResult& r) {
-  const BatchShape& shape = r.spec.step.shape;
-  if (r.status != Status::kOk || !r.computes || r.wall_ms <= 0) return 0;
-  return 1e3 * static_cast<double>(shape.batch * shape.context) / r.wall_ms;
-}
-
-// The most of the batches of one run.
-double best_of(const std::vector<CellResult>& all, const CellResult& of) {
-  double out = 0;
-  for (const CellResult& r : all) {
-    const bool is_same = same_but(r.spec.step, of.spec.step, {"batch"});
-    if (is_same) out = std::max(out, tokens_per_s(r));
-  }
-  return out;
-}
-
+// Rows of cells alone: what holds them against each other is the page's, so that rows which were
+// measured apart (--resume, --processes) say the same.
 Table throughput_table(const std::vector<CellResult>& results, const Json& environment) {
   Table out{.name = "throughput", .title = "Tokens per second by batch", .columns = cell_columns()};
-  out.columns.push_back(timed(
-      real_column("of_best_percent", "of the best", "%", 1, "of the most of all its batches")));
-  out.columns.push_back(bytes_column("per_sequence_bytes", "each sequence",
-                                     "what the peak grows by, from the batch before"));
   out.columns.push_back(verdict_column());
-  const CellResult* before = nullptr;
-  for (const CellResult& r : results) {
-    std::vector<Json> row = cell_row(r);
-    const double best = best_of(results, r);
-    row.push_back(when(tokens_per_s(r) > 0, percent_of(tokens_per_s(r), best)));
-    const bool is_next = before != nullptr && r.status == Status::kOk &&
-                         before->status == Status::kOk &&
-                         same_but(r.spec.step, before->spec.step, {"batch"});
-    const std::int64_t more = is_next ? r.spec.step.shape.batch - before->spec.step.shape.batch : 0;
-    row.push_back(more > 0 ? Json((r.peak_bytes - before->peak_bytes) / more) : Json());
+  for (const CellResult& result : results) {
+    std::vector<Json> row = cell_row(result);
     row.emplace_back();
     out.add_row(std::move(row));
-    before = &r;
   }
   add_verdicts(out, rows_of(out, environment));
   show_unusual(out);

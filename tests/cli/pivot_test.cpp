@@ -73,6 +73,10 @@ TEST_F(PivotTest, AFileOfAnotherKindIsRefused) {
   folder_.write("cell.json", R"({"schema": "tracestep.bench/1", "environment": {},
     "columns": {"context": {"kind": "int", "role": "key"}}, "rows": [{"context": "long"}]})");
   EXPECT_EQ(run("list.json").status, 3);
+  folder_.write("none.json", R"({"schema": "x/1", "environment": {}, "rows": [], "tables": {}})");
+  const ProgramRun none = run("none.json");
+  EXPECT_EQ(none.status, 3);
+  EXPECT_THAT(none.err, HasSubstr("it has no tables"));
   const ProgramRun cell = run("cell.json");
   EXPECT_EQ(cell.status, 3);
   EXPECT_THAT(cell.err, HasSubstr("where its kind is int"));

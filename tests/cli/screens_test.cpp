@@ -83,7 +83,7 @@ std::vector<Screen> screens() {
       {"explain oom --size tiny", {"what", "value"}, false},
       {"throughput --d-model 16 --d-ff 32 --layers 2 --heads 2 --vocab 64 --context 8 --threads 1 "
        "--batch 1,2,4 --steps 6",
-       {"batch", "tokens/s", "of the best (%)", "peak"}},
+       {"batch", "mean (ms)", "tokens/s", "peak"}},
       {"pivot FOLDER/before.json", {"size", "context 8"}, false, kBench},
       {"launch -n 2 -- PROGRAM bench MODEL --parallel dp=2 --steps 6 --warmup 1 --roof 0",
        {"parallel", "mean (ms)", "peak"}},

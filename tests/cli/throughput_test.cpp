@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/json.h"
 #include "cli/run_binary.h"
 #include "support/temp_folder.h"
 
@@ -13,7 +12,6 @@ namespace tracestep {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
 using ::testing::Not;
 
 const std::string kModel =
@@ -23,22 +21,13 @@ ProgramRun run(const std::string& words) {
   return run_tracestep(words_of("throughput" + kModel + " " + words));
 }
 
-TEST(ThroughputTest, TheAnswerIsABatchAndItsShareOfTheBest) {
-  const ProgramRun run_ = run("--batch 1,2,16 --steps 6 --format json");
-  ASSERT_EQ(run_.status, 0) << run_.err;
-  const Json rows = Json::parse(run_.out, "result").at("rows");
-  ASSERT_EQ(rows.size(), 3u);
-  double most = 0, best = 0;
-  for (const Json& row : rows.items()) most = std::max(most, row.at("tokens_per_s").as_double());
-  for (const Json& row : rows.items()) {
-    const double share = row.at("of_best_percent").as_double();
-    EXPECT_LE(share, 100.0);
-    EXPECT_NEAR(share, 100 * row.at("tokens_per_s").as_double() / most, 25) << "median and wall";
-    best = std::max(best, share);
-  }
-  EXPECT_EQ(best, 100.0);
-  EXPECT_THAT(run("--batch 1,2,16 --steps 6").out,
-              MatchesRegex("(.|\n)*atch [0-9]+ is (.|\n)*tokens/s(.|\n)*"));
+// Of batches this far apart the larger is faster by far, whatever else runs.
+TEST(ThroughputTest, TheAnswerIsTheBatchOfItsRows) {
+  const ProgramRun shown = run("--batch 1,256 --steps 6");
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, ::testing::StartsWith("Batch 256 is the fastest, "));
+  EXPECT_THAT(shown.out, HasSubstr("Batch 256 is the largest that was measured"));
+  EXPECT_THAT(shown.out, HasSubstr("tokens/s"));
 }
 
 TEST(ThroughputTest, ABatchThatDoesNotFitIsARowAndTheOthersGoOn) {
@@ -50,22 +39,15 @@ TEST(ThroughputTest, ABatchThatDoesNotFitIsARowAndTheOthersGoOn) {
               ::testing::StartsWith("Out of memory: batch 4096"));
 }
 
-TEST(ThroughputTest, WhatASequenceAddsIsTheGrowthOfThePeak) {
-  const Json rows =
-      Json::parse(run("--batch 8,16 --device null --format json").out, "result").at("rows");
-  const std::int64_t a = rows.items()[0].at("peak_bytes").as_int(),
-                     b = rows.items()[1].at("peak_bytes").as_int();
-  EXPECT_EQ(rows.items()[1].at("per_sequence_bytes").as_int(), (b - a) / 8);
-  EXPECT_TRUE(rows.items()[0].at("per_sequence_bytes").is_null());
-}
-
-TEST(ThroughputTest, ItGoesOnFromAFileAndDraws) {
+// Each batch is measured by a command of its own, and still held against the others.
+TEST(ThroughputTest, BatchesOfAFileAreHeldAgainstEachOtherAndDrawn) {
   const TempFolder folder;
-  const std::string words = "--batch 1,2 --steps 2 --resume " + (folder / "grid.jsonl").string() +
+  const std::string words = "--batch 1,256 --steps 6 --resume " + (folder / "grid.jsonl").string() +
                             " --pictures " + (folder / "drawn").string();
   ASSERT_EQ(run(words).status, 0);
   const ProgramRun again = run(words);
   ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, ::testing::StartsWith("Batch 256 is the fastest, "));
   EXPECT_THAT(again.err, HasSubstr("2 pictures are in"));
   EXPECT_TRUE(std::filesystem::exists(folder / "drawn" / "throughput-tokens_per_s.svg"));
 }

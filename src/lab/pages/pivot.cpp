@@ -16,11 +16,6 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column) {
-  const std::optional<std::size_t> at = table.index_of(column);
-  return at ? &row[*at] : nullptr;
-}
-
 // One cell as the writers for people format it.
 std::string displayed(const Column& column, const Json& cell) {
   Table alone{.columns = {column}};
@@ -68,6 +63,11 @@ std::optional<Keys> keys_of(const Table& table, const std::vector<Json>& row, co
 }
 
 }  // namespace
+
+const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column) {
+  const std::optional<std::size_t> at = table.index_of(column);
+  return at ? &row[*at] : nullptr;
+}
 
 std::string words_of(const Json& cell) {
   return cell.is_string() ? cell.as_string() : cell.is_null() ? "" : cell.dump();

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@ struct Pivot {
 // columns.
 Table pivoted(const Pivot& pivot, std::span<const Table* const> tables);
 
+// The cell in a row of the table; nullptr: the table has no such column.
+const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column);
 // A text as it is, other values as JSON, an empty cell as "".
 std::string words_of(const Json& cell);
 // The numbers of a list; empty: it is none.

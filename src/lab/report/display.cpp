@@ -65,12 +65,6 @@ std::string display_cell(const Json& cell, const Column& column) {
   return kEmpty;
 }
 
-bool varies(const Table& table, std::size_t column) {
-  return std::ranges::any_of(table.rows, [&](const std::vector<Json>& row) {
-    return !(row[column] == table.rows.front()[column]);
-  });
-}
-
 std::string header(const Column& column) {
   const std::string& title = column.title.empty() ? column.name : column.title;
   // Bytes carry their unit in every cell.
@@ -79,6 +73,12 @@ std::string header(const Column& column) {
 }
 
 }  // namespace
+
+bool varies(const Table& table, std::size_t column) {
+  return std::ranges::any_of(table.rows, [&](const std::vector<Json>& row) {
+    return !(row[column] == table.rows.front()[column]);
+  });
+}
 
 bool is_shown(const Table& table, std::size_t column) {
   const Column& c = table.columns[column];

@@ -47,6 +47,8 @@ DisplayTable display(const Table& table);
 inline bool is_silent(const Table& table) {
   return table.rows.empty() && table.notes.empty();
 }
+// Says whether rows differ in the column.
+bool varies(const Table& table, std::size_t column);
 // Whether people see the column.
 bool is_shown(const Table& table, std::size_t column);
 

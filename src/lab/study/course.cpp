@@ -92,11 +92,6 @@ Table table_of(const ProblemPivot& wanted, const StudyReport& report) {
   return out;
 }
 
-const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column) {
-  const std::optional<std::size_t> at = table.index_of(column);
-  return at ? &row[*at] : nullptr;
-}
-
 // --- times of one's own --------------------------------------------------------------------------
 
 constexpr std::string_view kMean = "mean_ms", kDeviation = "std_ms", kCount = "n";
@@ -110,13 +105,13 @@ std::vector<double> our_samples(const OwnTime& own, const StudyReport& report) {
       if (table == report.tables.end()) continue;
       for (const auto& row : table->rows) {
         const auto is = [&](std::string_view column, std::string_view wanted) {
-          const Json* cell = cell_in(*table, row, column);
+          const Json* cell = pages::cell_in(*table, row, column);
           return cell != nullptr && pages::words_of(*cell) == wanted;
         };
         const auto is_usual = [&](std::string_view column, std::string_view usual) {
           return !own.setting(column).empty() || is(column, usual);
         };
-        const Json* samples = cell_in(*table, row, "samples_ms");
+        const Json* samples = pages::cell_in(*table, row, "samples_ms");
         const bool fits = std::ranges::all_of(
             own.cell, [&](const auto& setting) { return is(setting.first, setting.second); });
         if (fits && samples != nullptr && is_usual("ops", ops) && is_usual("executor", "eager")) {
