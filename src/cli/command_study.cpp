@@ -194,7 +194,9 @@ void check_alone() {
               "run it without a launcher; bench times a step that processes share");
 }
 
+// Two ranks where nothing is asked for.
 void set_parallel(const StudyOptions& o, StudySizes& sizes) {
+  if (!o.grid.run().parallel.is_on()) return;
   RunSpec shared{.model = sizes.models.front(), .parallel = o.grid.run().parallel};
   shared.shape = {.batch = shared.parallel.replicas(), .context = sizes.shape.context};
   rank_shape(shared);  // throws where they cannot divide the model
@@ -270,7 +272,7 @@ Command study_command() {
                    {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"},
                    {"--from out/study.json --course --mine times.csv",
                     "a hand-in of a stored study, with times of your own"},
-                   {"--quick --parallel dp=2", "with a step that two ranks share"}}};
+                   {"--quick --parallel dp=4", "with a step that four ranks share"}}};
   OptionSet& set = command.options;
   set.group("The study");
   set.path("--output-dir", "DIR", options->folder, "where the report goes");
@@ -301,8 +303,8 @@ Command study_command() {
   set.group("How it runs");
   add_field(set, options->grid, "device", Values::kOne, "cpu, or cuda[:N]");
   add_field(set, options->grid, "parallel", Values::kOne,
-            "also one step shared by N ranks, in this form and in the usual ones; on GPUs their "
-            "bytes alone");
+            "how many ranks share a step, in this form and in the usual ones, two if left out; on "
+            "GPUs their bytes alone");
   for (const RunField& field : run_fields()) {
     const bool is_of_place = field.group == FieldGroup::kHow && field.show == FieldShow::kKey;
     if (is_of_place) add_field(set, options->grid, field.name, Values::kOne);

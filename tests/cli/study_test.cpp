@@ -187,7 +187,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
     const bool is_no_answer = answer.at("answer").as_string().starts_with("No answer");
     EXPECT_EQ(answer.at("refused").as_bool(), is_no_answer) << answer.at("id").as_string();
   }
-  EXPECT_EQ(data.at("tables").at("planned_ranks").at("rows").size(), 7u);
+  EXPECT_EQ(data.at("tables").at("planned_ranks").at("rows").size(), 10u);
   expect_a_hand_in_of(folder / "study.html");
   expect_a_hand_in_of(folder / "study.json");
   expect_commands_to_measure_again(data.at("tables"));

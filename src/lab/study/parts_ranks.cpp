@@ -1,41 +1,77 @@
-// The part of the study that divides a step among ranks, where it was asked for.
+// The part of the study that divides a step among ranks.
 #include <algorithm>
+#include <memory>
 
+#include <fmt/format.h>
+
+#include "lab/comm/collectives.h"
 #include "lab/report/columns.h"
 #include "lab/study/study.h"
+#include "session/devices.h"
 #include "spec/fields.h"
 
 namespace tracestep {
 namespace {
 
-// The forms in which N ranks can share a step, each saving or hiding more than the one before; then
-// the form that was asked for, where it is none of them.
-std::vector<Parallel> forms_of(const Parallel& asked) {
+// A way to share a step, as people call it.
+struct Form {
+  std::string name;
+  Parallel parallel;
+};
+
+// Each saves or hides more than the one before; then the form that was asked for, where it is none
+// of them.
+std::vector<Form> forms_of(const Parallel& asked, std::int64_t gradient_bytes) {
   const Parallel plain{
       .ranks = asked.ranks, .tensor = asked.tensor, .divides_rows = asked.divides_rows};
-  std::vector<Parallel> out(6, plain);
-  out[0].bucket_bytes = Parallel::kEachTensor;
-  out[0].overlap = Overlap::kOff;
-  out[1].bucket_bytes = Parallel::kAllTensors;
-  out[1].overlap = Overlap::kOff;
-  for (int shard : {1, 2, 3}) out[static_cast<std::size_t>(2 + shard)].shard = shard;
-  if (std::ranges::find(out, asked) == out.end()) out.push_back(asked);
+  std::vector<Form> out;
+  const auto add = [&](std::string name, auto change) {
+    out.push_back({std::move(name), plain});
+    change(out.back().parallel);
+  };
+  add("each gradient", [](Parallel& p) {
+    p.bucket_bytes = Parallel::kEachTensor;
+    p.overlap = Overlap::kOff;
+  });
+  add("all gradients at once", [](Parallel& p) {
+    p.bucket_bytes = Parallel::kAllTensors;
+    p.overlap = Overlap::kOff;
+  });
+  add("beside backward, each gradient",
+      [](Parallel& p) { p.bucket_bytes = Parallel::kEachTensor; });
+  for (const auto& [count, name] : {std::pair{16, "sixteen"}, {4, "four"}}) {
+    add(fmt::format("beside backward, {} buckets", name), [=](Parallel& p) {
+      p.bucket_bytes = (gradient_bytes / count + 1023) / 1024 * 1024;  // written in KiB
+    });
+  }
+  add("beside backward, buckets by the model", [](Parallel&) {});
+  add("states in parts", [](Parallel& p) { p.shard = 1; });
+  add("gradients in parts too", [](Parallel& p) { p.shard = 2; });
+  add("weights in parts too", [](Parallel& p) { p.shard = 3; });
+  if (std::ranges::find(out, asked, &Form::parallel) == out.end()) {
+    out.push_back({"as asked for", asked});
+  }
   return out;
 }
 
+struct FormOfRun {
+  std::string form;
+  RunSpec run;
+};
+
 // One rank alone on the whole batch, then every form.
-std::vector<RunSpec> runs_of(const StudyContext& context, const ModelConfig& model,
-                             BatchShape shape) {
+std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& model,
+                               BatchShape shape) {
   const Parallel& asked = context.sizes.parallel;
   const std::int64_t replicas = asked.replicas();
   shape.batch = (shape.batch + replicas - 1) / replicas * replicas;
   const RunSpec alone = context.here({.model = model, .shape = shape, .mode = Mode::kStep});
-  std::vector<RunSpec> out{alone};
-  for (const Parallel& form : forms_of(asked)) {
+  std::vector<FormOfRun> out{{"one rank", alone}};
+  for (const Form& form : forms_of(asked, 4 * parameter_formula(model))) {
     RunSpec run = alone;
-    run.parallel = form;
+    run.parallel = form.parallel;
     run.place.threads = std::max(1, alone.place.threads / asked.ranks);
-    out.push_back(run);
+    out.push_back({form.name, run});
   }
   return out;
 }
@@ -48,7 +84,8 @@ Table plan_table(StudyContext& context) {
       text_column("size"),
       int_column("context"),
       int_column("batch", {}, "of all ranks together"),
-      text_column("parallel", "", "how ranks share the step; none: one rank alone"),
+      text_column("form", "", "how ranks share the step"),
+      text_column("parallel", "", "the same as an option; none: one rank alone"),
       bytes_column("predicted_peak_bytes", "peak", "of one rank, from its program"),
       real_column("of_one", "of one rank's", {}, 3, "over that of one rank with the whole batch"),
       {.name = "fits", .kind = ColumnKind::kBool, .description = "into this device's memory"},
@@ -58,12 +95,13 @@ Table plan_table(StudyContext& context) {
                          .context = context.sizes.planned_contexts.back()};
   double alone = 0;
   if (!context.has_time_for(0)) return table;
-  for (const RunSpec& run : runs_of(context, context.sizes.planned, shape)) {
+  for (const auto& [form, run] : runs_of(context, context.sizes.planned, shape)) {
     const std::int64_t peak = predict_memory(run, context.machine.traits).predicted_peak_bytes;
     if (!run.parallel.is_on()) alone = static_cast<double>(peak);
     table.add_cells({{"size", run.model.name},
                      {"context", run.shape.context},
                      {"batch", run.shape.batch},
+                     {"form", form},
                      {"parallel", name_of(run.parallel)},
                      {"predicted_peak_bytes", peak},
                      {"of_one", when(alone > 0, static_cast<double>(peak) / alone)},
@@ -73,11 +111,51 @@ Table plan_table(StudyContext& context) {
   return table;
 }
 
+// Every form that was measured: its cell, and what people call it.
+Table form_table(const StudyContext& context) {
+  const std::vector<FormOfRun> forms =
+      runs_of(context, context.sizes.models.front(), context.sizes.shape);
+  std::vector<RunSpec> runs;
+  std::vector<Json> names;
+  for (const auto& [form, run] : forms) {
+    if (context.steps.find({run, {}}) == nullptr) continue;
+    runs.push_back(run);
+    names.emplace_back(form);
+  }
+  Table out = cell_table(context.measured(runs));
+  out.name = "ranks";
+  out.title = "Every form, measured: time, collectives, and the first rank's peak";
+  out.columns.insert(out.columns.begin(), {text_column("form", "", "how ranks share the step"),
+                                           data_only(int_column("ranks"))});
+  for (std::size_t i = 0; i < out.rows.size(); ++i) {
+    out.rows[i].insert(out.rows[i].begin(), {names[i], runs[i].parallel.ranks});
+  }
+  return out;
+}
+
+// Sums over the ranks, alone, by size.
+Table sum_table(StudyContext& context) {
+  std::vector<CollectiveTimes> times;
+  const RunSpec run = runs_of(context, context.sizes.models.front(), context.sizes.shape)[1].run;
+  const std::unique_ptr<Device> device = context.machine.make_device(run);
+  for (const std::int64_t kibibytes : {16, 256, 4096, 32768}) {
+    if (!context.has_time_for(0.2)) break;
+    times.push_back(time_collective(
+        make_rank_devices(*device, run),
+        {.op = "all_reduce", .ranks = run.parallel.ranks, .bytes = kibibytes * 1024}));
+  }
+  return collective_table(times);
+}
+
 }  // namespace
 
 WantedSteps shared_steps(const StudyContext& context) {
-  return {.runs = runs_of(context, context.sizes.models.front(), context.sizes.shape),
-          .recorded_steps = 1};
+  WantedSteps out{.runs = {}, .recorded_steps = 1};
+  for (const FormOfRun& form :
+       runs_of(context, context.sizes.models.front(), context.sizes.shape)) {
+    out.runs.push_back(form.run);
+  }
+  return out;
 }
 
 void rank_part(StudyContext& context) {
@@ -91,13 +169,12 @@ void rank_part(StudyContext& context) {
   Table planned = plan_table(context);
   if (context.machine.runs_ranks) {
     measure_shared_steps(context);
-    Table measured = cell_table(context.measured(shared_steps(context).runs));
-    measured.name = "ranks";
-    measured.title = "Every form, measured: time, collectives, and the first rank's peak";
+    Table measured = form_table(context), sums = sum_table(context);
     out.reading +=
         " Ranks are threads of this process and share its cores, so what they show here is bytes "
         "and what collectives cost, not a gain in time.";
     if (!measured.rows.empty()) out.tables.push_back(std::move(measured));
+    if (!sums.rows.empty()) out.tables.push_back(std::move(sums));
   } else {
     out.reading +=
         " Each rank needs a device of its own, and a process: the command launch starts them, and "

@@ -16,6 +16,12 @@ RunSpec step_of(std::string_view size, BatchShape shape, Granularity ops, Mode m
   return {.model = preset(size), .shape = shape, .mode = mode, .ops = ops};
 }
 
+// The same step under autocast to bfloat16.
+RunSpec in_bf16(RunSpec step) {
+  step.precision.autocast = DType::kBF16;
+  return step;
+}
+
 constexpr Precision kFp32{}, kTf32{.tf32 = true};
 constexpr Precision kBf16{.autocast = DType::kBF16}, kFp16{.autocast = DType::kF16};
 
@@ -37,11 +43,14 @@ StudySizes cpu_study_sizes() {
   out.recorded = {step_of("tiny", shape, Granularity::kPrimitive),
                   step_of("small", shape, Granularity::kPrimitive)};
   out.profiled = {step_of("tiny", shape, Granularity::kPrimitive),
-                  step_of("small", shape, Granularity::kFused)};
+                  step_of("small", shape, Granularity::kFused),
+                  step_of("tiny", shape, Granularity::kFused),
+                  in_bf16(step_of("tiny", shape, Granularity::kFused))};
   out.attention.protocol = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
   out.widths = {16, 64};
   out.attention_contexts = {256, 512, 1024, 2048};
   out.variant_contexts = {128, 256, 512};
+  out.parallel.ranks = 2;
   return out;
 }
 
@@ -63,11 +72,13 @@ StudySizes gpu_study_sizes() {
                   step_of("large", shape, Granularity::kFused)};
   out.profiled = {step_of("small", shape, Granularity::kPrimitive),
                   step_of("large", shape, Granularity::kPrimitive),
-                  step_of("large", shape, Granularity::kFused)};
+                  step_of("large", shape, Granularity::kFused),
+                  in_bf16(step_of("large", shape, Granularity::kFused))};
   out.attention.protocol = {.warmup = 3, .steps = 30, .max_seconds = 0.5};
   out.widths = {16, 32, 64, 128};
   out.attention_contexts = {256, 1024, 2048, 4096, 8192, 16384};
   out.variant_contexts = {1024, 2048, 4096};
+  out.parallel.ranks = 2;
   return out;
 }
 
@@ -83,7 +94,8 @@ StudySizes quick_study_sizes() {
   out.precisions = {kFp32, kBf16};
   out.error = {.layers = 1, .tokens = 8};
   out.recorded = {step_of("tiny", shape, Granularity::kPrimitive)};
-  out.profiled = {step_of("tiny", shape, Granularity::kFused)};
+  out.profiled = {step_of("tiny", shape, Granularity::kFused),
+                  in_bf16(step_of("tiny", shape, Granularity::kFused))};
   out.attention.protocol.steps = 3;
   out.widths = {16};
   out.attention_contexts = {64, 128, 256};
@@ -106,7 +118,7 @@ void of_model(const ModelConfig& model, StudySizes& sizes) {
   RunSpec small_in_parts = in_parts;
   small_in_parts.model = small;
   sizes.recorded = {small_in_parts, in_parts, step};
-  sizes.profiled = {in_parts, step};
+  sizes.profiled = {in_parts, step, in_bf16(step)};
 }
 
 void at_context(std::int64_t context, StudySizes& sizes) {

@@ -116,6 +116,17 @@ Table reading_table(const std::vector<StudySection>& sections) {
   return table;
 }
 
+// The questions of a study with these tables: about ranks only where ranks ran, or were planned.
+std::vector<Question> asked(const std::vector<Table>& tables) {
+  std::vector<Question> out;
+  std::ranges::copy_if(questions(), std::back_inserter(out), [&](const Question& q) {
+    return q.topic != "Ranks" || std::ranges::any_of(pages::names_in(*q.page), [&](auto& name) {
+             return std::ranges::find(tables, name.first, &Table::name) != tables.end();
+           });
+  });
+  return out;
+}
+
 }  // namespace
 
 double StudyContext::seconds_left() const {
@@ -208,7 +219,7 @@ StudyReport answered(std::vector<StudySection> sections) {
   // The first table is the one that other programs compare runs by.
   std::ranges::stable_partition(out.tables, [](const Table& t) { return t.name == "cells"; });
   out.summary = answer_all(summary_questions(), out.tables);
-  out.answers = answer_all(questions(), out.tables);
+  out.answers = answer_all(asked(out.tables), out.tables);
   for (auto* answers : {&out.summary, &out.answers}) {
     for (Answer& a : *answers) {
       std::erase_if(a.charts, [&](const Chart& c) { return draw_chart(c, out.tables).empty(); });

@@ -12,6 +12,7 @@
 namespace tracestep {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 
 std::unique_ptr<Device> cpu(const RunSpec&) {
@@ -68,7 +69,9 @@ TEST_F(StudyOfRanksTest, EveryFormIsMeasuredAndEveryRankHasTheBytesThatWerePredi
   EXPECT_EQ(table.name, "ranks");
   EXPECT_THAT(texts(table, "parallel"),
               ElementsAre("none", "dp=2,bucket=tensor,overlap=off", "dp=2,bucket=all,overlap=off",
-                          "dp=2", "dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3"));
+                          "dp=2,bucket=tensor", "dp=2,bucket=2KiB", "dp=2,bucket=7KiB", "dp=2",
+                          "dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3"));
+  EXPECT_THAT(texts(table, "form"), Contains("beside backward, four buckets"));
   for (const std::string& status : texts(table, "status")) EXPECT_EQ(status, "ok");
   EXPECT_EQ(column(table, "peak_bytes"), column(table, "predicted_peak_bytes"));
   const std::vector<Json> communication = column(table, "communication_ms");
@@ -77,24 +80,33 @@ TEST_F(StudyOfRanksTest, EveryFormIsMeasuredAndEveryRankHasTheBytesThatWerePredi
 }
 
 TEST_F(StudyOfRanksTest, WhatIsInPartsTakesLessAndTheBatchIsDivided) {
-  const Table table = run("dp=3").at(0).tables.at(1);
+  const Table table = run("dp=3").at(0).tables.at(2);
   EXPECT_EQ(table.name, "planned_ranks");
   for (const Json& batch : column(table, "batch")) EXPECT_EQ(batch.as_int(), 6);
   const std::vector<Json> peaks = column(table, "predicted_peak_bytes");
-  ASSERT_EQ(peaks.size(), 7u);
+  ASSERT_EQ(peaks.size(), 10u);
   for (std::size_t shard = 1; shard <= 3; ++shard) {
-    EXPECT_LT(peaks[3 + shard].as_int(), peaks[3].as_int()) << shard;
+    EXPECT_LT(peaks[6 + shard].as_int(), peaks[6].as_int()) << shard;
   }
-  EXPECT_LT(peaks[6].as_int(), peaks[5].as_int());
-  EXPECT_DOUBLE_EQ(column(table, "of_one")[6].as_double(),
-                   peaks[6].as_double() / peaks[0].as_double());
+  EXPECT_LT(peaks[9].as_int(), peaks[8].as_int());
+  EXPECT_DOUBLE_EQ(column(table, "of_one")[9].as_double(),
+                   peaks[9].as_double() / peaks[0].as_double());
 }
 
 TEST_F(StudyOfRanksTest, AFormOfOnesOwnIsTheLastRow) {
   const Table table = run("dp=2,shard=3,prefetch=2").at(0).tables.at(0);
   EXPECT_EQ(texts(table, "parallel").back(), "dp=2,shard=3,prefetch=2");
-  EXPECT_EQ(table.rows.size(), 8u);
-  EXPECT_EQ(texts(run("dp=2,tp=2").at(0).tables.at(0), "parallel").at(3), "dp=2,tp=2");
+  EXPECT_EQ(table.rows.size(), 11u);
+  EXPECT_EQ(texts(run("dp=2,tp=2").at(0).tables.at(0), "parallel").at(6), "dp=2,tp=2");
+}
+
+TEST_F(StudyOfRanksTest, SumsAloneAreTimedBySize) {
+  const Table table = run("dp=2").at(0).tables.at(1);
+  EXPECT_EQ(table.name, "collectives");
+  ASSERT_EQ(table.rows.size(), 4u);
+  for (const Json& ms : column(table, "median_ms")) EXPECT_GT(ms.as_double(), 0);
+  // Half of a tensor is received while parts are summed, half while sums are handed on.
+  EXPECT_EQ(column(table, "received_bytes"), column(table, "bytes"));
 }
 
 TEST_F(StudyOfRanksTest, WhereRanksDoNotRunTheirBytesArePredictedAlone) {

@@ -4,11 +4,13 @@
 #include <array>
 #include <tuple>
 
+#include "backends/comm/local/local_group.h"
 #include "backends/reference/reference_device.h"
 #include "base/error.h"
 #include "lab/measure/validity.h"
 #include "lab/study/summary.h"
 #include "lab/time/tables.h"
+#include "session/devices.h"
 #include "support/backends.h"
 
 namespace tracestep::testing {
@@ -43,12 +45,14 @@ StudySizes sizes() {
                      .mode = Mode::kStep,
                      .ops = Granularity::kPrimitive};
   out.recorded = {step};
-  out.profiled = {step};
+  out.profiled = {step, step};
+  out.profiled[1].precision.autocast = DType::kBF16;
   out.attention = {.run = {.shape = {.batch = 2}},
                    .protocol = {.warmup = 1, .steps = 8, .max_seconds = 0.02}};
   out.widths = {4};
   out.attention_contexts = {16, 32, 64, 128};
   out.variant_contexts = {16, 32, 64};
+  out.parallel.ranks = 2;
   return out;
 }
 
@@ -192,8 +196,11 @@ Json& cell_of(std::vector<Table>& tables, std::string_view name, const Evidence:
 
 const StudyReport& measured_study() {
   static const StudyReport report = [] {
+    const auto cpu = [](const RunSpec&) { return backend_named("cpu").make({}); };
+    register_device("cpu", cpu);
+    register_group([](Device&, int ranks) { return make_local_group(ranks); });
     const StudyMachine machine{
-        .make_device = [](const RunSpec&) { return backend_named("cpu").make({}); },
+        .make_device = cpu,
         .make_reference = [](const RunSpec&) { return make_reference_device({}); },
         .ceilings =
             [](const RunSpec&) {
