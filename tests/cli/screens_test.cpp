@@ -1,8 +1,10 @@
 // What one screen shows of each task in README.md's table, at 80, 100 and 160 columns and into a
 // pipe: the answer in a sentence with a figure, then one table with the columns that are asked for.
 #include <algorithm>
+#include <cstdlib>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,13 +32,16 @@ struct Screen {
   const char* command;  // MODEL stands for a small model, FOLDER for that of the test, …
   std::vector<const char*> asked = {};  // headers
   bool has_answer = true;
-  const char* before = nullptr;  // a command whose JSON is FOLDER/before.json
+  const char* before = nullptr;  // a command whose JSON is FOLDER/before.json, or
+                                 // one that writes the job array FOLDER/jobs, whose tasks then run
 };
 
 const char* const kTrain =
     "train --text TEXT --d-model 16 --d-ff 32 --layers 2 --heads 2 --context 8 --batch 2 --steps 2 "
     "--threads 1 --save FOLDER/weights";
 const char* const kBench = "bench MODEL --steps 6 --warmup 1 --roof 0";
+const char* const kJobs =
+    "bench MODEL --mode forward,step --steps 6 --warmup 1 --roof 0 --sbatch FOLDER/jobs";
 
 std::vector<Screen> screens() {
   return {
@@ -96,6 +101,7 @@ std::vector<Screen> screens() {
        true,
        kTrain},
       {"study --from STUDY --output-dir FOLDER/study", {}},
+      {"merge FOLDER/jobs", {"mode", "mean (ms)", "std (ms)", "peak"}, true, kJobs},
   };
 }
 
@@ -117,8 +123,16 @@ class ScreensTest : public ::testing::TestWithParam<Screen> {
   }
   void SetUp() override {
     if (GetParam().before == nullptr) return;
+    const std::string before = filled(GetParam().before);
+    const bool is_array = before.find("--sbatch") != std::string::npos;
     const std::string output = " --format json --output " + (folder_ / "before.json").string();
-    ASSERT_EQ(run_tracestep(words_of(filled(GetParam().before) + output)).status, 0);
+    ASSERT_EQ(run_tracestep(words_of(before + (is_array ? "" : output))).status, 0);
+    for (const char* task : {"0", "1"}) {
+      if (!is_array) break;
+      const std::string run = fmt::format("cd {} && SLURM_ARRAY_TASK_ID={} bash tasks-1.sh",
+                                          (folder_ / "jobs").string(), task);
+      ASSERT_EQ(std::system(run.c_str()), 0) << run;
+    }
   }
 
   TempFolder folder_;
