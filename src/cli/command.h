@@ -43,6 +43,11 @@ std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
 // What `-h` shows: the question, the ten commonest options in a line each, the examples.
 std::string short_help(const Command& command);
+// Parts of these texts: what stands before the options, a line of one (whose doc names flags), and
+// what stands behind them.
+std::string opening_of(const Command& command);
+std::string option_line(const Option& option);
+std::string examples_of(const Command& command);
 // The text of docs/cli.md, and the same commands and options as data.
 std::string cli_reference(std::span<const Command> commands);
 Json cli_listing(std::span<const Command> commands);
