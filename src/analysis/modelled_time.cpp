@@ -11,7 +11,8 @@ struct TypicalDevice {
 };
 
 const TypicalDevice& typical(DeviceKind kind) {
-  static const TypicalDevice gpu{{"GPU", 50, 500, 3000}, 3}, cpu{{"CPU", 1, 1, 100}, 1};
+  static const TypicalDevice gpu{{"GPU", 50, 500, 3000, 0, 0, 500}, 3};
+  static const TypicalDevice cpu{{"CPU", 1, 1, 100, 0, 0, 1}, 1};
   return kind == DeviceKind::kCuda ? gpu : cpu;
 }
 

@@ -8,9 +8,20 @@ RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s) {
           .moving_us = bytes / (bandwidth_gb_s * 1e3)};
 }
 
-RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks) {
-  const bool is_narrow = is_product(node) && is_low_precision(program.type(node.inputs[0]).dtype);
-  return roof_time(cost_of(program, node), is_narrow ? peaks.bf16_tflops : peaks.fp32_tflops,
+double DevicePeaks::product_tflops(const Precision& precision) const {
+  const DType operands = precision.autocast.value_or(precision.parameters);
+  if (operands == DType::kBF16) return bf16_tflops;
+  if (operands == DType::kF16) return fp16_tflops;
+  return precision.tf32 ? tf32_tflops : fp32_tflops;
+}
+
+RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks, bool tf32) {
+  double tflops = 0;
+  if (is_product(node)) {
+    const DType operands = program.type(node.inputs[0]).dtype;
+    tflops = peaks.product_tflops({.parameters = operands, .tf32 = tf32});
+  }
+  return roof_time(cost_of(program, node), tflops > 0 ? tflops : peaks.fp32_tflops,
                    peaks.bandwidth_gb_s);
 }
 

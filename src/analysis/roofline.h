@@ -7,6 +7,7 @@
 #include <string>
 
 #include "analysis/cost.h"
+#include "base/precision.h"
 
 namespace tracestep {
 
@@ -15,6 +16,11 @@ struct DevicePeaks {
   double fp32_tflops = 0, bf16_tflops = 0;  // of dense products with float32 sums, by operands
   double bandwidth_gb_s = 0;
   double host_gb_s = 0;  // of the link to the host's memory, each way, nominal
+  // 0: not known, or it has no such products.
+  double tf32_tflops = 0, fp16_tflops = 0;
+
+  // Of products in a precision, by what their operands are rounded to; 0 likewise.
+  double product_tflops(const Precision& precision) const;
 };
 
 // Computing and moving overlap: the work takes the longer of the two at the least.
@@ -27,7 +33,9 @@ struct RoofTime {
 };
 
 RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s);
-// Products of bfloat16 or float16 run at bf16_tflops, all other arithmetic at fp32_tflops.
-RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks);
+// Products run at the rate of their operands' dtype (those of float32 at TF32's with `tf32`; where
+// that rate is 0, at float32's), all other arithmetic at fp32_tflops.
+RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks,
+                   bool tf32 = false);
 
 }  // namespace tracestep

@@ -11,7 +11,6 @@
 #include "cli/devices.h"
 #include "cli/output.h"
 #include "cli/processes.h"
-#include "lab/published/device_table.h"
 #include "train/tokenizer.h"
 
 namespace tracestep::cli {
@@ -21,7 +20,6 @@ struct DoctorOptions {
   RunGrid grid;
   OutputOptions output;
   bool ceilings = false;
-  bool devices = false;
 };
 
 bool has_simd(const Json& environment, std::string_view flag) {
@@ -84,7 +82,6 @@ int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
   const Json environment = environment_of(arguments, run);
   std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),
                             parts_table(environment), variables_table()};
-  if (o.devices) tables.push_back(device_table());
   if (o.ceilings) {
     ProgressLine progress;
     progress.update("measuring the machine's ceilings, about ten seconds");
@@ -111,8 +108,6 @@ Command doctor_command() {
   set.group("What to measure");
   set.toggle("--ceilings", options->ceilings,
              "peak multiply-adds, bandwidth, matrix products; about ten seconds on a CPU");
-  set.toggle("--devices", options->devices,
-             "also the published peaks of devices that need not be here");
   add_field(set, options->grid, "device", Values::kOne, "whose ceilings: cpu, cuda[:N]");
   add_field(set, options->grid, "threads", Values::kOne);
   add_output_options(set, options->output);

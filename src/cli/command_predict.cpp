@@ -88,6 +88,34 @@ std::optional<Link> link_of(const PredictOptions& o) {
   return o.link.gb_s > 0 ? std::optional(o.link) : std::nullopt;
 }
 
+[[noreturn]] void fail_without_link(const std::string& what) {
+  throw Error(ErrorCode::kUsage, "--parallel", what,
+              "give --link-gb-s; tracestep comm measures it as bus bandwidth");
+}
+
+// The link inside a host by the data sheet, for the ranks of all runs; `note` says so.
+Link published_link(const PredictOptions& o, std::span<const RunSpec> runs,
+                    const PublishedDevice& device, std::string& note) {
+  const int ranks = std::ranges::max(runs, {}, [](const RunSpec& run) {
+                      return run.parallel.ranks;
+                    }).parallel.ranks;
+  Link out = o.link;
+  out.gb_s = device.host_link_gb_s(ranks);
+  if (out.gb_s <= 0) {
+    fail_without_link(
+        fmt::format("{} of {} are more than one host has, and how fast the link "
+                    "between hosts is, is not known",
+                    ranks, device.name));
+  }
+  const bool has_own = ranks <= device.link_ranks;
+  note += fmt::format(
+      "; ranks of one host, linked by {} at {:g} GB/s each way, the nominal rate: comm measures "
+      "it, "
+      "--link-gb-s takes it",
+      has_own ? device.link : "PCIe", out.gb_s);
+  return out;
+}
+
 std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Predictor& predictor) {
   std::vector<Prediction> out;
   ProgressLine progress;
@@ -109,13 +137,24 @@ void write_predictions(const PredictOptions& o, const Json& environment,
 }
 
 int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const Json& environment) {
-  const TimeSource source = published_source(o.times.published);
+  TimeSource source = published_source(o.times.published);
+  for (const RunSpec& run : runs) {
+    if (source.model) check_precision(run.precision, source);
+  }
+  if (!source.model) {
+    throw Error(ErrorCode::kUsage, "--published", source.note,
+                "fit says what fits, memory --predict --device cuda the bytes");
+  }
   for (RunSpec& run : runs) {
     std::int64_t& limit = run.place.memory_limit_bytes;
     if (limit == 0) limit = source.usable_bytes;
   }
   Predictor predictor = source.predictor();
   predictor.link = link_of(o);
+  const bool has_ranks = std::ranges::any_of(runs, [](auto& r) { return r.parallel.is_on(); });
+  if (has_ranks && !predictor.link) {
+    predictor.link = published_link(o, runs, *source.device, source.note);
+  }
   write_predictions(o, environment, predict_all(runs, predictor), source.note);
   return 0;
 }
@@ -154,10 +193,8 @@ void check_ranks(const PredictOptions& o, const RunSpec& run) {
     throw Error(ErrorCode::kUsage, "--parallel", "ranks on one CPU take each other's time",
                 "bench --parallel measures them; for GPUs give --device cuda or --published");
   }
-  if (o.link.gb_s > 0) return;
-  throw Error(ErrorCode::kUsage, "--parallel",
-              "how fast the link between the ranks is, is not known",
-              "give --link-gb-s; tracestep comm measures it as bus bandwidth");
+  if (o.link.gb_s > 0 || !o.times.published.empty()) return;
+  fail_without_link("how fast the link between the ranks is, is not known");
 }
 
 int run_predict(const PredictOptions& o, std::span<const std::string> arguments) {
@@ -187,8 +224,11 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
                        known.calibration.date_utc);
     if (!doubt.empty()) log_warn("{}", doubt);
   }
+  const Json* const gpu = environment.find("gpu");
+  const PublishedDevice* const sheet =
+      gpu != nullptr && gpu->is_string() ? known_device(gpu->as_string()) : nullptr;
   std::vector<Prediction> predictions =
-      predict_all(runs, {*known.model, known.history, link_of(o)});
+      predict_all(runs, {*known.model, known.history, link_of(o), sheet});
   const std::string& date_utc = environment.at("date_utc").as_string();
   const int status = o.check ? check_all(o, date_utc, known, files, predictions) : 0;
   write_predictions(o, environment, predictions, doubt);
@@ -240,7 +280,8 @@ Command predict_command() {
       "do not first run three small steps to see whether the device is still as fast as when "
       "it was calibrated");
   set.real("--link-gb-s", o.link.gb_s, {.min = 0.0},
-           "with --parallel: GB/s that each rank gets from the others, the bus bandwidth of comm");
+           "with --parallel: GB/s that each rank gets from the others, the bus bandwidth of comm; "
+           "of a published device else the nominal rate inside a host");
   set.real("--link-us", o.link.call_us, {.min = 0.0},
            "with --parallel: microseconds of each collective besides its bytes");
   add_protocol_flag(set, o.protocol, "warmup");

@@ -12,6 +12,7 @@
 #include "cli/text_diff.h"
 #include "ir/print.h"
 #include "lab/explain/claims.h"
+#include "lab/published/device_table.h"
 #include "ops/functions.h"
 #include "spec/step_program.h"
 
@@ -27,7 +28,7 @@ struct ShowOptions {
   OutputOptions output;
   std::string after, docs;
   std::vector<std::string> diff, disabled;
-  bool passes = false, locations = false, ops_list = false;
+  bool passes = false, locations = false, ops_list = false, devices = false;
 };
 
 std::vector<std::string> pass_names(bool with_start) {
@@ -87,8 +88,8 @@ Table pass_table(const std::vector<PassReport>& reports) {
 }
 
 int count_of_views(const ShowOptions& o) {
-  return (o.passes ? 1 : 0) + (o.ops_list ? 1 : 0) + (o.diff.empty() ? 0 : 1) +
-         (o.docs.empty() ? 0 : 1) + (o.after.empty() ? 0 : 1);
+  return (o.passes ? 1 : 0) + (o.ops_list ? 1 : 0) + (o.devices ? 1 : 0) +
+         (o.diff.empty() ? 0 : 1) + (o.docs.empty() ? 0 : 1) + (o.after.empty() ? 0 : 1);
 }
 
 // `mark`: of a file that a later run may replace; pages of the documentation say themselves what
@@ -96,14 +97,14 @@ int count_of_views(const ShowOptions& o) {
 void show_text(const ShowOptions& o, const std::string& text, std::string_view mark = {}) {
   if (o.output.format != Format::kText) {
     throw Error(ErrorCode::kUsage, "--format", "a program is plain text",
-                "--format goes with --passes and --ops-list, json with --docs cli");
+                "--format goes with --passes, --ops-list and --devices, json with --docs cli");
   }
   write_text(o.output.path.empty() ? text : std::string(mark) + text, o.output.path);
 }
 
 int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   if (count_of_views(o) > 1) {
-    fail_usage("show", "give one of --after, --diff, --passes, --ops-list and --docs");
+    fail_usage("show", "give one of --after, --diff, --passes, --ops-list, --devices and --docs");
   }
   const RunSpec run =
       run_of(o.grid, {"cpu", "cuda", "reference", "null"}, DeviceUse::kRun, Ranks::kUsed);
@@ -117,6 +118,10 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   if (o.docs == "cli") return show_text(o, cli_reference(all_commands())), 0;
   const Json environment = environment_of(arguments, run);
   if (o.ops_list) return write_tables(o.output, "tracestep.ops/1", environment, {ops_table()}), 0;
+  if (o.devices) {
+    write_tables(o.output, "tracestep.devices/1", environment, {device_table()});
+    return 0;
+  }
   const Pipeline pipeline(o, run);
   if (o.passes) {
     write_tables(o.output, "tracestep.passes/1", environment,
@@ -151,6 +156,9 @@ void add_show_options(OptionSet& set, ShowOptions& o) {
   set.toggle("--passes", o.passes, "a table of the passes: time, nodes, whether they changed it");
   set.toggle("--locations", o.locations, "add the source line that made each node");
   set.toggle("--ops-list", o.ops_list, "a table of all ops");
+  set.toggle(
+      "--devices", o.devices,
+      "a table of the devices that --published takes: peaks, memory, links, and their source");
   set.choice("--docs", o.docs, {"ops", "cli", "claims", "man"},
              "print a generated page of docs/, or the manual page; cli also with --format json");
 }
@@ -170,7 +178,8 @@ Command show_command() {
       .examples = {
           {"--size tiny --mode forward --after start", "the model as it was built"},
           {"--size tiny --ops primitive --diff decompose autograd", "what the gradients add"},
-          {"--size small --passes", "the passes, their time and what they changed"}}};
+          {"--size small --passes", "the passes, their time and what they changed"},
+          {"--devices", "GPUs that need not be here, by their data sheets"}}};
   add_show_options(command.options, *options);
   add_fields(command.options, options->grid, FieldGroup::kModel, Values::kOne);
   add_fields(command.options, options->grid, FieldGroup::kHow, Values::kOne,

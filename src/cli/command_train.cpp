@@ -188,11 +188,10 @@ Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t par
 // The dense peak of all ranks' devices by the data sheet, in FLOP/s; 0: it is not known.
 double peak_flops(const RunSpec& run, const Json& environment) {
   const Json* const gpu = environment.find("gpu");
-  if (gpu == nullptr || !gpu->is_string() || run.precision.tf32) return 0.0;
+  if (gpu == nullptr || !gpu->is_string()) return 0.0;
   const PublishedDevice* const device = known_device(gpu->as_string());
   if (device == nullptr) return 0.0;
-  const double tflops = device->tflops(name_of(run.precision));
-  return 1e12 * tflops * run.parallel.ranks;
+  return 1e12 * device->product_tflops(run.precision) * run.parallel.ranks;
 }
 
 TrainingView::Setup view_of(const TrainCommand& o, const Json& environment) {

@@ -3,17 +3,15 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/suggest.h"
 #include "cli/cuda.h"
 #include "cli/prediction_files.h"
-#include "lab/published/tables.h"
 
 namespace tracestep::cli {
 
 void add_time_options(OptionSet& set, TimeOptions& options) {
   set.text("--published", "NAME", options.published,
-           "predict for a device by its published peaks: A100, H100, H200, B200, RTX 5090, and "
-           "others");
+           "predict for a device by its published peaks, as show --devices lists them: H100, "
+           "A100 80 GB, RTX 4090");
   set.path("--calibration", "FILE", options.calibration,
            "the calibration of this device; the history of checks stands beside it");
 }
@@ -33,24 +31,40 @@ RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
 }
 
 TimeSource published_source(const std::string& name) {
-  const PublishedDevice* device = known_device(name);
-  if (device == nullptr) {
-    const std::vector<std::string> known = published_device_names();
-    throw Error(ErrorCode::kUsage, "--published",
-                fmt::format("no peaks of \"{}\" are known{}", name, did_you_mean(name, known)),
-                fmt::format("known are {}", fmt::join(known, ", ")));
-  }
+  const DevicesOfName found = require_device("--published", name);
+  const PublishedDevice& device = *found.devices.front();
   constexpr double kGiB = 1 << 30;
   TimeSource out;
-  out.model = make_time_model(*device);
+  out.device = &device;
+  out.usable_bytes = static_cast<std::int64_t>(device.usable_gib * kGiB);
+  if (!device.has_times()) {
+    out.note = fmt::format(
+        "bytes are those of a GPU's program; no times of {}: nothing here runs on a device of {}",
+        device.name, device.maker);
+    return out;
+  }
+  out.model = make_time_model(device);
   out.note =
-      fmt::format("times are from published peaks of {}: nothing was measured on it", device->name);
-  out.usable_bytes = static_cast<std::int64_t>(device->usable_gib * kGiB);
+      fmt::format("times are from published peaks of {}: nothing was measured on it", device.name);
+  std::vector<std::string> others;
+  for (const PublishedDevice* other : found.others) others.push_back(other->name);
+  if (!others.empty()) out.note += fmt::format(" ({} by name)", fmt::join(others, ", "));
   return out;
 }
 
+void check_precision(const Precision& precision, TimeSource& source) {
+  if (source.device == nullptr || source.device->product_tflops(precision) > 0) return;
+  source.model = nullptr;
+  source.note = fmt::format("no times: {} has no products in {} by its data sheet ({})",
+                            source.device->name, name_of(precision), source.device->source);
+}
+
 TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment) {
-  if (!options.published.empty()) return published_source(options.published);
+  if (!options.published.empty()) {
+    TimeSource source = published_source(options.published);
+    if (source.model) check_precision(run.precision, source);
+    return source;
+  }
   const PredictionFiles files = prediction_files(run, options.calibration);
   if (options.calibration.empty() && !std::filesystem::exists(files.calibration)) {
     constexpr const char* kNone =

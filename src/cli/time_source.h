@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/option_set.h"
 #include "lab/predict/predict.h"
+#include "lab/published/devices.h"
 #include "spec/run_grid.h"
 
 namespace tracestep::cli {
@@ -29,13 +30,18 @@ struct TimeSource {
   std::unique_ptr<TimeModel> model;  // nullptr: `note` says why
   std::vector<CheckedCell> history;
   std::string note;
-  std::int64_t usable_bytes = 0;  // of a published device; 0: unknown
+  std::int64_t usable_bytes = 0;            // of a published device; 0: unknown
+  const PublishedDevice* device = nullptr;  // likewise
 
-  Predictor predictor() const { return {*model, history}; }
+  Predictor predictor() const { return {*model, history, {}, device}; }
 };
 
-// Error{kUsage} naming --published for a device whose peaks are not known.
+// Without a model for a device that no time is known of. Error{kUsage} naming --published for one
+// whose peaks are not known, and for a name that leaves open which device is meant.
 TimeSource published_source(const std::string& name);
+// Whether the device has products in `precision`, and so a time; else `source` has no model and
+// says why.
+void check_precision(const Precision& precision, TimeSource& source);
 // Without a calibration there is no model; one that is damaged, or of another device, is
 // Error{kInput}.
 TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment);

@@ -80,9 +80,13 @@ TEST_F(PredictCommandTest, RanksNeedALinkAndAGpuEach) {
   EXPECT_EQ(row.at("peak_bytes"), first_row("memory --predict --size tiny --context 64 --mode step "
                                             "--device cuda --parallel dp=2")
                                       .at("peak_bytes"));
-  const ProgramRun without_link = run(command);
-  EXPECT_EQ(without_link.status, 2);
-  EXPECT_THAT(without_link.err, HasSubstr("give --link-gb-s"));
+  const Json nominal = first_row(command);  // NVLink's 450 GB/s
+  EXPECT_EQ(nominal.at("predicted_ms"), first_row(command + " --link-gb-s 450").at("predicted_ms"));
+  EXPECT_THAT(run(command).out, HasSubstr("linked by NVLink at 450 GB/s each way"));
+  const ProgramRun of_two_hosts =
+      run("predict --size tiny --context 64 --batch 16 --published H100 --parallel dp=16");
+  EXPECT_EQ(of_two_hosts.status, 2);
+  EXPECT_THAT(of_two_hosts.err, HasSubstr("16 of H100 SXM are more than one host has"));
   const ProgramRun on_cpu = predict(" --parallel dp=2 --link-gb-s 300");
   EXPECT_EQ(on_cpu.status, 2);
   EXPECT_THAT(on_cpu.err, HasSubstr("ranks on one CPU"));
@@ -90,6 +94,52 @@ TEST_F(PredictCommandTest, RanksNeedALinkAndAGpuEach) {
       run("predict --size tiny --context 64 --published H100 --link-gb-s 300");
   EXPECT_EQ(without_ranks.status, 2);
   EXPECT_THAT(without_ranks.err, HasSubstr("one rank alone uses no link"));
+}
+
+TEST_F(PredictCommandTest, SharesOfThePeakAreThoseOfTheTimeItSays) {
+  const std::string command = "predict --size tiny --context 64 --batch 4 --precision bf16 ";
+  const Json row = first_row(command + "--published h100");
+  const double seconds = row.at("predicted_ms").as_double() * 1e-3;
+  EXPECT_NEAR(row.at("tokens_per_s").as_double(), 256 / seconds, 1e-6 / seconds);
+  const double flops = 3 * forward_flops(preset("tiny"), 4, 64);
+  EXPECT_NEAR(row.at("mfu_percent").as_double(), 100 * flops / (seconds * 989e12), 1e-9);
+  EXPECT_NEAR(row.at("mfu_percent").as_double(), row.at("hfu_percent").as_double(), 1e-9);
+  const Json again = first_row(command + "--published h100 --recompute blocks");
+  EXPECT_GT(again.at("hfu_percent").as_double(), again.at("mfu_percent").as_double());
+  EXPECT_LT(again.at("mfu_percent").as_double(), row.at("mfu_percent").as_double());
+  EXPECT_THAT(run(command + "--published h100").out,
+              HasSubstr("shares of the dense peak of the data sheet, 989 TFLOP/s in bf16"));
+  EXPECT_EQ(first_row("predict --calibration c.json --no-spot-check --context 8" + kModel)
+                .find("mfu_percent"),
+            nullptr);
+}
+
+TEST_F(PredictCommandTest, WhatADeviceHasNoPeakOfHasNoTime) {
+  const std::string tiny = " --size tiny --context 64 --published ";
+  EXPECT_THAT(run("predict" + tiny + "t4 --precision bf16").err,
+              HasSubstr("T4 has no products in bf16 by its data sheet"));
+  EXPECT_EQ(run("predict" + tiny + "t4 --precision fp16").status, 0);
+  EXPECT_THAT(run("predict" + tiny + "mi300x").err, HasSubstr("no times of MI300X"));
+  const Json fits = first_row("fit" + tiny + "mi300x");
+  EXPECT_GT(fits.at("limit_bytes").as_int(), std::int64_t{191} << 30);
+  EXPECT_TRUE(fits.find("predicted_ms") == nullptr || fits.at("predicted_ms").is_null());
+  EXPECT_LT(first_row("predict" + tiny + "h100 --precision tf32").at("predicted_ms").as_double(),
+            first_row("predict" + tiny + "h100 --precision fp32").at("predicted_ms").as_double());
+}
+
+TEST_F(PredictCommandTest, ANameIsTakenAsItIsTyped) {
+  for (const std::string name : {"4090", "rtx-4090", "'RTX 4090'"}) {
+    EXPECT_THAT(
+        first_row("predict --size tiny --context 64 --published " + name).at("source").as_string(),
+        HasSubstr("from published peaks of RTX 4090"));
+  }
+  const ProgramRun open = run("predict --size tiny --published a100");
+  EXPECT_EQ(open.status, 2);
+  EXPECT_THAT(open.err, HasSubstr("A100 PCIe 40 GB"));
+  EXPECT_THAT(
+      run("predict --size tiny --context 64 --published h100").out,
+      HasSubstr("peaks of H100 SXM: nothing was measured on it (H100 PCIe, H100 NVL by name)"));
+  EXPECT_THAT(run("show --devices").out, HasSubstr("GB200 NVL72 data sheet"));
 }
 
 TEST_F(PredictCommandTest, ALimitDecidesTheStatus) {

@@ -147,7 +147,7 @@ void explain_roofline(const ExplainInput& input, Explanation& out) {
     if (bytes <= 0) continue;
     v.add("part").set("path", path).set("flops", cost.flops).set("bytes", bytes);
   }
-  for (const char* name : {"A100", "H200"}) {
+  for (const char* name : {"A100 SXM 80 GB", "H200"}) {
     const PublishedDevice* d = known_device(name);
     Values& device = v.add("device").set("name", name).set("tflops", d->fp32_tflops);
     device.set("tb_s", d->bandwidth_gb_s * 1e-3);

@@ -1,7 +1,7 @@
 // The formulas of pages, from their text to a number with its interval: arithmetic over names, over
 // cells of rows, and over figures that are looked up.
 //
-//   4*B*T^2*C / devices.fp32_tflops[A100 40 GB]
+//   4*B*T^2*C / devices.fp32_tflops[A100 SXM 40 GB]
 //   100 * (median(both.samples_ms) - time(forward)) / time(forward)
 //
 // A formula holds + - * / ^ ± and brackets, numbers, names of figures, and

@@ -5,6 +5,7 @@
 
 #include "analysis/assumptions.h"
 #include "analysis/component.h"
+#include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "exec/executor.h"
 #include "passes/recompute_budget.h"
@@ -48,6 +49,10 @@ Prediction predict_program(const RunSpec& run, const Program& program, const Dev
       .run = run, .source = predictor.model.source(), .assumes = assumptions_of(program)};
   out.time = predictor.model.time_of(run, program, traits, predictor.link);
   out.model_ms = out.time.ms;
+  out.product_flops = static_cast<double>(gemm_flops(program));
+  if (predictor.sheet != nullptr) {
+    out.peak_tflops = predictor.sheet->product_tflops(run.precision);
+  }
   if (!predictor.model.is_measured()) return out;
   out.correction = correction_for(run, predictor.history, predictor.model.date_utc(),
                                   out.time.high_ms / out.time.ms - 1);
@@ -61,6 +66,26 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
   out.peak_bytes = predicted_peak_bytes(run.executor, program, traits);
   out.host_bytes = host_bytes(program);
   return out;
+}
+
+double tokens_per_s(const Prediction& p) {
+  if (p.time.ms <= 0) return 0.0;
+  return static_cast<double>(p.run.shape.batch * p.run.shape.context) / (p.time.ms * 1e-3);
+}
+
+double mfu_percent(const Prediction& p) {
+  if (p.time.ms <= 0 || p.peak_tflops <= 0) return 0.0;
+  const RunSpec& run = p.run;
+  const bool has_backward = run.mode == Mode::kForwardBackward || run.mode == Mode::kStep;
+  const double flops =
+      (has_backward ? 3 : 1) * forward_flops(run.model, static_cast<double>(run.shape.batch),
+                                             static_cast<double>(run.shape.context));
+  return 100 * flops / (p.time.ms * 1e9 * p.peak_tflops * run.parallel.ranks);
+}
+
+double hfu_percent(const Prediction& p) {
+  if (p.time.ms <= 0 || p.peak_tflops <= 0) return 0.0;
+  return 100 * p.product_flops / (p.time.ms * 1e9 * p.peak_tflops);
 }
 
 Prediction prediction_beyond_budget(const RunSpec& run, const BudgetNotMet& error) {

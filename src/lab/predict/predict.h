@@ -18,7 +18,8 @@ class BudgetNotMet;  // passes/recompute_budget.h
 struct Predictor {
   const TimeModel& model;
   std::span<const CheckedCell> history = {};
-  std::optional<Link> link = {};  // between ranks
+  std::optional<Link> link = {};       // between ranks
+  const DevicePeaks* sheet = nullptr;  // the device's data sheet, for shares of its peaks
 };
 
 struct Prediction {
@@ -27,6 +28,8 @@ struct Prediction {
   double model_ms = 0;  // by the model alone
   Correction correction = {};
   std::int64_t peak_bytes = 0, host_bytes = 0;  // in the device's memory, in the host's
+  double product_flops = 0;  // that a rank computes, what it recomputes among them
+  double peak_tflops = 0;  // of its device, for dense products in the run's precision; 0: not known
   std::string source = {};
   std::string assumes = {};  // of the device, beyond its traits; empty: nothing
   std::string detail = {};   // why there is no time
@@ -41,6 +44,15 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
 // The same for a program that has been built; without its bytes.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
+
+// Trained (without backward: read) in a second, by all ranks together; 0: there is no time.
+double tokens_per_s(const Prediction& prediction);
+// Shares of `peak_tflops`, in percent; 0: not known. MFU counts the products of the model once for
+// each pass: forward's 2 FLOPs for each weight and token and those of attention over all scores,
+// thrice with backward (Chowdhery et al., "PaLM", 2022, appendix B). HFU counts what the program
+// computes: recomputation too, and not what a kernel of attention leaves out.
+double mfu_percent(const Prediction& prediction);
+double hfu_percent(const Prediction& prediction);
 
 // Out of memory whatever it computes again: its peak is the least one, and there is no time.
 Prediction prediction_beyond_budget(const RunSpec& run, const BudgetNotMet& error);

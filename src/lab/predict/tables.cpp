@@ -71,6 +71,21 @@ Json parts_json(P p) {
   return out;
 }
 
+// What MFU and HFU are shares of; empty where no peak is known.
+std::string utilisation_note(std::span<const Prediction> predictions) {
+  std::set<std::string> peaks;
+  for (P p : predictions) {
+    if (p.peak_tflops <= 0) continue;
+    peaks.insert(fmt::format("{:g} TFLOP/s in {}", p.peak_tflops, name_of(p.run.precision)));
+  }
+  if (peaks.empty()) return {};
+  return fmt::format(
+      "MFU and HFU: shares of the dense peak of the data sheet, {}. MFU counts 6 FLOPs for each "
+      "weight of a product and token (2 without backward) and attention over all scores; HFU the "
+      "products that run, recomputed ones among them",
+      fmt::join(peaks, ", "));
+}
+
 // What the rows do not say: errors, what the history changed, steps beyond the limit, steps without
 // a time, and kernels that were not calibrated.
 void add_notes(std::span<const Prediction> predictions, Table& table) {
@@ -86,6 +101,9 @@ void add_notes(std::span<const Prediction> predictions, Table& table) {
   if (!errors.empty()) table.notes.push_back(error_summary(errors));
   if (const std::string note = correction_note(predictions); !note.empty()) {
     table.notes.push_back("times are " + note);
+  }
+  if (std::string note = utilisation_note(predictions); !note.empty()) {
+    table.notes.push_back(std::move(note));
   }
   if (beyond_limit > 0) {
     table.notes.push_back(fmt::format("{} of {} steps do not fit in {}: fit says what would",
@@ -141,6 +159,14 @@ Table prediction_table(std::span<const Prediction> predictions) {
              [](P p) { return when(has_time(p), p.time.low_ms); });
   fields.add(real_column("high_ms", "to", "ms", -1),
              [](P p) { return when(has_time(p), p.time.high_ms); });
+  fields.add(real_column("tokens_per_s", "tokens", "1/s", 0, "of all ranks together"),
+             [](P p) { return when(has_time(p), tokens_per_s(p)); });
+  if (std::ranges::any_of(predictions, [](P p) { return p.peak_tflops > 0; })) {
+    fields.add(real_column("mfu_percent", "MFU", "%", 1, "model FLOPs, of the data sheet's peak"),
+               [](P p) { return when(mfu_percent(p) > 0, mfu_percent(p)); });
+    fields.add(real_column("hfu_percent", "HFU", "%", 1, "FLOPs that run, likewise"),
+               [](P p) { return when(hfu_percent(p) > 0, hfu_percent(p)); });
+  }
   if (std::ranges::any_of(predictions, [](P p) { return p.run.parallel.is_on(); })) {
     fields.add(real_column("collectives_ms", "collectives", "ms", -1, "one after the other"),
                [](P p) { return when(has_time(p), p.time.collectives_ms); });

@@ -328,7 +328,7 @@ class OfPeaks : public TimeModel {
  public:
   explicit OfPeaks(DevicePeaks peaks) : peaks_(std::move(peaks)) {}
 
-  StepTime time_of(const RunSpec&, const Program& program, const DeviceTraits&,
+  StepTime time_of(const RunSpec& run, const Program& program, const DeviceTraits&,
                    const std::optional<Link>& link) const override {
     const BufferPlan buffer_plan = plan_buffers(program);
     Launches all(program, link);
@@ -342,8 +342,8 @@ class OfPeaks : public TimeModel {
         continue;
       }
       const double link_bytes = bytes_over_link(program, buffer_plan, node);
-      const double peak_us =
-          std::max(roof_time(program, node, peaks_).us(), us_over_link(link_bytes));
+      const double peak_us = std::max(roof_time(program, node, peaks_, run.precision.tf32).us(),
+                                      us_over_link(link_bytes));
       all.add(id, kLaunchUs + peak_us / kUsualShare);
       at_peak_ms += peak_us * 1e-3;
     }

@@ -192,9 +192,26 @@ PublishedArithmetic read_arithmetic(const Record& r) {
 }
 
 PublishedDevice read_device(const Record& r) {
-  return {{r.text("name"), r.number("fp32_tflops"), r.number("bf16_tflops"),
-           r.number("bandwidth_gb_s"), r.number("host_gb_s")},
-          r.number("usable_gib")};
+  PublishedDevice out;
+  out.name = r.text("name");
+  out.fp32_tflops = r.number("fp32_tflops");
+  out.tf32_tflops = r.number_or("tf32_tflops", 0);
+  out.bf16_tflops = r.number_or("bf16_tflops", 0);
+  out.fp16_tflops = r.number_or("fp16_tflops", 0);
+  out.bandwidth_gb_s = r.number("bandwidth_gb_s");
+  out.host_gb_s = r.number("host_gb_s");
+  out.words = r.text("words");
+  out.form = r.text("form");
+  out.maker = r.text("maker");
+  out.link = r.text("link");
+  out.link_gb_s = r.number_or("link_gb_s", 0);
+  out.link_ranks = static_cast<int>(r.whole_or("link_ranks", 0));
+  out.memory_gb = r.number("memory_gb");
+  out.usable_gib = r.number("usable_gib");
+  out.usable_from = r.text("usable_from");
+  out.watts = r.number_or("watts", 0);
+  out.source = r.text("source");
+  return out;
 }
 
 // "small" in any column, or "context=128" in that one.
@@ -204,27 +221,12 @@ bool has_cell(const Record& row, std::string_view cell) {
   return row.text(cell.substr(0, equals)) == cell.substr(equals + 1);
 }
 
-const std::vector<PublishedDevice>& published_devices() {
+}  // namespace
+
+std::span<const PublishedDevice> published_devices() {
   static const std::vector<PublishedDevice> devices =
       read_all(published_files::kDevicesCsv, read_device);
   return devices;
-}
-
-}  // namespace
-
-const PublishedDevice* known_device(std::string_view name) {
-  if (name.empty()) return nullptr;
-  const std::string asked = folded(name);
-  for (const PublishedDevice& d : published_devices()) {
-    if (asked.find(folded(d.name)) != std::string::npos) return &d;
-  }
-  return nullptr;
-}
-
-std::vector<std::string> published_device_names() {
-  std::vector<std::string> out;
-  for (const PublishedDevice& d : published_devices()) out.push_back(d.name);
-  return out;
 }
 
 Published published_tables() {

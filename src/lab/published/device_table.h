@@ -7,8 +7,8 @@
 
 namespace tracestep {
 
-// Rows: devices; columns: dense peaks of products in float32 and bfloat16, memory bandwidth, and
-// the bytes that a program gets. Published figures, not measured ones.
+// Rows: devices; columns: dense peaks of products by precision, memory, links and power, and where
+// each comes from. What a maker does not state is null.
 Table device_table();
 
 // Adds the column "published" to a table of measured ceilings (lab/profile/tables.h): what the

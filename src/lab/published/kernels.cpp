@@ -28,7 +28,7 @@ bool is_same_cell(const PublishedKernel& k, const PublishedShare& s) {
 
 // Kernels of one pass of our program, op by op.
 ModelledPass kernels_of_pass(const PublishedKernel& k) {
-  return modelled_pass({k.size, k.context, "fp32", k.pass}, *known_device("A100"));
+  return modelled_pass({k.size, k.context, "fp32", k.pass}, *known_device("A100 SXM 80 GB"));
 }
 
 // The number that divides all counts of a kernel's table: of products as they are, of others per

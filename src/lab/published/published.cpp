@@ -141,7 +141,7 @@ std::string fastest(const Published& published, std::span<const TimeReplay> judg
                            t.ms * 1e-9);
   }
   if (best == 0) return {};
-  const double a100 = known_device("A100")->fp32_tflops;
+  const double a100 = known_device("A100 SXM 80 GB")->fp32_tflops;
   return fmt::format("; its fastest fp32 cell reaches {:.1f} TFLOP/s, {}", best,
                      best > a100 ? "more than an A100 has" : "which tells no device");
 }

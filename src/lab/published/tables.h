@@ -7,22 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "analysis/roofline.h"
+#include "lab/published/devices.h"
 
 namespace tracestep {
-
-// A device as its vendor describes it.
-struct PublishedDevice : DevicePeaks {
-  double usable_gib = 0;  // memory that a program can use
-
-  double tflops(std::string_view precision) const {
-    return precision == "fp32" ? fp32_tflops : bf16_tflops;
-  }
-};
-// The device whose name is a part of `name` ("NVIDIA H200"), in any case and with any blanks;
-// nullptr: not known.
-const PublishedDevice* known_device(std::string_view name);
-std::vector<std::string> published_device_names();
 
 enum class PublishedClock {
   kWall,        // waits for the device before the clock is read

@@ -199,7 +199,7 @@ class Judge {
   // By a roofline of t's device; an A100's where none is stated, which scales all cells alike.
   double modelled_ms(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
-    if (device == nullptr) device = known_device("A100");
+    if (device == nullptr) device = known_device("A100 SXM 80 GB");
     return modelled_pass({t.size, t.context, t.precision, t.pass}, *device).ms();
   }
 

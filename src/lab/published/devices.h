@@ -1,0 +1,57 @@
+// Devices that need not be here, as their makers describe them: data/devices.csv as structs, and
+// how a name that a person types, or that a driver reports, finds one.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analysis/roofline.h"
+
+namespace tracestep {
+
+// A device as its vendor describes it. 0 and empty: not stated, or it has none.
+struct PublishedDevice : DevicePeaks {
+  std::string words;  // what its name may hold besides its memory: "h100 sxm sxm5 hbm3"
+  std::string form;   // "SXM", "PCIe", "laptop"
+  std::string maker;
+  std::string link;         // between devices of one host, beside PCIe: "NVLink"
+  double link_gb_s = 0;     // of `link`, each way, nominal
+  int link_ranks = 0;       // devices that it joins
+  double memory_gb = 0;     // as its name says
+  double usable_gib = 0;    // memory that a program can use
+  std::string usable_from;  // "measured", "reported" by drivers, "estimated"
+  double watts = 0;
+  std::string source;  // of the peaks
+
+  double tflops(std::string_view precision) const {
+    return precision == "fp32" ? fp32_tflops : bf16_tflops;
+  }
+  // Whether the programs here, which are those of an NVIDIA GPU, have a time on it.
+  bool has_times() const { return maker == "NVIDIA"; }
+  // GB/s each way between `ranks` devices of one host: the link's, or PCIe's where that joins
+  // fewer; 0: more than a host holds.
+  double host_link_gb_s(int ranks) const;
+};
+
+std::span<const PublishedDevice> published_devices();
+
+// What a name may mean. A laptop's device has to be called one; where the form is not said, the SXM
+// module is meant.
+struct DevicesOfName {
+  std::vector<const PublishedDevice*> devices;  // several: the name leaves it open
+  std::vector<const PublishedDevice*> others;   // that the form alone tells apart
+};
+// Of "rtx4090", "a100-80gb", "NVIDIA H100 80GB HBM3": any case, with blanks and signs or without.
+// No device where the name has a word that is none of the device's ("4080 SUPER").
+DevicesOfName devices_of_name(std::string_view name);
+
+// The only device that `name` may mean; nullptr: none, or several.
+const PublishedDevice* known_device(std::string_view name);
+// The same; Error{kUsage} naming `where` for none, with the nearest name, and for several, with
+// their names.
+DevicesOfName require_device(const std::string& where, const std::string& name);
+std::vector<std::string> published_device_names();
+
+}  // namespace tracestep
