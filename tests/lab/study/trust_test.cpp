@@ -126,10 +126,14 @@ TEST_F(SentencesTest, TablesThatShowOneStepHaveOneTimeOfIt) {
     }
   }
   EXPECT_GE(shared, 6);
+  int profiled = 0;
   for (const auto& clock : evidence.rows("clocks")) {
-    const Evidence::Row cell = evidence.same_cell(clock, "cells").front();
-    EXPECT_DOUBLE_EQ(clock.get("plain_wall_ms").value, cell.get("wall_ms").value);
+    for (const auto& cell : evidence.same_cell(clock, "cells")) {  // none of a bf16 step
+      EXPECT_DOUBLE_EQ(clock.get("plain_wall_ms").value, cell.get("wall_ms").value);
+      ++profiled;
+    }
   }
+  EXPECT_GE(profiled, 2);
 }
 
 TEST_F(SentencesTest, ARowIsWorthWhatItsStepIsOrLess) {
