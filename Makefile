@@ -72,10 +72,11 @@ fmt: ## format all C++ in place
 	@tools/bootstrap lint
 	@tools/format
 
-lint: ## format check, layering, clang-tidy on changed files (ALL=1: on all)
+lint: ## format check, layering, pages, clang-tidy on changed files (ALL=1: on all)
 	@tools/bootstrap lint
 	@tools/format --check
 	@python3 tools/check_layering.py
+	@python3 tools/check_docs.py
 	@cmake --preset release --log-level=WARNING
 	@tools/tidy $(if $(ALL),--all)
 

@@ -10,7 +10,7 @@ namespace tracestep {
 // Microseconds: a launch and the roofline's time; 0 for views. The device is a server CPU's socket,
 // or a GPU with 80 GB.
 double modelled_us(const Program& program, const Node& node, DeviceKind kind);
-// Of all nodes of the phase.
+// The sum over all nodes of the phase.
 double modelled_us(const Program& program, Phase phase, DeviceKind kind);
 
 }  // namespace tracestep

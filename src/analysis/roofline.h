@@ -19,7 +19,7 @@ struct DevicePeaks {
   // 0: not known, or it has no such products.
   double tf32_tflops = 0, fp16_tflops = 0;
 
-  // Of products in a precision, by what their operands are rounded to; 0 likewise.
+  // The peak of products in a precision, by what their operands are rounded to; 0: not known.
   double product_tflops(const Precision& precision) const;
 };
 

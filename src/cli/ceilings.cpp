@@ -42,8 +42,7 @@ Ceilings cpu_ceilings(const RunSpec& run) {
   return out;
 }
 
-// --- for rows of `bench`
-// --------------------------------------------------------------------------
+// --- for rows of `bench` ------------------------------------------------------------------------
 double measured_tflops(const RunSpec& run) {
   if (cuda_index(run.place.device)) return cuda_roof_tflops(run);
   if (run.place.device != "cpu") return 0.0;

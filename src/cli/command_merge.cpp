@@ -21,7 +21,7 @@ struct MergeOptions {
   OutputOptions output;
 };
 
-// Those that are whole; the others are named on stderr.
+// The parts that are whole; stderr names the others.
 std::vector<PartResult> read_parts(const std::filesystem::path& folder, const JobTasks& tasks) {
   std::vector<PartResult> out;
   for (std::size_t i = 0; i < tasks.division.parts.size(); ++i) {

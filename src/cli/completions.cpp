@@ -26,8 +26,7 @@ std::string shell_word(std::string_view text) {
   return out + "'";
 }
 
-// --- bash
-// ------------------------------------------------------------------------------------------
+// --- bash ---------------------------------------------------------------------------------------
 
 std::string bash_command(const Command& command) {
   std::string flags = "--help", values;
@@ -46,7 +45,7 @@ std::string bash_command(const Command& command) {
                      command.name, flags, values);
 }
 
-// Of a list the part behind the last comma is completed.
+// Completes the part of a list behind its last comma.
 constexpr const char* kBashEnd =
     "  esac\n"
     "  local list=\n"
@@ -72,8 +71,7 @@ std::string bash_script(std::span<const Command> commands) {
   return out + kBashEnd;
 }
 
-// --- zsh
-// -------------------------------------------------------------------------------------------
+// --- zsh ----------------------------------------------------------------------------------------
 
 // Within '--flag[…]' brackets and colons have a meaning of their own.
 std::string zsh_text(std::string_view text) {
@@ -128,8 +126,7 @@ std::string zsh_script(std::span<const Command> commands) {
   return out + "  esac\n}\n_tracestep \"$@\"\n";
 }
 
-// --- fish
-// ------------------------------------------------------------------------------------------
+// --- fish ---------------------------------------------------------------------------------------
 
 // In fish a backslash and a quote are escaped within single quotes.
 std::string fish_text(std::string_view text) {
@@ -162,8 +159,7 @@ std::string fish_script(std::span<const Command> commands) {
   return out;
 }
 
-// --- the manual
-// ------------------------------------------------------------------------------------
+// --- the manual ---------------------------------------------------------------------------------
 
 // A line as it is: a dot or a quote at its start would be a request.
 std::string roff_line(std::string_view line) {

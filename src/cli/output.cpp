@@ -180,7 +180,7 @@ std::string kind_of(const Table& table) {
   return table.name.substr(0, table.name.find('@'));
 }
 
-// Those with one of these names, in the order of the tables; a name that is unknown is said, and
+// The tables that have one of these names, in their own order. An unknown name gives a warning and
 // costs no result.
 std::vector<Table> choose_tables(const std::vector<std::string>& names,
                                  const std::vector<Table>& tables) {

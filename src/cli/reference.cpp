@@ -52,9 +52,9 @@ stands above the table, and the last line says what else there is: `--all` shows
 column and note, `--tables` and `--columns` choose. Files and the other formats have all.
 A mark before a measured row says whether it is sound (`✓`), noisy (`~`) or impossible (`✗`:
 it contradicts arithmetic by more than noise explains); the reasons stand below, once
-([timing](timing.md#validity)). Without UTF-8 in the locale the marks are `+`, `~` and `x`,
-and `NO_COLOR` turns colours off. Grids and long runs say on stderr how far they are and how
-long is left; Ctrl-C is answered at once. `tracestep COMMAND -h` is one screen.
+([timing](timing.md#the-validity-checker)). Without UTF-8 in the locale the marks are `+`, `~`
+and `x`, and `NO_COLOR` turns colours off. Grids and long runs say on stderr how far they are
+and how long is left; Ctrl-C is answered at once. `tracestep COMMAND -h` is one screen.
 `tracestep completions SHELL` writes completions for bash, zsh and fish.
 
 The first signal of those above ends a command behind the step under way, with what it has

@@ -8,8 +8,8 @@
 
 namespace tracestep::cli {
 
-// Those of `given` that belong to the run and not to this call, to be kept in checkpoints: not its
-// weights and tokenizer, which checkpoints hold themselves, and not where the result goes.
+// The options of `given` that checkpoints keep, since they belong to the run and not to this call.
+// Left out are weights and tokenizer, which checkpoints hold themselves, and where results go.
 Json kept_options(const OptionSet& set, const GivenOptions& given);
 
 // Reads from `checkpoint` what is not in `given`, and says it. `given`: a copy, as reading adds to

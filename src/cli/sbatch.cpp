@@ -188,7 +188,7 @@ std::string predicted_text(const JobNeeds& needs) {
   return out + (out.empty() ? "" : ", ") + format_duration_ms(needs.predicted_seconds * 1e3);
 }
 
-// Of a task's script: a task that is done does not run again.
+// The end of a task's script marks a task as done, so that it does not run again.
 constexpr const char* kEnd = "[ $status -eq 0 ] && touch \"$done\"\nexit $status\n";
 
 // Tasks of one array, which request the same.

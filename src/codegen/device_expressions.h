@@ -25,7 +25,7 @@ struct DeviceExpressions {
   std::string before;                // a statement that they need; usually empty
   std::vector<std::string> results;  // one for each output
 };
-// Of an elementwise op; `operands` are the texts of its operands' elements.
+// Those of an elementwise op; `operands` are the texts of its operands' elements.
 DeviceExpressions device_expressions(const Program& program, const Node& node,
                                      std::span<const std::string> operands);
 

@@ -18,7 +18,7 @@ namespace tracestep {
 
 class EarlyResults {
  public:
-  // Of rank-0 outputs of the program. nullptr where the device does not send results, and for steps
+  // Sends rank-0 outputs of the program. nullptr where the device does not send, and for steps
   // of several lanes, in which the order of launches does not say what is done.
   // Throws Error{kUsage}: no such output.
   static std::unique_ptr<EarlyResults> make(Device& device, const Program& program,

@@ -55,7 +55,7 @@ class Executor {
   virtual void send_early(std::span<const std::string> outputs) = 0;
   // An output of the last run, copied to the host; valid until the next run.
   virtual HostTensor output(std::string_view name) const = 0;
-  // The same for a floating rank-0 output.
+  // A floating rank-0 output as a number.
   double scalar(std::string_view name) const;
   // A value, copied to the host; nullopt when it is not alive. During a pause the results of the
   // node before it are alive.

@@ -21,7 +21,7 @@ class LaneOrder {
   void launch(const Launch& launch, bool alone = false);
   // Ends a run: what is issued next on lane 0 waits for both lanes.
   void join();
-  // The same where nothing has been issued after all: its capture has failed.
+  // Ends a run of which nothing has been issued after all: its capture has failed.
   void forget();
 
  private:

@@ -37,7 +37,7 @@ class PlanGuard {
     std::int64_t first = 0, bytes = 0;
   };
   std::vector<Range> watched_ranges() const;
-  // Of the place `index`; -1: no place.
+  // The watched parts of the place `index`; -1: no place.
   std::vector<Range> watched_part_of(int index) const;
   void fill_dead(Range range);
   // From now on, what the place holds at this moment counts as right.

@@ -48,7 +48,7 @@ class StepExecutor : public Executor {
   // each runs alone. In guarded memory of a device with one lane, work of other lanes is issued as
   // late as the plan allows, so that a plan that frees something too early shows.
   void issue(Recorder* recorder);
-  // The same without marks, pauses and buffers to provide.
+  // Issues all launches without marks, pauses and buffers to provide.
   void launch_all();
   // Issues launches that were captured from launch_all().
   void replay(CapturedWork& work);

@@ -53,7 +53,7 @@ class Builder {
   void output(std::string_view name, Val value);
   void update(Val leaf, Val value);
   void set_role(Val value, Role role) { mutable_value(value).role = role; }
-  // Of a parameter or a state; the leaves of one block lie in the same memory.
+  // Places a parameter or a state; the leaves of one block lie in the same memory.
   void set_memory(Val leaf, Memory memory) { mutable_value(leaf).memory = memory; }
 
   Type type(Val value) const { return program_.type(value.id); }
@@ -96,7 +96,7 @@ class Builder {
   Guard made_by(std::string_view pass);
   // Marks new nodes of the innermost guard as made by `pass`.
   void set_made_by(std::string_view pass) { context_.made_by = std::string(pass); }
-  // The same for their epoch.
+  // Sets the epoch of new nodes of the innermost guard.
   void set_epoch(int epoch) { context_.epoch = epoch; }
   // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
   Guard like(const Node& node, const Phase* phase = nullptr);

@@ -28,7 +28,7 @@ class Rewriter {
   std::vector<Val> inputs(const Node& node) const;
   // Copies `node` with its origins; its results stand for the old ones.
   std::vector<Val> copy(const Node& node) { return copy(node, inputs(node)); }
-  // The same, but the copy reads these.
+  // Copies `node`, but the copy reads these inputs.
   std::vector<Val> copy(const Node& node, const std::vector<Val>& inputs);
   // `values` stand for the results of `node`; "no value" for a result without readers.
   void replace(const Node& node, const std::vector<Val>& values);

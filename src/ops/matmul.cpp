@@ -75,7 +75,7 @@ std::vector<Val> product_gradient(const OpExpansion& e) {
   return out;
 }
 
-// Of the sums over k alone: FLOPs of products are compared with those of a model's formula.
+// Counts the sums over k alone, since a model's formula counts only those.
 std::int64_t product_flops(const OpCall& c) {
   return 2 * c.outputs[0].count() * sides(c).k_a;
 }

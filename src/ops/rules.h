@@ -34,8 +34,7 @@ std::vector<Type> concatenated(const OpCall& call, int axis);
 // The same along the attribute `axis`.
 std::vector<Type> concatenated_along_axis(const OpCall& call);
 
-// --- shapes of norms over the last axis
-// -----------------------------------------------------------
+// --- shapes of norms over the last axis ---------------------------------------------------------
 Shape rows_of(const Shape& shape);      // without the last axis
 Shape column_of(Shape shape);           // the last axis has one element
 Dims all_but_last(const Shape& shape);  // the other axes

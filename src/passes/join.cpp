@@ -224,7 +224,7 @@ class Join {
 
   bool is_batch(std::int64_t bytes) const { return bytes > 0 && bytes >= choice_.full_bytes(); }
 
-  // Of the collective that sums the member's gradient.
+  // The bytes that the collective which sums the member's gradient carries.
   std::int64_t carried_bytes(const Member& member) const {
     return member.bytes * (choice_.shards_optimizer() ? choice_.replicas() : 1);
   }

@@ -216,7 +216,7 @@ class Merge {
 };
 
 // --- what backward keeps ------------------------------------------------------------------------
-// Of the slice of a merged product and its views: those that something other than a view reads.
+// The slice of a merged product or views of it: what something other than a view reads.
 std::vector<ValueId> ends_of(const Program& p, const Readers& readers, ValueId slice) {
   std::vector<ValueId> out;
   bool is_end = readers.at_end[at(slice)];

@@ -13,7 +13,7 @@ namespace tracestep {
 // - products of those other operands with one value become a product of the assembly (dqᵀ·x,
 //   dkᵀ·x, dvᵀ·x); where they are added to something, as gradients of micro-batches are, they
 //   stay apart, since a product can add what it computes (passes/epilogue.h).
-// Of weights that are cast, the block is cast as one.
+// Where weights are cast, their block is cast as one.
 // Where backward reads some results of a merged product and not the others, it reads copies, so
 // that it does not keep all of them (`forward_alone`: also of what it would copy itself). Leaves,
 // updates and outputs stay as they are. A merged sum is rounded once, where the products were

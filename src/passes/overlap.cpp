@@ -176,7 +176,7 @@ class OverlapPass {
     }
   }
 
-  // Those that a batch has let go since the last call.
+  // Adds the nodes that a batch has let go since the last call.
   void add_waiting() {
     while (std::exchange(has_settled_, false)) {
       for (NodeId id : std::exchange(waiting_, {})) add(id);

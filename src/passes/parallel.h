@@ -50,7 +50,7 @@ struct Parallel {
   bool shards_optimizer() const { return shard >= 1; }
   bool shards_gradients() const { return shard >= 2; }
   bool shards_weights() const { return shard >= 3; }
-  // Of a batch; unlimited for kAllTensors, and for kByModel until it is resolved.
+  // The bytes of a full batch; unlimited for kAllTensors, and for kByModel until it is resolved.
   std::int64_t full_bytes() const {
     return bucket_bytes < 0 ? std::numeric_limits<std::int64_t>::max() : bucket_bytes;
   }

@@ -46,7 +46,7 @@ struct Pass {
   std::function<Program(const Program&, const Options&)> run;
   VerifyStage stage = VerifyStage::kBuilt;
   bool compiles = false;  // runs only when programs are compiled
-  // Of those, where it pays, so that it runs unless passes are named; empty: always.
+  // Whether a compile pass is worth its cost in this step, so that it runs by default; empty: yes.
   std::function<bool(const Options&)> pays = {};
 };
 
@@ -131,8 +131,8 @@ bool is_taken_apart(const Options& o, const OpDef& op) {
   return !o.granularity.keeps(op.composite) && !op.stays_whole;
 }
 
-// Of what the granularity keeps, expands only ops without a gradient rule; in a program without
-// backward, only those that have no kernel either.
+// Expands what the granularity does not keep, and ops without a gradient rule; in a program without
+// backward such an op is kept if it has a kernel.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
     const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));
@@ -373,7 +373,7 @@ std::vector<std::string> paying_passes(const PipelineOptions& options) {
 
 namespace {
 
-// Of one rank, as they are summed.
+// The bytes of one rank's gradients, in the dtype in which they are summed.
 std::int64_t gradient_bytes(const Program& program, const PipelineOptions& options) {
   std::int64_t out = 0;
   for (ValueId id : program.leaves) {

@@ -39,8 +39,8 @@ struct PipelineOptions {
   Granularity granularity = Granularity::kFused;
   Mode mode = Mode::kInference;
   GradientKind gradients = GradientKind::kTransient;
-  // The program holds states of gradients that others have computed: a step is their reduction and
-  // the optimizer.
+  // Gradients come from earlier micro-batches, as states: this step only sums them over ranks and
+  // updates.
   bool has_gradients = false;
   OptimizerOptions optimizer = {};  // its loss scaling also scales what autograd starts from
   AttentionForm attention = AttentionForm::kNaive;
@@ -90,7 +90,7 @@ struct PipelineResult {
 std::vector<std::pair<std::string, std::string>> pipeline_passes();
 // Names of those that run only when `compile` is set, in order.
 std::vector<std::string> compile_passes();
-// Of these, what pays in such a step, on any device, so that it runs where nobody names passes.
+// The compile passes that run by default: those worth their cost in this step, on any device.
 std::vector<std::string> paying_passes(const PipelineOptions& options);
 
 // Throws Error{kUsage} for an unknown pass name (naming the closest), whatever a pass throws, and

@@ -15,7 +15,7 @@ namespace tracestep {
 // late as it can be, in front of the first backward node that needs it. It computes the same bits,
 // as it is the same op on the same operands.
 //
-// Of a part, what other nodes read and what it reads from outside is kept; nested, only what is
+// A part keeps what other nodes read and what it reads from outside. Nested parts keep only what is
 // read after the last block or made before the first, and one input for each level of halving.
 // Constants (rope tables, masks) are made again for each part. Error{kUsage} for a path under which
 // the model has no node.

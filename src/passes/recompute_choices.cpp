@@ -22,7 +22,7 @@ bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
-// Of the leaves in the device's memory: a budget is for that alone.
+// The bytes of leaves in the device's memory, since a budget is for that memory alone.
 std::int64_t leaf_bytes(const Program& program) {
   std::int64_t out = 0;
   for (ValueId id : program.leaves) {
@@ -213,7 +213,7 @@ std::vector<bool> RecomputeChoices::inside(const Recomputation& parts) const {
   return out;
 }
 
-// Of saved values and operands of what runs again.
+// Counts saved values, and operands of what runs again.
 double RecomputeChoices::kept_bytes(const std::vector<bool>& again, const Weights& weights) const {
   double out = 0.0;
   for (NodeId node : nodes_) {

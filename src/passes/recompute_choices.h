@@ -38,7 +38,7 @@ class RecomputeChoices {
 
   // Nodes that may run again: those of forward, without views and constants.
   const std::vector<NodeId>& nodes() const { return nodes_; }
-  // Those that make what is saved for backward.
+  // The nodes that make what is saved for backward.
   const std::vector<NodeId>& makers() const { return makers_; }
   // The block of a node, 0, 1, …; -1: none.
   int block_of(NodeId node) const { return blocks_[static_cast<std::size_t>(node)]; }

@@ -344,8 +344,7 @@ class Split {
     copy_parts(node, own);
   }
 
-  // Of the rank's rows, of all or of its heads; the gradients of weight and bias are the sums of
-  // those of all rows.
+  // Normalises the rank's rows or heads. The gradients of weight and bias are sums over all rows.
   void norm(const Node& node) {
     const Part own = part(node.inputs[0]);
     const bool has_whole_rows = own.is_rows() || own.axis < shape(node.inputs[0]).rank() - 1;

@@ -22,7 +22,7 @@ NodeId last_product(const Program& program) {
   return id;
 }
 
-// Of a matrix, or of several: vectors are too small for a launch of their own.
+// Whether it updates matrices: vectors are too small for a launch of their own.
 bool is_update(const Program& program, const Node& node) {
   return node.origin().phase == Phase::kOptimizer && has_lane(*node.op) &&
          program.type(node.outputs[0]).shape.rank() > 1;

@@ -55,7 +55,7 @@ std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }
 
-// The same.
+// A float for each row, as for the loss alone.
 std::int64_t cross_entropy_with_grad(Call c, Traits) {
   return c.inputs[1].shape[0] * kFloat;
 }

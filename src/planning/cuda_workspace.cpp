@@ -45,7 +45,7 @@ std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }
 
-// The same, and the logarithm of every row's sum of exponentials.
+// Two floats for each row: its loss, and the logarithm of its sum of exponentials.
 std::int64_t cross_entropy_with_grad(Call c, Traits) {
   return 2 * c.inputs[1].shape[0] * kFloat;
 }

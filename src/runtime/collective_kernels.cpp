@@ -84,7 +84,7 @@ std::unique_ptr<PreparedKernel> prepare_in_group(KernelSpec spec, const LaunchCo
   return bind_kernel(std::move(spec), kernel);
 }
 
-// The same for a kernel that calls the group.
+// A kernel that calls the group.
 class GroupKernel final : public PreparedKernel {
  public:
   GroupKernel(std::unique_ptr<PreparedKernel> kernel, Communicator& group)

@@ -70,9 +70,9 @@ class Device {
   virtual const std::string& name() const = 0;  // "cpu", "null", "reference", "cuda:0"
   virtual const DeviceTraits& traits() const = 0;
   virtual Allocator& allocator() = 0;
-  // Of memory of the host that the device's kernels and copies reach: leaves with Memory::kHost lie
-  // there. It has no limit but what the host can give. A device without memory of its own
-  // (DeviceTraits) has one allocator for both; its programs place nothing in the host's.
+  // Allocates memory of the host that the device's kernels and copies reach. Leaves with
+  // Memory::kHost lie there. It has no limit but what the host can give. A device without memory of
+  // its own (DeviceTraits) has one allocator for both; its programs place nothing in the host's.
   virtual Allocator& host_allocator() { return allocator(); }
   // Live bytes there, as asked for; 0 on a device without memory of its own.
   std::int64_t host_bytes() {

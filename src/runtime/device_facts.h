@@ -16,7 +16,7 @@ struct DeviceFacts {
   // milliseconds, and only differences between two readings are meaningful.
   std::optional<double> energy_j;
   std::optional<std::int64_t> temperature_c;
-  // Of the whole device, as the driver counts it, other processes included.
+  // The driver counts the whole device, other processes included.
   std::optional<std::int64_t> memory_used_bytes;
   std::optional<std::int64_t> process_count;
   // Total time so far during which the power limit or the temperature lowered the clocks; only

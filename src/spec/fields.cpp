@@ -452,8 +452,8 @@ void add_schedule_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .help = "parts of the batch's rows that logits, loss and their gradients are computed in, "
-               "one after the other, so that the logits never exist as a whole; auto: as many as "
-               "leave each 1024 rows and save memory",
+               "one after the other, so that the logits never exist as a whole; auto: as many "
+               "chunks of at least 1024 rows as save memory",
        .about = "parts that the loss is computed in"}));
   rows.add(parallel_field(
       {.name = "parallel",

@@ -76,8 +76,8 @@ const Json* default_of(const RunField& field);
 // field for a value that its flag would refuse.
 Json architecture_of(const ModelConfig& model);
 ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture);
-// Of these, what changes more than numbers: closed forms of the reference Transformer do not hold
-// for a model that has any.
+// Those of these fields that change more than numbers: closed forms of the reference Transformer do
+// not hold for a model that has any.
 std::vector<std::string> variations_of(const ModelConfig& model);
 // Error{kUsage} naming `where` for a model that has any; `what`: "the formulas of this topic are".
 void require_reference(const ModelConfig& model, const std::string& where, std::string_view what);
@@ -103,7 +103,7 @@ bool is_usual(const RunField& field, const Json& value, const Json& size);
 // compiled". Two runs of one device have the same label if their programs are the same, and only
 // then.
 std::string label_of(const RunSpec& spec);
-// The same of a key, or of another place where the fields are found by name (nullptr: not there).
+// The label by a key, or by another place where fields are found by name (nullptr: not there).
 std::string label_of(const Json& key);
 std::string label_of(const std::function<const Json*(const std::string& name)>& value_of);
 

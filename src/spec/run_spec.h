@@ -42,7 +42,7 @@ struct RunSpec {
   Granularity ops = Granularity::kFused;
   AttentionForm attention = AttentionForm::kNaive;
   ExecutorKind executor = ExecutorKind::kEager;
-  // Of compile_passes(), those that run; nullopt: all with an arena, else none.
+  // The passes of compile_passes() that run; nullopt: with an arena those that pay, else none.
   std::optional<std::set<std::string>> compile_passes = {};
   LaunchOrder launch_order = LaunchOrder::kSerial;
   UpdateTime updates = UpdateTime::kEnd;

@@ -33,7 +33,7 @@ enum class FieldGroup : std::uint8_t { kModel, kStep, kHow };
 // Where a result shows the field.
 enum class FieldShow : std::uint8_t {
   kPeople,   // in a column
-  kVarying,  // likewise, but for people only where rows differ in it
+  kVarying,  // in a column; hidden from people when all rows agree
   kData,     // in a column of csv and json only
   kKey,      // only in the structured parameters of a row
   kNowhere,  // not in a row; at most in the environment
@@ -67,7 +67,7 @@ struct SpecField {
   std::function<std::string(const Spec&)> text = {};
   // Error{kUsage} naming `where`.
   std::function<Change(const std::string& where, const std::string& text)> parse = {};
-  // Whether the value has a meaning beside the others; empty: always.
+  // Whether the field applies, given the other fields. Empty: always.
   std::function<bool(const Spec&)> applies = {};
 };
 
@@ -90,8 +90,8 @@ std::string text_of(const SpecField<Spec>& field, const Spec& spec) {
   return field.text ? field.text(spec) : text_of_value(field, field.value(spec));
 }
 
-// The same, but empty for a value that the flag would refuse, which means "not given", and for a
-// switch.
+// The text of a default: empty for a value that the flag would refuse, which means "not given",
+// and for a switch.
 template <class Spec>
 std::string default_text(const SpecField<Spec>& field, const Spec& spec) {
   if (field.value_name.empty()) return {};

@@ -11,7 +11,7 @@ PipelineResult named(PipelineResult result, const RunSpec& spec) {
   return result;
 }
 
-// Of compile_passes(), those that do not run.
+// The passes of compile_passes() that do not run.
 std::set<std::string> disabled_passes(const RunSpec& spec, const PipelineOptions& options) {
   std::set<std::string> out;
   for (std::string& name : compile_passes()) out.insert(std::move(name));

@@ -33,7 +33,7 @@ Program program_for(const Program& forward, PipelineOptions options, const Devic
 Program step_program(const RunSpec& spec, const Device& device);
 // The same without a device: planning/needs.h says which ops a kind of device has kernels for.
 Program step_program(const RunSpec& spec, const DeviceTraits& traits = {});
-// Both with what each pass did.
+// These also say what each pass did.
 PipelineResult step_passes(const RunSpec& spec, const Device& device);
 PipelineResult step_passes(const RunSpec& spec, const DeviceTraits& traits);
 

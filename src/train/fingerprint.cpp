@@ -106,8 +106,8 @@ std::string compile_passes_of(const Run& run) {
   return out.empty() ? "none" : fmt::format("{}", fmt::join(out, "+"));
 }
 
-// Of the choice only what decides in which order sums are added up and where they are rounded; null
-// where the order is that of shards. The norm that clips is added up part by part where ranks hold
+// The part of the choice that decides the order of sums and where they are rounded; null where the
+// order is that of shards. The norm that clips is added up part by part where ranks hold
 // parts of the gradients.
 Json order_of_sums(const Run& run) {
   if (run.options.shards > 0) return {};

@@ -80,7 +80,7 @@ void check_shards(const TrainOptions& o) {
   }
 }
 
-// Of `tokens`, as many as the model has positions.
+// `tokens`, but no more than the model has positions.
 std::int64_t longest_text(const ModelConfig& model, std::int64_t tokens) {
   return model.positions == Positions::kLearned ? std::min(tokens, model.max_positions) : tokens;
 }

@@ -112,7 +112,7 @@ struct TrainResult {
 TrainResult train(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress);
-// The same on one device.
+// Trains on one device.
 TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress);
@@ -133,7 +133,7 @@ struct EvalResult {
   double perplexity = 0.0;
   double first_batch_loss = 0.0;
   std::int64_t batches = 0, tokens = 0;
-  // Of the text of all targets, and the loss per byte of it; nullopt where their text is not known.
+  // The bytes of the text of all targets, and the loss per byte; nullopt where it is not known.
   std::optional<std::int64_t> bytes;
   std::optional<double> bits_per_byte;
   // The first weight, result or gradient that is infinite or NaN, if any.

@@ -109,7 +109,7 @@ void fill_tensor(Fill fill, const Values& out, const Shape& shape, const Initial
   fill(out, initial, seed, name, 0, count / workers);
 }
 
-// Of a saved model's metadata; `fallback` where it has no such key.
+// A number in a saved model's metadata; `fallback` where it has no such key.
 std::int64_t integer_of(const SavedTensors& from, const std::string& key, std::int64_t fallback) {
   const auto found = from.metadata().find(key);
   if (found == from.metadata().end()) return fallback;

@@ -32,7 +32,7 @@ class SavedTensors {
 
   std::vector<std::string> names() const;
   bool has(std::string_view name) const;
-  // Of a file that holds whole tensors, and what was added.
+  // The metadata of a file that holds whole tensors, and what was added.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   void add_metadata(const std::string& key, std::string value) {
     metadata_[key] = std::move(value);

@@ -53,7 +53,7 @@ std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_s
 // A tokenizer of either kind, from the content of its file; `origin` names it in messages. Errors:
 // kInput when it is malformed.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin);
-// The same from a file, which is read whole. Errors: kInput, also when it is missing.
+// Loads the tokenizer from a file, which is read whole. Errors: kInput, also when it is missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 inline constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{64} << 20;  // a million pieces
 

@@ -37,7 +37,7 @@ class Trainer {
   bool can_validate() const { return evaluator_ != nullptr; }
   // The mean loss over the first batches of the validation tokens.
   double validate();
-  // The same search in the validation batches.
+  // Searches the validation batches in the same way.
   std::optional<NotFinite> find_cause_in_validation();
 
  private:

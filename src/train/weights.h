@@ -24,7 +24,7 @@ struct Weights {
 // A safetensors file, or the newest complete checkpoint of a folder, as CheckpointWriter::load().
 // Errors: kInput.
 Weights open_weights(const std::filesystem::path& path);
-// Those of `checkpoint`, in the folder `path`.
+// The weights of `checkpoint`, in the folder `path`.
 Weights weights_of(const std::filesystem::path& path, const Checkpoint& checkpoint);
 
 // Where the tokenizer of a file of weights is saved: W.safetensors.tokenizer.

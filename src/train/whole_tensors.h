@@ -24,7 +24,7 @@ class Tokenizer;
 
 class WholeTensors {
  public:
-  // Of one rank, which holds everything.
+  // For one rank, which holds everything.
   explicit WholeTensors(Store& store) : stores_{&store} {}
   // `stores`: of the ranks of this process, in their order. `parameters`: the shape of every whole
   // parameter. `choice`: how they are divided. `group`: the first one's end.
@@ -36,7 +36,7 @@ class WholeTensors {
   bool is_part(std::string_view name) const { return first().at(name).type != type(name); }
   bool has_parts() const;
   bool computes() const { return first().device().computes(); }
-  // Of the whole tensor.
+  // The type of the whole tensor.
   Type type(std::string_view name) const;
   // How the ranks divide it.
   DividedTensor divided(std::string_view name) const { return held(name).tensor; }

@@ -21,7 +21,7 @@ bool share_bytes(std::int64_t offset, std::int64_t bytes, std::int64_t other_off
   return offset < other_offset + other_bytes && other_offset < offset + bytes;
 }
 
-// Of every mode, granularity and attention, for a small model.
+// Programs of every mode, granularity and attention, for a small model.
 std::vector<Program> small_steps() {
   std::vector<Program> out;
   for (Mode mode : kAllModes) {

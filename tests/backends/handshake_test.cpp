@@ -81,8 +81,7 @@ TEST_F(HandshakeTest, AnotherProtocolIsKnownByItsFirstByte) {
   EXPECT_FALSE(answer_to(other, secret_, 1, 3, random_bytes()));
 }
 
-// --- messages
-// -------------------------------------------------------------------------------------
+// --- messages -----------------------------------------------------------------------------------
 
 std::vector<Message> read_in_parts(MessageReader& reader, std::string_view text, std::size_t part) {
   std::vector<Message> out;
@@ -134,8 +133,7 @@ TEST(StatusOfFailureTest, IsOneOfTheProgramsAndNeverThatOfSuccess) {
   }
 }
 
-// --- secrets and addresses
-// ------------------------------------------------------------------------
+// --- secrets and addresses ----------------------------------------------------------------------
 
 TEST(SecretTest, IsReadFromAFileThatOnlyItsOwnerMayUse) {
   const TempFolder folder;

@@ -43,7 +43,7 @@ void expect_same_bits(const std::string& what, const Tensors& found, const Tenso
   }
 }
 
-// Both in float64, after passes that may add them up in another order.
+// Compares values in float64, after passes that may add them up in another order.
 void check_values(const std::string& pass, const Tensors& after, const Tensors& before) {
   for (const auto& [name, tensor] : after) {
     const auto found = before.find(name);
@@ -73,7 +73,7 @@ std::function<bool(const OpDef&)> kernels_of(DeviceKind kind) {
   return [kind](const OpDef& op) { return runs_whole(kind, op); };
 }
 
-// Both with kernels for fused nodes, as a GPU with NVRTC has them.
+// Options of a compiled run on a device that has kernels for fused nodes, as a GPU with NVRTC.
 PipelineOptions compiled(const RandomCase& random, std::set<std::string> disabled,
                          DeviceKind kind) {
   PipelineOptions out = random.options;

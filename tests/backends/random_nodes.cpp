@@ -90,7 +90,7 @@ class Alone {
   const std::vector<ObservedNode>& observed_;
 };
 
-// Of the result and the operands: few elements may all be small differences of larger ones.
+// The largest of the result and the operands: a few results may all be small differences.
 double largest_of(const ObservedNode& node, const std::vector<double>& answer) {
   double out = max_abs(answer);
   for (const HostTensor& x : node.operands) {

@@ -10,7 +10,7 @@ namespace tracestep {
 
 // The processes that its main thread started and that are still there.
 std::vector<pid_t> children_of(pid_t parent);
-// Those, and theirs, and so on.
+// The children, their children, and so on.
 std::vector<pid_t> descendants_of(pid_t ancestor);
 
 // As /proc has it: 'R', 'S', 'T', …; 0 when there is no such process.
@@ -21,7 +21,7 @@ bool takes_signals(pid_t process);
 
 // Whether all of them have ended: dead ones count, whether or not somebody has waited for them.
 bool are_ended(const std::vector<pid_t>& processes);
-// The same within ten seconds.
+// Whether all of them have ended within ten seconds.
 bool are_gone(const std::vector<pid_t>& processes);
 
 // Whether it holds within 20 seconds.

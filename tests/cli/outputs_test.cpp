@@ -135,7 +135,7 @@ TEST_F(OutputsTest, TheTraceOfAnotherProfilerIsKeptBeforeAnythingIsMeasured) {
       "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n  ],\n  \"record_shapes\": 1,\n"
       "  \"traceEvents\": [\n  {\"ph\": \"X\", \"name\": \"aten::mm\"}]}\n";
   folder_.write("torch.json", trace);
-  // Of a size that takes minutes.
+  // A profile of this size takes minutes.
   const ProgramRun run = run_tracestep(words_of("profile --size xl --mode step --trace torch.json"),
                                        {.folder = folder_.path()});
   EXPECT_EQ(run.status, 5) << run.err;
@@ -143,7 +143,7 @@ TEST_F(OutputsTest, TheTraceOfAnotherProfilerIsKeptBeforeAnythingIsMeasured) {
   EXPECT_EQ(content_of(folder_ / "torch.json"), trace);
 }
 
-// Of several steps each has a file of its own.
+// With several steps each has a file of its own.
 TEST_F(OutputsTest, EachTraceOfAGridIsLookedAtFirst) {
   const std::string grid = kProfile + " --mode forward,step --trace t.json";
   ASSERT_EQ(run_tracestep(words_of(grid), {.folder = folder_.path()}).status, 0);

@@ -50,7 +50,7 @@ std::size_t count_of(const std::string& text, const std::string& words) {
   return out;
 }
 
-// Of one row: its cell, or the cells that it compares.
+// Adds the identity of a row's cell, or of the cells that it compares.
 void add_identities(const Json& row, std::set<std::string>& out) {
   const Json* cell = row.find("cell");
   if (cell == nullptr) return;

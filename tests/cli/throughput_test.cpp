@@ -21,7 +21,7 @@ ProgramRun run(const std::string& words) {
   return run_tracestep(words_of("throughput" + kModel + " " + words));
 }
 
-// Of batches this far apart the larger is faster by far, whatever else runs.
+// When batches are this far apart, the larger is faster by far, whatever else runs.
 TEST(ThroughputTest, TheAnswerIsTheBatchOfItsRows) {
   const ProgramRun shown = run("--batch 1,256 --steps 6");
   ASSERT_EQ(shown.status, 0) << shown.err;

@@ -20,7 +20,7 @@ struct StepCalls {
   std::int64_t device_bytes_kept = 0;  // by the step
 };
 
-// Of one step, after `before` others.
+// The calls of one step, after `before` others.
 StepCalls calls_of_a_step(Device& device, const RunSpec& spec, ExecutorKind kind, int before = 2) {
   Store store(device);
   const auto executor = make_executor(kind, store, step_program(spec, device));

@@ -38,7 +38,7 @@ void meet(std::span<const std::byte> bytes) {
   }
   const auto hello = first_of<Hello>(bytes);
   if (!hello) return;
-  // The same one with a right proof.
+  // A greeting of the same rank with a right proof.
   const Hello right = answer_to(kGreeting, kSecret, static_cast<int>(hello->rank),
                                 static_cast<int>(hello->count), hello->nonce)
                           .value();

@@ -194,8 +194,7 @@ TEST(FamiliesTest, AModelIsANameAFolderOrAFile) {
   EXPECT_THAT(error(folder.path().string()), HasSubstr("config.json"));
 }
 
-// --- damage
-// ---------------------------------------------------------------------------------------
+// --- damage -------------------------------------------------------------------------------------
 
 class Damage {
  public:

@@ -61,7 +61,7 @@ TEST(CompileTextTest, AProductReadsTheShadowAndTheUpdateWritesIt) {
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("cast(%w)")));
 }
 
-// Of a weight that is narrow itself the store could not make one.
+// The store could not make a shadow of a weight that is narrow itself.
 TEST(CompileTextTest, OnlyFloat32WeightsGetAShadow) {
   std::string forward = kForward;
   for (auto at = forward.find("f32["); at != std::string::npos; at = forward.find("f32[")) {
@@ -100,7 +100,7 @@ class CompileTest : public ::testing::TestWithParam<Case> {
   }
 };
 
-// Of two steps, the second with what the first left.
+// The leaves after two steps, the second on what the first left.
 Tensors two_steps(Device& device, const Program& program) {
   Tensors leaves = testing::random_leaves(program, 0.0, 0.5);
   std::erase_if(leaves, [](const auto& leaf) { return leaf.first.starts_with("shadow."); });

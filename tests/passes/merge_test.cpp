@@ -127,7 +127,7 @@ TEST_F(MergeTest, GradientsThatAreAddedToSomethingStayProductsOfTheirOwn) {
                              "  %6 : f32[3,6] !gradient = matmul(%5, %x) {transpose_a=true}\n"
                              "  %7 : f32[3,6] = add(%6, %old)\n"));
   EXPECT_THAT(out, HasSubstr("%9 : f32[4,6] = matmul(%2, %8)"));
-  // Of the operands, which the ops before them cannot write in place.
+  // The operands are copied, since the ops before them cannot write them in place.
   EXPECT_EQ(count(print(materialize(parse_program(out))), "copy"), 2);
 }
 
@@ -272,7 +272,7 @@ class MergedStepTest : public ::testing::TestWithParam<Case> {
 TEST_P(MergedStepTest, ItLeavesTheValuesOfTheStepThatIsNotMerged) {
   for (const testing::Backend& backend : testing::backends_under_test()) {
     const auto device = backend.make({.threads = 2, .guarded = true});
-    // Of products that add, fewer are left where some are merged.
+    // Fewer products that add are left where some are merged.
     const Program plain = step(*device, {"merge", "epilogue"}),
                   merged = step(*device, {"epilogue"});
     EXPECT_EQ(gemm_flops(merged), gemm_flops(plain));

@@ -96,7 +96,7 @@ Program step(const Device& device, std::optional<DType> low, std::set<std::strin
   return run_pipeline(loss_program(model, {.batch = 2, .context = 40}), options).program;
 }
 
-// Of those that the step allocates.
+// The largest buffer that the step allocates.
 std::int64_t largest_buffer_bytes(const Program& program) {
   std::int64_t out = 0;
   for (const Buffer& buffer : plan_buffers(program).buffers) {

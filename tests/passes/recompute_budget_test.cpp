@@ -158,7 +158,7 @@ TEST_F(RecomputeBudgetTest, NothingRunsAgainThatCouldBeKept) {
   }
 }
 
-// Of every set of forward nodes.
+// The outcome of each set of forward nodes.
 std::vector<Outcome> all_outcomes(const Program& program) {
   std::vector<std::size_t> nodes;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {

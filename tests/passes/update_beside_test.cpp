@@ -32,7 +32,7 @@ class UpdateBesideTest : public ::testing::Test {
     return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
   }
 
-  // Of each update: its lane, the parameters that it updates, and whether products follow.
+  // Each update as its lane, the parameters that it updates, and whether products follow.
   static std::vector<std::string> updates_of(const Program& program) {
     std::vector<std::string> out;
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {

@@ -87,7 +87,7 @@ void RandomOps::elementwise() {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
     operands.push_back(needs_positive(op, i) ? positive(type) : operand(type));
   }
-  // Of operands up to 2, e², 2 · 2 · 2 and the like are the largest results.
+  // Operands are at most 2, so the largest results are e², 2 · 2 · 2 and the like.
   for (Val v : b_.call(op, operands)) keep(v, 16.0);
 }
 
@@ -321,7 +321,7 @@ void RandomOps::attend() {
 void RandomOps::entropy() {
   const DType dtype = item().value.dtype();
   const std::int64_t rows = dice_.between(1, 6), words = dice_.between(2, 7);
-  // Of products, as those of a model are, which the loss may be computed in chunks with.
+  // The logits may be a product, as a model's are: then the loss may be computed in chunks.
   const Val x = dice_.chance(0.5) ? ops::matmul(operand({dtype, {rows, 2}}, 1.0),
                                                 operand({dtype, {words, 2}}, 1.0), {false, true})
                                   : operand({dtype, {rows, words}});

@@ -59,7 +59,7 @@ class RandomOps {
   // The sum of the means of such results: the rank-0 float32 output "loss".
   void add_loss();
 
-  // Of the leaves that do not have the usual range.
+  // The ranges of leaves that do not have the usual one.
   const std::map<std::string, LeafRange>& ranges() const { return ranges_; }
 
  private:
@@ -105,9 +105,9 @@ class RandomOps {
   Shape new_shape(int least_rank = 0);
   // A floating value, made smooth where gradients must flow.
   Item item();
-  // The same as a value of this type, no element larger than `reach`.
+  // An item as a value of this type, no element larger than `reach`.
   Val operand(const Type& type, double reach = 2.0);
-  // The same with elements in [0.5, 2].
+  // An operand with elements in [0.5, 2].
   Val positive(const Type& type);
   Val within(Item x, double reach);
   Val in_dtype(Val x, DType dtype);

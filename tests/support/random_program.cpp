@@ -8,7 +8,7 @@
 namespace tracestep::testing {
 namespace {
 
-// Of leaves that passes add.
+// The ranges of leaves that passes add.
 LeafRange range_of(const std::string& name) {
   if (name.starts_with("adamw.v.")) return {0.01, 1.0};
   if (name == "lr" || name == "step_size") return {1e-3, 1e-2};

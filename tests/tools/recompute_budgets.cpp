@@ -117,7 +117,7 @@ class Cell {
   const Program& program() const { return program_; }
   DeviceKind kind() const { return traits_.kind; }
 
-  // Of what the passes after `recompute` make of it.
+  // The peak of what the passes after `recompute` make of it.
   std::int64_t peak_of(const Program& candidate) const {
     return predicted_peak_bytes(executor_, run_pipeline(candidate, options_).program, traits_);
   }

@@ -119,7 +119,7 @@ class Meeting:
         out = socket.socket()
         out.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
         out.settimeout(PATIENCE_S)
-        # Of one address there are fewer ports than connections.
+        # One address has fewer ports than there are connections.
         out.bind((f"127.{dice.randrange(1, 255)}.{dice.randrange(255)}.{dice.randrange(1, 255)}", 0))
         out.connect(("127.0.0.1", self.port))
         return out

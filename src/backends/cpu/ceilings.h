@@ -35,7 +35,7 @@ struct CpuCeilings {
   double fma_gflops = 0;  // float32 multiply-add, all threads
   std::vector<BandwidthCeiling> bandwidths;
   std::vector<ProductCeiling> products;
-  // Of all products of `dtype`: the time they would take at peak over the time they take.
+  // The time that all products of `dtype` would take at peak, over the time they take.
   double weighted_share(DType dtype) const;
 };
 

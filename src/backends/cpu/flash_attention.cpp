@@ -46,7 +46,7 @@ struct Forward {
   }
 };
 
-// Of one thread.
+// The buffers of one thread.
 struct Scratch {
   std::int64_t ldo;  // of the results
   float *q, *k, *v, *panel, *o, *top, *sum, *factor;

@@ -68,7 +68,7 @@ struct Backward {
   bool is_narrow() const { return q.dtype != DType::kF32; }
 };
 
-// Of one thread.
+// The buffers of one thread.
 struct Scratch {
   std::int64_t ldo;                    // of the gradients
   float *k, *v, *k_along, *dk, *dv;    // the block; the first two in strips of kRows

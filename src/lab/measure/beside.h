@@ -21,8 +21,8 @@ struct BesideCell {
 // decides; "too few rounds" with fewer than nine.
 Table beside_table(std::span<const BesideCell> cells);
 
-// Those of results whose specifications have label_of(), key_of() and a number `copy`, and which
-// have beside_samples().
+// Makes cells of results that have beside_samples(), and whose specifications have label_of(),
+// key_of() and a number `copy`.
 template <class Result>
 std::vector<BesideCell> beside_cells(const std::vector<Result>& results) {
   std::vector<BesideCell> out;

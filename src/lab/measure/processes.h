@@ -21,14 +21,14 @@ using ProcessSamples = std::vector<std::vector<double>>;
 // `samples` cut into lists of these lengths; all of one process when there are no counts. Empty
 // when the counts are not positive or do not add up to the samples.
 ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts);
-// Of each process.
+// The median of each process.
 std::vector<double> process_medians(const ProcessSamples& processes);
 
 // The column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
-// Likewise of the visits of rounds, which are all of one process: "visit_samples". A comparison of
-// two processes may not take them for processes, which differ by more.
+// The same for the visits of rounds, which are all of one process: "visit_samples". A comparison
+// must not take visits for processes, which differ by more.
 std::string visits_column(std::string_view samples_column);
 struct TimedSamples;
 Column visits_field(std::string_view samples_column);
@@ -42,7 +42,7 @@ struct TimedSamples {
   bool are_visits = false;
   std::vector<double> medians;  // of the processes
   Summary summary;
-  // Of the median; with several processes of the median of their medians.
+  // That of the median; with several processes, of the median of their medians.
   Interval interval;
 
   explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each = {},

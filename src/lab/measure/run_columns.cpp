@@ -14,7 +14,7 @@ ColumnKind kind_of(const RunField& field) {
   return usual.is_int() ? ColumnKind::kInt : ColumnKind::kReal;
 }
 
-// Those of the fields for which `is` holds.
+// The columns of the fields for which `is` holds.
 Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
   Fields<RunSpec> out{};
   for (const RunField& field : run_fields()) {

@@ -190,7 +190,7 @@ class Composer {
     })};
   }
 
-  // Those that hold the conditions; Unsupported when there are none.
+  // The rows that meet the conditions; throws Unsupported when there are none.
   std::vector<Row> candidates(const Selection& s) {
     Evidence::Where where;
     std::vector<std::string> others;

@@ -42,7 +42,7 @@ class Check {
     count_batches();
   }
 
-  // Of the program, and of those the ones that ran in every step.
+  // The products of the program, and those among them that ran in every step.
   Products expected(Phase phase) const { return count(phase, false); }
   Products ran(Phase phase) const { return count(phase, true); }
 

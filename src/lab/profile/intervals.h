@@ -13,7 +13,7 @@ using Intervals = std::vector<TimeSpan>;
 
 // The moments of any of these, which may overlap and stand in any order.
 Intervals united(Intervals intervals);
-// Of united intervals.
+// The length of united intervals.
 std::int64_t length_ns(const Intervals& intervals);
 // The length of what both hold; united intervals.
 std::int64_t common_ns(const Intervals& a, const Intervals& b);

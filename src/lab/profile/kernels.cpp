@@ -160,7 +160,7 @@ struct MatrixRow {
 
 using M = const MatrixRow&;
 
-// Of rows that a node asked for.
+// A field that only rows which a node asked for have.
 template <class Get>
 Field<MatrixRow> node_field(Column column, Get get) {
   return {std::move(column), [get](M m) {

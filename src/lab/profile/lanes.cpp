@@ -45,7 +45,7 @@ std::string phase_of(const Profile& p, const ProfiledLaunch& l) {
                     : std::string(name_of(p.program.node(l.node).origin().phase));
 }
 
-// Those of the class that only copy a rank's own part have no lane, and wait for nobody.
+// Kernels of this class that only copy a rank's own part have no lane, and wait for nobody.
 bool is_collective(const Profile& p, const ProfiledLaunch& l) {
   if (l.node < 0) return false;
   const OpDef& op = *p.program.node(l.node).op;

@@ -64,7 +64,7 @@ struct PassRow {
 
 using R = const PassRow&;
 
-// Of the kernels that take most: "top" or "top_other".
+// The columns of a kernel that takes most: "top" or "top_other".
 Fields<PassRow> top_fields(const std::string& prefix, const char* title, const char* description,
                            std::optional<NamedKernel> PassRow::*top) {
   const auto field = [top](Column column, auto get) {

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// Of each recorded step: the time in which kernels run, and the sum of matrix products' times.
+// For each recorded step, the time in which kernels run and the sum of matrix products' times.
 struct StepTimesOfKernels {
   std::vector<double> busy_ms, products_ms;
 };
@@ -61,7 +61,7 @@ double mean_wall_ms(const Profile& p) {
   return mean_of(wall);
 }
 
-// Of all ranks, as the row's label says.
+// The FLOPs of all ranks, since the row's label means all of them.
 std::int64_t flops_of(const Profile& p) {
   return gemm_flops(p.program) * p.spec.step.parallel.ranks;
 }
@@ -96,7 +96,7 @@ Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   return row;
 }
 
-// The same with the kernels' times of each step as samples, to be held against other cells.
+// The row with the kernels' times of each step as samples, so that cells can be compared.
 ResultRow with_samples(Json row, const std::vector<double>& ms) {
   if (ms.empty() || median_of(ms) <= 0) return ResultRow(std::move(row));
   row["samples_ms"] = list_of(ms);

@@ -91,8 +91,7 @@ inline Column timed(Column column, Timing timing = Timing::kSampled) {
   return column;
 }
 
-// --- cells; null is an empty cell
-// -----------------------------------------------------------------
+// --- cells; null is an empty cell ---------------------------------------------------------------
 
 inline Json when(bool condition, Json value) {
   if (!condition) value = Json();

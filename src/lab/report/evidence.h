@@ -104,7 +104,7 @@ bool formula_has_row(std::string_view formula, const std::string& table, std::si
 
 // "a = b" or "a < b" of the same column with texts, in order of the alphabet.
 Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column);
-// Of one column of rows of one table; `rows` has at least one.
+// The sum, most and least of a column over rows of one table; `rows` has at least one.
 Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity most_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column);

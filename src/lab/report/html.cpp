@@ -87,8 +87,7 @@ Json layout_of(const Table& table, std::size_t index) {
   return out;
 }
 
-// --- text
-// ------------------------------------------------------------------------------------------
+// --- text ---------------------------------------------------------------------------------------
 
 std::string prose(std::string_view text) {
   std::string out;
@@ -111,8 +110,7 @@ std::string sentence(const Text& text) {
   return out;
 }
 
-// --- charts
-// -----------------------------------------------------------------------------
+// --- charts -------------------------------------------------------------------------------------
 
 // Two drawings, of which a page's width shows one; nothing when there is nothing to draw.
 std::string figure(const Chart& chart, std::span<const Table> tables) {
@@ -134,8 +132,7 @@ std::string figures(std::span<const Chart> charts, std::span<const Table> tables
   return out;
 }
 
-// --- answers
-// ----------------------------------------------------------------------------
+// --- answers ------------------------------------------------------------------------------------
 
 std::string lines_html(const std::vector<std::vector<Text>>& lines) {
   std::string out;
@@ -215,8 +212,7 @@ std::string topic_html(const PageTopic& topic, std::span<const Table> tables) {
   return out + "</section>\n";
 }
 
-// --- the first screen
-// -------------------------------------------------------------------
+// --- the first screen ---------------------------------------------------------------------------
 
 std::string tile_html(const PageCard& tile) {
   return fmt::format(
@@ -260,8 +256,7 @@ std::string contents(std::span<const PageTopic> topics) {
          "<button type=\"button\" id=\"theme\">light or dark</button>\n</nav>\n";
 }
 
-// --- tables
-// -----------------------------------------------------------------------------
+// --- tables -------------------------------------------------------------------------------------
 
 // Places that the page's script fills.
 std::string section_html(const PageSection& section, std::span<const Table> tables) {

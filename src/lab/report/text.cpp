@@ -17,8 +17,7 @@ constexpr std::size_t kLeastText = 24;  // a text column may be as narrow as thi
 constexpr std::size_t kMostLines = 3;   // of a cell
 constexpr std::size_t kNoteLines = 10;  // of notes on a screen, which rows leave to them
 
-// --- colours
-// ---------------------------------------------------------------------------------------
+// --- colours ------------------------------------------------------------------------------------
 
 enum class Tone { kPlain, kGood, kDoubtful, kBad };
 
@@ -47,8 +46,7 @@ std::string coloured(const std::string& text, Tone tone, const TextView& view) {
   return fmt::format("\x1b[{}m{}\x1b[0m", kColours[static_cast<std::size_t>(tone)], text);
 }
 
-// --- widths
-// ----------------------------------------------------------------------------------------
+// --- widths -------------------------------------------------------------------------------------
 
 // The bytes of the first `count` characters.
 std::size_t bytes_of(const std::string& text, std::size_t count) {
@@ -160,8 +158,7 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
   return out;
 }
 
-// --- lines
-// -----------------------------------------------------------------------------------------
+// --- lines --------------------------------------------------------------------------------------
 
 // A row, in as many lines as its longest text takes.
 std::vector<std::string> lines_of_row(const std::vector<std::string>& cells,

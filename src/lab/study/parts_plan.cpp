@@ -16,7 +16,7 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 // were alive at once.
 constexpr double kGraphLimitGiB = 39.4;
 
-// Of forward at batch 4, context 128.
+// The TFLOPs of forward at batch 4, context 128.
 double forward_tflops(const ModelConfig& m) {
   const auto b = static_cast<double>(kBatch), t = 128.0, c = static_cast<double>(m.d_model),
              f = static_cast<double>(m.d_ff), l = static_cast<double>(m.layers),

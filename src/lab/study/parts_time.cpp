@@ -25,7 +25,7 @@ struct PairOfCells {
   Comparison comparison;
 };
 
-// Of cells that ran.
+// A field that only cells which ran have.
 template <class Get>
 Field<CellResult> ok_field(Column column, Get get) {
   return {std::move(column), [get](const CellResult& cell) {

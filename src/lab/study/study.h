@@ -113,7 +113,7 @@ struct StudyContext {
   const Ceilings& ceilings();
   // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;
-  // Those of the runs that were measured.
+  // The results of those runs that were measured.
   std::vector<CellResult> measured(std::span<const RunSpec> runs) const;
   // Measures the steps, or attentions, that are wanted by now, within the part's time.
   template <class Spec, class Result>

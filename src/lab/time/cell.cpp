@@ -172,7 +172,7 @@ std::optional<std::int64_t> outside_bytes(Device& device, const RunSpec& run) {
   return resident - device.resident_reserved_bytes();
 }
 
-// Of all ranks: `program` is one rank's, whose parameters may be parts.
+// Counts the work of all ranks; `program` is one rank's, whose parameters may be parts.
 void count_work(const Program& program, CellResult& out) {
   out.parameters = parameter_count(forward_program(out.spec.step));
   out.flops = gemm_flops(program) * out.spec.step.parallel.ranks;

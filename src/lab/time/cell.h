@@ -54,20 +54,20 @@ struct CellResult {
   std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
   bool profiled = false;          // a profiler listened to them
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
-  // Of several ranks: kernels of collectives in the recorded steps, where nothing runs beside them,
-  // and what of the timed span is left when those of all other kernels are taken off.
+  // With several ranks: the kernels of collectives in recorded steps, where nothing runs beside
+  // them; and the timed span less the kernels of everything else.
   std::optional<double> communication_ms = {}, exposed_ms = {};
   double instrumented_wall_ms = 0;  // of recorded steps: beside wall_ms, what recording costs
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
   std::vector<RecordedStep> recorded = {};
-  // Of the step in `spans`: what other work held up single launches for; not in its busy time.
+  // How long other work held up launches of the step in `spans`; not in its busy time.
   double interrupted_ms = 0;
   std::string recorded_by = {};  // the instrument of the recorded steps
   StepParts parts = {};          // with Protocol::part_steps
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   std::int64_t host_bytes = 0;  // leaves in the host's memory, by its allocator
-  // Of the plan; none where buffers come from the allocator.
+  // Taken from the plan; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
   double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
   std::optional<std::int64_t> untracked_bytes;  // none where the system does not say

@@ -19,7 +19,7 @@ namespace tracestep {
 // Kernels' milliseconds by phase, in the order of kAllPhases.
 using PhaseTimes = std::array<double, std::size(kAllPhases)>;
 using ComponentTimes = std::map<std::string, PhaseTimes>;
-// Of the recorded step, by component.
+// The times of the recorded step, by component.
 ComponentTimes component_times(const CellResult& result);
 
 // Rows: component; columns: milliseconds per phase, total, share; the last rows are "gaps" (between
@@ -31,8 +31,9 @@ Table time_by_class(const CellResult& result);
 // Rows: category; columns: predicted and measured bytes at the peak, share.
 Table bytes_by_category(const CellResult& result);
 
-// --- the warm-up study: the same cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start,
-// with the same number of timed steps, so that deviations can be compared -------------------------
+// --- the warm-up study ---------------------------------------------------------------------------
+// The same cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start, with the same number of
+// timed steps, so that deviations can be compared.
 
 // `rows`: rows of `bench`, each of a process of its own, those of one cell one after the other.
 Table warmup_table(std::span<const ResultRow> rows);

@@ -223,7 +223,7 @@ TEST(CompareTest, TheMarginDoesNotHideWhatTheGateAsksFor) {
     EXPECT_EQ(slower.regressions.size(), 1u);
     EXPECT_TRUE(slower.undecided.empty());
   }
-  // The same by a wide margin, and perhaps more than the limit.
+  // The times are the same within a wide margin, and may differ by more than the limit.
   const auto unknown = gate(100, 0.2, 0.5);
   EXPECT_EQ(verdict(unknown, 0), "same");
   EXPECT_TRUE(unknown.regressions.empty());

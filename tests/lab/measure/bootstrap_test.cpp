@@ -122,8 +122,8 @@ TEST(BootstrapTest, TheTrueRatioIsInsideAboutAsOftenAsPromised) {
 // --- processes ----------------------------------------------------------------------------------
 
 TEST(ProcessBootstrapTest, ConstantProcessesFollowTheClosedForm) {
-  // Of five constant processes a resample's median is at most the j-th when at least three of five
-  // draws are: P(Bin(5, j/5) >= 3) is 0.058 for the first, 0.317 for the first two, 0.683 for
+  // With five constant processes a resample's median is at most the j-th when at least three of
+  // five draws are: P(Bin(5, j/5) >= 3) is 0.058 for the first, 0.317 for the first two, 0.683 for
   // three.
   const ProcessSamples one = {{1.0}}, five = {{10.0}, {11.0}, {12.0}, {13.0}, {14.0}};
   const auto low = [&](double confidence) {

@@ -147,8 +147,7 @@ TEST(ComparisonTest, NoiseIsPooledOverCellsWithSeveralProcesses) {
   EXPECT_FALSE(pooled_noise(std::span(cells).subspan(1)));  // three degrees
 }
 
-// --- pairs
-// ----------------------------------------------------------------------------------------
+// --- pairs --------------------------------------------------------------------------------------
 
 // A machine whose speed changes from one process to the next: the logarithm of its slowness.
 using Slowness = std::vector<double>;
@@ -177,7 +176,7 @@ struct Sides {
   ProcessSamples a, b;
 };
 
-// Both builds in pairs on such a machine; B is slower by `planted`.
+// Times of both builds, in pairs on such a machine; B is slower by `planted`.
 Sides measured_in_pairs(Machine machine, int pairs, double planted, std::uint64_t seed) {
   const Slowness slowness = slowness_of(machine, 2 * static_cast<std::size_t>(pairs), seed);
   const CounterRng rng(seed, "samples");

@@ -15,7 +15,7 @@ Json list(std::vector<double> values);
 inline constexpr double kSoundFlops =
     3.0 * (12.0 * (1024.0 * 9437184.0 + 201326592.0) + 7864320000.0);
 
-// Of a CPU, with ten samples around 100 ms.
+// A sound row of a CPU, with ten samples around 100 ms.
 Json sound();
 
 }  // namespace tracestep::testing

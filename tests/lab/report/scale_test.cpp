@@ -68,7 +68,7 @@ TEST(ScaleTest, TicksAreThoseOfD3) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       EXPECT_NEAR(values[i], c.ticks[i], 1e-11 * std::abs(c.ticks[i])) << name;
     }
-    // Of more ticks than there is room for, those that begin with 1, 2 or 5 have labels.
+    // Where ticks are more than there is room for, those that begin with 1, 2 or 5 have labels.
     if (c.kind == "log10" && values.size() > static_cast<std::size_t>(c.count)) {
       for (std::size_t i = 0; i < values.size() && i < labelled.size(); ++i) {
         const double digit = values[i] / std::pow(10.0, std::floor(std::log10(values[i]) + 1e-9));

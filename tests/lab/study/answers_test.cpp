@@ -43,7 +43,7 @@ std::string program_of(const Json& key) {
   return fmt::format("{} {}\n{}", run.place.device, run.place.threads, print(step_program(run)));
 }
 
-// Of the runs that the commands measure, read as a command reads its flags.
+// The programs of the runs that the commands measure, read as a command reads its flags.
 std::set<std::string> programs_of(const std::string& commands) {
   std::set<std::string> out;
   for (std::size_t start = 0, end = 0; start < commands.size(); start = end + 4) {

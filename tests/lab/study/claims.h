@@ -15,7 +15,7 @@ namespace tracestep::testing {
 
 // One line for each thing that is wrong; empty for an honest text.
 std::vector<std::string> wrong_claims(const Text& text, std::span<const Table> tables);
-// Of the answer's text and of its own table.
+// The wrong claims of the answer's text and of its own table.
 std::vector<std::string> wrong_claims(const Answer& answer, std::span<const Table> tables);
 
 }  // namespace tracestep::testing

@@ -23,7 +23,7 @@ class NeighbourTest : public ::testing::Test {
   Json& cell(const char* table, const Evidence::Where& where, const char* column) {
     return cell_of(tables_, table, where, column);
   }
-  // Of the study, or of the first screen; its claims hold.
+  // The answer of the study, or of the first screen. Its claims must hold.
   Answer of(std::string_view id) {
     for (std::span<const Question> all : {questions(), summary_questions()}) {
       const auto found = std::ranges::find(all, id, &Question::id);

@@ -114,7 +114,7 @@ void set_times(std::vector<Table>& tables) {
     const auto mode = index_of(table, "mode"), size = index_of(table, "size"),
                ops = index_of(table, "ops"), median = index_of(table, "median_ms"),
                context = index_of(table, "context"), verdict = index_of(table, "verdict");
-    // Those of the validity checker, on the times that were measured.
+    // Replaces the validity checker's verdicts on the times that were measured.
     if (verdict && (table.name == "validity" || is_verdict_column(table.columns[*verdict]))) {
       for (auto& row : table.rows) row[*verdict] = "ok";
     }

@@ -11,10 +11,10 @@ namespace tracestep::testing {
 // and numbers are as measured.
 const StudyReport& small_study();
 
-// The same with the times that were measured and what the checker says of them.
+// The study with the times that were measured, and what the checker says of them.
 const StudyReport& measured_study();
 
-// Of the study's cells, so that they can be told from cells that were not given any.
+// Threads of the study's cells, which tell them from cells that were not given any.
 inline constexpr int kStudyThreads = 3;
 
 // The cell of the first row with these cells, to be read or changed. CHECKs that it is there.

@@ -25,7 +25,7 @@ constexpr std::chrono::microseconds kNap = 50us;
 // How long the first rank has to show the failure of another one, which then does so itself; each
 // a little later than the one before it.
 constexpr std::chrono::milliseconds kPatience{2000}, kPatienceOfEach{300};
-// Of starting and ending, which take longer than a collective.
+// The least limit for starting and ending, which take longer than a collective.
 constexpr double kShortestLimit_s = 10.0;
 
 void check(int status, const char* call) {
