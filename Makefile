@@ -9,7 +9,7 @@ CONFIGURE_CUDA = cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) \
                  "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)"
 
 .PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench soak fmt lint sanitize \
-        install uninstall clean
+        wheel install uninstall clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -56,6 +56,10 @@ bench-gpu: build-cuda ## PyTorch and tracestep in turns on a GPU; out/gpu.md
 gpu-bundle: gpu-tests ## all of that in one archive for another machine: out/tracestep-gpu.tar.xz
 	@tools/gpu_bundle
 
+wheel: ## a wheel, an archive and the sources, checked, in out/dist (CUDA=1: with the GPU back end)
+	@tools/bootstrap build
+	@python3 tools/wheel $(if $(CUDA),--cuda)
+
 bench: ## build and run the benchmarks of bench/
 	@tools/bootstrap build
 	@cmake --preset release --log-level=WARNING
@@ -93,16 +97,10 @@ INSTALLED = bin/tracestep share/man/man1/tracestep.1 \
             share/fish/vendor_completions.d/tracestep.fish
 
 install: build ## the program, its manual page and completions, under PREFIX (/usr/local)
-	@install -D -m 755 build/tracestep $(DESTDIR)$(PREFIX)/bin/tracestep
-	@for file in $(filter share/%,$(INSTALLED)); do mkdir -p $$(dirname $(DESTDIR)$(PREFIX)/$$file); done
-	@build/tracestep show --docs man > $(DESTDIR)$(PREFIX)/share/man/man1/tracestep.1
-	@build/tracestep completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tracestep
-	@build/tracestep completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_tracestep
-	@build/tracestep completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/tracestep.fish
-	@for file in $(INSTALLED); do echo "$(DESTDIR)$(PREFIX)/$$file"; done
+	@cmake --install build --prefix $(PREFIX)
 
 uninstall: ## remove what install wrote
 	@rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
 
 clean: ## remove the build folders (out/ stays)
-	rm -rf build build-sanitize build-tsan build-cuda
+	rm -rf build build-wheel build-sanitize build-tsan build-cuda

@@ -1,8 +1,9 @@
 # Static libraries, except where a program that holds them all is large: beside CUDA kernels and under
-# sanitizers. There every folder is a shared library in lib/, and the programs of a build share it.
+# sanitizers. There every folder is a shared library in lib/, and the programs of a build share it;
+# in a package there is but one program.
 # What belongs together finds each other by relative paths, wherever the build folder or a bundle of
 # it lies; --no-undefined because a folder must name what it uses.
-if(TRACESTEP_CUDA OR TRACESTEP_SANITIZE)
+if((TRACESTEP_CUDA AND NOT TRACESTEP_PACKAGE) OR TRACESTEP_SANITIZE)
   set(BUILD_SHARED_LIBS ON)
   set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
   set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)

@@ -16,7 +16,8 @@ std::string names_of(std::span<const Command> commands) {
 }
 
 bool is_path(const Option& option) {
-  return option.value_name == "FILE" || option.value_name == "DIR" || option.value_name == "PATH";
+  const std::string& name = option.value_name;
+  return name == "FILE" || name == "DIR" || name == "PATH" || name == "PATH...";
 }
 
 // Between single quotes: a quote ends the text, stands for itself and begins it again.
@@ -87,7 +88,10 @@ std::string zsh_option(const Option& option) {
   std::string out = fmt::format("{}[{}]", option.flag, zsh_text(option.doc));
   if (option.max_values == 0) return shell_word(out);
   const std::string name = zsh_text(option.value_name);
-  for (int i = 0; i < std::max(1, option.max_values); ++i) {
+  constexpr int kMostNamed = 2;
+  const bool is_open_ended = option.max_values > kMostNamed;  // all words that follow
+  for (int i = 0; i < (is_open_ended ? 1 : std::max(1, option.max_values)); ++i) {
+    if (is_open_ended) out += ":*";
     if (is_path(option)) {
       out += fmt::format(":{}:_files", name);
     } else if (option.offered.empty()) {

@@ -13,19 +13,19 @@ time and the processor time in it, and a summary in JSON; status 1 when there wa
 """
 import argparse
 import json
-import os
 import pathlib
 import re
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+from empty_root import empty_root, in_own_mounts, run_inside  # noqa: E402
+
 PLACE, CACHE = "root/tracestep", "root/.cache/ccache"
-# What a kernel gives any machine, by kind of file system.
-MOUNTS = {"proc": "proc", "devpts": "dev/pts", "tmpfs": "dev/shm"}
 # What must hold behind a command; run in the folder of the source.
 CHECKS = {
     "make study": "test -s out/study.html && test -s out/study.md && test -s out/study.json",
@@ -40,17 +40,11 @@ def quick_start():
     return [line.split("#")[0].strip() for line in block.splitlines() if line.strip()]
 
 
-def make_root(root, mirror, ccache):
-    chosen = [mirror] if mirror else []
-    subprocess.run(["debootstrap", "--variant=minbase", "bookworm", root, *chosen], check=True,
-                   stdout=subprocess.DEVNULL)
+def unpack_source(root, ccache):
     source = root / PLACE
     source.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True)
     subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
-    for kind, place in MOUNTS.items():
-        (root / place).mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", kind, kind, root / place], check=True)
     if ccache:
         place = root / CACHE
         place.mkdir(parents=True)
@@ -64,12 +58,10 @@ def processor_seconds():
     return used.ru_utime + used.ru_stime
 
 
-def run_inside(root, command):
+def follow_command(root, command):
     begin, used = time.monotonic(), processor_seconds()
-    environment = {"HOME": "/root", "CCACHE_READONLY": "true", "CCACHE_TEMPDIR": "/tmp",
-                   "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-    run = subprocess.run(["chroot", root, "sh", "-c", f"cd /{PLACE} && {command}"], text=True,
-                         env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    run = run_inside(root, f"cd /{PLACE} && {command}", CCACHE_READONLY="true",
+                     CCACHE_TEMPDIR="/tmp")
     print(f"{command}: status {run.returncode}, {time.monotonic() - begin:.0f} s, of processors "
           f"{processor_seconds() - used:.0f} s", flush=True)
     if run.returncode != 0:
@@ -79,13 +71,13 @@ def run_inside(root, command):
 
 def follow(options, root):
     """(commands, faults)"""
-    make_root(root, options.mirror, options.ccache)
+    unpack_source(root, options.ccache)
     commands = quick_start()[:options.count]
     steps = [step for command in commands for step in (command, CHECKS.get(command)) if step]
     if "make install" in commands:
         steps.append(LAST)
     for step in steps:  # each needs those before it
-        if not run_inside(root, step):
+        if not follow_command(root, step):
             return len(commands), 1
     return len(commands), 0
 
@@ -96,20 +88,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="1: the only one that does anything")
     parser.add_argument("--mirror", help="a Debian mirror; without it, debootstrap's own choice")
     parser.add_argument("--ccache", type=pathlib.Path, help="a compiler cache to lend")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if not options.inside:  # what is mounted goes with this process
-        os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable,
-                              *sys.argv, "--inside"])
+    in_own_mounts()
     runs = faults = 0
     if options.seed == 1:
-        root = pathlib.Path(tempfile.mkdtemp(dir="/var/tmp"))
-        try:
+        with empty_root(options.mirror) as root:
             runs, faults = follow(options, root)
-        finally:  # never into what is mounted there
-            for mounted in (CACHE, *MOUNTS.values()):
-                subprocess.run(["umount", "-l", root / mounted], stderr=subprocess.DEVNULL)
-            subprocess.run(["rm", "-rf", "--one-file-system", root], check=False)
     print(json.dumps({"runs": runs, "faults": faults}))
     return 1 if faults else 0
 

@@ -4,26 +4,20 @@
 
 #include <fmt/format.h>
 
+#include "base/shared_library.h"
+
 namespace tracestep::cuda {
 namespace {
 
-// Opens only the major version this was compiled with: structures of another one may differ.
-void* open_library() {
-  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  const std::string folder = fmt::format("/usr/local/cuda-{}/lib64/", CUBLAS_VER_MAJOR);
-  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name, folder + name}) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
 CublasLt load() {
   CublasLt out;
-  void* library = open_library();
+  // Only the major version this was compiled with: structures of another one may differ.
+  void* library = open_shared_library(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+                                      toolkit_library_folders(CUBLAS_VER_MAJOR));
   if (library == nullptr) {
     out.problem = fmt::format(
-        "libcublasLt.so.{} is not there; install the CUDA {} libraries or set "
-        "LD_LIBRARY_PATH",
+        "libcublasLt.so.{} is not there; install the CUDA {} libraries (with a wheel: its "
+        "extra [cuda]) or set LD_LIBRARY_PATH",
         CUBLAS_VER_MAJOR, CUBLAS_VER_MAJOR);
     return out;
   }

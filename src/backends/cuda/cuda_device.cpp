@@ -317,6 +317,12 @@ CudaProbe probe_cuda() {
     cudaGetLastError();
     out.devices = 0;
     out.problem = driver == 0 ? "there is no NVIDIA driver" : cudaGetErrorString(status);
+    if (status == cudaErrorInsufficientDriver && driver > 0) {
+      out.problem = fmt::format(
+          "the NVIDIA driver knows CUDA {}, and this build needs {}: a newer "
+          "driver is wanted",
+          out.driver, out.runtime);
+    }
     return out;
   }
   if (out.devices == 0) out.problem = "the NVIDIA driver finds no GPU";

@@ -5,29 +5,22 @@
 
 #include <fmt/format.h>
 
+#include "base/shared_library.h"
+
 namespace tracestep::cuda {
 namespace {
 
 constexpr int kMajor = CUPTI_API_VERSION / 10000;
 
-// Opens only the major version this was compiled with: records of another one may differ.
-void* open_library() {
-  const std::string name = fmt::format("libcupti.so.{}", kMajor);
-  const std::string folder = fmt::format("/usr/local/cuda-{}", kMajor);
-  for (const std::string& path :
-       {name, "/usr/local/cuda/lib64/" + name, "/usr/local/cuda/extras/CUPTI/lib64/" + name,
-        folder + "/lib64/" + name, folder + "/extras/CUPTI/lib64/" + name}) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
 Cupti load() {
   Cupti out;
-  void* library = open_library();
+  // Only the major version this was compiled with: records of another one may differ.
+  void* library =
+      open_shared_library(fmt::format("libcupti.so.{}", kMajor), toolkit_library_folders(kMajor));
   if (library == nullptr) {
     out.problem = fmt::format(
-        "libcupti.so.{} is not there: install the CUDA {} toolkit's CUPTI or set LD_LIBRARY_PATH",
+        "libcupti.so.{} is not there; install the CUDA {} libraries (with a wheel: its "
+        "extra [cuda]) or set LD_LIBRARY_PATH",
         kMajor, kMajor);
     return out;
   }

@@ -6,29 +6,23 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace tracestep::cuda {
 namespace {
 
 constexpr int kMajor = CUDART_VERSION / 1000;
 
-// Opens only the major version this was compiled with: the driver may not load code of a later one.
-void* open_library() {
-  const std::string name = fmt::format("libnvrtc.so.{}", kMajor);
-  const std::string folder = fmt::format("/usr/local/cuda-{}/lib64/", kMajor);
-  for (const std::string& path : {name, "/usr/local/cuda/lib64/" + name, folder + name}) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  return nullptr;
-}
-
 Nvrtc load() {
   Nvrtc out;
-  void* library = open_library();
+  // Only the major version this was compiled with: the driver may not load code of a later one.
+  void* library =
+      open_shared_library(fmt::format("libnvrtc.so.{}", kMajor), toolkit_library_folders(kMajor));
   if (library == nullptr) {
     out.problem = fmt::format(
-        "libnvrtc.so.{} is not there; install the CUDA {} libraries or set LD_LIBRARY_PATH", kMajor,
-        kMajor);
+        "libnvrtc.so.{} is not there; install the CUDA {} libraries (with a wheel: its "
+        "extra [cuda]) or set LD_LIBRARY_PATH",
+        kMajor, kMajor);
     return out;
   }
   const auto get = [&]<class F>(F& function, const char* name) {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "base/shared_library.h"
+
 namespace tracestep::nccl {
 namespace {
 
@@ -12,8 +14,8 @@ constexpr const char* kDriver = "libcuda.so.1";
 
 Library load() {
   Library out;
-  void* const nccl = ::dlopen(kNccl, RTLD_NOW | RTLD_LOCAL);
-  void* const driver = ::dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
+  void* const nccl = open_shared_library(kNccl);
+  void* const driver = open_shared_library(kDriver);
   if (nccl == nullptr || driver == nullptr) {
     out.problem = fmt::format("{} is not on this machine", nccl == nullptr ? kNccl : kDriver);
     return out;
