@@ -18,7 +18,7 @@
 namespace tracestep::cli {
 namespace {
 
-constexpr const char* kSchema = "tracestep.attention/1";
+constexpr const char* kAttentionSchema = "tracestep.attention/1";
 
 // The defaults of a sweep.
 struct Sweep {
@@ -164,7 +164,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   add_accounts(results, tables);
   add_limit_notes(results, tables[0]);
   add_beside(beside_cells(results), tables);
-  write_tables(o.output, kSchema, environment, std::move(tables));
+  write_tables(o.output, kAttentionSchema, environment, std::move(tables));
   return status_after(results.size(), specs.size() * static_cast<std::size_t>(o.rounds.repeat),
                       stop, "; with --resume FILE a grid can go on");
 }

@@ -21,7 +21,7 @@
 namespace tracestep::cli {
 namespace {
 
-constexpr const char* kSchema = "tracestep.bench/1";
+constexpr const char* kBenchSchema = "tracestep.bench/1";
 constexpr const char* kWarmupSchema = "tracestep.warmup/1";
 
 struct BenchOptions {
@@ -148,7 +148,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
     tables.push_back(step_part_table(rows_of(tables[0], environment)));
   }
   add_beside(beside_cells(results), tables);
-  write_tables(options.output, kSchema, environment, std::move(tables));
+  write_tables(options.output, kBenchSchema, environment, std::move(tables));
   const std::size_t wanted = runs.size() * static_cast<std::size_t>(options.rounds.repeat);
   if (results.size() < wanted) {
     return status_after(results.size(), wanted, stop, "; with --resume FILE a grid can go on");

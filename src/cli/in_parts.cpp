@@ -36,8 +36,8 @@ struct PartOptions {
 
 // --- the file of --resume ------------------------------------------------------------------------
 
-constexpr const char* kSchema = "tracestep.parts/1";
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+constexpr const char* kPartsSchema = "tracestep.parts/1";
+constexpr std::int64_t kMostPartBytes = std::int64_t{1} << 30;
 
 // JSON lines: a header, then {"part", "result"} of each that is done.
 class PartFile {
@@ -48,7 +48,7 @@ class PartFile {
   explicit PartFile(const std::filesystem::path& path) : name_(path.string()) {
     if (path.empty()) return;
     file_.emplace(path, "--resume");
-    const std::string text = file_->read(kMostBytes);
+    const std::string text = file_->read(kMostPartBytes);
     if (text.empty()) {
       file_->append(header() + "\n");
     } else {
@@ -70,7 +70,7 @@ class PartFile {
   }
 
  private:
-  static std::string header() { return Json(Json::Object{{"schema", kSchema}}).dump(); }
+  static std::string header() { return Json(Json::Object{{"schema", kPartsSchema}}).dump(); }
 
   void read(std::string_view text) {
     const std::size_t first_end = std::min(text.find('\n'), text.size());

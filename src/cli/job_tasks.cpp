@@ -13,8 +13,8 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char *kFile = "tasks.json", *kSchema = "tracestep.tasks/1";
-constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+constexpr const char *kFile = "tasks.json", *kTasksSchema = "tracestep.tasks/1";
+constexpr std::uint64_t kMostTaskBytes = std::uint64_t{64} << 20;
 
 Json json_of(const Words& words) {
   Json out = Json::array();
@@ -32,7 +32,7 @@ Words words_of(const Json& json) {
 
 void write_tasks(const fs::path& folder, const JobTasks& tasks) {
   Json json = Json::object();
-  json["schema"] = kSchema;
+  json["schema"] = kTasksSchema;
   json["command"] = json_of(tasks.command.words());
   json["divided"] = json_of(tasks.division.flags);
   json["tasks"] = Json::array();
@@ -41,10 +41,10 @@ void write_tasks(const fs::path& folder, const JobTasks& tasks) {
 }
 
 JobTasks read_tasks(const fs::path& folder) {
-  const Json json = Json::parse(read_text_file(folder / kFile, kFile, kMostBytes), kFile);
+  const Json json = Json::parse(read_text_file(folder / kFile, kFile, kMostTaskBytes), kFile);
   const Json* schema = json.is_object() ? json.find("schema") : nullptr;
-  if (schema == nullptr || !(*schema == Json(kSchema))) {
-    fail_input(kFile, "it is no list of tasks: its schema is not {}", kSchema);
+  if (schema == nullptr || !(*schema == Json(kTasksSchema))) {
+    fail_input(kFile, "it is no list of tasks: its schema is not {}", kTasksSchema);
   }
   JobTasks out{Request(words_of(json.at("command"))), {words_of(json.at("divided")), {}}};
   for (const Json& task : json.at("tasks").items()) {

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 constexpr const char* kFolder = "predict";
 
 // "cpu-2-threads", "cuda-0".
@@ -24,7 +24,7 @@ std::string device_name(const Place& place) {
 }
 
 // That of the cache is for this user alone.
-void make_folder(const fs::path& file) {
+void make_folder_of(const fs::path& file) {
   const fs::path folder = file.parent_path(), cache = env::kernel_cache();
   std::error_code status;
   if (!cache.empty() && folder == cache / kFolder) {
@@ -66,11 +66,11 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
   KnownDevice out;
   const std::string where = files.calibration.string();
   out.calibration =
-      parse_calibration(read_text_file(files.calibration, where, kMostBytes), where, identity);
+      parse_calibration(read_text_file(files.calibration, where, kMostFileBytes), where, identity);
   out.model = make_time_model(out.calibration);
   if (fs::exists(files.history, ignored)) {
     const std::string name = files.history.string();
-    History history = parse_history(read_text_file(files.history, name, kMostBytes), name);
+    History history = parse_history(read_text_file(files.history, name, kMostFileBytes), name);
     out.history = std::move(history.cells);
     if (const auto& faults = history.faults; !faults.empty()) {
       log_warn("{}; {} left out: delete such lines, or the file", faults.front(),
@@ -87,7 +87,7 @@ NewCalibration::NewCalibration(PredictionFiles files) : files_(std::move(files))
         fmt::format("{} keeps nothing that could be read again", files_.calibration.string()),
         "name a file");
   }
-  make_folder(files_.calibration);
+  make_folder_of(files_.calibration);
   check_writable(files_.calibration, "calibration");
   lock_path_ = files_.calibration;
   lock_path_ += ".being-measured";
@@ -117,9 +117,9 @@ bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>
   std::string lines;
   for (const CheckedCell& cell : cells) lines += line_of(cell) + "\n";
   try {
-    make_folder(files.history);
+    make_folder_of(files.history);
     LockedFile file(files.history, files.history.string(), kPatience);
-    const std::string before = file.read(kMostBytes);
+    const std::string before = file.read(kMostFileBytes);
     if (!is_history(before, files.history.string())) {
       throw Error(ErrorCode::kOutput, files.history.string(), "it holds something else");
     }

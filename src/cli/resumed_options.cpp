@@ -19,7 +19,7 @@ constexpr std::array kGroupsOfThisCall = {kModelGroup, kArchitectureGroup, "Outp
 // Two ways to name the tokens: where one is given, the other is not taken.
 constexpr std::array kTokens = {"--tokens", "--token-dtype", "--text"};
 // Far below what a description may take (checkpoint_format.cpp).
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostOptionBytes = std::size_t{1} << 20;
 
 bool is_kept(const Option& option) {
   return std::ranges::find(kOfThisCall, option.flag) == kOfThisCall.end() &&
@@ -64,7 +64,7 @@ Json kept_options(const OptionSet& set, const GivenOptions& given) {
     out.emplace_back(name_of(option.flag), Json::Array(texts.begin(), texts.end()));
   }
   Json kept(std::move(out));
-  return kept.dump().size() <= kMostBytes ? kept : Json::object();
+  return kept.dump().size() <= kMostOptionBytes ? kept : Json::object();
 }
 
 void take_kept_options(const OptionSet& set, GivenOptions given, const Checkpoint& checkpoint) {

@@ -5,7 +5,7 @@ namespace {
 
 constexpr int kMostSteps = 1'000'000;
 
-std::vector<ProtocolField> all_fields() {
+std::vector<ProtocolField> all_protocol_fields() {
   FieldRows<Protocol> rows;
   const auto row = [](const char* name, const char* help) {
     return ProtocolField{
@@ -45,7 +45,7 @@ std::vector<ProtocolField> all_fields() {
 }  // namespace
 
 std::span<const ProtocolField> protocol_fields() {
-  static const std::vector<ProtocolField> all = all_fields();
+  static const std::vector<ProtocolField> all = all_protocol_fields();
   return all;
 }
 

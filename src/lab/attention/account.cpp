@@ -16,7 +16,7 @@ struct Line {
   std::optional<std::int64_t> held_bytes = {}, peak_bytes = {};
 };
 
-Fields<Line> fields() {
+Fields<Line> line_fields() {
   using L = const Line&;
   return {
       {text_column("buffer", "", "op and path, or the leaf"), &Line::buffer},
@@ -94,7 +94,7 @@ Table attention_account_table(const AttentionResult& result, const DeviceFactory
                fmt::format("One cell buffer by buffer: batch {}, heads {}, context {}, width {}{}",
                            spec.run.shape.batch, spec.heads, spec.run.shape.context, spec.width,
                            is_measured ? "" : ", which did not fit"),
-               fields(), lines);
+               line_fields(), lines);
   table.notes = {
       fmt::format("the peak is while {} of {} runs; one tensor of T² is {:.0f} · T² = {:.0f} bytes",
                   p.program.node(map.peak_node).op->name,

@@ -142,7 +142,7 @@ Fields<AttentionRow> result_fields() {
        [](R a) { return key_of(a.r.spec); }}};
 }
 
-Fields<AttentionRow> fields() {
+Fields<AttentionRow> attention_row_fields() {
   Fields<AttentionRow> out = identity_fields();
   out.add(part_fields("forward"), [](R a) { return &a.forward; });
   out.add(part_fields("backward"), [](R a) { return &a.backward; });
@@ -226,7 +226,7 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   const std::vector<AttentionRow> of_table(results.begin(), results.end());
   Table table =
       table_of("attention", "Attention alone: forward, backward, and the bytes in between",
-               fields(), of_table);
+               attention_row_fields(), of_table);
   show_heads(table);
   table.columns.push_back(verdict_column());
   for (auto& row : table.rows) row.emplace_back();

@@ -65,7 +65,7 @@ double median_of_medians(const ProcessSamples& processes) {
   return median_of(process_medians(processes));
 }
 
-Fields<Pair> fields() {
+Fields<Pair> pair_fields() {
   using P = const Pair&;
   return {
       {text_column("row", "", "what both rows measured"), &Pair::label},
@@ -360,7 +360,7 @@ class Report {
   }
 
   const CompareOptions& options_;
-  const Fields<Pair> fields_ = fields();
+  const Fields<Pair> fields_ = pair_fields();
   std::optional<ProcessNoise> noise_;
   ComparisonReport out_;
   ExactComparison exact_;

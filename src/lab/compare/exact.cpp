@@ -63,7 +63,7 @@ std::string verdict_of(const ExactChange& c) {
   return c.growth() > 0 ? "more" : "less";
 }
 
-Fields<ExactChange> fields() {
+Fields<ExactChange> exact_fields() {
   using C = const ExactChange&;
   return {
       {text_column("table"), &ExactChange::table},
@@ -134,8 +134,8 @@ void ExactComparison::add_parts(const TablePair& pair) {
 Table ExactComparison::table() const {
   std::vector<ExactChange> sorted = changes_;
   std::ranges::stable_partition(sorted, [](const ExactChange& c) { return !c.is_part; });
-  Table out = table_of("exact", "Bytes, launches, FLOPs and errors that are not the same", fields(),
-                       sorted);
+  Table out = table_of("exact", "Bytes, launches, FLOPs and errors that are not the same",
+                       exact_fields(), sorted);
   const auto differing =
       std::ranges::count_if(changes_, [](const ExactChange& c) { return !c.is_time; });
   out.notes.push_back(fmt::format(

@@ -118,7 +118,7 @@ CompositeRow row_of(const Composition& composition, const RunSpec& run, const De
   return out;
 }
 
-Fields<CompositeRow> fields() {
+Fields<CompositeRow> composite_fields() {
   using R = const CompositeRow&;
   const auto per_element = [](const char* name, const char* title, const char* description) {
     return real_column(name, title, "B", 1, description);
@@ -152,8 +152,8 @@ Table composite_table(const DeviceFactory& make_device, std::span<const RunSpec>
       rows.push_back(row_of(composition, run, *make_device(run)));
     }
   }
-  Table table =
-      table_of("composites", "Composites by themselves, forward and backward", fields(), rows);
+  Table table = table_of("composites", "Composites by themselves, forward and backward",
+                         composite_fields(), rows);
   table.notes = {
       "by the programs, without a run; every distinct element is read once and written once; what "
       "the caller keeps alive anyway, as the operands, is not counted as kept"};

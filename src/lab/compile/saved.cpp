@@ -72,7 +72,7 @@ class SavedParts {
   const RunSpec& run_;
 };
 
-Fields<SavedRow> fields() {
+Fields<SavedRow> saved_fields() {
   using S = const SavedRow&;
   Fields<SavedRow> out{};
   out.add(program_columns(), [](S s) { return &s.run; });
@@ -102,7 +102,8 @@ Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec>
     rows.push_back({run, "layer", parts.made_by(layer)});
     rows.push_back({run, "step", parts.made_by("")});
   }
-  Table table = table_of("saved_ways", "What is kept from forward for backward", fields(), rows);
+  Table table =
+      table_of("saved_ways", "What is kept from forward for backward", saved_fields(), rows);
   table.notes = {
       "by the programs, without a run; weights and inputs are alive anyway and not counted"};
   return table;

@@ -18,7 +18,7 @@
 namespace tracestep {
 namespace {
 
-constexpr double kBatch = 4;  // of every published model
+constexpr double kModelBatch = 4;  // of every published model
 
 std::vector<std::string> split(std::string_view text, std::string_view separator) {
   std::vector<std::string> out;
@@ -54,9 +54,9 @@ Names letters_of(const Claim& claim) {
   if (claim.size.empty()) return {};
   const ModelConfig m = preset(claim.size);
   const auto of = [](auto value) { return Quantity::constant(static_cast<double>(value)); };
-  return {{"B", of(kBatch)},   {"T", of(claim.context)}, {"C", of(m.d_model)},
-          {"F", of(m.d_ff)},   {"H", of(m.heads)},       {"D", of(m.head_width())},
-          {"L", of(m.layers)}, {"V", of(m.vocab)},       {"P", of(parameter_formula(m))}};
+  return {{"B", of(kModelBatch)}, {"T", of(claim.context)}, {"C", of(m.d_model)},
+          {"F", of(m.d_ff)},      {"H", of(m.heads)},       {"D", of(m.head_width())},
+          {"L", of(m.layers)},    {"V", of(m.vocab)},       {"P", of(parameter_formula(m))}};
 }
 
 std::string lower(std::string_view text) {

@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSampleConfidence = 0.95;
 
 // `agrees`: what the test says of a difference.
@@ -103,7 +103,8 @@ bool can_tell(std::size_t a, std::size_t b) {
 Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
                              const std::optional<ProcessNoise>& noise) {
   const std::vector<double> of_a = process_medians(a), of_b = process_medians(b);
-  Comparison out{.ratio = median_of(of_b) / median_of(of_a), .low = kNan, .high = kNan, .p = kNan};
+  Comparison out{
+      .ratio = median_of(of_b) / median_of(of_a), .low = kUnknown, .high = kUnknown, .p = kUnknown};
   const bool are_enough = can_tell(a.size(), b.size());
   if (!are_enough && !noise) return out;
   const Interval interval = process_ratio_interval(
@@ -121,7 +122,8 @@ bool can_tell_pairs(std::size_t pairs) {
 
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin) {
   const Pairs pairs(a, b);
-  Comparison out{.ratio = median_of(pairs.ratios), .low = kNan, .high = kNan, .p = kNan};
+  Comparison out{
+      .ratio = median_of(pairs.ratios), .low = kUnknown, .high = kUnknown, .p = kUnknown};
   if (!can_tell_pairs(a.size())) return out;
   const Interval interval = pair_ratio_interval(a, b, kProcessConfidence);
   out.low = interval.low;

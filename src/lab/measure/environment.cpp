@@ -21,6 +21,7 @@
 
 #include "base/env.h"
 #include "lab/measure/commit.h"
+#include "lab/report/columns.h"
 
 #ifndef TRACESTEP_VERSION
 #define TRACESTEP_VERSION "unknown"
@@ -55,10 +56,6 @@ std::string cpuinfo(std::string_view key) {
     return text == std::string::npos ? "" : line.substr(text);
   }
   return "";
-}
-
-Json or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
 }
 
 Json simd_flags() {

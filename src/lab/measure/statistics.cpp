@@ -23,12 +23,12 @@ std::vector<double> sorted(std::span<const double> samples) {
 }
 
 // Where a quantile lies: beyond the order statistic `below`, by a share of the step to the next.
-struct Place {
+struct Position {
   std::size_t below;
   double share;
 };
 
-Place place_of(double p, std::size_t count) {
+Position place_of(double p, std::size_t count) {
   const double position = p * static_cast<double>(count - 1);
   const auto below = static_cast<std::size_t>(position);
   return {below, position - static_cast<double>(below)};
@@ -40,7 +40,7 @@ double between(double below, double above, double share) {
 
 double quantile_of_sorted(const std::vector<double>& s, double p) {
   if (s.empty()) return kNan;
-  const Place place = place_of(p, s.size());
+  const Position place = place_of(p, s.size());
   return between(s[place.below], s[std::min(place.below + 1, s.size() - 1)], place.share);
 }
 
@@ -182,7 +182,7 @@ double quantile_of(std::span<const double> samples, double p) {
   if (samples.empty()) return kNan;
   // Two order statistics need no sorted list, which matters with a million samples.
   std::vector<double> s(samples.begin(), samples.end());
-  const Place place = place_of(p, s.size());
+  const Position place = place_of(p, s.size());
   const auto below = s.begin() + static_cast<std::ptrdiff_t>(place.below);
   std::nth_element(s.begin(), below, s.end());
   if (below + 1 == s.end()) return *below;

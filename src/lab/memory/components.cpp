@@ -20,10 +20,10 @@ std::string group_of(const MappedBuffer& buffer) {
 }
 
 using Key = std::pair<std::string, std::string>;  // component and group
-using Largest = std::map<Key, const MappedBuffer*>;
+using LargestBuffers = std::map<Key, const MappedBuffer*>;
 
-Largest largest_of(const MemoryCell& cell, const BufferFilter& filter) {
-  Largest out;
+LargestBuffers largest_of(const MemoryCell& cell, const BufferFilter& filter) {
+  LargestBuffers out;
   for (const MappedBuffer& buffer : cell.run.map.buffers) {
     if (!filter.admits(buffer) || buffer.host_bytes > 0) continue;
     const MappedBuffer*& most = out[{holder_of(buffer).first, group_of(buffer)}];
@@ -61,7 +61,7 @@ Fields<ComponentRow> fields() {
 }  // namespace
 
 Table component_table(std::span<const MemoryCell> cells, const BufferFilter& filter) {
-  std::vector<Largest> largest;
+  std::vector<LargestBuffers> largest;
   for (const MemoryCell& cell : cells) largest.push_back(largest_of(cell, filter));
   std::vector<ComponentRow> rows;
   for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -70,7 +70,7 @@ Table component_table(std::span<const MemoryCell> cells, const BufferFilter& fil
     for (const auto& [key, buffer] : largest[i]) {
       ComponentRow row{&cells[i], key.first, key.second, buffer, {}};
       if (base != nullptr && base != &cells[i]) {
-        const Largest& other = largest[static_cast<std::size_t>(base - cells.data())];
+        const LargestBuffers& other = largest[static_cast<std::size_t>(base - cells.data())];
         const auto found = other.find(key);
         row.fp32_bytes = found == other.end() ? 0 : found->second->bytes;
       }

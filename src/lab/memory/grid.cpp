@@ -18,10 +18,6 @@
 namespace tracestep {
 namespace {
 
-std::size_t at(Category c) {
-  return static_cast<std::size_t>(c);
-}
-
 Json object_of(const ByCategory& bytes) {
   Json out = Json::object();
   for (Category c : kAllCategories) out[name_of(c)] = bytes[at(c)];

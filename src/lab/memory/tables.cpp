@@ -16,10 +16,6 @@ namespace {
 
 constexpr std::size_t kHolders = 25;
 
-std::size_t at(Category c) {
-  return static_cast<std::size_t>(c);
-}
-
 std::string place_of(const Program& program, NodeId id) {
   if (id == kNoNode) return "before the step";
   const Node& node = program.node(id);

@@ -8,10 +8,6 @@ namespace {
 std::size_t at(std::int32_t id) {
   return static_cast<std::size_t>(id);
 }
-std::size_t at(Category c) {
-  return static_cast<std::size_t>(c);
-}
-
 }  // namespace
 
 CategoryTotals predicted_totals(const MemoryRun& run) {

@@ -11,6 +11,9 @@
 namespace tracestep {
 
 using ByCategory = std::array<std::int64_t, kCategoryCount>;
+constexpr std::size_t at(Category c) {
+  return static_cast<std::size_t>(c);
+}
 
 struct CategoryTotals {
   ByCategory peak{}, highest{};  // at the peak of all; the most of each at any moment

@@ -88,16 +88,6 @@ std::string main_table(std::string_view kind, std::span<const Table> tables) {
   return first == nullptr ? "" : first->name;
 }
 
-std::vector<std::string> split(std::string_view text, std::string_view by) {
-  std::vector<std::string> out;
-  while (true) {
-    const std::size_t end = text.find(by);
-    out.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return out;
-    text.remove_prefix(end + by.size());
-  }
-}
-
 }  // namespace
 
 std::span<const Page> answer_pages(std::string_view schema) {
@@ -119,7 +109,7 @@ std::vector<Shown> shown_by(const Page& page) {
     const std::size_t colon = text.find(": ");
     out.push_back({text.substr(0, colon),
                    colon == text.npos ? std::vector<std::string>()
-                                      : split(std::string_view(text).substr(colon + 2), ", ")});
+                                      : split(std::string_view(text).substr(colon + 2), ",")});
   }
   return out;
 }

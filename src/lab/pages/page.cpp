@@ -15,16 +15,6 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
 }
 
-std::vector<std::string> split(std::string_view text, std::string_view separator) {
-  std::vector<std::string> out;
-  while (true) {
-    const std::size_t end = text.find(separator);
-    out.push_back(trimmed(text.substr(0, end)));
-    if (end == std::string_view::npos) return out;
-    text.remove_prefix(end + separator.size());
-  }
-}
-
 // What stands before `mark`, which is taken away with it; nullopt where it is not there.
 std::optional<std::string> take_until(std::string& text, std::string_view mark) {
   const std::size_t at = text.find(mark);
@@ -294,6 +284,16 @@ auto find(const std::vector<Named>& all, std::string_view name) -> const Named* 
 }
 
 }  // namespace
+
+std::vector<std::string> split(std::string_view text, std::string_view separator) {
+  std::vector<std::string> out;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    out.push_back(trimmed(text.substr(0, end)));
+    if (end == std::string_view::npos) return out;
+    text.remove_prefix(end + separator.size());
+  }
+}
 
 const Figure* Page::figure(std::string_view name) const {
   return find(figures, name);

@@ -96,6 +96,9 @@ struct Page {
   const Outcome* phrase(std::string_view name) const;
 };
 
+// The parts between separators, without blanks around them.
+std::vector<std::string> split(std::string_view text, std::string_view separator);
+
 // CHECKs the form, naming the page.
 std::vector<Page> parse(std::string_view markdown);
 

@@ -118,7 +118,7 @@ double stored_term(const Accumulation& e) {
   return static_cast<double>(rounded(static_cast<float>(e.term), e.term_dtype));
 }
 
-Fields<Sum> fields() {
+Fields<Sum> sum_fields() {
   using S = const Sum&;
   return {
       {as_key(text_column("experiment", "", "format of the sum + format of the terms")),
@@ -155,7 +155,7 @@ Table accumulation_table(Device* device) {
     sums.push_back(
         {e, accumulate(e), device == nullptr ? std::nullopt : accumulate_on(*device, e)});
   }
-  Fields<Sum> columns = fields();
+  Fields<Sum> columns = sum_fields();
   if (device != nullptr) columns.add(device_fields(*device));
   Table table = table_of("accumulation", "Sums that should be 10", columns, sums);
   table.notes = {

@@ -36,7 +36,7 @@ void add_phase(Fields<ComponentRow>& fields, const std::string& phase,
       });
 }
 
-Fields<ComponentRow> fields() {
+Fields<ComponentRow> component_fields() {
   Fields<ComponentRow> out{};
   for (const Field<RunSpec>& axis : axis_columns()) {
     out.add(axis.column, [axis](const ComponentRow& r) {
@@ -64,7 +64,8 @@ Table precision_component_table(std::span<const PrecisionCell> cells) {
                       found == fp32.end() ? PhaseTimes{} : found->second});
     }
   }
-  Table table = table_of("precision_components", "Each component beside float32", fields(), rows);
+  Table table =
+      table_of("precision_components", "Each component beside float32", component_fields(), rows);
   show_unusual(table);
   return table;
 }

@@ -83,7 +83,7 @@ FormatFacts tensor_float() {
   return f;
 }
 
-Fields<FormatFacts> fields() {
+Fields<FormatFacts> format_fields() {
   using F = FormatFacts;
   return {
       {text_column("format"), &F::name},
@@ -107,7 +107,7 @@ Fields<FormatFacts> fields() {
 Table format_table() {
   const FormatFacts formats[] = {described<double>("f64"), described<float>("f32"), tensor_float(),
                                  tried<BF16>("bf16", to_bf16), tried<F16>("f16", to_f16)};
-  Table table = table_of("formats", "Number formats", fields(), formats);
+  Table table = table_of("formats", "Number formats", format_fields(), formats);
   table.notes.push_back(
       "16-bit formats: found by converting all 65,536 patterns; f32 and f64: as the compiler "
       "describes them");

@@ -11,8 +11,8 @@
 namespace tracestep {
 namespace {
 
-constexpr std::int64_t kRows = 16, kWidth = 1024;
-constexpr double kNormEpsilon = 1e-5;
+constexpr std::int64_t kNormRows = 16, kWidth = 1024;
+constexpr double kEpsilon = 1e-5;
 
 enum class Step { kNone, kMean, kCentre, kSquare, kSum, kEpsilon, kRsqrt, kScale, kAll };
 
@@ -54,7 +54,7 @@ class Norm {
   }
 
  private:
-  static float epsilon() { return static_cast<float>(kNormEpsilon); }
+  static float epsilon() { return static_cast<float>(kEpsilon); }
   float centred(float v, float mean) const { return centres_ ? in(Step::kCentre, v - mean) : v; }
   float in(Step step, float v) const {
     if (step_ != step && step_ != Step::kAll) return v;
@@ -74,7 +74,7 @@ void exact_norm(std::span<const float> x, std::span<double> y, bool centres) {
     mean /= n;
   }
   for (float v : x) sum += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean);
-  const double scale = 1.0 / std::sqrt(sum / n + kNormEpsilon);
+  const double scale = 1.0 / std::sqrt(sum / n + kEpsilon);
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = (static_cast<double>(x[i]) - mean) * scale;
 }
 
@@ -90,7 +90,7 @@ NormError measure(DType low, Step step, bool centres, double scale, std::uint64_
   std::vector<double> exact(kWidth);
   double error = 0, size = 0;
   std::int64_t lost = 0;
-  for (std::int64_t row = 0; row < kRows; ++row) {
+  for (std::int64_t row = 0; row < kNormRows; ++row) {
     for (std::int64_t i = 0; i < kWidth; ++i) {
       const auto v =
           static_cast<float>(scale * rng.normal(static_cast<std::uint64_t>(row * kWidth + i)));
@@ -112,7 +112,7 @@ NormError measure(DType low, Step step, bool centres, double scale, std::uint64_
     }
   }
   return {size > 0 ? std::sqrt(error / size) : std::nan(""),
-          static_cast<double>(lost) / static_cast<double>(kRows)};
+          static_cast<double>(lost) / static_cast<double>(kNormRows)};
 }
 
 struct NormRow {
@@ -130,7 +130,7 @@ struct NormRow {
   }
 };
 
-Fields<NormRow> fields() {
+Fields<NormRow> norm_fields() {
   using R = const NormRow&;
   return {
       {as_key(text_column("norm")), [](R r) { return r.centres ? "layer norm" : "RMS norm"; }},
@@ -151,7 +151,7 @@ Fields<NormRow> fields() {
 }  // namespace
 
 std::vector<Column> norm_columns() {
-  return fields().columns();
+  return norm_fields().columns();
 }
 
 Table norm_table(std::uint64_t seed) {
@@ -166,7 +166,8 @@ Table norm_table(std::uint64_t seed) {
       }
     }
   }
-  Table table = table_of("norms", "Normalisation with one step in a narrow format", fields(), rows);
+  Table table =
+      table_of("norms", "Normalisation with one step in a narrow format", norm_fields(), rows);
   // What a long sum of squares of inputs of 1 loses in a layer norm.
   const auto sum_at_one = [&](DType low) {
     const auto found = std::ranges::find_if(rows, [&](const NormRow& r) {
@@ -178,7 +179,7 @@ Table norm_table(std::uint64_t seed) {
   table.notes = {
       fmt::format("{} rows of {} normal numbers in the format; every operation of the step is "
                   "rounded to the format, sums one by one; the rest is float32",
-                  kRows, kWidth),
+                  kNormRows, kWidth),
       fmt::format("float16 has neither the bits for a long sum nor the range: the sum of squares "
                   "of inputs of 1 alone is off by {:.1f} roundings of the result, squares of "
                   "inputs beyond 255.875 are infinite, and 1e-5 is below its normal numbers; "

@@ -54,7 +54,7 @@ struct Distance {
 };
 
 // All that the exact numbers depend on.
-std::string key_of(const RunSpec& spec) {
+std::string error_key_of(const RunSpec& spec) {
   return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }
 
@@ -96,7 +96,7 @@ std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const 
   exact_spec.precision = {};
   exact_spec.executor = ExecutorKind::kEager;
   exact_spec.compile_passes = {};
-  std::string key = key_of(exact_spec);
+  std::string key = error_key_of(exact_spec);
   if (key != exact_key_) {
     exact_key_.clear();
     exact_.reset();  // not two at a time
@@ -144,7 +144,7 @@ Fields<StepError> error_fields() {
            &StepError::layers}};
 }
 
-Fields<StepRow> fields() {
+Fields<StepRow> step_row_fields() {
   Fields<StepRow> out{};
   out.add(axis_columns(), [](R s) { return &s.step(); });
   out.add(
@@ -198,8 +198,8 @@ const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult
 Table precision_step_table(std::span<const PrecisionCell> cells) {
   std::vector<StepRow> rows;
   for (const PrecisionCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell.result)});
-  Table table =
-      table_of("steps", "A step in each precision: time, memory and error", fields(), rows);
+  Table table = table_of("steps", "A step in each precision: time, memory and error",
+                         step_row_fields(), rows);
   show_unusual(table);
   table.notes = {
       "errors: the same weights and tokens in float64 by the reference; one sequence, and no more "

@@ -31,12 +31,12 @@ double kinship(const Json& a, const Json& b) {
   return out;
 }
 
-constexpr double kLeastMs = 1e-6, kMostMs = 1e9;  // a nanosecond, and eleven days
+constexpr double kLeastMs = 1e-6, kLongestMs = 1e9;  // a nanosecond, and eleven days
 constexpr double kMostRatio = 1000;
 
 double time_in(const Json& number, const std::string& where) {
   const double out = number.as_double();
-  if (!(out >= kLeastMs && out <= kMostMs)) fail_input(where, "{} ms is no time of a step", out);
+  if (!(out >= kLeastMs && out <= kLongestMs)) fail_input(where, "{} ms is no time of a step", out);
   return out;
 }
 

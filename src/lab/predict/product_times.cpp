@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-using Sizes = std::vector<std::int64_t>;
+using SizeList = std::vector<std::int64_t>;
 
 std::array<std::int64_t, 3> sizes_of(const ProductShape& s) {
   return {s.m, s.n, s.k};
@@ -18,7 +18,7 @@ double flops_of(const ProductShape& s) {
   return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
 }
 
-std::size_t place_of(std::int64_t size, const Sizes& sizes) {
+std::size_t place_of(std::int64_t size, const SizeList& sizes) {
   return static_cast<std::size_t>(std::ranges::lower_bound(sizes, size) - sizes.begin());
 }
 
@@ -28,7 +28,7 @@ struct Between {
   double part = 0;
 };
 
-Between between(std::int64_t size, const Sizes& sizes) {
+Between between(std::int64_t size, const SizeList& sizes) {
   if (size >= sizes.back()) return {sizes.size() - 1, 0.0};
   const std::size_t above = place_of(size + 1, sizes);
   const auto low = static_cast<double>(sizes[above - 1]), high = static_cast<double>(sizes[above]);
@@ -44,7 +44,7 @@ ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured) {
   }
   for (auto& [kernel, grid] : grids_) {
     std::size_t count = 1;
-    for (Sizes& sizes : grid.sizes) {
+    for (SizeList& sizes : grid.sizes) {
       std::ranges::sort(sizes);
       sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
       count *= sizes.size();

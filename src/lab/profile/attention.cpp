@@ -29,10 +29,6 @@ std::size_t part_of(const Work& work) {
   return part == 1 || is_product(work) ? part : kCopies;
 }
 
-double ratio(double a, double b) {
-  return b > 0.0 ? a / b : 0.0;
-}
-
 // A part of attention in one phase. `products`: what softmax is compared with; nullptr in other
 // rows.
 struct PartRow {

@@ -13,10 +13,6 @@
 namespace tracestep {
 namespace {
 
-double ratio(double a, double b) {
-  return b > 0.0 ? a / b : 0.0;
-}
-
 // Time of a pass, split by what multiplies matrices, and by kernel.
 struct Pass {
   double ms = 0, product_ms = 0, product_flops = 0, launches = 0;

@@ -12,6 +12,11 @@
 
 namespace tracestep {
 
+// 0 where there is nothing to divide by.
+inline double ratio(double a, double b) {
+  return b > 0.0 ? a / b : 0.0;
+}
+
 struct LeftOfSpan;  // lab/measure/left_of_span.h
 
 struct ProfiledCell {

@@ -11,16 +11,16 @@
 namespace tracestep {
 namespace {
 
-constexpr double kBatch = 8, kFloat = 4, kMiB = 1024.0 * 1024.0, kSlack = 1.5;
+constexpr double kAttentionBatch = 8, kFloat = 4, kMebibyte = 1024.0 * 1024.0, kSlack = 1.5;
 
 double square_bytes(std::int64_t context) {
   const auto s = static_cast<double>(context);
-  return kBatch * s * s * kFloat;
+  return kAttentionBatch * s * s * kFloat;
 }
 
 // Bytes of one tensor of B·T·D, such as q.
 double vector_bytes(const PublishedAttention& a) {
-  return kBatch * static_cast<double>(a.context) * static_cast<double>(a.width) * kFloat;
+  return kAttentionBatch * static_cast<double>(a.context) * static_cast<double>(a.width) * kFloat;
 }
 
 // What is held between forward and backward: so many tensors of B·T² (N² in the studies) and of
@@ -32,12 +32,12 @@ struct Held {
 
   double rest(const PublishedAttention& a) const {
     const auto s = static_cast<double>(a.context);
-    return a.before_backward_mib * kMiB - squares * square_bytes(a.context) -
+    return a.before_backward_mib * kMebibyte - squares * square_bytes(a.context) -
            vectors * vector_bytes(a) - (has_mask ? s * s : 0.0);
   }
   std::string words() const {
     return fmt::format("{} tensors of B·T², {} of B·T·D{} and {:.0f} MiB", squares, vectors,
-                       has_mask ? ", a mask of a byte per score" : "", fixed_bytes / kMiB);
+                       has_mask ? ", a mask of a byte per score" : "", fixed_bytes / kMebibyte);
   }
 };
 
@@ -52,7 +52,7 @@ Held fit_held(const Published& published, std::string_view study) {
   }
   for (const PublishedAttention* a : cells) {
     if (a->context != longest) continue;
-    per_square = std::min(per_square, a->before_backward_mib * kMiB / square_bytes(longest));
+    per_square = std::min(per_square, a->before_backward_mib * kMebibyte / square_bytes(longest));
   }
   Held best;
   double least = HUGE_VAL;
@@ -82,7 +82,8 @@ OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved
   OurCell out;
   bool is_like = false;
   for (const ResultRow& row : ours.rows) {
-    if (row.number("width") != static_cast<double>(a.width) || row.number("batch") != kBatch)
+    if (row.number("width") != static_cast<double>(a.width) ||
+        row.number("batch") != kAttentionBatch)
       continue;
     if (row.number("context") != static_cast<double>(a.context)) continue;
     if (row.text("precision") != "fp32" || row.text("status") != "ok") continue;
@@ -113,12 +114,12 @@ class AttentionJudge {
 
   ReplayVerdict bytes(const PublishedAttention& a) const {
     // Scratch of a library differs by some MiB between small and large cells.
-    const double slack = std::max(20 * kMiB, 0.002 * a.before_backward_mib * kMiB);
+    const double slack = std::max(20 * kMebibyte, 0.002 * a.before_backward_mib * kMebibyte);
     const Held& held = held_.at(a.study);
     const double off = held.rest(a) - held.fixed_bytes;
     if (std::abs(off) <= slack) return {Agreement::kAgree, "saved", held.words()};
     return {Agreement::kSuspicious, "unexplained",
-            fmt::format("{:+.0f} MiB beside what the study's other cells have: {}", off / kMiB,
+            fmt::format("{:+.0f} MiB beside what the study's other cells have: {}", off / kMebibyte,
                         held.words())};
   }
 
@@ -193,7 +194,7 @@ class AttentionJudge {
 Table attention_replay_table(const Published& published, const ReplayInput& ours) {
   const AttentionJudge judge(published, ours);
   using A = const PublishedAttention&;
-  const auto held = [](A a) { return a.before_backward_mib * kMiB; };
+  const auto held = [](A a) { return a.before_backward_mib * kMebibyte; };
   const Fields<PublishedAttention> fields = {
       {text_column("study"), &PublishedAttention::study},
       {int_column("width"), &PublishedAttention::width},
@@ -216,10 +217,10 @@ Table attention_replay_table(const Published& published, const ReplayInput& ours
        [&](A a) { return held(a) / square_bytes(a.context); }},
       {bytes_column("peak_bytes", "peak"),
        [](A a) {
-         return a.peak_mib > 0 ? Json(static_cast<std::int64_t>(a.peak_mib * kMiB)) : Json();
+         return a.peak_mib > 0 ? Json(static_cast<std::int64_t>(a.peak_mib * kMebibyte)) : Json();
        }},
       {real_column("peak_squares", "B·T²", "", 2, "tensors of that size that the peak would be"),
-       [](A a) { return finite_or_null(a.peak_mib * kMiB / square_bytes(a.context)); }},
+       [](A a) { return finite_or_null(a.peak_mib * kMebibyte / square_bytes(a.context)); }},
       {text_column("memory_verdict", "memory"),
        [&](A a) { return name_of(judge.bytes(a).agreement); }},
       {text_column("memory_reason", "reason"), [&](A a) { return judge.bytes(a).text; }}};

@@ -14,9 +14,6 @@
 namespace tracestep {
 namespace {
 
-// Kernels reach at least this part of a device's peaks.
-constexpr double kLeastOfPeak = 0.5;
-
 using Kernels = std::vector<PublishedKernel>;
 
 bool is_same_cell(const PublishedKernel& k, const PublishedShare& s) {

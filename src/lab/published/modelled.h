@@ -37,6 +37,9 @@ struct ModelledPass {
 };
 ModelledPass modelled_pass(const PassOfCell& cell, const PublishedDevice& device);
 
+// Kernels reach at least this part of a device's peaks.
+inline constexpr double kLeastOfPeak = 0.5;
+
 // A share of products can lie between these when products and other kernels each reach at least
 // `least` of the device's peaks; in percent.
 struct ShareRange {

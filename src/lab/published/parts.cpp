@@ -11,8 +11,6 @@
 namespace tracestep {
 namespace {
 
-constexpr double kLeastOfPeak = 0.5;  // kernels reach at least this part of a device's peaks
-
 struct PartsRow {
   const PublishedParts& p;
   double ratio_percent = NAN;    // softmax over attention's products, from its times

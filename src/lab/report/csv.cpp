@@ -26,7 +26,7 @@ std::string field(const Json& cell) {
   return text == "null" ? "" : quoted(text);  // NaN
 }
 
-void write_table(const Table& table, std::ostream& out) {
+void write_csv_table(const Table& table, std::ostream& out) {
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     out << (c > 0 ? "," : "") << quoted(as_csv_text(table.columns[c].name));
   }
@@ -45,7 +45,7 @@ void write_csv(const Document& document, std::ostream& out) {
   for (const Table& table : document.tables) {
     if (!first) out << "\r\n";
     first = false;
-    write_table(table, out);
+    write_csv_table(table, out);
   }
 }
 

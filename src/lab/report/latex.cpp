@@ -42,7 +42,7 @@ void write_line(const std::vector<std::string>& cells, std::ostream& out) {
   out << " \\\\\n";
 }
 
-void write_table(const Table& table, std::ostream& out) {
+void write_latex_table(const Table& table, std::ostream& out) {
   const DisplayTable shown = display(table);
   out << "\\begin{table}\n";
   if (!shown.title.empty()) out << "\\caption{" << latex_escaped(shown.title) << "}\n";
@@ -64,7 +64,7 @@ void write_table(const Table& table, std::ostream& out) {
 void write_latex(const Document& document, std::ostream& out) {
   out << "% Needs \\usepackage{booktabs} and \\usepackage[T1]{fontenc}.\n";
   for (const Table& table : document.tables) {
-    if (!is_silent(table)) write_table(table, out);
+    if (!is_silent(table)) write_latex_table(table, out);
   }
 }
 

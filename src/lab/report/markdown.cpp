@@ -25,7 +25,7 @@ void write_line(const std::vector<std::string>& cells, const std::vector<std::si
   out << '\n';
 }
 
-void write_table(const Table& table, std::ostream& out) {
+void write_markdown_table(const Table& table, std::ostream& out) {
   DisplayTable shown = display(table);
   std::vector<std::size_t> widths;
   std::vector<std::string> rule;
@@ -57,7 +57,7 @@ void write_markdown(const Document& document, std::ostream& out) {
     if (is_silent(table)) continue;
     if (!first) out << '\n';
     first = false;
-    write_table(table, out);
+    write_markdown_table(table, out);
   }
 }
 

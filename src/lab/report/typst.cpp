@@ -25,7 +25,7 @@ void write_notes(const DisplayTable& table, std::ostream& out) {
   for (const std::string& note : table.notes) out << "#par(" << literal(note) << ")\n";
 }
 
-void write_table(const Table& table, std::ostream& out) {
+void write_typst_table(const Table& table, std::ostream& out) {
   const DisplayTable shown = display(table);
   if (shown.rows.empty()) return write_notes(shown, out);
   out << "#figure(\n  table(\n    columns: " << shown.headers.size() << ",\n    align: (";
@@ -44,7 +44,7 @@ void write_table(const Table& table, std::ostream& out) {
 
 void write_typst(const Document& document, std::ostream& out) {
   for (const Table& table : document.tables) {
-    if (!is_silent(table)) write_table(table, out);
+    if (!is_silent(table)) write_typst_table(table, out);
   }
 }
 

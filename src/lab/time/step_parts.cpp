@@ -72,7 +72,7 @@ void add_part(Fields<PartRow>& fields, const std::string& part, Summary PartRow:
            });
 }
 
-Fields<PartRow> fields() {
+Fields<PartRow> part_fields() {
   using P = const PartRow&;
   Fields<PartRow> out = {{text_column("label"), [](P p) { return p.row.label(); }},
                          {int_column("steps", "n", "that stop between the parts"),
@@ -120,8 +120,8 @@ Table step_part_table(std::span<const ResultRow> rows) {
   for (const ResultRow& row : rows) {
     if (!row.numbers("forward_samples_ms").empty()) parts.emplace_back(row);
   }
-  Table table =
-      table_of("parts_alone", "Forward, backward and optimizer, each timed alone", fields(), parts);
+  Table table = table_of("parts_alone", "Forward, backward and optimizer, each timed alone",
+                         part_fields(), parts);
   const auto replays = [](const ResultRow& row) { return row.truth("graph").value_or(false); };
   if (std::ranges::any_of(rows, replays)) {
     table.notes.push_back(

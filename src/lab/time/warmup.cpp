@@ -46,7 +46,7 @@ Json key_of(const Start& s) {
   return out;
 }
 
-Fields<Start> fields() {
+Fields<Start> start_fields() {
   using S = const Start&;
   const auto count = [](const std::vector<double>& list) {
     return static_cast<std::int64_t>(list.size());
@@ -108,7 +108,7 @@ int unsettled_steps(std::span<const double> steps_ms, double factor) {
 Table warmup_table(std::span<const ResultRow> rows) {
   const std::vector<Start> starts(rows.begin(), rows.end());
   Table table = table_of("warmup", "What warm-up steps leave out, each row from a fresh start",
-                         fields(), starts);
+                         start_fields(), starts);
   for (const ResultRow& row : rows) {
     if (const std::string note = worked(row); !note.empty()) table.notes.push_back(note);
   }

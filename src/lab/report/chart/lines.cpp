@@ -23,7 +23,7 @@ struct Series {
   std::vector<Point> points;
 };
 
-constexpr double kHeight = 250, kNarrowHeight = 210;
+constexpr double kLinesHeight = 250, kNarrowLinesHeight = 210;
 constexpr double kNameRow = 15, kNameMark = 16;  // of names at the ends of lines
 constexpr std::size_t kMarkedPoints = 24;        // a line with more has no marks
 constexpr std::size_t kPointedAt = 150;          // and with more no notes
@@ -195,7 +195,7 @@ double room_of_names(const std::vector<Series>& series, const ChartLook& look) {
   if (series.size() < 2) return 0;
   double widest = 0;
   for (const Series& s : series) widest = std::max(widest, text_width(s.name) + kNameMark);
-  const bool fits = static_cast<double>(series.size()) * kNameRow < kNarrowHeight;
+  const bool fits = static_cast<double>(series.size()) * kNameRow < kNarrowLinesHeight;
   return fits && widest < kMost * look.width ? widest : 0;
 }
 
@@ -256,7 +256,7 @@ std::string draw_lines(const Chart& chart, std::span<const Table> tables, const 
   const Column* column = is_list ? &times : rows.column(ys.front());
   const bool has_cards = chart.options.find("cards") != nullptr;
   if (has_cards) lines.reach(kCards);
-  Box box = plot_box(look, look.width < 500 ? kNarrowHeight : kHeight);
+  Box box = plot_box(look, look.width < 500 ? kNarrowLinesHeight : kLinesHeight);
   const double room = room_of_names(lines.series(), look);
   box.right -= room;
   const Axis x = lines.x_axis(

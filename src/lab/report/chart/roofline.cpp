@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-constexpr double kHeight = 300, kNarrowHeight = 260;
+constexpr double kRooflineHeight = 300, kNarrowRooflineHeight = 260;
 constexpr double kLeastShare = 0.001;  // of the kernels' time
 constexpr std::size_t kNamed = 3;      // kernels, the longest ones
 
@@ -131,7 +131,7 @@ std::string draw_roofline(const Chart& chart, std::span<const Table> tables,
   }
   xs = {xs.low / 1.5, xs.high * 1.5};
   ys = {std::min(ys.low, roof.gb_per_s * xs.low * 2) / 1.5, ys.high * 2};
-  const Box box = plot_box(look, look.width < 500 ? kNarrowHeight : kHeight);
+  const Box box = plot_box(look, look.width < 500 ? kNarrowRooflineHeight : kRooflineHeight);
   const Scale across(xs, {box.left, box.right}, true), up(ys, {box.bottom, box.top}, true);
   const Axis x{"FLOPs per byte", across, across.ticks(tick_count(box.right - box.left, 80))};
   const Axis y{"GFLOP/s", up, up.ticks(tick_count(box.bottom - box.top, 45))};

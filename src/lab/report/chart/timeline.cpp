@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-constexpr double kHeight = 270, kNarrowHeight = 220, kPhaseRow = 18;
+constexpr double kTimelineHeight = 270, kNarrowTimelineHeight = 220, kPhaseRow = 18;
 constexpr double kUnits = 1000;           // of the plot's y axis
 constexpr std::size_t kMostSteps = 1500;  // along its x axis
 constexpr double kLeastPhaseWidth = 62;   // for its name
@@ -153,7 +153,7 @@ std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
   const ChartRows rows(chart, tables, chart.table);
   if (rows.empty()) return {};
   const Timeline t(rows);
-  Box box = plot_box(look, look.width < 500 ? kNarrowHeight : kHeight);
+  Box box = plot_box(look, look.width < 500 ? kNarrowTimelineHeight : kTimelineHeight);
   box.top += kPhaseRow;
   box.bottom += kPhaseRow;
   const Scale bytes({0, t.high}, {box.bottom, box.top}, false, AxisUnit::kBytes);
