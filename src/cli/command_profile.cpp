@@ -107,7 +107,7 @@ void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_
   }
 }
 
-// That every step has a program, with these components.
+// Checks that every step has a program, with these components.
 void check_programs(const std::vector<RunSpec>& runs, const std::vector<std::string>& components) {
   for (const RunSpec& run : runs) {
     or_beyond_budget(

@@ -36,7 +36,7 @@ RunSpec placed(RunSpec run, std::initializer_list<const char*> usable,
 // All runs of `grid`, checked and with placed() applied.
 std::vector<RunSpec> runs_of(const RunGrid& grid, std::initializer_list<const char*> usable,
                              DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
-// The same for a grid of one run.
+// The only run of such a grid.
 RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable,
                DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
 

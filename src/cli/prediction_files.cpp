@@ -23,7 +23,7 @@ std::string device_name(const Place& place) {
   return out;
 }
 
-// That of the cache is for this user alone.
+// Makes the file's folder; a folder of the cache is for this user alone.
 void make_folder_of(const fs::path& file) {
   const fs::path folder = file.parent_path(), cache = env::kernel_cache();
   std::error_code status;

@@ -51,7 +51,8 @@ struct RopeFrequency {
   }
 };
 
-// That of a rope_table with these attributes. Error{kUsage} for a scaling that nobody knows.
+// The frequency of a rope_table with these attributes. Error{kUsage} for a scaling that nobody
+// knows.
 RopeFrequency rope_frequency(const Attrs& attrs);
 
 }  // namespace tracestep::ops

@@ -101,7 +101,7 @@ std::optional<Program> parts_of(const Program& program, const Node& node) {
   return walks_but_for_last_sums(*parts) ? parts : std::nullopt;
 }
 
-// The same for all nodes of a program, of which most are alike: layers repeat.
+// The parts of all nodes of a program. Equal nodes share them: layers repeat.
 class PartsOfNodes {
  public:
   explicit PartsOfNodes(const Program& program) : program_(program) {}

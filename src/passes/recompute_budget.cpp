@@ -134,7 +134,7 @@ class BudgetSolver::Search {
   }
   bool consider(const Again& again) { return consider(Candidate{.again = again}); }
 
-  // The same, but also for a choice that takes longer than the best so far.
+  // Whether a choice fits, even if it takes longer than the best so far.
   bool fits(const Candidate& candidate) {
     if (consider(candidate)) return true;
     Known& known = known_[candidate];

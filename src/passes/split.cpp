@@ -148,7 +148,7 @@ class Split {
     parts_[at(node.outputs[0])] = part;
   }
 
-  // The same op on the parts.
+  // Copies the node: its op computes a part of the result from the parts of the operands.
   void copy_parts(const Node& node, Part part) {
     r_.copy(node);
     parts_[at(node.outputs[0])] = part;

@@ -32,7 +32,7 @@ std::int64_t rms_norm_grad(Call c, Traits) {
   return width == 0 ? 0 : ceil_div(rows, rms_norm_rows_per_block(rows)) * width * kFloat;
 }
 
-// And one of b.
+// One partial gradient each of w and of b per block of rows.
 std::int64_t layer_norm_grad(Call c, Traits traits) {
   return 2 * rms_norm_grad(c, traits);
 }

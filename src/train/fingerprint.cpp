@@ -200,7 +200,7 @@ struct Difference {
   Json before, now;
 };
 
-// Also the keys that only `now` has.
+// Includes the keys that only `now` has.
 std::vector<Difference> differences_of(const Json& saved, const Json& now,
                                        std::vector<std::string>& unknown) {
   std::vector<Difference> out;

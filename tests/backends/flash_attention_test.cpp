@@ -60,7 +60,7 @@ Program flash_program(const Sizes& s) {
   return differentiated(b, results[0]);
 }
 
-// The same from two products around a softmax.
+// The outputs of flash_program(), from two products around a softmax.
 Program naive_program(const Sizes& s) {
   ops::register_all();
   Builder b("naive");

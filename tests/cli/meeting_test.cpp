@@ -26,7 +26,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// It joins the others and then predicts, which needs no device.
+// This command joins the others and then predicts, which needs no device.
 constexpr const char* kCommand =
     "memory --predict --size tiny --context 64 --batch 2 --mode step --parallel dp=2 --format csv";
 const std::string kTable = "predicted_peak_bytes";

@@ -190,7 +190,7 @@ TEST_F(PredictCommandTest, ACheckWaitsForAnotherThatAddsToTheHistory) {
   EXPECT_EQ(checks(), 1) << checked.err;
 }
 
-// It would take half a minute of the processor, which it is not given.
+// A calibration would take half a minute of the processor; it gets three seconds.
 TEST_F(PredictCommandTest, ACalibrationThatCannotBeKeptIsNotMeasured) {
   const RunHow short_time{.before_start = [] {
     const rlimit seconds{3, 3};

@@ -130,7 +130,7 @@ TEST_F(TokenizersTest, ATokenizerThatIsNotThatOfTheWeightsIsSaidAndTaken) {
     const ProgramRun own = done(eval + weights + " --tokenizer w.safetensors.tokenizer" + kShape);
     EXPECT_THAT(own.err, Not(HasSubstr("[tokenizer]")));
   }
-  // Also where it is a vocabulary of the same kind and size.
+  // A vocabulary of the same kind and size is told apart as well.
   folder_.write("other.txt", std::string(50, 'z') + " pack my box with five dozen liquor jugs");
   done("train --text other.txt --steps 1 --save other.safetensors" + kBpe + kSizes);
   EXPECT_THAT(done(eval + "w.safetensors --tokenizer other.safetensors.tokenizer" + kShape).err,

@@ -127,7 +127,7 @@ TEST_F(EpilogueTest, NothingChangesWhereAProductIsReadElsewhereOrItsSumIsNotItsO
   }
 }
 
-// It would read the leaf after the update.
+// Behind the update the product would read the leaf's new value.
 TEST_F(EpilogueTest, AProductStaysBeforeTheUpdateOfWhatItReads) {
   EXPECT_THAT(text_of(R"(program "p" {
     input %x : f32[4,4]

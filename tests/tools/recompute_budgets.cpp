@@ -204,7 +204,7 @@ class Battery {
     if (cheapest->us > 0) shares_[size].push_back(truth.us / cheapest->us);
   }
 
-  // That no part of a block runs again for nothing.
+  // Checks that no part of a block runs again for nothing.
   void check_needed(const Cell& cell, const WithinBudget& found, std::int64_t budget) {
     std::map<std::string, std::vector<std::size_t>> parts;
     for (std::size_t i = 0; i < found.again.size(); ++i) {

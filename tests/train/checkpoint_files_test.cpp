@@ -331,7 +331,7 @@ TEST_F(CheckpointLinksTest, LinksAsLeftoversGoAndWhatTheyPointToStays) {
   save(writer, 3);
   EXPECT_EQ(names_in(folder_.path()),
             (std::set<std::string>{".lock", "latest", "step-00000002", "step-00000003"}));
-  // Also one that comes while the run goes on.
+  // Links that appear while the run goes on are not followed either.
   link(".tmp-step-00000004", "folder");
   link(".old-step-00000004", "folder");
   save(writer, 4);

@@ -84,7 +84,7 @@ TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
   }
 }
 
-// Also where a rank holds a vector of what is a matrix.
+// A matrix is decayed also where a rank holds a vector of it.
 TEST_F(RanksTest, DecayOfMatricesAloneLeavesTheOtherWeightsAsTheyWere) {
   const auto weights = [&](const TrainOptions& options) {
     TrainOptions saved = options;

@@ -151,7 +151,7 @@ HWY_INLINE void transpose_quad(const T* src, std::int64_t stride, float* dst, st
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, u01, u23)), d, dst + 3 * width);
 }
 
-// The same for two rows.
+// dst[i * width + j] = src[j * stride + i] for two rows of four.
 template <class T>
 HWY_INLINE void transpose_pair(const T* src, std::int64_t stride, float* dst, std::int64_t width) {
   const Quad d;

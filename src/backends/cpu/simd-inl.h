@@ -202,7 +202,7 @@ HWY_INLINE float sum_of(F f, std::int64_t n, const In*... in) {
   return hn::GetLane(hn::SumOfLanes(D(), total.v));
 }
 
-// The same, with the values stored to y.
+// Sums the values of f as above, and stores them to y.
 template <class F, class... In>
 HWY_INLINE float map_and_sum(F f, std::int64_t n, float* y, const In*... in) {
   V s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;

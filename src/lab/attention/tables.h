@@ -34,7 +34,7 @@ Table attention_scaling_table(std::span<const AttentionResult> results);
 
 // Rows: the buffers that are alive before backward or at the peak of one cell, then their sum and
 // what was measured; columns: shape in letters, the product worked out with this cell's numbers,
-// and bytes. Of a cell that ran out of memory: what it would have taken.
+// and bytes. A cell that ran out of memory shows what it would have taken.
 Table attention_account_table(const AttentionResult& result, const DeviceFactory& make_device);
 
 }  // namespace tracestep

@@ -10,7 +10,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kFewest = 6;
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 // Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; for
 // shape >= 1. `index`: of the next draw.
@@ -102,7 +102,7 @@ double MedianResampler::next() {
 Interval ratio_interval(std::span<const double> a, std::span<const double> b, double confidence,
                         std::uint64_t seed, int resamples) {
   if (a.size() < kFewest || b.size() < kFewest || !(median_of(a) > 0) || !(median_of(b) > 0)) {
-    return {kNan, kNan, 0};
+    return {kNoNumber, kNoNumber, 0};
   }
   MedianResampler of_a(a, CounterRng(seed, "bootstrap.a"));
   MedianResampler of_b(b, CounterRng(seed, "bootstrap.b"));
@@ -115,7 +115,7 @@ Interval ratio_interval(std::span<const double> a, std::span<const double> b, do
 Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                                 const std::optional<ProcessNoise>& noise, std::uint64_t seed,
                                 int resamples) {
-  if (!has_positive_medians(a) || !has_positive_medians(b)) return {kNan, kNan, 0};
+  if (!has_positive_medians(a) || !has_positive_medians(b)) return {kNoNumber, kNoNumber, 0};
   SideResampler of_a(a, seed, "processes.a"), of_b(b, seed, "processes.b");
   const CounterRng scale(seed, "processes.noise");
   std::uint64_t index = 0;
@@ -140,7 +140,7 @@ Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b
 Interval pair_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                              std::uint64_t seed, int resamples) {
   TRACESTEP_CHECK(a.size() == b.size(), "pairs of {} and {} processes", a.size(), b.size());
-  if (!has_positive_medians(a) || !has_positive_medians(b)) return {kNan, kNan, 0};
+  if (!has_positive_medians(a) || !has_positive_medians(b)) return {kNoNumber, kNoNumber, 0};
   std::vector<MedianResampler> of_a, of_b;
   for (std::size_t i = 0; i < a.size(); ++i) {
     of_a.emplace_back(a[i], CounterRng(seed + i, "pairs.a"));

@@ -25,9 +25,9 @@ namespace tracestep {
 
 struct RoundLimits {
   int least = 3, most = 6;  // rounds
-  // That all may take; 0: no limit. With it the rounds end between the least and the most, and a
-  // visit samples for kVisitSeconds; without it each of the `most` rounds takes the samples that
-  // the protocol asks for.
+  // How long all may take; 0: no limit. With a limit the rounds end between the least and the most,
+  // and a visit samples for kVisitSeconds; without one each of the `most` rounds takes the samples
+  // that the protocol asks for.
   double seconds = 0;
   std::uint64_t seed = 0;  // of the lot
 };

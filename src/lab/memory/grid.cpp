@@ -92,40 +92,42 @@ struct PeakRow {
   }
 };
 
-using R = const PeakRow&;
+using PeakRowRef = const PeakRow&;
 
 Fields<PeakRow> cell_fields() {
   Fields<PeakRow> out{};
-  out.add(program_columns(), [](R r) { return &r.step(); });
-  return out.add({{text_column("device", {}, "empty: predicted, no device was used"),
-                   [](R r) { return or_null(r.run().device); }},
-                  {text_column("status", {}, "ok, or oom against the memory limit"),
-                   [](R r) { return r.fits() ? "ok" : "oom"; }},
-                  {verdict_column(), [](R) { return Json(); }},
-                  {data_only(int_column("parameters")), [](R r) { return r.run().parameters; }}});
+  out.add(program_columns(), [](PeakRowRef r) { return &r.step(); });
+  return out.add(
+      {{text_column("device", {}, "empty: predicted, no device was used"),
+        [](PeakRowRef r) { return or_null(r.run().device); }},
+       {text_column("status", {}, "ok, or oom against the memory limit"),
+        [](PeakRowRef r) { return r.fits() ? "ok" : "oom"; }},
+       {verdict_column(), [](PeakRowRef) { return Json(); }},
+       {data_only(int_column("parameters")), [](PeakRowRef r) { return r.run().parameters; }}});
 }
 
 Fields<PeakRow> byte_fields() {
   return {
       {data_only(
            as_exact(bytes_column("peak_bytes", "peak", "measured where it was, else predicted"))),
-       [](R r) { return r.is_measured() ? r.run().peak_bytes : r.predicted(); }},
+       [](PeakRowRef r) { return r.is_measured() ? r.run().peak_bytes : r.predicted(); }},
       {bytes_column("predicted_peak_bytes", "predicted peak",
                     "the most that is alive at any moment, as requested, from the program alone"),
-       [](R r) { return r.predicted(); }},
+       [](PeakRowRef r) { return r.predicted(); }},
       {bytes_column("measured_peak_bytes", "measured peak", "the same by the allocator"),
-       [](R r) { return when(r.is_measured(), r.run().peak_bytes); }},
+       [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_bytes); }},
       {as_exact(bytes_column("saved_bytes", "saved",
                              "kept from forward for backward, without narrow copies of weights")),
-       [](R r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
+       [](PeakRowRef r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
       {as_exact(bytes_column("weight_cast_bytes", "weight copy",
                              "narrow copies of weights, the most at any moment")),
-       [](R r) {
+       [](PeakRowRef r) {
          return r.when_planned(predicted_totals(r.run()).highest[at(Category::kWeightCast)]);
        }},
       {bytes_column("residual_bytes", "residual", "one tensor of the residual stream"),
-       [](R r) { return r.when_planned(residual_bytes(r.run().program)); }},
-      {real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"), [](R r) {
+       [](PeakRowRef r) { return r.when_planned(residual_bytes(r.run().program)); }},
+      {real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"),
+       [](PeakRowRef r) {
          const bool has_other = r.fp32 != nullptr && r.fp32 != &r.cell && r.run().has_program() &&
                                 r.fp32->run.has_program();
          return has_other ? Json(r.versus_fp32_percent()) : Json();
@@ -141,34 +143,37 @@ Column shown_if(bool shown, Column column) {
 Fields<PeakRow> host_byte_fields(bool shown) {
   return {{shown_if(shown, bytes_column("host_bytes", "in host memory",
                                         "what the step keeps there, from the program alone")),
-           [](R r) { return host_bytes(r.run().program); }},
+           [](PeakRowRef r) { return host_bytes(r.run().program); }},
           {shown_if(shown, bytes_column("measured_host_bytes", "measured there",
                                         "the same by the allocator of that memory")),
-           [](R r) { return when(r.is_measured(), r.run().host_bytes); }}};
+           [](PeakRowRef r) { return when(r.is_measured(), r.run().host_bytes); }}};
 }
 
 // `shown`: whether another implementation's accounting decides.
 Fields<PeakRow> accounted_fields(bool shown) {
   return {{shown_if(shown, bytes_column("accounted_bytes", "accounted",
                                         "the peak by the formula, which decides the status")),
-           [](R r) { return r.cell.accounted ? Json(r.cell.accounted->bytes) : Json(); }},
-          {shown_if(shown, text_column("accounted_as", "formula")),
-           [](R r) { return r.cell.accounted ? Json(r.cell.accounted->formula) : Json(); }}};
+           [](PeakRowRef r) { return r.cell.accounted ? Json(r.cell.accounted->bytes) : Json(); }},
+          {shown_if(shown, text_column("accounted_as", "formula")), [](PeakRowRef r) {
+             return r.cell.accounted ? Json(r.cell.accounted->formula) : Json();
+           }}};
 }
 
 Fields<PeakRow> detail_fields() {
   return {
       {data_only(bytes_column("reserved_bytes", "reserved", "segments at their most, measured")),
-       [](R r) { return when(r.is_measured(), r.run().peak_reserved_bytes); }},
+       [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_reserved_bytes); }},
       {data_only(text_column("assumes", {},
                              "of the device, by a prediction, beyond what is known of it")),
-       [](R r) { return r.run().computes ? Json() : or_null(assumptions_of(r.run().program)); }},
+       [](PeakRowRef r) {
+         return r.run().computes ? Json() : or_null(assumptions_of(r.run().program));
+       }},
       {structured_column("by_category", "bytes alive at the predicted peak"),
-       [](R r) { return object_of(r.run().map.by_category); }},
+       [](PeakRowRef r) { return object_of(r.run().map.by_category); }},
       {structured_column("by_phase", "the highest predicted total while a phase runs"),
-       [](R r) { return phases_of(r.run()); }},
+       [](PeakRowRef r) { return phases_of(r.run()); }},
       {structured_column("largest", "the ten largest buffers, and why each is alive"),
-       [](R r) { return largest_json(r.run()); }}};
+       [](PeakRowRef r) { return largest_json(r.run()); }}};
 }
 
 // What was measured, under the names that the validity checker reads. A step that was only
@@ -216,7 +221,8 @@ Table peak_table(std::span<const MemoryCell> cells) {
   Fields<PeakRow> fields = cell_fields();
   fields.add(byte_fields()).add(host_byte_fields(uses_host));
   fields.add(accounted_fields(accounts)).add(detail_fields());
-  fields.add(host_columns(), [](R r) { return r.is_measured() ? &r.run().host : nullptr; });
+  fields.add(host_columns(),
+             [](PeakRowRef r) { return r.is_measured() ? &r.run().host : nullptr; });
   std::vector<PeakRow> rows;
   for (const MemoryCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell)});
   Table table = table_of("memory", "Bytes of a step", fields, rows);

@@ -20,8 +20,8 @@ struct Pivot {
 };
 
 // The table "pivot" of the rows of these tables. Keys that are numbers stand by their size; a cell
-// reads as people read its value: "25.4 ± 0.9 ms", "1.50 GiB", "OOM". Of rows with the same keys
-// the first counts, and a note says how many others there are. No rows where no table has such
+// reads as people read its value: "25.4 ± 0.9 ms", "1.50 GiB", "OOM". The first of rows with the
+// same keys counts, and a note says how many others there are. No rows where no table has such
 // columns.
 Table pivoted(const Pivot& pivot, std::span<const Table* const> tables);
 

@@ -17,7 +17,7 @@ struct FormatFacts {
   double epsilon_as = 0;      // what the usual 1e-5 becomes
 };
 
-constexpr double kNormEpsilon = 1e-5;
+constexpr double kEpsilonOfNorms = 1e-5;
 
 // A 16-bit type by trying all of its non-negative patterns.
 template <class T, class Round>
@@ -43,7 +43,7 @@ FormatFacts tried(std::string name, Round&& round) {
   }
   f.mantissa_bits = std::ilogb(static_cast<double>(from_one_to_two));
   f.exponent_bits = f.bits - 1 - f.mantissa_bits;
-  f.epsilon_as = static_cast<double>(to_float(round(static_cast<float>(kNormEpsilon))));
+  f.epsilon_as = static_cast<double>(to_float(round(static_cast<float>(kEpsilonOfNorms))));
   return f;
 }
 
@@ -62,7 +62,7 @@ FormatFacts described(std::string name) {
   while (std::isfinite(x * x)) x = std::nextafter(x, L::max());
   while (!std::isfinite(x * x)) x = std::nextafter(x, T{0});
   f.largest_square = static_cast<double>(x);
-  f.epsilon_as = static_cast<double>(static_cast<T>(kNormEpsilon));
+  f.epsilon_as = static_cast<double>(static_cast<T>(kEpsilonOfNorms));
   return f;
 }
 
@@ -78,8 +78,8 @@ FormatFacts tensor_float() {
   f.min_subnormal = std::ldexp(f.min_normal, -kBits);
   // 2^63 has a square in float32 arithmetic, and so have all numbers of 10 bits below 2^64.
   f.largest_square = std::ldexp(2.0 - f.spacing_at_one, 63);
-  const double ulp = std::ldexp(f.spacing_at_one, std::ilogb(kNormEpsilon));
-  f.epsilon_as = std::nearbyint(kNormEpsilon / ulp) * ulp;
+  const double ulp = std::ldexp(f.spacing_at_one, std::ilogb(kEpsilonOfNorms));
+  f.epsilon_as = std::nearbyint(kEpsilonOfNorms / ulp) * ulp;
   return f;
 }
 

@@ -12,7 +12,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kNormRows = 16, kWidth = 1024;
-constexpr double kEpsilon = 1e-5;
+constexpr double kNormEpsilon = 1e-5;
 
 enum class Step { kNone, kMean, kCentre, kSquare, kSum, kEpsilon, kRsqrt, kScale, kAll };
 
@@ -54,7 +54,7 @@ class Norm {
   }
 
  private:
-  static float epsilon() { return static_cast<float>(kEpsilon); }
+  static float epsilon() { return static_cast<float>(kNormEpsilon); }
   float centred(float v, float mean) const { return centres_ ? in(Step::kCentre, v - mean) : v; }
   float in(Step step, float v) const {
     if (step_ != step && step_ != Step::kAll) return v;
@@ -74,7 +74,7 @@ void exact_norm(std::span<const float> x, std::span<double> y, bool centres) {
     mean /= n;
   }
   for (float v : x) sum += (static_cast<double>(v) - mean) * (static_cast<double>(v) - mean);
-  const double scale = 1.0 / std::sqrt(sum / n + kEpsilon);
+  const double scale = 1.0 / std::sqrt(sum / n + kNormEpsilon);
   for (std::size_t i = 0; i < x.size(); ++i) y[i] = (static_cast<double>(x[i]) - mean) * scale;
 }
 

@@ -22,12 +22,12 @@ struct OurPair {
 
 // Whether the row measured this work, however it ran.
 bool is_same_work(const ResultRow& row, const PublishedPair& p) {
-  constexpr double kAttentionBatch = 8;
+  constexpr double kSequences = 8;
   if (row.text("status") != "ok" || row.text("precision") != "fp32") return false;
   if (row.text("attention") == "flash") return false;  // theirs keep the scores
   if (row.number("context") != static_cast<double>(p.context)) return false;
   const bool is_model = p.width == 0;
-  if (row.number("batch") != (is_model ? kPublishedBatch : kAttentionBatch)) return false;
+  if (row.number("batch") != (is_model ? kPublishedBatch : kSequences)) return false;
   return is_model ? row.text("size") == p.size && row.text("mode") == p.pass
                   : row.number("width") == static_cast<double>(p.width);
 }

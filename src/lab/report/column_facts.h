@@ -15,7 +15,7 @@ namespace tracestep {
 // Members that are as usual are left out. "kind", "unit", "title", "description", "role",
 // "part_of", "digits", "timing", "words", and "shown": "no" or "if it varies".
 Json facts_of(const Column& column);
-// The inverse. Of a result that does not say the kinds of its columns, they are kText.
+// The inverse of facts_of(). A column whose result does not say its kind is kText.
 Column column_of(const std::string& name, const Json& facts);
 
 // The kind of a column whose values are these, for results that do not say it.

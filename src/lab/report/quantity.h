@@ -79,7 +79,7 @@ struct Relation {
 Relation compare(const Quantity& a, const Quantity& b);
 // kEqual: all of a's interval lies in [low, high]; kLess, kMore: none of it, on that side.
 Relation compare_with_range(const Quantity& a, double low, double high);
-// These words rest on that relation.
+// Makes these words rest on that relation.
 Text because(const Relation& relation, Text words);
 
 // --- figures: a quantity as it is printed --------------------------------------------------------

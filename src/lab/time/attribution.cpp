@@ -67,7 +67,7 @@ struct Clocks {
   }
   // What shares are of: the span, or those kernels, so that shares add up to 100 %.
   double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
-  // That of the span itself; nullopt likewise.
+  // The share of the span itself; nullopt where gaps_ms() is.
   std::optional<double> span_percent() const {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }

@@ -91,7 +91,7 @@ TEST(ValidityPairsTest, APartMayTakeAsLongAsItsWholeWithinTheNoise) {
   Json wide = timed("mode", "inference", 120);
   wide["samples_ms"] = list({95, 97, 99, 119, 121, 140, 150, 160});
   EXPECT_EQ(codes_together({wide, timed("mode", "forward", 100)}), none);
-  // Not the same cell.
+  // The rows are of different cells.
   Json longer = timed("mode", "inference", 200);
   longer["vocab"] = 256;
   EXPECT_EQ(codes_together({longer, timed("mode", "forward", 100)}), none);

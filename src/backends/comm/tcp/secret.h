@@ -19,7 +19,7 @@ std::string hex_of(const Secret& secret);
 // A line of shell that makes a file of one, wherever there are coreutils.
 std::string line_that_makes_secret(std::string_view file);
 
-// That of TRACESTEP_COMM_SECRET, which `launch` sets, or else of the file that
+// The secret in TRACESTEP_COMM_SECRET, which `launch` sets, or else in the file that
 // TRACESTEP_COMM_SECRET_FILE names; nullopt where neither is set. Error{kUsage} for a malformed
 // variable; Error{kInput} for a file that cannot be read, is not of this user, may be read by
 // others, or holds something else.
