@@ -160,19 +160,15 @@ WantedSteps shared_steps(const StudyContext& context) {
 
 void rank_part(StudyContext& context) {
   context.announce("one step, shared by ranks in every form");
-  StudySection out{.id = "ranks",
-                   .title = "One step on many ranks",
-                   .reading =
-                       "The same step on the same batch, by one rank and shared by "
-                       "several: whole gradients summed one by one, all at once, and beside "
-                       "backward; then states, gradients and weights in parts."};
+  StudySection out{
+      .id = "ranks",
+      .title = "One step on many ranks",
+      .reading = "The same step on the same batch, by one rank and shared by several."};
   Table planned = plan_table(context);
   if (context.machine.runs_ranks) {
     measure_shared_steps(context);
     Table measured = form_table(context), sums = sum_table(context);
-    out.reading +=
-        " Ranks are threads of this process and share its cores, so what they show here is bytes "
-        "and what collectives cost, not a gain in time.";
+    out.reading += " Ranks are threads of this process and share its cores.";
     if (!measured.rows.empty()) out.tables.push_back(std::move(measured));
     if (!sums.rows.empty()) out.tables.push_back(std::move(sums));
   } else {
