@@ -2,14 +2,16 @@
 """The A/A battery: how often `compare` calls one build faster or slower than itself, and how often
 it finds a planted slowdown.
 
-    tools/soak/aa.py [--processes 60] [--comparisons 300] [--live 30] [--percent 3] [--output out/aa.md]
+    tools/soak/aa.py [--processes 60] [--comparisons 300] [--live 30] [--bench 300] [--percent 3]
+                     [--output out/aa.md]
 
 Records so many rounds of three processes of build/tests/aa_step, two as it is and one with the
 slowdown, in an order drawn by lot, under three conditions: nothing else runs; a neighbour computes
 for random seconds on a random number of cores; the clock steps. Then draws sides from the rounds,
 without replacement, and asks the program about each comparison twice: with the processes of a round
 as pairs (`--pairs`), and with those of different rounds, apart. Some comparisons are measured live
-with `compare --run`. Ends with 1 when more than 1 % of the verdicts of equal sides are wrong, or less
+with `compare --run`, and with --bench N one cell is measured N times as two (`bench --rounds 9
+--repeat 2`) where nothing else runs and beside a neighbour. Ends with 1 when more than 1 % of the verdicts of equal sides are wrong, or less
 than 90 % of the slowdowns are found in pairs where nothing else runs. Needs a machine on which
 nothing else runs: minutes. What was recorded is kept beside the output, as JSON; --from reads it.
 """
@@ -293,6 +295,29 @@ def live_verdicts(options, progress):
     return count(out)
 
 
+BENCH = ("bench --size tiny --vocab 64 --batch 1 --context 32 --mode step --steps 5 --warmup 1 "
+         "--rounds 9 --repeat 2 --roof 0 --threads 1 --format json").split()
+
+
+def bench_verdicts(options, condition, progress):
+    """Of one cell measured as two in one process, so many times; and the ratios of the two."""
+    out, ratios = [], []
+    with condition:
+        for i in range(options.bench):
+            process = subprocess.Popen([options.program, *BENCH], text=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.DEVNULL)
+            condition.adopt(process)
+            text = process.communicate()[0]
+            if process.returncode != 0:
+                sys.exit(f"bench ended with {process.returncode}")
+            row = json.loads(text)["tables"]["beside"]["rows"][0]
+            ratios.append(row["ratio"])
+            words = row["is"].split()
+            out.append(next((v for v in ("faster", "slower", "same") if v in words), "unclear"))
+            progress(f"bench, {condition.name}: {i + 1}/{options.bench}")
+    return count(out), ratios
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 def percent(part, whole):
@@ -325,6 +350,8 @@ def parsed_options():
     parser.add_argument("--comparisons", type=int, default=300,
                         help="drawn under each condition; 300")
     parser.add_argument("--live", type=int, default=30, help="comparisons measured live; 30")
+    parser.add_argument("--bench", type=int, default=0,
+                        help="cells measured as two, quiet and beside a neighbour; 0")
     parser.add_argument("--side", type=int, default=20, help="processes of each side; 20")
     parser.add_argument("--percent", type=float, default=3.0, help="the planted slowdown; 3")
     parser.add_argument("--only", default="", help="conditions, separated by commas: quiet, "
@@ -387,13 +414,22 @@ class Battery:
         if live["faster"] + live["slower"] > max(1, 0.01 * self.options.live):
             self.faults.append("live: equal sides called different")
 
+    def add_bench(self, condition):
+        verdicts, ratios = bench_verdicts(self.options, condition, self.progress)
+        spread = 100 * statistics.stdev(map(math.log, ratios))
+        self.lines.append(row_of(condition.name, "equal, bench --repeat 2", "1", f"{spread:.2f} %",
+                                 f"{statistics.median(ratios):.4f}", verdicts, None))
+        if verdicts["faster"] + verdicts["slower"] > 0.01 * self.options.bench:
+            self.faults.append(f"bench, {condition.name}: more than 1 % of equal cells called "
+                               "different")
+
     def text(self):
         o = self.options
         return "\n".join([
             "# A build against itself", "",
             f"{platform.machine()}, {os.cpu_count()} cores, {platform.platform()}; "
             f"`tools/soak/aa.py --processes {o.processes} --comparisons {o.comparisons} --live {o.live} "
-            f"--side {o.side} --percent {o.percent:g}`.", "",
+            f"--bench {o.bench} --side {o.side} --percent {o.percent:g}`.", "",
             *self.hows, "",
             "| condition | sides | processes | noise | ratio | comparisons | wrong | found "
             "| unclear | same |", "|---|---|---|---|---|---|---|---|---|---|", *self.lines, "",
@@ -412,6 +448,9 @@ def main():
             battery.add(condition)
     if options.live:
         battery.add_live()
+    if options.bench:
+        for condition in (Quiet(), Neighbour(options.seed)):
+            battery.add_bench(condition)
     Path(options.output).parent.mkdir(parents=True, exist_ok=True)
     Path(options.output).write_text(battery.text())
     if battery.rounds and not options.source:
