@@ -33,6 +33,14 @@ install(FILES ${texts}/completions.zsh RENAME _tracestep
         DESTINATION ${package_root}/share/zsh/site-functions)
 install(FILES ${texts}/completions.fish RENAME tracestep.fish
         DESTINATION ${package_root}/share/fish/vendor_completions.d)
+if(SKBUILD)  # the types of the Python module, of the options that this program has
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  install(CODE "
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${CMAKE_SOURCE_DIR}/python
+                            ${Python3_EXECUTABLE} -B -m tracestep._stub \"${CMAKE_BINARY_DIR}/tracestep\"
+                    OUTPUT_FILE \"${texts}/__init__.pyi\" COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${texts}/__init__.pyi DESTINATION ${SKBUILD_PLATLIB_DIR}/tracestep)
+endif()
 if(NOT TRACESTEP_PACKAGE)
   return()
 endif()

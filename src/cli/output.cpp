@@ -293,6 +293,13 @@ std::optional<std::string> answer_text(const OutputOptions& output, std::string_
   return out.str();
 }
 
+// The first sentence of a screen. The tables are a copy: what a screen shows of them is marked
+// there.
+std::string answer_of(std::string_view schema, std::vector<Table> tables, const Json& environment) {
+  const std::optional<pages::FirstAnswer> answer = pages::first_answer(schema, tables, environment);
+  return answer ? answer->sentence : std::string();
+}
+
 }  // namespace
 
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
@@ -311,11 +318,13 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
       return write_text(*text, {});
     }
   }
+  const std::string answer =
+      output.format == Format::kJson ? answer_of(schema, tables, environment) : "";
   if (!output.tables.empty() && output.format != Format::kJson) {
     tables = choose_tables(output.tables, tables);
   }
   if (!output.columns.empty()) tables = choose_columns(output.columns, tables);
-  const Document document{std::move(schema), std::move(environment), std::move(tables)};
+  const Document document{std::move(schema), std::move(environment), std::move(tables), answer};
   if (is_screen) {
     std::ostringstream text;
     TextView view = view_of_terminal();

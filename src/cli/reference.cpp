@@ -66,6 +66,7 @@ file where the system keeps them. Children end with the command, however it ends
 before a command starts, whether it uses them or not: a wrong value is status 2.
 
 Every JSON result is an object with `schema` (the name and version of its layout),
+`answer` (the sentence that a screen shows first, where there is one),
 `environment` (machine, build and arguments, without folders or names of people),
 `columns` (units and meaning) and `rows`.
 )";

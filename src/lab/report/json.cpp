@@ -40,6 +40,7 @@ void add_table(const Table& table, Json& out) {
 Json to_json(const Document& document) {
   Json json = Json::object();
   json["schema"] = document.schema;
+  if (!document.answer.empty()) json["answer"] = document.answer;
   json["environment"] = document.environment;
   if (document.tables.empty()) {
     json["rows"] = Json::array();

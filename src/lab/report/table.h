@@ -91,6 +91,7 @@ struct Document {
   std::string schema;  // names the layout of the rows: "tracestep.bench/1"
   Json environment;
   std::vector<Table> tables;
+  std::string answer = {};  // the sentence that a screen shows first; empty: none
 };
 
 enum class Format { kText, kMarkdown, kCsv, kJson, kLatex, kTypst };
@@ -99,8 +100,9 @@ inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, lat
 // Error{kUsage} naming `where` (the flag) and the known formats.
 Format parse_format(const std::string& where, std::string_view name);
 
-// json: {"schema", "environment", "columns", "rows", "notes"} of the first table; with more than
-// one, all of them also under "tables" by name. csv: RFC 4180; an empty line between tables.
+// json: {"schema", "answer", "environment", "columns", "rows", "notes"} of the first table; with
+// more than one, all of them also under "tables" by name. csv: RFC 4180; an empty line between
+// tables.
 void write(const Document& document, Format format, std::ostream& out);
 std::string to_string(const Document& document, Format format);
 Json to_json(const Document& document);

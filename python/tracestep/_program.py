@@ -1,0 +1,182 @@
+"""Runs the program and reads what it says.
+
+The module is a wrapper: all that it does, the program does in a process of its own, so that a crash or
+the end of its memory is an exception here.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+Progress = Callable[[str], object]
+
+
+class Error(RuntimeError):
+    """What the program refused or could not do, in its own words.
+
+    `status` is its exit status (docs/cli.md lists them), `where` the part in brackets, such as "--batch".
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+        self.where = message[1:].partition("]")[0] if message.startswith("[") else ""
+
+
+class UsageError(Error, ValueError):
+    """An option or value that there is not, or sizes that do not fit each other."""
+
+
+class InputError(Error, OSError):
+    """An input is missing or malformed."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """A single run did not fit."""
+
+
+class OutputError(Error, OSError):
+    """A file cannot be written; found before the work starts."""
+
+
+class DeviceError(Error):
+    """The device is missing from this build or machine."""
+
+
+class NotFiniteError(Error, ArithmeticError):
+    """A loss, gradient or weight is not finite."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: the program ended behind the step under way. `result` is what it had until then, or None."""
+
+    result: object = None
+
+
+ERRORS: dict[int, type[Error]] = {2: UsageError, 3: InputError, 4: OutOfMemoryError, 5: OutputError,
+                                  6: DeviceError, 8: NotFiniteError}
+
+
+_chosen: str | None = None
+
+
+def use(path: str | os.PathLike[str]) -> None:
+    """Runs this program from now on, such as a build of one's own with CUDA or MPI."""
+    global _chosen
+    if not os.access(path, os.X_OK):
+        raise FileNotFoundError(f"{os.fspath(path)} is no program")
+    _chosen = os.path.abspath(path)
+
+
+def program() -> str:
+    """The path of the program: that of `use`, that of this Python's environment, the first on PATH."""
+    if _chosen:
+        return _chosen
+    schemes = [sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user")]
+    for scheme in schemes:
+        path = Path(sysconfig.get_path("scripts", scheme)) / "tracestep"
+        if os.access(path, os.X_OK):
+            return str(path)
+    if found := shutil.which("tracestep"):
+        return found
+    raise FileNotFoundError("the program tracestep is neither beside this Python nor on PATH; "
+                            "install its wheel")
+
+
+@dataclass
+class Finished:
+    """A run that has ended: its exit status, what it printed and its messages."""
+
+    status: int
+    out: str
+    messages: list[str]
+    was_interrupted: bool
+
+
+def say(line: str) -> None:
+    """A line of progress, on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _read_lines(stream: IO[str], sinks: Sequence[Progress]) -> threading.Thread:
+    def read() -> None:
+        with stream:
+            for line in stream:
+                for sink in sinks:
+                    sink(line.rstrip("\n"))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
+def run(words: Sequence[str], *, progress: bool | Progress = True, log: Progress | None = None) -> Finished:
+    """Runs the program with `words`.
+
+    Each line of its messages goes to `progress` as it comes (True: to stderr). With `log`, "--log" is
+    added, and each line that the program writes there goes to `log`. The first KeyboardInterrupt is handed
+    on as a signal, behind which the program ends with what it has; a second one ends it at once.
+    """
+    messages: list[str] = []
+    sinks: list[Progress] = [messages.append]
+    if progress:
+        sinks.append(progress if callable(progress) else say)
+    command = [program(), *words]
+    ends = os.pipe() if log else None
+    if ends:
+        command += ["--log", f"/dev/fd/{ends[1]}"]
+    # A session of its own: else the terminal would send it a second signal for each Ctrl-C.
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace",
+                               start_new_session=True, pass_fds=ends[1:] if ends else ())
+    assert process.stdout and process.stderr
+    out: list[str] = []
+    readers = [_read_lines(process.stderr, sinks), _read_lines(process.stdout, [out.append])]
+    if ends and log:
+        os.close(ends[1])
+        readers.append(_read_lines(os.fdopen(ends[0]), [log]))
+    was_interrupted = _wait(process, readers)
+    return Finished(process.returncode, "\n".join(out), messages, was_interrupted)
+
+
+def _wait(process: subprocess.Popen[str], readers: Sequence[threading.Thread]) -> bool:
+    """Until it has ended and all is read; True: there was a KeyboardInterrupt."""
+    was_interrupted = False
+    try:
+        while True:
+            try:
+                process.wait()
+                for reader in readers:
+                    reader.join()
+                return was_interrupted
+            except KeyboardInterrupt:
+                was_interrupted = True
+                process.send_signal(signal.SIGINT)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+def check(finished: Finished) -> None:
+    """Raises what the status of a run means."""
+    if finished.status == 0 or finished.was_interrupted:
+        return
+    said = [line.removeprefix("tracestep: ") for line in finished.messages
+            if line.startswith("tracestep: ")]
+    if said:
+        message = said[-1]
+    elif finished.status < 0:
+        message = f"the program was ended by {signal.Signals(-finished.status).name}"
+    else:
+        message = "\n".join(finished.messages[-3:]) or f"the program ended with status {finished.status}"
+    raise ERRORS.get(finished.status, Error)(message, finished.status)

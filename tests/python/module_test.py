@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""What a person does with the Python module, on the program that is named.
+
+    tests/python/module_test.py build/tracestep [-k PATTERN]
+
+Tests that need pandas, polars or mypy are skipped where they are not; packages_test.py has them installed.
+"""
+import ast
+import importlib.util
+import inspect
+import io
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from contextlib import redirect_stderr
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = os.path.abspath(sys.argv.pop(1)) if __name__ == "__main__" else ""
+sys.path.insert(0, str(ROOT / "python"))
+
+import tracestep  # noqa: E402
+from tracestep import _stub  # noqa: E402
+from tracestep._commands import COMMANDS, LEFT_OUT, keyword_of  # noqa: E402
+
+TINY = {"size": "tiny", "vocab": 256, "batch": 1, "threads": 1}
+MODEL = {"layers": 1, "d_model": 32, "heads": 2, "d_ff": 64, "context": 16}
+has = importlib.util.find_spec
+
+
+def help_of(command):
+    """Flag -> default as `--help` shows it, None where it shows none; what a person reads."""
+    text = subprocess.run([PROGRAM, command, "--help"], check=True, capture_output=True, text=True).stdout
+    found = {}
+    for entry in re.split(r"\n(?=  --)", text.split("\nExamples:")[0])[1:]:
+        words = " ".join(entry.split("\n\n")[0].split())
+        default = re.search(r"\[default: ([^\]]*)\]", words)
+        found[words.split()[0]] = default[1].replace(" ", "") if default else None
+    return found
+
+
+class SignatureTest(unittest.TestCase):
+    def test_keywords_and_defaults_are_those_of_the_help(self):
+        for command in COMMANDS:
+            parameters = inspect.signature(getattr(tracestep, command)).parameters
+            shown = {keyword_of(flag): default for flag, default in help_of(command).items()
+                     if flag not in LEFT_OUT}
+            keywords = {name for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+            more = {"progress", "on_step"} if command == "train" else {"progress"}
+            self.assertEqual(keywords, {*shown, *more}, command)
+            for name, default in shown.items():
+                ours = parameters[name].default
+                text = None if ours is None or ours is False else str(ours).replace(" ", "")
+                if default is not None and default != text:
+                    self.assertEqual(float(default), float(ours), f"{command} {name}")
+                elif default is None:
+                    self.assertIn(ours, (None, False), f"{command} {name}")
+
+    def test_the_types_of_a_wheel_have_the_same_and_say_what_each_is(self):
+        tree = ast.parse(_stub.HEAD + "".join(_stub.text_of(command) for command in COMMANDS))
+        functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+        self.assertEqual(set(functions), set(COMMANDS))
+        for name, node in functions.items():
+            parameters = inspect.signature(getattr(tracestep, name)).parameters
+            arguments = node.args.posonlyargs + node.args.kwonlyargs
+            self.assertEqual([a.arg for a in arguments], list(parameters))
+            self.assertTrue(all(a.annotation for a in arguments) and node.returns, name)
+            defaults = node.args.defaults + node.args.kw_defaults
+            for argument, default in zip(arguments, defaults):
+                self.assertEqual(ast.literal_eval(default), parameters[argument.arg].default)
+                if argument in node.args.kwonlyargs:
+                    self.assertIn(f"{argument.arg}: ", ast.get_docstring(node))
+
+    def test_everything_public_is_documented_and_annotated(self):
+        for name in tracestep.__all__:
+            thing = getattr(tracestep, name)
+            self.assertGreater(len(inspect.getdoc(thing) or ""), 10, name)
+            if not inspect.isclass(thing):
+                continue
+            for method, function in inspect.getmembers(thing, inspect.isfunction):
+                if function.__module__ != thing.__module__ or method in ("__init__", "__eq__"):
+                    continue
+                self.assertTrue(inspect.getdoc(function), f"{name}.{method}")
+                self.assertIn("return", function.__annotations__, f"{name}.{method}")
+
+    @unittest.skipUnless(has("mypy"), "mypy is not installed")
+    def test_mypy_accepts_the_module_and_its_use_and_no_wrong_use(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            stubs = _stub.HEAD + "".join(_stub.text_of(command) for command in COMMANDS)
+            for path in (ROOT / "python/tracestep").glob("*.py*"):
+                (folder / "tracestep" / path.name).parent.mkdir(exist_ok=True)
+                (folder / "tracestep" / path.name).write_text(path.read_text())
+            (folder / "right.py").write_text("import tracestep\n"
+                                             "found: tracestep.Result = tracestep.fit(batch=4, size='xl')\n"
+                                             "print(found.table['peak_bytes'], found.answer)\n")
+            (folder / "wrong.py").write_text("import tracestep\ntracestep.fit(bathc=4)\n"
+                                             "tracestep.fit(largest='bach')\n")
+            python = [sys.executable, "-m", "mypy", "--strict", "--ignore-missing-imports"]
+            sources = subprocess.run([*python, "tracestep"], cwd=folder, capture_output=True, text=True)
+            self.assertEqual(sources.returncode, 0, sources.stdout)
+            (folder / "tracestep/__init__.pyi").write_text(stubs)
+            right = subprocess.run([*python, "right.py"], cwd=folder, capture_output=True, text=True)
+            self.assertEqual(right.returncode, 0, right.stdout)
+            wrong = subprocess.run([*python, "wrong.py"], cwd=folder, capture_output=True, text=True)
+            self.assertEqual(wrong.stdout.count("error:"), 2, wrong.stdout)
+
+
+class ResultTest(unittest.TestCase):
+    def test_a_plan_has_the_sentence_and_rows_of_the_program(self):
+        found = tracestep.fit(size="small", memory_limit=2**33)
+        said = subprocess.run([PROGRAM, "fit", "--size", "small", "--memory-limit", "8GiB"], check=True,
+                              capture_output=True, text=True).stdout
+        self.assertEqual(found.answer, said.splitlines()[0])
+        self.assertEqual(found.table["status"], ["ok"])
+        self.assertEqual(found.table["limit_bytes"], [2**33])
+        self.assertIn(found.answer, repr(found))
+        self.assertIn("GiB", found.table._repr_html_())
+        self.assertEqual(found.environment["command_line"][0], "fit")
+
+    def test_a_measured_grid_has_rows_and_charts_and_can_be_compared(self):
+        found = tracestep.bench(context=[16, 32], steps=3, warmup=1, roof=0, **TINY, progress=False)
+        self.assertEqual(found.table["context"], [16, 32])
+        self.assertGreater(min(found.table["median_ms"]), 0)
+        self.assertTrue(found.pictures)
+        for picture in found.pictures.values():
+            self.assertIn("<svg", picture)
+            self.assertIn(picture, found._repr_html_())
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "bench.json"
+            found.save(file)
+            self.assertEqual(tracestep.load(file).data, found.data)
+            both = tracestep.compare(found, file, progress=False)
+        self.assertEqual(both.schema.split("/")[0], "tracestep.compare")
+
+    def test_a_training_has_its_steps_which_come_one_by_one(self):
+        lines, rows = [], []
+        found = tracestep.train(text=[ROOT / "README.md"], steps=3, progress=lines.append,
+                                on_step=rows.append, **MODEL)
+        self.assertEqual(found["steps"]["step"], [1, 2, 3])
+        self.assertEqual(rows, found["steps"].rows)
+        self.assertEqual(found["steps"]["loss"][0], found.table["first_loss"][0])
+        self.assertEqual(sum("step " in line for line in lines), 3, lines)
+
+    def test_a_stored_study_is_read_with_its_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            study = next((ROOT / "bench/results").glob("study-*/study.html"))
+            found = tracestep.study(from_=study, output_dir=folder, progress=False)
+            self.assertTrue((pathlib.Path(folder) / "study.html").exists())
+        self.assertGreater(len(found.tables), 10)
+        self.assertTrue(found.answer)
+
+    @unittest.skipUnless(has("pandas") and has("polars"), "pandas or polars is not installed")
+    def test_tables_become_frames(self):
+        found = tracestep.memory(predict=True, context=[16, 32], **TINY, progress=False)
+        for table in found.tables.values():
+            frame = table.to_pandas()
+            self.assertEqual(list(frame.columns), list(table.columns))
+            self.assertEqual(len(frame), len(table))
+            self.assertEqual(table.to_polars().shape, frame.shape)
+        peaks = found.table["peak_bytes"]
+        self.assertEqual(found.to_pandas()["peak_bytes"].tolist(), peaks)
+        self.assertEqual(found.to_polars()["peak_bytes"].to_list(), peaks)
+
+
+class EndTest(unittest.TestCase):
+    def test_mistakes_are_exceptions_with_the_words_of_the_program(self):
+        quiet = {"progress": False}
+        with self.assertRaises(tracestep.UsageError) as caught:
+            tracestep.fit(batch=-3, **quiet)
+        self.assertEqual((caught.exception.where, caught.exception.status), ("--batch", 2))
+        self.assertIn("give a whole number from 1", str(caught.exception))
+        self.assertIsInstance(caught.exception, ValueError)
+        with self.assertRaises(tracestep.InputError):
+            tracestep.compare("no such file", "neither", **quiet)
+        with self.assertRaisesRegex(TypeError, "no option 'bathc'"):
+            tracestep.fit(bathc=3)
+        with self.assertRaisesRegex(TypeError, "True or False"):
+            tracestep.fit(tune="yes")
+        with self.assertRaisesRegex(TypeError, "wants a value"):
+            tracestep.fit(size=True)
+        with self.assertRaises(tracestep.DeviceError if "cuda" not in PROGRAM else tracestep.Error):
+            tracestep.bench(device="cuda:99", **TINY, **quiet)
+        with self.assertRaises(AttributeError):
+            tracestep.launch
+
+    def test_messages_go_to_stderr_unless_they_are_not_wanted(self):
+        for progress, wanted in ((True, "step 1/1"), (False, "")):
+            shown = io.StringIO()
+            with redirect_stderr(shown):
+                tracestep.train(text=[ROOT / "README.md"], steps=1, progress=progress, **MODEL)
+            self.assertIn(wanted, shown.getvalue())
+            self.assertEqual(bool(shown.getvalue()), progress)
+
+    def test_a_program_that_dies_is_an_exception(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "tracestep"
+            file.write_text("#!/bin/sh\nkill -SEGV $$\n")
+            file.chmod(0o755)
+            try:
+                tracestep.use(file)
+                with self.assertRaisesRegex(tracestep.Error, "SIGSEGV"):
+                    tracestep.fit()
+            finally:
+                tracestep.use(PROGRAM)
+        with self.assertRaises(FileNotFoundError):
+            tracestep.use("/no/such/program")
+
+    def test_ctrl_c_ends_behind_the_step_under_way_with_what_there_is(self):
+        script = (f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r}); import tracestep\n"
+                  f"tracestep.use({PROGRAM!r})\n"
+                  "def tell(row):\n"
+                  "  if row['step'] == 1: print('stepped', file=sys.stderr, flush=True)\n"
+                  "try:\n"
+                  f"  tracestep.train(text=[{str(ROOT / 'README.md')!r}], steps=1000000, on_step=tell,\n"
+                  f"                  progress=False, **{MODEL!r})\n"
+                  "except KeyboardInterrupt as stop:\n"
+                  "  print(type(stop).__name__, len(stop.result['steps']) if stop.result else None)\n")
+        process = subprocess.Popen([sys.executable, "-c", script], text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        self.assertEqual(process.stderr.readline(), "stepped\n")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, err)
+        kind, steps = out.split()
+        self.assertEqual(kind, "Interrupted")
+        self.assertGreaterEqual(int(steps), 1)
+
+
+class NotebookTest(unittest.TestCase):
+    def test_every_cell_of_the_notebook_runs_and_shows_what_it_says(self):
+        book = json.loads((ROOT / "examples/notebook.ipynb").read_text())
+        cells = ["".join(cell["source"]) for cell in book["cells"] if cell["cell_type"] == "code"]
+        self.assertGreater(len(cells), 4)
+        names, shown = {}, []
+        with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
+            here = os.getcwd()
+            os.chdir(folder)
+            try:
+                for source in cells:
+                    *body, last = ast.parse(source).body
+                    exec(compile(ast.Module(body, []), "cell", "exec"), names)
+                    if isinstance(last, ast.Expr):
+                        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
+                        shown.append(value._repr_html_() if hasattr(value, "_repr_html_") else repr(value))
+                    else:
+                        exec(compile(ast.Module([last], []), "cell", "exec"), names)
+            finally:
+                os.chdir(here)
+        self.assertGreater(sum("<table" in text for text in shown), 2)
+        self.assertGreater(sum("<svg" in text for text in shown), 1)
+
+
+if __name__ == "__main__":
+    tracestep.use(PROGRAM)
+    unittest.main(verbosity=1)
