@@ -134,6 +134,14 @@ std::int64_t host_bytes(const Program& program) {
   return out;
 }
 
+std::vector<std::int64_t> live_bytes_by_node(const Program& program, const BufferPlan& buffer_plan,
+                                             const DeviceTraits& traits) {
+  std::vector<std::int64_t> out(program.nodes.size(), 0);
+  walk(program, buffer_plan, traits,
+       [&](NodeId id, std::int64_t live, std::int64_t) { out[at(id)] = live; });
+  return out;
+}
+
 std::int64_t predicted_peak_bytes(const Program& program, const BufferPlan& buffer_plan,
                                   const DeviceTraits& traits) {
   std::int64_t peak = 0;

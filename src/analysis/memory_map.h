@@ -39,6 +39,9 @@ MemoryMap map_memory(const Program& program, const DeviceTraits& traits);
 // Bytes of the leaves that lie in the host's memory, before, in and after the step.
 std::int64_t host_bytes(const Program& program);
 
+// The bytes alive at the fullest moment of each node; 0 for those that do not run.
+std::vector<std::int64_t> live_bytes_by_node(const Program& program, const BufferPlan& buffer_plan,
+                                             const DeviceTraits& traits);
 // The peak alone, without names: what a sweep needs.
 std::int64_t predicted_peak_bytes(const Program& program, const BufferPlan& buffer_plan,
                                   const DeviceTraits& traits);

@@ -167,7 +167,12 @@ void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Tab
   for (const LiveAllocation& block : failed.run.oom->live) {
     if (failed.run.oom->limit_bytes == 0) limit += block.requested_bytes;
   }
-  tables.push_back(remedy_table(failed, limit));
+  const Question asked{
+      .step = failed.run.spec.step,
+      .traits = failed.run.traits,
+      .limit_bytes = limit,
+      .asked = figures_of(failed.run.spec.step, failed.run.program, failed.run.traits, nullptr)};
+  tables.push_back(remedy_table(asked, advise(asked)));
 }
 
 void add_one_cell(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {

@@ -1,9 +1,10 @@
 #include "cli/oom_hint.h"
 
+#include "base/exact_bytes.h"
 #include "base/units.h"
 #include "cli/devices.h"
-#include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
+#include "lab/memory/search.h"
 
 namespace tracestep::cli {
 
@@ -31,17 +32,20 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
   if (limit == 0) {
     return fmt::format("tracestep fit {} --memory-limit SIZE says what would fit", flags_of(run));
   }
-  const MemoryCell cell{.run = predict_memory(run, traits_of(run.place)), .limit_bytes = limit};
-  const std::vector<Remedy> found = remedies(cell, limit);
-  if (found.empty())
-    return fmt::format("no smaller step of this model that was tried fits {}", format_bytes(limit));
+  const Advice advice = advise({.step = run, .traits = traits_of(run.place), .limit_bytes = limit});
+  if (advice.remedies.empty()) {
+    return fmt::format("no smaller step of this model that was tried fits {}; the least peak is {}",
+                       format_bytes(limit),
+                       format_bytes(advice.least_sequence->figures.peak_bytes));
+  }
   // fit is for one rank.
-  const std::string more =
-      run.parallel.is_on()
-          ? std::string()
-          : fmt::format("; more ways: tracestep fit {} --memory-limit {}B", flags_of(run), limit);
-  return fmt::format("{} would fit, with a peak of {}: {}{}", found[0].what,
-                     format_bytes(found[0].peak_bytes), found[0].command, more);
+  const std::string more = run.parallel.is_on()
+                               ? std::string()
+                               : fmt::format("; more ways: tracestep fit {} --memory-limit {}",
+                                             flags_of(run), exact_bytes(limit));
+  const Remedy& first = advice.remedies[0];
+  return fmt::format("{} would fit, with a peak of {}: {}{}", first.what,
+                     format_bytes(first.figures.peak_bytes), first.command, more);
 }
 
 }  // namespace tracestep::cli

@@ -186,6 +186,41 @@ TEST(FitCommandTest, TheLargestBatchIsFoundFromOneThatIsTooLarge) {
   EXPECT_LT(row.at("batch").as_int(), 8);
 }
 
+TEST(FitCommandTest, AMarginIsLeftFreeUnlessNoneIsAsked) {
+  const std::string fit =
+      "fit --memory-limit 1030KiB --format json" + kLongModel;  // 1,023 are held
+  const auto result = [](const std::string& arguments) {
+    const ProgramRun run = run_tracestep(words_of(arguments));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return Json::parse(run.out, "fit");
+  };
+  const Json tight = result(fit), exactly = result(fit + " --margin 0");
+  EXPECT_EQ(tight.at("rows").items()[0].at("status").as_string(), "tight");
+  for (const Json& row : tight.at("tables").at("remedies").at("rows").items()) {
+    EXPECT_LE(row.at("peak_bytes").as_int(), (1030 << 10) * 95 / 100);
+  }
+  EXPECT_EQ(exactly.at("rows").items()[0].at("status").as_string(), "ok");
+  EXPECT_THAT(run_tracestep(words_of("fit --memory-limit 1030KiB" + kLongModel)).out,
+              ::testing::StartsWith("It fits with "));
+}
+
+// A number alone is one of gigabytes to a person, and of bytes to a program.
+TEST(FitCommandTest, ALimitWithoutAUnitIsRefused) {
+  const ProgramRun run = run_tracestep(words_of("fit --size tiny --memory-limit 24"));
+  EXPECT_EQ(run.status, 2);
+  EXPECT_THAT(run.err, ::testing::HasSubstr("24GiB"));
+}
+
+// The task that needs the least is said where none fits, and what it holds.
+TEST(FitCommandTest, WhereNothingFitsItSaysHowLittleWould) {
+  const ProgramRun run = run_tracestep(words_of("fit --memory-limit 40KiB" + kLongModel));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, ::testing::HasSubstr("The least that would do is "));
+  const ProgramRun tables =
+      run_tracestep(words_of("fit --memory-limit 40KiB --tables least,holders" + kLongModel));
+  EXPECT_THAT(tables.out, ::testing::HasSubstr("weights and states"));
+}
+
 TEST(FitCommandTest, WithoutALimitItAsksForOne) {
   const ProgramRun run = run_tracestep(words_of("fit --size tiny"));
   EXPECT_EQ(run.status, 2);

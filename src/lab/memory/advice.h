@@ -1,12 +1,9 @@
-// What to do when a step does not fit: what holds the memory at the failing request, and which
-// changes of batch, context, precision, granularity, attention, recomputation, the time of updates
-// or the dtype or place of AdamW's states make it fit, with the cost of each.
+// What to say when a step does not fit: what holds the memory at the failing request, and what
+// would make it fit (search.h) with the price of each change.
 #pragma once
 
-#include <optional>
-
+#include "lab/memory/search.h"
 #include "lab/memory/tables.h"
-#include "lab/predict/predict.h"
 
 namespace tracestep {
 
@@ -19,23 +16,9 @@ Table failure_table(const MemoryCell& cell);
 // was live.
 Table failure_holder_table(const MemoryCell& cell);
 
-// One way to make it fit.
-struct Remedy {
-  RunSpec step = {};
-  std::string what = {};     // "batch 4 → 2"
-  std::string command = {};  // flags that differ: "--batch 2"
-  std::int64_t peak_bytes = 0;
-  std::int64_t host_bytes = 0;  // in the host's memory
-  // Per token, relative to the original step: 1.0 is unchanged.
-  double flops_ratio = 1.0, moved_ratio = 1.0, kernels_ratio = 1.0;
-};
-
-// The smallest change first: those that keep the numbers and the task come before the others
-// (fused, early updates, flash, recomputation, offload, batch, AdamW's states, precision, context).
-// Several changes are combined only when no single one fits. Empty when nothing fits.
-std::vector<Remedy> remedies(const MemoryCell& cell, std::int64_t limit_bytes);
-// `times`: what predicts the time of each; nullptr: no time is shown.
-Table remedy_table(const MemoryCell& cell, std::int64_t limit_bytes,
-                   const Predictor* times = nullptr);
+// Rows: the remedies of `advice`, each with its price. Notes: the margin, and what fits without it.
+Table remedy_table(const Question& asked, const Advice& advice);
+// Rows: the least peaks that were found, of the task and of one sequence, and what holds them.
+Table least_table(const Advice& advice);
 
 }  // namespace tracestep

@@ -22,10 +22,15 @@ constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a c
 
 struct Fit {
   const MemoryCell& cell;
-  std::int64_t limit;
+  const Question& question;
+  const std::optional<Prediction>& time;
 
   const RunSpec& step() const { return cell.run.spec.step; }
   std::int64_t peak() const { return cell.run.predicted_peak_bytes; }
+  std::int64_t spare() const { return question.limit_bytes - peak(); }
+  double tokens_per_s() const {
+    return 1e3 * static_cast<double>(step().shape.batch * step().shape.context) / time->time.ms;
+  }
 };
 
 // The largest size of one kind of step.
@@ -112,17 +117,17 @@ class Finder {
   std::int64_t positions_;  // the longest context that the model takes
 };
 
-struct Change {
+struct Variant {
   std::string what = {};
   RunSpec step;
 };
 
 // The step as asked for, and with what keeps its task.
-std::vector<Change> changes_of(const RunSpec& step, std::int64_t limit) {
-  std::vector<Change> out{{"as asked for", step}};
+std::vector<Variant> changes_of(const RunSpec& step, std::int64_t limit) {
+  std::vector<Variant> out{{"as asked for", step}};
   const auto add = [&](const std::string& what, RunSpec next) {
     const bool is_new =
-        std::ranges::none_of(out, [&](const Change& c) { return key_of(c.step) == key_of(next); });
+        std::ranges::none_of(out, [&](const Variant& c) { return key_of(c.step) == key_of(next); });
     if (is_new) out.push_back({what, std::move(next)});
   };
   RunSpec flash = step, again = step;
@@ -183,30 +188,50 @@ std::string command_of(const RunSpec& step) {
   return "tracestep bench " + flags_of(step);
 }
 
-Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times) {
+FitVerdict fit_verdict(std::int64_t peak_bytes, const Question& question) {
+  if (peak_bytes > question.limit_bytes) return FitVerdict::kDoesNotFit;
+  return peak_bytes > question.within_bytes() ? FitVerdict::kTight : FitVerdict::kFits;
+}
+
+Table fit_table(const MemoryCell& cell, const Question& question) {
   using F = const Fit&;
+  const auto status_of = [](F f) {
+    switch (fit_verdict(f.peak(), f.question)) {
+      case FitVerdict::kFits: return "ok";
+      case FitVerdict::kTight: return "tight";
+      case FitVerdict::kDoesNotFit: return "oom";
+    }
+    return "?";
+  };
+  Column status =
+      without_run(text_column("status", {}, "ok; tight: it leaves less than the margin; or oom"));
+  status.words.emplace_back("tight", "fits tightly");
   Fields<Fit> fields = {
       {as_key(text_column("step")), [](F f) { return label_of(f.cell); }},
-      {without_run(text_column("status", {}, "ok, or oom")),
-       [](F f) { return f.peak() <= f.limit ? "ok" : "oom"; }},
-      {bytes_column("peak_bytes", "predicted peak"), [](F f) { return f.peak(); }},
-      {bytes_column("limit_bytes", "limit"), &Fit::limit},
+      {status, status_of},
+      {bytes_column("peak_bytes", "predicted peak"), &Fit::peak},
+      {bytes_column("limit_bytes", "limit"), [](F f) { return f.question.limit_bytes; }},
       {bytes_column("spare_bytes", "to spare", "empty: it does not fit"),
-       [](F f) { return when(f.peak() <= f.limit, f.limit - f.peak()); }},
+       [](F f) { return when(f.spare() >= 0, f.spare()); }},
       {bytes_column("missing_bytes", "missing"),
-       [](F f) { return when(f.peak() > f.limit, f.peak() - f.limit); }}};
+       [](F f) { return when(f.spare() < 0, -f.spare()); }}};
   if (const std::int64_t on_host = host_bytes(cell.run.program); on_host > 0) {
     fields.add(bytes_column("host_bytes", "in host memory"), [on_host](F) { return on_host; });
   }
-  add_times<Fit>(fields, cell.run.traits, times, [](F f) { return &f.step(); });
+  std::optional<Prediction> time;
+  if (const Predictor* times = question.times) {
+    time = predict_program(cell.run.spec.step, cell.run.program, cell.run.traits, *times);
+    fields.add(real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
+               [](F f) { return f.time->time.ms; });
+    fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"), &Fit::tokens_per_s);
+  }
   fields.add(text_column("command"), [](F f) { return command_of(f.step()); });
-  Table table = table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, limit_bytes}});
-  if (times != nullptr && times->model.is_measured()) {
-    const Prediction asked = predict_run(cell.run.spec.step, cell.run.traits, *times);
+  Table table = table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, question, time}});
+  if (time && question.times->model.is_measured()) {
     table.notes.push_back(fmt::format("nine of ten such steps take {} to {}",
-                                      format_duration_ms(asked.time.low_ms),
-                                      format_duration_ms(asked.time.high_ms)));
-    if (const std::string note = correction_note({&asked, 1}); !note.empty()) {
+                                      format_duration_ms(time->time.low_ms),
+                                      format_duration_ms(time->time.high_ms)));
+    if (const std::string note = correction_note({&*time, 1}); !note.empty()) {
       table.notes.push_back("times are " + note);
     }
   }
@@ -227,7 +252,7 @@ Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_
              [](L l) { return l.step ? Json(command_of(*l.step)) : Json(); });
   const Finder finder(traits, limit_bytes, growth, step.model);
   std::vector<Largest> rows;
-  for (const Change& change : changes_of(step, limit_bytes)) {
+  for (const Variant& change : changes_of(step, limit_bytes)) {
     rows.push_back(finder.find(change.what, change.step));
   }
   const std::string unit =

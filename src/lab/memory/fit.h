@@ -6,17 +6,21 @@
 #include <optional>
 #include <string>
 
+#include "lab/memory/search.h"
 #include "lab/memory/tables.h"
-#include "lab/predict/predict.h"
 #include "lab/report/fields.h"
 
 namespace tracestep {
 
 // In the tables below, `times` predicts how long each step takes; nullptr: no times are shown.
 
+// Whether a peak is within the limit, and leaves the margin free.
+enum class FitVerdict : std::uint8_t { kFits, kTight, kDoesNotFit };
+FitVerdict fit_verdict(std::int64_t peak_bytes, const Question& question);
+
 // One row: the step as asked for, its peak, the limit, what is to spare or missing, and the command
 // that runs it.
-Table fit_table(const MemoryCell& cell, std::int64_t limit_bytes, const Predictor* times = nullptr);
+Table fit_table(const MemoryCell& cell, const Question& question);
 
 // The step at the longest context, of the powers of two from 64 on, whose predicted peak is within
 // the limit; nothing where 64 is beyond it.

@@ -204,6 +204,20 @@ std::string fit(const std::string& peak, const std::string& more) {
          R"(,"limit_bytes":2147483648,"spare_bytes":1073741824,"missing_bytes":1073741824}])" +
          more + "}";
 }
+// What fits, as it is asked for.
+std::string tight_fit() {
+  return R"({"fit":[{"status":"tight","peak_bytes":1073741824,"limit_bytes":1074790400,)"
+         R"("spare_bytes":1048576}])" +
+         kRemedies;
+}
+const std::string kTwoRemedies =
+    R"(,"remedies":[{"flags":"--offload optimizer","peak_bytes":1024,"time_per_token":5.0},)"
+    R"({"flags":"--moments bf16","peak_bytes":1024,"time_per_token":1.1}])";
+// The least peaks: of the task, and 1 GiB of one sequence.
+std::string least(const std::string& peak) {
+  return R"(,"least":[{"task":"as asked for","flags":"--updates early","peak_bytes":)" + peak +
+         R"(},{"task":"one sequence","peak_bytes":1073741824}])";
+}
 std::string compare(const std::string& rows) {
   return R"({"compare":[)" + rows + "]}";
 }
@@ -378,6 +392,17 @@ std::vector<Case> cases() {
       {"fit", fit("3221225472", R"(,"remedies":[])"),
        "It does not fit: the peak is 3.00 GiB, 1.00 GiB above the limit of 2.00 GiB, and nothing "
        "that was tried fits."},
+      {"fit", tight_fit(),
+       "It fits with 1.00 MiB to spare, which is less than the margin: the peak "
+       "is 1.00 GiB; with --batch 1 it is 1.00 GiB."},
+      {"fit", fit("3221225472", kTwoRemedies),
+       "The fastest change that fits, --moments bf16, takes 1.100 of the time for a token."},
+      {"fit", fit("3221225472", kTwoRemedies + least("2147483648")),
+       "The task as it is needs 2.00 GiB at least, with --updates early."},
+      {"fit", fit("3221225472", R"(,"remedies":[])" + least("2147483648")),
+       "The least that would do is 2.00 GiB, and 1.00 GiB for a single sequence."},
+      {"fit", fit("3221225472", R"(,"remedies":[])" + least("1073741824")),
+       "The least that would do is 1.00 GiB."},
       {"fit", R"({"largest":[{"change":"as asked for","batch":43,"peak_bytes":1024}]})",
        "The largest batch that fits is 43, 1.00 KiB at the peak."},
       {"fit",

@@ -1,0 +1,91 @@
+// A way to make a step fit, and how it is judged.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lab/memory/changes.h"
+#include "lab/memory/step_figures.h"
+
+namespace tracestep {
+
+// One way to make it fit.
+struct Remedy {
+  RunSpec step = {};
+  ChangeSeverity severity = ChangeSeverity::kSameNumbers;
+  // What differs from the step as asked: the field and the value, as its flag takes it.
+  std::vector<std::pair<std::string, std::string>> changes = {};
+  std::string what = {};     // "batch 4 → 2"
+  std::string command = {};  // flags that differ: "--batch 2"
+  StepFigures figures = {};
+  // Per token, relative to the original step: 1.0 is unchanged.
+  double flops_ratio = 1.0, moved_ratio = 1.0, kernels_ratio = 1.0, time_ratio = 1.0;
+
+  bool keeps_task() const { return severity != ChangeSeverity::kOtherTask; }
+};
+
+inline constexpr double kUsualMargin = 0.05;
+
+struct Question {
+  RunSpec step;
+  DeviceTraits traits;
+  std::int64_t limit_bytes = 0;
+  double margin = kUsualMargin;           // of the limit, that a remedy leaves free
+  const Predictor* times = nullptr;       // nullptr: times are modelled with rounded rates
+  std::optional<StepFigures> asked = {};  // of `step`, where they are known
+  std::function<void(const std::string& trying)> progress = {};
+
+  // What a remedy may hold.
+  std::int64_t within_bytes() const {
+    return limit_bytes - static_cast<std::int64_t>(margin * static_cast<double>(limit_bytes));
+  }
+};
+
+constexpr double kAlike = 0.02;  // relative: times that a person does not tell apart
+
+bool is_within(const StepFigures& figures, std::int64_t bytes);
+// Whether few layers let it fit; what an arena cannot fill is less than a hundredth.
+bool may_fit(const Remedy& remedy, std::int64_t bytes);
+
+// Gives remedies their words and figures, and remembers the least peak.
+class Judge {
+ public:
+  // `question` must outlive it.
+  explicit Judge(const Question& question);
+
+  const Question& question() const { return q_; }
+  const StepFigures& asked() const { return asked_; }
+  FiguresOfSteps& figures() { return figures_; }
+
+  // Changes, words and flags, from the step.
+  void describe(Remedy& r) const;
+  // Described, with figures from few layers.
+  void sketch(Remedy& r);
+  // Figures of the whole program.
+  void look_at(Remedy& r);
+
+  // The remedy that progress names from now on.
+  void answer(const Remedy& first) { first_ = first; }
+  // Of the same task and by whole programs.
+  const std::optional<Remedy>& least() const { return least_; }
+
+ private:
+  void say(const Remedy& tried) const;
+  void take_figures(Remedy& r, const StepFigures& figures) const;
+
+  const Question& q_;
+  FiguresOfSteps figures_;
+  StepFigures asked_;
+  std::optional<Remedy> first_, least_;
+};
+
+// Of each kind of change of the task (batch, everything narrow, context) the one that takes least
+// time for a token on one of `from`; several only where no single one is enough.
+std::vector<Remedy> of_another_task(Judge& judge, const std::vector<Remedy>& from);
+// With so many sequences for each replica.
+Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences);
+
+}  // namespace tracestep

@@ -1,0 +1,181 @@
+#include "lab/memory/step_figures.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <tuple>
+
+#include "analysis/component.h"
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+#include "analysis/modelled_time.h"
+#include "exec/executor.h"
+#include "lab/predict/kernel_work.h"
+#include "passes/recompute_budget.h"
+#include "spec/fields.h"
+#include "spec/step_program.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kTypicalLinkGbS = 25;  // to the host: a rounded rate, as those of modelled_us()
+
+std::string key_text(const RunSpec& step) {
+  return canonical_text(key_of(step));
+}
+
+std::int64_t kept_bytes(const Program& program) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    const bool is_kept = leaf.leaf == LeafKind::kParameter || leaf.leaf == LeafKind::kState;
+    if (is_kept && leaf.memory == Memory::kDevice) out += leaf.type.bytes();
+  }
+  return out;
+}
+
+double modelled_ms(const Program& program, const BufferPlan& buffer_plan, DeviceKind kind) {
+  double us = 0;
+  for (const Node& node : program.nodes) {
+    const double link_us = bytes_over_link(program, buffer_plan, node) / (kTypicalLinkGbS * 1e3);
+    us += std::max(modelled_us(program, node, kind), link_us);
+  }
+  return us * 1e-3;
+}
+
+// The number in "layers.12.attn"; nullopt: the path is in no layer.
+std::optional<std::int64_t> layer_number(std::string_view path) {
+  constexpr std::string_view kLayers = "layers.";
+  if (!path.starts_with(kLayers)) return std::nullopt;
+  std::int64_t out = 0;
+  const char* begin = path.data() + kLayers.size();
+  const auto [end, error] = std::from_chars(begin, path.data() + path.size(), out);
+  return error == std::errc() && end != begin ? std::optional(out) : std::nullopt;
+}
+
+// Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
+// a pass over the layers, bytes only grow or only shrink, so that a first or a last one has most.
+enum class Depth : std::uint8_t { kOutside, kFirst, kBetween, kLast };
+using Where = std::tuple<Phase, Depth, std::string>;  // and the component
+
+Where where_of(const Origin& origin, std::int64_t layers) {
+  const std::optional<std::int64_t> layer = layer_number(origin.path);
+  const Depth depth = !layer                 ? Depth::kOutside
+                      : *layer == 0          ? Depth::kFirst
+                      : *layer == layers - 1 ? Depth::kLast
+                                             : Depth::kBetween;
+  return {origin.phase, depth, component_of(origin.path)};
+}
+
+// A quantity of `layers` from those of two other numbers of layers.
+double at_depth(double a, double b, std::pair<std::int64_t, std::int64_t> of, std::int64_t layers) {
+  const auto steps = static_cast<double>(layers - of.first);
+  return a + (b - a) * steps / static_cast<double>(of.second - of.first);
+}
+std::int64_t at_depth(std::int64_t a, std::int64_t b, std::pair<std::int64_t, std::int64_t> of,
+                      std::int64_t layers) {
+  return a + (b - a) / (of.second - of.first) * (layers - of.first);
+}
+
+bool grows_evenly(const Recomputation& choice) {
+  if (choice.kind == Recomputation::Kind::kNone) return true;
+  if (choice.kind != Recomputation::Kind::kParts) return false;
+  return std::ranges::none_of(choice.paths,
+                              [](const std::string& path) { return layer_number(path).has_value(); });
+}
+
+StepFigures figures_without_peak(const RunSpec& step, const Program& program,
+                                 const BufferPlan& buffer_plan, const DeviceTraits& traits,
+                                 const Predictor* times) {
+  const Cost cost = total_cost(program);
+  return {.kept_bytes = kept_bytes(program),
+          .host_bytes = host_bytes(program),
+          .ms = times != nullptr ? predict_program(step, program, traits, *times).time.ms
+                                 : modelled_ms(program, buffer_plan, traits.kind),
+          .flops = static_cast<double>(cost.flops),
+          .moved_bytes = static_cast<double>(cost.bytes_read + cost.bytes_written),
+          .kernels = static_cast<double>(launch_count(program))};
+}
+
+}  // namespace
+
+StepFigures figures_of(const RunSpec& step, const Program& program, const DeviceTraits& traits,
+                       const Predictor* times) {
+  StepFigures out = figures_without_peak(step, program, plan_buffers(program), traits, times);
+  out.peak_bytes = predicted_peak_bytes(step.executor, program, traits);
+  return out;
+}
+
+struct FiguresOfSteps::Part {
+  StepFigures figures;
+  std::map<Where, std::int64_t> live;  // the most bytes
+};
+
+std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSpec& step) {
+  if (!grows_evenly(step.recompute)) return std::nullopt;
+  const std::int64_t layers = step.model.layers;
+  const std::int64_t windows = step.model.window > 0 ? std::ssize(step.model.window_layers) : 1;
+  const std::int64_t period = std::lcm(windows, std::int64_t{step.recompute.every});
+  const std::int64_t fewest = 2 * period + 1;  // a first part, a last one, and layers between
+  if (layers < fewest) return std::nullopt;
+  const std::int64_t first = layers - (layers - fewest) / period * period;
+  const std::int64_t second = first + period;
+  if (first + second >= layers) return std::nullopt;
+  return std::pair(first, second);
+}
+
+const StepFigures& FiguresOfSteps::exact(const RunSpec& step) {
+  const auto [found, is_new] = exact_.try_emplace(key_text(step));
+  if (!is_new) return found->second;
+  try {
+    ++programs_;
+    found->second = figures_of(step, step_program(step, traits_), traits_, times_);
+  } catch (const BudgetNotMet&) {
+    found->second = {};
+  }
+  return found->second;
+}
+
+FiguresOfSteps::Part FiguresOfSteps::part_of(const RunSpec& step, std::int64_t layers) {
+  ++programs_;
+  RunSpec shallow = step;
+  shallow.model.layers = layers;
+  const Program program = step_program(shallow, traits_);
+  const BufferPlan buffer_plan = plan_buffers(program);
+  Part out{.figures = figures_without_peak(step, program, buffer_plan, traits_, times_),
+           .live = {}};
+  const std::vector<std::int64_t> live = live_bytes_by_node(program, buffer_plan, traits_);
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    if (live[i] == 0) continue;
+    std::int64_t& most = out.live[where_of(program.nodes[i].origin(), layers)];
+    most = std::max(most, live[i]);
+  }
+  return out;
+}
+
+const StepFigures& FiguresOfSteps::sketch(const RunSpec& step) {
+  const auto depths = sketched_depths(step);
+  if (!depths) return exact(step);
+  const auto [found, is_new] = sketches_.try_emplace(key_text(step));
+  if (!is_new) return found->second;
+  const Part a = part_of(step, depths->first), b = part_of(step, depths->second);
+  const auto of = [&](auto StepFigures::*member) {
+    return at_depth(a.figures.*member, b.figures.*member, *depths, step.model.layers);
+  };
+  StepFigures& out = found->second;
+  out = {.kept_bytes = of(&StepFigures::kept_bytes),
+         .host_bytes = of(&StepFigures::host_bytes),
+         .ms = of(&StepFigures::ms),
+         .flops = of(&StepFigures::flops),
+         .moved_bytes = of(&StepFigures::moved_bytes),
+         .kernels = of(&StepFigures::kernels)};
+  out.peak_bytes = out.kept_bytes;
+  for (const auto& [where, bytes] : b.live) {
+    const auto shallow = a.live.find(where);
+    const std::int64_t from = shallow == a.live.end() ? bytes : shallow->second;
+    out.peak_bytes = std::max(out.peak_bytes, at_depth(from, bytes, *depths, step.model.layers));
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,57 @@
+// What a step holds and takes, for a search that compares many steps: from its program, or sketched
+// from programs of a few layers, since whatever all layers have grows evenly with their number.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lab/predict/predict.h"
+
+namespace tracestep {
+
+struct StepFigures {
+  // 0: the step has a budget for its peak, which no choice of what to compute again meets.
+  std::int64_t peak_bytes = 0;
+  std::int64_t kept_bytes = 0;  // of the peak: weights and states in the device's memory
+  std::int64_t host_bytes = 0;  // in the host's memory
+  double ms = 0;                // predicted; modelled with rounded rates where nothing predicts it
+  double flops = 0, moved_bytes = 0, kernels = 0;
+};
+
+// Of the step's program. `times`: nullptr: its time is modelled.
+StepFigures figures_of(const RunSpec& step, const Program& program, const DeviceTraits& traits,
+                       const Predictor* times);
+
+// Two numbers of layers, the second larger, whose programs say what one of `step`'s layers does;
+// nullopt: its layers are too few for that, or differ in more than their number. Windows and groups
+// of layers that run again repeat in all three alike.
+std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSpec& step);
+
+class FiguresOfSteps {
+ public:
+  // `times` must outlive this; nullptr: times are modelled.
+  FiguresOfSteps(DeviceTraits traits, const Predictor* times)
+      : traits_(std::move(traits)), times_(times) {}
+
+  // Of the step's program, each step once.
+  const StepFigures& exact(const RunSpec& step);
+  // The same without the whole program where sketched_depths() are known. Bytes are exact but for
+  // what a planned arena cannot fill.
+  const StepFigures& sketch(const RunSpec& step);
+
+  std::size_t programs() const { return programs_; }  // built so far
+
+ private:
+  struct Part;  // figures of one program, its live bytes by what runs
+  Part part_of(const RunSpec& step, std::int64_t layers);
+
+  DeviceTraits traits_;
+  const Predictor* times_;
+  std::map<std::string, StepFigures> exact_, sketches_;  // by canonical key
+  std::size_t programs_ = 0;
+};
+
+}  // namespace tracestep
