@@ -36,7 +36,7 @@ const Command& find_command(std::span<const Command> commands, const std::string
   const auto given = std::ranges::count_if(arguments, [&](const std::string& word) {
     return word == option.flag || word.starts_with(option.flag + "=");
   });
-  if (given > 1) fail_usage(option.flag, "it is there more than once");
+  if (given > 1) fail_usage(option.flag, "it is given more than once");
   const bool is_list = option.value_name.find(',') != std::string::npos;
   throw Error(ErrorCode::kUsage, option.flag,
               fmt::format("\"{}\" belongs to no option",

@@ -144,9 +144,9 @@ CollectiveTimes time_collective(const RankDevices& devices, const CollectiveSpec
 Table collective_table(const std::vector<CollectiveTimes>& times) {
   using T = CollectiveTimes;
   const Fields<T> fields = {
-      {text_column("collective"), [](const T& t) { return t.spec.op; }},
-      {int_column("ranks"), [](const T& t) { return t.spec.ranks; }},
-      {bytes_column("bytes", "size", "of the whole tensor"),
+      {as_key(text_column("collective")), [](const T& t) { return t.spec.op; }},
+      {as_key(int_column("ranks")), [](const T& t) { return t.spec.ranks; }},
+      {as_key(bytes_column("bytes", "size", "of the whole tensor")),
        [](const T& t) { return t.spec.bytes; }},
       {bytes_column("received_bytes", "received", "by the first rank from the others, in a call"),
        &T::received_bytes},

@@ -139,12 +139,15 @@ Table ExactComparison::table() const {
   const auto differing =
       std::ranges::count_if(changes_, [](const ExactChange& c) { return !c.is_time; });
   out.notes.push_back(fmt::format(
-      "{} figures were compared exactly{}", compared_ == 0 ? "no" : std::to_string(compared_),
-      compared_ == 0   ? ""
-      : differing == 0 ? ": all are the same"
-                       : fmt::format("; of the parts at most {} per figure are listed, those that "
-                                     "changed most",
-                                     kMostParts)));
+      "{}{}",
+      compared_ == 0   ? "there are none"
+      : differing == 0 ? fmt::format("all {} that were compared are the same", compared_)
+                       : fmt::format("{} were compared", compared_),
+      compared_ == 0 || differing == 0
+          ? ""
+          : fmt::format("; of the parts at most {} per figure are listed, those that "
+                        "changed most",
+                        kMostParts)));
   for (const std::string& missing : missing_) out.notes.push_back(missing);
   if (std::ranges::any_of(changes_, &ExactChange::is_time)) {
     out.notes.push_back(

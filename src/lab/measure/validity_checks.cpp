@@ -316,7 +316,7 @@ constexpr std::array<RowCheck, 23> kChecks = {{
      overlapping_kernels},
     {"above_the_roof", "a kernel beyond what the ceilings allow", above_the_roof},
     {"profiled", "a profiler listened to the timed steps", profiled},
-    {"throttled", "clocks were held back, so that it took longer", throttled},
+    {"throttled", "the device lowered its clock, so that it took longer", throttled},
     {"faster_than_the_roof", "more TFLOP/s than the device's ceiling", faster_than_the_roof},
     {"unit_mix_up", "a derived figure does not follow from its parts", unit_mix_up},
     {"swapped_label", "parameters or FLOPs are those of another label", swapped_label},

@@ -51,9 +51,7 @@ class OtherTask {
   }
 
   // In multiples of 64 tokens where possible.
-  std::int64_t context_unit() const {
-    return q_.step.shape.context > kTokenUnit ? kTokenUnit : 1;
-  }
+  std::int64_t context_unit() const { return q_.step.shape.context > kTokenUnit ? kTokenUnit : 1; }
 
   // The largest of [1, most] that fits; peaks grow with it. Few layers find it, the program
   // decides.

@@ -80,8 +80,8 @@ std::int64_t at_depth(std::int64_t a, std::int64_t b, std::pair<std::int64_t, st
 bool grows_evenly(const Recomputation& choice) {
   if (choice.kind == Recomputation::Kind::kNone) return true;
   if (choice.kind != Recomputation::Kind::kParts) return false;
-  return std::ranges::none_of(choice.paths,
-                              [](const std::string& path) { return layer_number(path).has_value(); });
+  return std::ranges::none_of(
+      choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
 }
 
 StepFigures figures_without_peak(const RunSpec& step, const Program& program,

@@ -32,7 +32,7 @@ std::string value_of(const Table& table, const std::vector<Json>& row, std::stri
   if (value == nullptr || value->is_null()) return {};
   if (!value->is_array()) return displayed(table.columns[*table.index_of(column)], *value);
   const std::vector<double> samples = numbers_in(*value);
-  return samples.empty() ? "" : mean_and_deviation(mean_of(samples), population_std_of(samples));
+  return samples.empty() ? "" : mean_and_deviation(mean_of(samples), sample_std_of(samples));
 }
 
 bool is_number(const std::string& text) {

@@ -106,15 +106,18 @@ std::string summary_text(const StudyReport& report, std::size_t columns) {
   const auto refused = std::ranges::count_if(report.answers, &Answer::refused);
   const auto sound = std::ranges::count_if(
       report.answers, [](const Answer& a) { return !a.refused && a.standing == Standing::kSound; });
-  std::string out = fmt::format("Of {} questions {} are answered, {} of them soundly.\n",
+  std::string out = fmt::format("Of {} questions {} are answered, {} without doubts.\n",
                                 report.answers.size(), std::ssize(report.answers) - refused, sound);
   std::string topic;
   for (const Answer& a : report.summary) {
     if (a.refused) continue;
     if (a.topic != topic) out += '\n';
     topic = a.topic;
-    const char* const between = a.question.ends_with('?') ? " " : ": ";
-    for (const std::string& line : in_lines(a.question + between + a.text.words(), columns)) {
+    // A tile's figure is no sentence.
+    const std::string text = a.topic == kTile
+                                 ? fmt::format(": {}. {}", a.lead.words(), a.more.words())
+                                 : " " + a.text.words();
+    for (const std::string& line : in_lines(a.question + text, columns)) {
       out += line + '\n';
     }
   }
