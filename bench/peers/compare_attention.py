@@ -22,9 +22,12 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attention_checks import run_checks
-from attention_library import Library
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+from tracestep._attention_library import Library  # noqa: E402
+
 NAME = "libtracestep_attention.so"
 PLACES = (ROOT / "build-cuda" / NAME, ROOT / NAME)  # of a checkout; of an unpacked bundle
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}

@@ -14,13 +14,20 @@ from ._commands import COMMANDS, make_function
 from ._program import (DeviceError, Error, InputError, Interrupted, NotFiniteError, OutOfMemoryError,
                        OutputError, UsageError, program, use)
 from ._result import Result, Table, load
+from ._weights import Model, from_module
 
-__all__ = [*COMMANDS, "DeviceError", "Error", "InputError", "Interrupted", "NotFiniteError",
-           "OutOfMemoryError", "OutputError", "Result", "Table", "UsageError", "load", "program", "use"]
+__all__ = [*COMMANDS, "DeviceError", "Error", "InputError", "Interrupted", "Model", "NotFiniteError",
+           "OutOfMemoryError", "OutputError", "Result", "Table", "UsageError", "from_module", "load",
+           "program", "use"]
 
 
 def __getattr__(name: str) -> Any:
     """The function of a command, made when it is first asked for: importing runs nothing."""
+    if name == "attention":  # needs torch
+        from ._attention import attention
+
+        globals()[name] = attention
+        return attention
     if name not in COMMANDS:
         raise AttributeError(f"module 'tracestep' has no attribute {name!r}")
     globals()[name] = function = make_function(name)

@@ -18,7 +18,7 @@ from typing import Any
 from ._program import Interrupted, Progress, check, run, say
 from ._result import Result, Table, load
 
-COMMANDS = ("fit", "predict", "memory", "bench", "profile", "compare", "study", "train")
+COMMANDS = ("fit", "predict", "memory", "bench", "profile", "compare", "study", "train", "eval")
 # They say how stdout looks, which here is read by the module.
 LEFT_OUT = ("--format", "--output", "--all")
 
@@ -112,7 +112,8 @@ def _call(command: str, words: Sequence[str], progress: bool | Progress, picture
     if pictures is not None:
         more.append(f"--pictures={pictures}")
     finished = run([command, *words, *more], progress=_without(pictures, progress), log=log)
-    result = Result(json.loads(finished.out), _drawn(pictures)) if finished.out.lstrip().startswith("{") else None
+    is_json = finished.out.lstrip().startswith("{")
+    result = Result(json.loads(finished.out), _drawn(pictures)) if is_json else None
     if result is None or command != "compare":  # whose gates tell by their status what is in the result
         check(finished)
     if result is not None:

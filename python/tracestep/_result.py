@@ -117,8 +117,8 @@ def _text(value: Any, facts: Mapping[str, Any]) -> str:
 class Result:
     """What a command found.
 
-    `status` is the program's exit status, which tells of a gate of `compare`; `answer` is the sentence that it prints first, `table` its main table, `tables` all of them by name,
-    `environment` the machine and build, `pictures` its charts as SVG by name, and `data` the JSON itself.
+    `status` is the program's exit status, which tells of a gate of `compare`; `answer` is the sentence that it
+    prints first, `table` its main table, `tables` all of them by name, `environment` the machine and build, `pictures` its charts as SVG by name, and `data` the JSON itself.
     """
 
     def __init__(self, data: dict[str, Any], pictures: Mapping[str, str] | None = None) -> None:

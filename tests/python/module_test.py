@@ -83,7 +83,8 @@ class SignatureTest(unittest.TestCase):
             if not inspect.isclass(thing):
                 continue
             for method, function in inspect.getmembers(thing, inspect.isfunction):
-                if function.__module__ != thing.__module__ or method in ("__init__", "__eq__"):
+                ours = str(ROOT / "python") in function.__code__.co_filename  # not what dataclass writes
+                if not ours or method == "__init__":
                     continue
                 self.assertTrue(inspect.getdoc(function), f"{name}.{method}")
                 self.assertIn("return", function.__annotations__, f"{name}.{method}")

@@ -1,7 +1,11 @@
 """The C interface of tracestep's attention (src/capi/tracestep_attention.h) for torch tensors."""
+from __future__ import annotations
 
 import ctypes
 import math
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import torch
 
@@ -10,6 +14,8 @@ FAMILIES = {"auto": 0, "portable": 1, "hopper": 2}
 
 
 class Shape(ctypes.Structure):
+    """tracestep_attention_shape."""
+
     _fields_ = ([(name, ctypes.c_int32) for name in
                  ("dtype", "batch", "heads", "queries", "keys", "width")]
                 + [("scale", ctypes.c_float)]
@@ -18,16 +24,19 @@ class Shape(ctypes.Structure):
 
 
 class Strides(ctypes.Structure):
+    """tracestep_strides."""
+
     _fields_ = [(name, ctypes.c_int64) for name in ("batch", "head", "row")]
 
 
-def call_type(pointers, strides):
-    class Call(ctypes.Structure):
-        _fields_ = ([("shape", Shape)] + [(name, ctypes.c_void_p) for name in pointers]
-                    + [(name, Strides) for name in strides]
-                    + [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_int64),
-                       ("stream", ctypes.c_void_p)])
-    return Call
+def call_type(pointers: Sequence[str], strides: Sequence[str]) -> Any:
+    """The structure of a call with these members between its shape and its workspace."""
+    fields: list[tuple[str, Any]] = [("shape", Shape)]
+    fields += [(name, ctypes.c_void_p) for name in pointers]
+    fields += [(name, Strides) for name in strides]
+    fields += [("workspace", ctypes.c_void_p), ("workspace_bytes", ctypes.c_int64),
+               ("stream", ctypes.c_void_p)]
+    return type("Call", (ctypes.Structure,), {"_fields_": fields})
 
 
 ForwardCall = call_type(("q", "k", "v", "o", "lse"),
@@ -37,7 +46,8 @@ BackwardCall = call_type(("q", "k", "v", "o", "d_o", "lse", "dq", "dk", "dv"),
                           ("q", "k", "v", "o", "do", "dq", "dk", "dv")])
 
 
-def strides_of(x):
+def strides_of(x: Any) -> Strides:
+    """Of a tensor [batch, heads, rows, width]."""
     assert x.stride(3) == 1 or x.size(3) == 1, "the last axis has to be contiguous"
     return Strides(x.stride(0), x.stride(1), x.stride(2))
 
@@ -45,24 +55,24 @@ def strides_of(x):
 class Library:
     """Calls on torch's current stream. Tensors are [batch, heads, rows, width]."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.functions = ctypes.CDLL(str(path))
         for name in ("forward_workspace", "backward_workspace"):
             getattr(self.functions, "tracestep_attention_" + name).restype = ctypes.c_int64
         self.functions.tracestep_attention_message.restype = ctypes.c_char_p
 
-    def _fail(self, what, status):
+    def _fail(self, what: str, status: int) -> NoReturn:
         message = self.functions.tracestep_attention_message(int(status)).decode()
         raise RuntimeError(f"{what}: {message}")
 
-    def _workspace(self, which, shape, like):
+    def _workspace(self, which: str, shape: Shape, like: Any) -> Any:
         query = getattr(self.functions, f"tracestep_attention_{which}_workspace")
         count = query(ctypes.byref(shape))
         if count < 0:
             self._fail(which, count)
         return torch.empty(max(count, 1), dtype=torch.uint8, device=like.device)
 
-    def _run(self, which, call, workspace):
+    def _run(self, which: str, call: Any, workspace: Any) -> None:
         call.workspace = workspace.data_ptr()
         call.workspace_bytes = workspace.numel()
         call.stream = torch.cuda.current_stream().cuda_stream
@@ -71,13 +81,16 @@ class Library:
             self._fail(which, status)
 
     @staticmethod
-    def shape(q, k, causal, offset=0, deterministic=True, scale=None, family="auto", tf32=False):
+    def shape(q: Any, k: Any, causal: bool, offset: int = 0, deterministic: bool = True,
+              scale: float | None = None, family: str = "auto", tf32: bool = False) -> Shape:
+        """The shape of a call; offset: tracestep_attention_shape."""
         batch, heads, queries, width = q.shape
         return Shape(DTYPES[q.dtype], batch, heads, queries, k.size(2), width,
                      scale or 1 / math.sqrt(width), causal, offset, deterministic, tf32,
                      FAMILIES[family])
 
-    def forward(self, q, k, v, causal, o=None, lse=None, workspace=None, **options):
+    def forward(self, q: Any, k: Any, v: Any, causal: bool, o: Any = None, lse: Any = None,
+                workspace: Any = None, **options: Any) -> tuple[Any, Any]:
         """(o, lse); those passed in are filled."""
         shape = self.shape(q, k, causal, **options)
         o = torch.empty_like(q) if o is None else o
@@ -91,7 +104,8 @@ class Library:
         self._run("forward", call, workspace)
         return o, lse
 
-    def backward(self, q, k, v, o, d_o, lse, causal, grads=None, workspace=None, **options):
+    def backward(self, q: Any, k: Any, v: Any, o: Any, d_o: Any, lse: Any, causal: bool,
+                 grads: Any = None, workspace: Any = None, **options: Any) -> Any:
         """[dq, dk, dv]; those passed in are filled."""
         shape = self.shape(q, k, causal, **options)
         grads = [torch.empty_like(x) for x in (q, k, v)] if grads is None else grads
