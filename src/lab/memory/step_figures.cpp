@@ -55,8 +55,8 @@ std::optional<std::int64_t> layer_number(std::string_view path) {
 
 // Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
 // a pass over the layers, bytes only grow or only shrink, so that a first or a last one has most.
-enum class Depth : std::uint8_t { kOutside, kFirst, kBetween, kLast };
-using Where = std::tuple<Phase, Depth, std::string>;  // and the component
+enum class Depth : int { kOutside, kFirst, kBetween, kLast };
+using Where = std::tuple<Phase, int, std::string>;  // phase, depth and component
 
 Where where_of(const Origin& origin, std::int64_t layers) {
   const std::optional<std::int64_t> layer = layer_number(origin.path);
@@ -64,7 +64,7 @@ Where where_of(const Origin& origin, std::int64_t layers) {
                       : *layer == 0          ? Depth::kFirst
                       : *layer == layers - 1 ? Depth::kLast
                                              : Depth::kBetween;
-  return {origin.phase, depth, component_of(origin.path)};
+  return {origin.phase, static_cast<int>(depth), component_of(origin.path)};
 }
 
 // A quantity of `layers` from those of two other numbers of layers.
