@@ -1,14 +1,17 @@
-// tracestep fit: does a step fit, what is the least change that makes it fit, and how large a batch
-// or context would.
+// tracestep fit: does a step fit, what is the least change that makes it fit, how many devices and
+// days it takes, and how large a batch, a context or a model would fit.
 #include <memory>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/output_file.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/fit_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/plan_page.h"
 #include "cli/time_source.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
@@ -22,9 +25,12 @@ struct FitOptions {
   RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
   TimeOptions times;
+  PlanOptions plan;
   std::string largest;
   double margin_percent = 100 * kUsualMargin;
 };
+
+constexpr const char* kLargestModel = "model";
 
 std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
   const std::int64_t limit = run.place.memory_limit_bytes;
@@ -47,26 +53,67 @@ std::optional<MemoryCell> cell_of(const Question& asked, bool finds_size) {
   }
 }
 
-// What would make it fit, or the least memory that would do and what holds it.
-void add_remedies(Question asked, const MemoryCell& cell, std::vector<Table>& tables) {
-  asked.asked = figures_of(asked.step, cell.run.program, asked.traits, asked.times);
-  const Advice advice = advise(asked);
-  tables.push_back(remedy_table(asked, advice));
-  if (!advice.least || fit_verdict(cell.run.predicted_peak_bytes, asked) == FitVerdict::kTight) {
-    return;
-  }
+// The least memory that would do and what holds it, where nothing keeps the task.
+void add_least(const Advice& advice, const DeviceTraits& traits, std::vector<Table>& tables) {
+  if (!advice.least) return;
   tables.push_back(least_table(advice));
-  tables.push_back(holder_table({.run = predict_memory(advice.least->step, asked.traits)}));
+  tables.push_back(holder_table({.run = predict_memory(advice.least->step, traits)}));
+}
+
+// Whether the step as asked fits, and what would make it fit.
+Fitted fit_as_asked(const Question& asked, const FitOptions& o, const TimeSource& source) {
+  const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
+  Fitted out;
+  std::vector<Table>& tables = out.tables;
+  if (cell) tables.push_back(fit_table(*cell, asked));
+  if (!o.largest.empty()) {
+    const Growth growth = o.largest == name_of(Growth::kBatch) ? Growth::kBatch : Growth::kContext;
+    tables.push_back(
+        largest_table(asked.step, asked.traits, asked.within_bytes(), growth, asked.times));
+    return out;
+  }
+  Question known = asked;
+  known.asked = figures_of(asked.step, cell->run.program, asked.traits, asked.times);
+  const FitVerdict verdict = fit_verdict(cell->run.predicted_peak_bytes, asked);
+  if (verdict == FitVerdict::kFits) {
+    out.plans.push_back({.step = asked.step, .figures = *known.asked});
+  } else {
+    const Advice advice = advise(known);
+    tables.push_back(remedy_table(asked, advice));
+    if (verdict == FitVerdict::kDoesNotFit) add_least(advice, asked.traits, tables);
+    out.plans = advice.remedies;
+  }
+  if (o.plan.is_training()) {
+    const Training training = training_of(o.plan, source, asked.step.parallel.ranks);
+    tables.push_back(plan_table(asked, out.plans, training));
+  }
+  return out;
+}
+
+// A page where --output names one.
+bool is_page(const OutputOptions& output) {
+  return output.format == Format::kText && output.path.extension() == ".html";
+}
+
+void write_page(const FitOptions& o, Question asked, const Fitted& found, const Json& environment) {
+  std::optional<Predictor> linked;
+  if (asked.times != nullptr) {
+    linked.emplace(*asked.times);
+    if (found.link) linked->link = found.link;
+    asked.times = &*linked;
+  }
+  write_file(o.output.path, plan_page(asked, found.plans, found.tables, environment));
+  log_info("the plan is in {}", o.output.path.string());
 }
 
 int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
-  const RunGrid grid = on_timed_device(o.grid, o.times);
-  const RunSpec run = run_of(grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
+  check_plan(o.plan, o.grid, o.largest);
+  const RunGrid grid = on_planned_device(on_timed_device(o.grid, o.times), o.plan);
+  const RunSpec run = run_of(grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan, Ranks::kUsed);
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);
-  const std::optional<Predictor> predictor =
-      source.model ? std::optional(source.predictor()) : std::nullopt;
+  std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
   ProgressLine progress;
   const Question asked{.step = run,
                        .traits = traits_of(run.place),
@@ -75,18 +122,16 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
                        .times = predictor ? &*predictor : nullptr,
                        .progress = [&](const std::string& step) { progress.update(step); }};
   asked.progress("planning " + label_of(run));
-  const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
-  std::vector<Table> tables;
-  if (cell) tables.push_back(fit_table(*cell, asked));
-  if (!o.largest.empty()) {
-    const Growth growth = o.largest == name_of(Growth::kBatch) ? Growth::kBatch : Growth::kContext;
-    tables.push_back(largest_table(run, asked.traits, asked.within_bytes(), growth, asked.times));
-  } else if (fit_verdict(cell->run.predicted_peak_bytes, asked) != FitVerdict::kFits) {
-    add_remedies(asked, *cell, tables);
-  }
+  Fitted found = o.largest == kLargestModel ? largest_model(asked, o.plan, source)
+                 : o.plan.has_devices()     ? fit_on_devices(asked, o.plan, source)
+                                            : fit_as_asked(asked, o, source);
   progress.done();
-  tables[0].notes.push_back(source.note);
-  write_tables(o.output, "tracestep.fit/1", environment, std::move(tables));
+  found.tables[0].notes.push_back(source.note);
+  if (is_page(o.output)) {
+    write_page(o, asked, found, environment);
+    return 0;
+  }
+  write_tables(o.output, "tracestep.fit/1", environment, std::move(found.tables));
   return 0;
 }
 
@@ -114,18 +159,25 @@ Command fit_command() {
                    {"--size xl --context 512 --memory-limit 40GiB --largest batch",
                     "the largest batch, with and without recomputation"},
                    {"--size 2.7B --context 1024 --published H100",
-                    "a card that is not here: its memory and its peaks"}}};
+                    "a card that is not here: its memory and its peaks"},
+                   {"--model llama-3.2-1b --context 4096 --batch 32 --precision bf16 --attention "
+                    "flash --published H100 --gpus 8 --tokens 1T --cost-per-hour 2.5",
+                    "how eight of them share it, in how many days, at what price"},
+                   {"--size xl --context 1024 --published H100 --output plan.html",
+                    "a page to send around"}}};
   OptionSet& set = command.options;
   set.group("What is to fit");
-  set.choice("--largest", o.largest,
-             {std::string(name_of(Growth::kBatch)), std::string(name_of(Growth::kContext))},
-             "find the largest batch or context that fits");
+  set.choice(
+      "--largest", o.largest,
+      {std::string(name_of(Growth::kBatch)), std::string(name_of(Growth::kContext)), kLargestModel},
+      "find the largest batch, context or known model that fits");
   set.real("--margin", o.margin_percent, {.min = 0.0, .max = 90.0},
            "percent of the memory to leave free: for other programs, fragments and libraries");
   add_time_options(set, o.times);
   add_fields(set, o.grid, FieldGroup::kStep, Values::kOne);
   add_fields(set, o.grid, FieldGroup::kModel, Values::kOne);
   add_fields(set, o.grid, FieldGroup::kHow, Values::kOne, "cpu; cuda[:N]; null (plans only)");
+  add_plan_options(set, o.plan);
   add_output_options(set, o.output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_fit(*options, arguments);

@@ -71,7 +71,7 @@ class OtherTask {
   }
 
   std::optional<Remedy> smaller_batch(const Remedy& r) {
-    return largest(r.step.shape.batch / q_.step.parallel.replicas() - 1,
+    return largest(r.step.shape.batch / r.step.parallel.replicas() - 1,
                    [&](std::int64_t n) { return with_batch(judge_, r, n); });
   }
   std::optional<Remedy> shorter_context(const Remedy& r) {
@@ -112,7 +112,7 @@ Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences) {
   Remedy out = remedy;
   out.severity = ChangeSeverity::kOtherTask;
   // Which replicas share equally.
-  out.step.shape.batch = sequences * judge.question().step.parallel.replicas();
+  out.step.shape.batch = sequences * out.step.parallel.replicas();
   judge.sketch(out);
   return out;
 }

@@ -37,6 +37,7 @@ struct Question {
   const Predictor* times = nullptr;       // nullptr: times are modelled with rounded rates
   std::optional<StepFigures> asked = {};  // of `step`, where they are known
   std::function<void(const std::string& trying)> progress = {};
+  std::vector<Parallel> parallels = {};  // how ranks may share the step; empty: as asked
 
   // What a remedy may hold.
   std::int64_t within_bytes() const {

@@ -44,10 +44,10 @@ class Search {
   // of each other: what saves time saves its share, what costs time costs as much as alone.
   struct Set {
     Remedy remedy;
-    double less = 1, more = 1;
+    double start_ms = 0, less = 1, more = 1;
     bool is_sketched = false;
 
-    double guess() const { return less * more; }
+    double guessed_ms() const { return start_ms * less * more; }
     void apply(const Change& change, double time_ratio) {
       change.apply(remedy.step);
       remedy.severity = std::max(remedy.severity, change.severity);
@@ -56,28 +56,58 @@ class Search {
     }
   };
 
+  double sketched_ms(const RunSpec& step) { return judge_.figures().sketch(step).ms; }
+
   void add_sets() {
-    Remedy start{.step = q_.step};
-    if (has_budget(q_.step)) start.step.recompute = {};  // a budget is tried at last
-    start_ms_ = judge_.figures().sketch(start.step).ms;
-    sets_.push_back({start});
-    for (const Choices& choices : choices_of(q_.step, q_.traits)) {
-      const std::size_t before = sets_.size();
-      for (const Change& change : choices) {
-        RunSpec alone = start.step;
+    std::vector<Set> starts = starting_points();
+    const Set& first = starts.front();
+    const std::vector<Choices> choices = choices_of(first.remedy.step, q_.traits);
+    std::vector<std::vector<double>> time_ratios;
+    for (const Choices& each : choices) {
+      time_ratios.emplace_back();
+      for (const Change& change : each) {
+        RunSpec alone = first.remedy.step;
         change.apply(alone);
-        const double time_ratio = judge_.figures().sketch(alone).ms / start_ms_;
+        time_ratios.back().push_back(sketched_ms(alone) / first.start_ms);
+      }
+    }
+    sets_ = std::move(starts);
+    for (std::size_t field = 0; field < choices.size(); ++field) {
+      const std::size_t before = sets_.size();
+      for (std::size_t c = 0; c < choices[field].size(); ++c) {
         for (std::size_t i = 0; i < before; ++i) {
           Set next = sets_[i];
-          next.apply(change, time_ratio);
+          next.apply(choices[field][c], time_ratios[field][c]);
           sets_.push_back(std::move(next));
         }
       }
     }
     for (Set& set : sets_) judge_.describe(set.remedy);
     std::ranges::stable_sort(sets_, {}, [](const Set& set) {
-      return std::tuple(set.guess(), set.remedy.changes.size());
+      return std::tuple(set.guessed_ms(), set.remedy.changes.size());
     });
+  }
+
+  // The step as asked, or shared by ranks in each way that no other one beats in time and bytes.
+  std::vector<Set> starting_points() {
+    Remedy asked{.step = q_.step};
+    if (has_budget(q_.step)) asked.step.recompute = {};  // a budget is tried at last
+    if (q_.parallels.empty()) return {{asked, sketched_ms(asked.step)}};
+    std::vector<Remedy> all;
+    for (const Parallel& parallel : q_.parallels) {
+      Remedy& next = all.emplace_back(asked);
+      next.step.parallel = parallel;
+      judge_.sketch(next);
+    }
+    std::ranges::stable_sort(all, {}, [](const Remedy& r) { return r.figures.ms; });
+    std::vector<Set> out;
+    for (const Remedy& r : all) {
+      const bool is_beaten = std::ranges::any_of(out, [&](const Set& other) {
+        return other.remedy.figures.peak_bytes <= r.figures.peak_bytes;
+      });
+      if (!is_beaten) out.push_back({r, r.figures.ms});
+    }
+    return out;
   }
 
   // Weights and states in the device's memory, which no recomputation and no form of a kernel
@@ -103,7 +133,7 @@ class Search {
     std::vector<Remedy*> out;
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
-      if (set.guess() * start_ms_ > kGuessError * most_ms) break;
+      if (set.guessed_ms() > kGuessError * most_ms) break;
       if (kept_bytes(set.remedy.step) > q_.limit_bytes) continue;
       sketch(set);
       out.push_back(&set.remedy);
@@ -277,7 +307,6 @@ class Search {
   const Question& q_;
   Judge judge_;
   std::vector<Set> sets_;
-  double start_ms_ = 0;
   Advice advice_;
 };
 

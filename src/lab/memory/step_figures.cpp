@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "analysis/communication.h"
 #include "analysis/component.h"
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
@@ -37,6 +38,11 @@ std::int64_t kept_bytes(const Program& program) {
 double modelled_ms(const Program& program, const BufferPlan& buffer_plan, DeviceKind kind) {
   double us = 0;
   for (const Node& node : program.nodes) {
+    if (node.op->kernel_class == KernelClass::kCollective) {
+      us += kCallSeconds * 1e6 +
+            static_cast<double>(received_bytes(program, node, 0)) / (kLinkBytesPerS * 1e-6);
+      continue;
+    }
     const double link_us = bytes_over_link(program, buffer_plan, node) / (kTypicalLinkGbS * 1e3);
     us += std::max(modelled_us(program, node, kind), link_us);
   }
@@ -55,8 +61,8 @@ std::optional<std::int64_t> layer_number(std::string_view path) {
 
 // Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
 // a pass over the layers, bytes only grow or only shrink, so that a first or a last one has most.
-enum class Depth : std::uint8_t { kOutside, kFirst, kBetween, kLast };
-using Where = std::tuple<Phase, Depth, std::string>;  // and the component
+enum class Depth : int { kOutside, kFirst, kBetween, kLast };
+using Where = std::tuple<Phase, int, std::string>;  // phase, depth and component
 
 Where where_of(const Origin& origin, std::int64_t layers) {
   const std::optional<std::int64_t> layer = layer_number(origin.path);
@@ -64,7 +70,7 @@ Where where_of(const Origin& origin, std::int64_t layers) {
                       : *layer == 0          ? Depth::kFirst
                       : *layer == layers - 1 ? Depth::kLast
                                              : Depth::kBetween;
-  return {origin.phase, depth, component_of(origin.path)};
+  return {origin.phase, static_cast<int>(depth), component_of(origin.path)};
 }
 
 // A quantity of `layers` from those of two other numbers of layers.
@@ -82,6 +88,14 @@ bool grows_evenly(const Recomputation& choice) {
   if (choice.kind != Recomputation::Kind::kParts) return false;
   return std::ranges::none_of(
       choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
+}
+
+// Of a rank, as they are summed.
+std::int64_t summed_bytes(const RunSpec& step) {
+  const bool is_low = step.parallel.low_sums && step.precision.autocast;
+  const DType dtype = is_low ? *step.precision.autocast : step.precision.parameters;
+  return parameter_formula(step.model) * static_cast<std::int64_t>(size_of(dtype)) /
+         step.parallel.tensor;
 }
 
 StepFigures figures_without_peak(const RunSpec& step, const Program& program,
@@ -140,6 +154,8 @@ FiguresOfSteps::Part FiguresOfSteps::part_of(const RunSpec& step, std::int64_t l
   ++programs_;
   RunSpec shallow = step;
   shallow.model.layers = layers;
+  // Batches of sums are those of the whole model.
+  shallow.parallel = resolve_bucket(step.parallel, summed_bytes(step));
   const Program program = step_program(shallow, traits_);
   const BufferPlan buffer_plan = plan_buffers(program);
   Part out{.figures = figures_without_peak(step, program, buffer_plan, traits_, times_),

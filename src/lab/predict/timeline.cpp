@@ -4,6 +4,7 @@
 
 #include "analysis/communication.h"
 #include "ir/op_def.h"
+#include "ops/collective_sizes.h"
 
 namespace tracestep {
 namespace {
@@ -16,7 +17,10 @@ std::size_t at(NodeId id) {
 
 double Link::us(const Program& program, const Node& node, bool is_first) const {
   const auto bytes = static_cast<double>(received_bytes(program, node, 0));
-  return bytes / (gb_s * 1e3) + (is_first ? call_us : 0.0);
+  const RankGroup group = group_of(node.attrs);
+  const bool is_between_nodes = of_node > 0 && group.ranks * group.stride > of_node;
+  const double rate = is_between_nodes ? network_gb_s : gb_s;
+  return bytes / (rate * 1e3) + (is_first ? call_us : 0.0);
 }
 
 Timeline timeline_of(const Program& program, std::span<const Turn> turns,

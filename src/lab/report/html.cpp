@@ -310,14 +310,17 @@ std::string html_page(const PageHead& head, std::string_view json, std::span<con
       kGeneratorName, xml_escaped(head.title), web::kPageCss);
   out += head_html(head, tables) + "<main>\n" + contents(topics);
   for (const PageTopic& topic : topics) out += topic_html(topic, tables);
-  out +=
+  const bool has_file = !head.numbers.empty();
+  out += fmt::format(
       "<section id=\"tables\">\n<h2>Tables</h2>\n<noscript><p>Tables are laid out by a script in "
-      "this file; study.json beside it has the same numbers.</p></noscript>\n";
+      "this file{}.</p></noscript>\n",
+      has_file ? "; " + head.numbers + " beside it has the same numbers" : "");
   for (const PageSection& section : sections) out += section_html(section, tables);
-  out +=
+  out += fmt::format(
       "<details class=\"section\"><summary>Machine and build</summary>\n<div "
       "id=\"environment\"></div>\n</details>\n</section>\n<p class=\"paper soft\">The tables are "
-      "on the screen and in study.json.</p>\n</main>\n<div id=\"tip\" role=\"status\"></div>\n";
+      "on the screen{}.</p>\n</main>\n<div id=\"tip\" role=\"status\"></div>\n",
+      has_file ? " and in " + head.numbers : "");
   // Scripts end in front of any text of the run: base64 leaves no "<" in it.
   out += fmt::format("<script type=\"text/plain\" id=\"report\">{}</script>\n<script>\n",
                      base64(gzip(json)));

@@ -88,7 +88,9 @@ std::vector<std::string> summary_facts(const StudyReport& report, const Json& en
 }
 
 PageHead page_head(const StudyReport& report, const Json& environment) {
-  PageHead out{.title = "A training step, measured", .facts = summary_facts(report, environment)};
+  PageHead out{.title = "A training step, measured",
+               .facts = summary_facts(report, environment),
+               .numbers = "study.json"};
   for (const Answer& a : report.summary) {
     if (a.topic == kTile) out.tiles.push_back(card_of(a));
     if (a.topic == kShort) out.short_answers.push_back(card_of(a));

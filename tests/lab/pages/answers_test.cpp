@@ -210,6 +210,12 @@ std::string tight_fit() {
          R"("spare_bytes":1048576}])" +
          kRemedies;
 }
+std::string plan(const std::string& more) {
+  return R"({"plan":[{"devices":8,"device":"H100 SXM","peak_bytes":1073741824,)" + more + "}]}";
+}
+const std::string kDays =
+    R"("tokens_per_s":84750.4,"mfu_percent":43.0,"tokens":"1.00 T","days":136.6,)"
+    R"("device_hours":26225.0,"cost":52450.0)";
 const std::string kTwoRemedies =
     R"(,"remedies":[{"flags":"--offload optimizer","peak_bytes":1024,"time_per_token":5.0},)"
     R"({"flags":"--moments bf16","peak_bytes":1024,"time_per_token":1.1}])";
@@ -392,6 +398,21 @@ std::vector<Case> cases() {
       {"fit", fit("3221225472", R"(,"remedies":[])"),
        "It does not fit: the peak is 3.00 GiB, 1.00 GiB above the limit of 2.00 GiB, and nothing "
        "that was tried fits."},
+      {"fit", plan(R"("flags":"--parallel dp=8","tokens_per_s":84750.4,"mfu_percent":43.0)"),
+       "8 × H100 SXM: fits with --parallel dp=8, 1.00 GiB each; 84,751 tokens/s (43 % of the "
+       "peak)."},
+      {"fit", plan(R"("tokens_per_s":84750.4,"mfu_percent":43.0)"),
+       "8 × H100 SXM: fits, 1.00 GiB each; 84,751 tokens/s (43 % of the peak)."},
+      {"fit", plan(kDays), "1.00 T tokens take 136.6 days."},
+      {"fit", plan(kDays), "That is 26,225 device hours, for 52,450."},
+      {"fit", plan(R"("flags":"--parallel dp=8,shard=3")"),
+       "It fits on 8 devices with --parallel dp=8,shard=3, 1.00 GiB each."},
+      {"fit", plan(R"("parallel":"none")"),
+       "It fits as asked for, with a peak of 1.00 GiB on each device."},
+      {"fit", R"({"largest_model":[{"model":"pythia-160m","peak_bytes":1073741824}]})",
+       "The largest model that fits is pythia-160m, with a peak of 1.00 GiB on each device."},
+      {"fit", "{" + least("2147483648").substr(1) + "}",
+       "It does not fit: each device would hold 2.00 GiB at least, with --updates early."},
       {"fit", tight_fit(),
        "It fits with 1.00 MiB to spare, which is less than the margin: the peak "
        "is 1.00 GiB; with --batch 1 it is 1.00 GiB."},

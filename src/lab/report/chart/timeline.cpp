@@ -71,13 +71,14 @@ struct Timeline {
   std::vector<Category> categories;
   std::size_t peak = 0;  // an index of `drawn`
   double high = 1;       // bytes at the top of the plot
+  double limit = 0;      // bytes; 0: none
 
-  explicit Timeline(const ChartRows& all)
-      : rows(all), drawn(drawn_rows(all)), categories(categories_of(all)) {
+  Timeline(const ChartRows& all, double bytes_of_limit)
+      : rows(all), drawn(drawn_rows(all)), categories(categories_of(all)), limit(bytes_of_limit) {
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       if (bytes(i) > bytes(peak)) peak = i;
     }
-    high = std::max(1.0, bytes(peak) * 1.04);
+    high = std::max(1.0, std::max(bytes(peak), limit) * 1.04);
   }
   double bytes(std::size_t i) const { return rows.number(drawn[i], "total_bytes").value_or(0); }
   std::string phase(std::size_t i) const { return rows.text(drawn[i], "phase"); }
@@ -146,13 +147,25 @@ void draw_peak(Svg& svg, const Timeline& t, const Box& box, const Scale& x, cons
            is_right ? Anchor::kEnd : Anchor::kStart);
 }
 
+void draw_limit(Svg& svg, const Timeline& t, const Box& box, const Scale& y) {
+  if (t.limit <= 0) return;
+  const double at = y.at(t.limit);
+  svg.line("card", box.left, at, box.right, at);
+  svg.text("soft over", box.left + 6, at + 14, "limit " + tick_text(t.limit, AxisUnit::kBytes));
+}
+
+double limit_of(const Chart& chart) {
+  const Json* const found = chart.options.find("limit");
+  return found == nullptr ? 0 : found->as_double();
+}
+
 }  // namespace
 
 std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
                           const ChartLook& look) {
   const ChartRows rows(chart, tables, chart.table);
   if (rows.empty()) return {};
-  const Timeline t(rows);
+  const Timeline t(rows, limit_of(chart));
   Box box = plot_box(look, look.width < 500 ? kNarrowTimelineHeight : kTimelineHeight);
   box.top += kPhaseRow;
   box.bottom += kPhaseRow;
@@ -170,6 +183,7 @@ std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
   draw_areas(svg, t, box);  // over the grid
   svg.open("g", "class=\"whole\"");
   draw_phase_names(svg, t, box, places);
+  draw_limit(svg, t, box, bytes);
   draw_peak(svg, t, box, places, bytes);
   svg.close();
   svg.text("name", 8, named.top - 9, y.name);

@@ -1,0 +1,269 @@
+#include "cli/fit_plan.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "lab/memory/advice.h"
+#include "lab/memory/fit.h"
+#include "lab/memory/ranks.h"
+#include "lab/report/columns.h"
+#include "nn/families.h"
+
+namespace tracestep::cli {
+namespace {
+
+constexpr std::int64_t kMostDevices = 65'536;
+constexpr int kOfNode = 8;  // where no data sheet says how many a link joins
+// Of a link's nominal rate, what an all_reduce of 1 GiB reaches (bench/results/parallel-h200x2.md).
+constexpr double kLinkShare = 0.73;
+constexpr double kCallUs = 10;  // of a collective, besides its bytes
+
+int devices_of_node(const PlanOptions& o, const TimeSource& source, std::int64_t gpus) {
+  if (o.nodes > 0) return static_cast<int>(gpus / o.nodes);
+  const bool has_link = source.device != nullptr && source.device->link_ranks > 1;
+  const std::int64_t most =
+      std::max<std::int64_t>(kOfNode, has_link ? source.device->link_ranks : 0);
+  return static_cast<int>(std::min(gpus, most));
+}
+
+Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks) {
+  const int of_node = devices_of_node(o, source, ranks);
+  Link out{.gb_s = o.link_gb_s, .call_us = kCallUs};
+  if (out.gb_s == 0 && source.device != nullptr) {
+    out.gb_s = kLinkShare * source.device->host_link_gb_s(of_node);
+  }
+  if (out.gb_s == 0) {
+    throw Error(
+        ErrorCode::kUsage, "--link-gb-s",
+        fmt::format("how fast the link between {} devices of a node is, is not known", of_node),
+        "give what tracestep comm measures as bus bandwidth");
+  }
+  if (of_node >= ranks) return out;
+  if (o.network_gb_s == 0) {
+    throw Error(
+        ErrorCode::kUsage, "--network-gb-s",
+        fmt::format("{} devices are on several nodes of {}, and how fast the network between "
+                    "them is, is not known",
+                    ranks, of_node),
+        "give GB/s of each device, as 50 for a port of 400 Gbit/s each, or other --nodes");
+  }
+  out.network_gb_s = o.network_gb_s;
+  out.of_node = of_node;
+  return out;
+}
+
+// The question for so many devices; `predictor` outlives it.
+Question for_devices(const Question& asked, const PlanOptions& o, const TimeSource& source,
+                     std::int64_t gpus, std::optional<Predictor>& predictor) {
+  Question out = asked;
+  if (asked.times != nullptr && gpus > 1) {
+    predictor.emplace(*asked.times);
+    predictor->link = link_of(o, source, gpus);
+    out.times = &*predictor;
+  }
+  out.parallels = gpus == 1 ? std::vector<Parallel>()
+                            : parallel_choices(asked.step, static_cast<int>(gpus),
+                                               devices_of_node(o, source, gpus));
+  return out;
+}
+
+// The step as asked, where it fits, or what makes it fit.
+Advice advice_for(const Question& question, std::int64_t gpus) {
+  if (gpus > 1) return advise(question);
+  FiguresOfSteps figures(question.traits, question.times);
+  const StepFigures& asked = figures.exact(question.step);
+  if (!is_within(asked, question.within_bytes())) return advise(question);
+  Advice out;
+  out.remedies.push_back({.step = question.step, .figures = asked});
+  return out;
+}
+
+bool keeps_task(const Advice& advice) {
+  return !advice.remedies.empty() && advice.remedies[0].keeps_task();
+}
+
+// Within the days that the training may take, where both are given.
+bool is_in_time(const Question& question, const Advice& advice, const Training& training) {
+  if (training.tokens == 0 || training.days == 0 || question.times == nullptr) return true;
+  return days_of(training, tokens_per_s(question, advice.remedies[0])) <= training.days;
+}
+
+[[noreturn]] void fail_batch(const RunSpec& step, std::int64_t gpus) {
+  throw Error(
+      ErrorCode::kUsage, "--gpus",
+      fmt::format("{} devices cannot share a batch of {} of this model", gpus, step.shape.batch),
+      fmt::format("give --batch {}, or a multiple of it", gpus));
+}
+
+struct Planned {
+  std::int64_t gpus = 1;
+  Advice advice;
+  Table table;
+  std::optional<Link> link;
+
+  Fitted fitted() && {
+    Fitted out;
+    out.tables.push_back(std::move(table));
+    out.plans = std::move(advice.remedies);
+    out.link = link;
+    return out;
+  }
+};
+
+// nullopt: so many devices cannot share the step.
+std::optional<Planned> planned(const Question& asked, const PlanOptions& o,
+                               const TimeSource& source, std::int64_t gpus,
+                               bool* is_enough = nullptr) {
+  std::optional<Predictor> predictor;
+  const Question question = for_devices(asked, o, source, gpus, predictor);
+  if (gpus > 1 && question.parallels.empty()) return std::nullopt;
+  Advice advice = advice_for(question, gpus);
+  const Training training = training_of(o, source, static_cast<int>(gpus));
+  if (is_enough != nullptr) {
+    *is_enough = keeps_task(advice) && is_in_time(question, advice, training);
+  }
+  Table table = plan_table(question, advice.remedies, training);
+  return Planned{gpus, std::move(advice), std::move(table),
+                 predictor ? predictor->link : std::nullopt};
+}
+
+void name_model(const std::string& name, Table& table) {
+  table.name = "largest_model";
+  table.title = "The largest of the models that tracestep models lists";
+  table.columns.insert(table.columns.begin(), text_column("model"));
+  for (std::vector<Json>& row : table.rows) row.insert(row.begin(), name);
+}
+
+// Powers of two, as groups of devices come.
+Planned fewest(const Question& asked, const PlanOptions& o, const TimeSource& source) {
+  constexpr std::int64_t kMostTried = 1024;
+  std::optional<Planned> last;
+  for (std::int64_t gpus = 1; gpus <= kMostTried; gpus *= 2) {
+    bool is_enough = false;
+    std::optional<Planned> next = planned(asked, o, source, gpus, &is_enough);
+    if (!next) break;
+    last = std::move(next);
+    if (is_enough) return std::move(*last);
+  }
+  last->table.notes.push_back(fmt::format(
+      "more than {} devices, which is as many as were tried, would have to share it", last->gpus));
+  return std::move(*last);
+}
+
+}  // namespace
+
+void add_plan_options(OptionSet& set, PlanOptions& o) {
+  set.group("On how many devices, and for how long");
+  set.integer(
+      "--gpus", o.gpus, {1, kMostDevices},
+      "devices that share the step: chooses how (replicas, shards, tensor parallel) and what "
+      "else makes it fit");
+  set.integer("--nodes", o.nodes, {1, kMostDevices},
+              "nodes that these are on, equally; by default as few as their link joins");
+  std::vector<std::string> smallest{"gpus"};
+  set.value("--smallest", "gpus", "find the fewest devices that fit, and are done in --days",
+            [&o](const std::string& where, const std::string& text) {
+              check_choice(where, text, std::vector<std::string>{"gpus"});
+              o.is_smallest = true;
+            });
+  set.real("--link-gb-s", o.link_gb_s, {.min = 0.0},
+           "GB/s that each device gets from the others of its node, the bus bandwidth of comm; by "
+           "default 0.73 of the data sheet's link");
+  set.real("--network-gb-s", o.network_gb_s, {.min = 0.0},
+           "GB/s that each device gets from other nodes");
+  set.integer("--tokens", o.tokens, {1, std::int64_t{1} << 60, Thousand::kDecimal},
+              "tokens to train on, as 1T: says how many days that takes");
+  set.real(
+      "--days", o.days, {.min = 0.0},
+      "days to train for: says how many tokens that is, or, with --tokens and --smallest gpus, "
+      "how many devices are done by then");
+  set.real("--cost-per-hour", o.cost_per_hour, {.min = 0.0}, "of one device: says the price");
+}
+
+void check_plan(const PlanOptions& o, const RunGrid& grid, const std::string& largest) {
+  const auto fail = [](const char* flag, const char* what, const char* hint) {
+    throw Error(ErrorCode::kUsage, flag, what, hint);
+  };
+  if (o.has_devices() && grid.is_given("parallel")) {
+    fail("--parallel", "how devices share the step is what --gpus chooses", "give one of the two");
+  }
+  if (o.gpus > 0 && o.is_smallest) {
+    fail("--smallest", "how many devices there are is given by --gpus", "give one of the two");
+  }
+  if (o.nodes > 0 && (o.gpus == 0 || o.gpus % o.nodes != 0)) {
+    fail("--nodes", "every node has as many devices as the others",
+         "give --gpus, a multiple of it");
+  }
+  if (o.has_devices() && !largest.empty() && largest != "model") {
+    fail("--largest", "on several devices the largest model alone is searched for",
+         "give --parallel instead of --gpus");
+  }
+  if (o.cost_per_hour > 0 && !o.is_training()) {
+    fail("--cost-per-hour", "a price is of a number of hours", "give --tokens or --days");
+  }
+}
+
+RunGrid on_planned_device(RunGrid grid, const PlanOptions& o) {
+  if (o.has_devices() && !grid.is_given("device")) grid.offer("device", {"cuda"});
+  return grid;
+}
+
+std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& run,
+                                      const PlanOptions& o) {
+  if (run.parallel.is_on() && run.place.device == "cpu") {
+    throw Error(ErrorCode::kUsage, "--parallel", "ranks on one CPU share its memory and its cores",
+                "for devices of their own give --device cuda or --published");
+  }
+  if (!source.model) return std::nullopt;
+  Predictor out = source.predictor();
+  if (run.parallel.is_on()) out.link = link_of(o, source, run.parallel.ranks);
+  return out;
+}
+
+Training training_of(const PlanOptions& o, const TimeSource& source, int devices) {
+  return {.device = source.device != nullptr ? source.device->name : "",
+          .devices = devices,
+          .tokens = o.tokens,
+          .days = o.days,
+          .cost_per_hour = o.cost_per_hour};
+}
+
+Fitted fit_on_devices(const Question& asked, const PlanOptions& o, const TimeSource& source) {
+  std::optional<Planned> found =
+      o.is_smallest ? fewest(asked, o, source) : planned(asked, o, source, o.gpus);
+  if (!found) fail_batch(asked.step, o.gpus);
+  const Advice advice = found->advice;
+  Fitted out = std::move(*found).fitted();
+  if (!advice.least) return out;
+  out.tables.push_back(least_table(advice));
+  out.tables.push_back(holder_table({.run = predict_memory(advice.least->step, asked.traits)}));
+  return out;
+}
+
+Fitted largest_model(const Question& asked, const PlanOptions& o, const TimeSource& source) {
+  std::vector<ModelConfig> models = model_presets();
+  for (const KnownModel& known : known_models()) models.push_back(known.config);
+  std::ranges::stable_sort(models, std::greater{}, parameter_formula);
+  const std::int64_t gpus = std::max<std::int64_t>(1, o.gpus);
+  for (const ModelConfig& model : models) {
+    // Two bytes for each weight are the least that a step holds.
+    if (2 * parameter_formula(model) / gpus > asked.limit_bytes) continue;
+    Question question = asked;
+    question.step.model = model;
+    question.asked.reset();
+    std::optional<Planned> found;
+    try {
+      check_run(question.step);
+      found = planned(question, o, source, gpus);
+    } catch (const Error& error) {  // as of a context beyond the model's positions
+      if (error.code() != ErrorCode::kUsage || error.where().starts_with("--")) throw;
+    }
+    if (!found || !keeps_task(found->advice)) continue;
+    name_model(model.name, found->table);
+    return std::move(*found).fitted();
+  }
+  throw Error(ErrorCode::kUsage, "--largest", "none of the models that are known by name fits",
+              "give more memory, or a smaller batch or context");
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,84 @@
+#include "lab/memory/plan.h"
+
+#include "base/units.h"
+#include "lab/memory/fit.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kSecondsPerDay = 86'400;
+
+double tokens_of(const Training& training, double tokens_per_s) {
+  if (training.tokens > 0) return static_cast<double>(training.tokens);
+  return training.days * kSecondsPerDay * tokens_per_s;
+}
+
+double device_hours(const Training& training, double tokens_per_s) {
+  return 24 * days_of(training, tokens_per_s) * training.devices;
+}
+
+// What the products of the model take of all devices' peaks.
+double mfu_of(const Question& q, const Remedy& r) {
+  if (q.times == nullptr) return 0;
+  Prediction prediction{.run = r.step};
+  prediction.time.ms = r.figures.ms;
+  if (q.times->sheet != nullptr) {
+    prediction.peak_tflops = q.times->sheet->product_tflops(r.step.precision);
+  }
+  return mfu_percent(prediction);
+}
+
+}  // namespace
+
+double tokens_per_s(const Question& question, const Remedy& remedy) {
+  if (question.times == nullptr) return 0;
+  const auto tokens = static_cast<double>(remedy.step.shape.batch * remedy.step.shape.context);
+  return 1e3 * tokens / remedy.figures.ms;
+}
+
+double days_of(const Training& training, double tokens_per_s) {
+  if (tokens_per_s <= 0) return 0;
+  if (training.tokens == 0) return training.days;
+  return static_cast<double>(training.tokens) / tokens_per_s / kSecondsPerDay;
+}
+
+Table plan_table(const Question& question, const std::vector<Remedy>& plans,
+                 const Training& training) {
+  using R = const Remedy&;
+  const auto speed = [&](R r) { return tokens_per_s(question, r); };
+  Fields<Remedy> fields = {
+      {int_column("devices", {}, "that share the step"), [&](R) { return training.devices; }},
+      {text_column("device"), [&](R) { return or_null(training.device); }},
+      {text_column("parallel", {}, "how they share it"),
+       [](R r) { return name_of(r.step.parallel); }},
+      {text_column("flags", {}, "beyond those that were given"),
+       [](R r) { return or_null(r.command); }},
+      {bytes_column("peak_bytes", "peak of each"), [](R r) { return r.figures.peak_bytes; }},
+      {bytes_column("spare_bytes", "to spare"),
+       [&](R r) { return question.limit_bytes - r.figures.peak_bytes; }}};
+  if (question.times != nullptr) {
+    fields.add(Fields<Remedy>{
+        {real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
+         [](R r) { return r.figures.ms; }},
+        {real_column("tokens_per_s", "tokens", "1/s", 0, "of all devices together"), speed},
+        {real_column("mfu_percent", "MFU", "%", 0, "model FLOPs, of the data sheet's peak"),
+         [&](R r) { return when(mfu_of(question, r) > 0, mfu_of(question, r)); }}});
+  }
+  if (question.times != nullptr && (training.tokens > 0 || training.days > 0)) {
+    fields.add(Fields<Remedy>{
+        {text_column("tokens", "in all"),
+         [&](R r) { return format_count(tokens_of(training, speed(r))); }},
+        {real_column("days", {}, {}, 1), [&](R r) { return days_of(training, speed(r)); }},
+        {real_column("device_hours", "device hours", {}, 0),
+         [&](R r) { return device_hours(training, speed(r)); }}});
+    if (training.cost_per_hour > 0) {
+      fields.add(real_column("cost", {}, {}, 0, "in the currency of option cost_per_hour"),
+                 [&](R r) { return training.cost_per_hour * device_hours(training, speed(r)); });
+    }
+  }
+  fields.add(data_only(text_column("command")), [](R r) { return command_of(r.step); });
+  return table_of("plan", "What it takes, the smallest change first", fields, plans);
+}
+
+}  // namespace tracestep

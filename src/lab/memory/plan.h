@@ -1,0 +1,32 @@
+// A step as a part of a training: how many tokens in how many days on so many devices, at what
+// price.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lab/memory/search.h"
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+struct Training {
+  std::string device = {};   // as people call it: "H100 SXM"; empty: not known
+  int devices = 1;           // that share the step
+  std::int64_t tokens = 0;   // 0: what `days` allow
+  double days = 0;           // 0: as many as `tokens` need
+  double cost_per_hour = 0;  // of one device; 0: not known
+};
+
+// Tokens a second of a step; 0: no time is predicted.
+double tokens_per_s(const Question& question, const Remedy& remedy);
+// How long the training takes; 0: no time is predicted, or no number of tokens is given.
+double days_of(const Training& training, double tokens_per_s);
+
+// One row for the step as asked where it fits (`asked`), and for each remedy: devices, how they
+// share the step, bytes of each, tokens a second, MFU, days, device hours and cost, as far as they
+// are known.
+Table plan_table(const Question& question, const std::vector<Remedy>& plans,
+                 const Training& training);
+
+}  // namespace tracestep

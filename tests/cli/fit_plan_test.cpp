@@ -1,0 +1,124 @@
+// fit on several devices: what a person asks before buying hours, and what is refused.
+#include <fstream>
+#include <iterator>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const std::string kSizes = " --d-model 64 --d-ff 128 --layers 8 --vocab 512 --context 128";
+const std::string kStep = kSizes + " --heads 4 --batch 8 --precision bf16 --attention flash";
+
+Json rows_of(const std::string& arguments) {
+  const ProgramRun run = run_tracestep(words_of("fit --format json" + kStep + arguments));
+  EXPECT_EQ(run.status, 0) << run.err;
+  return Json::parse(run.out, "fit").at("rows");
+}
+
+TEST(FitPlanTest, ASentenceSaysDevicesBytesTokensAndDays) {
+  const ProgramRun run = run_tracestep(
+      words_of("fit --published H100 --gpus 8 --tokens 1T --cost-per-hour 2" + kStep));
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out,
+              AllOf(StartsWith("8 × H100 SXM: fits with --parallel dp="), HasSubstr(" tokens/s ("),
+                    HasSubstr("1.00 T tokens take "), HasSubstr(" device hours, for ")));
+}
+
+// The command that is proposed is taken as it stands, and holds and takes what was said.
+TEST(FitPlanTest, WhatIsProposedIsWhatMemoryAndPredictSay) {
+  const Json row = rows_of(" --published H100 --gpus 4 --link-gb-s 300").items()[0];
+  const std::string step =
+      row.at("command").as_string().substr(std::string("tracestep bench ").size());
+  const ProgramRun memory = run_tracestep(words_of("memory --predict --format json " + step));
+  ASSERT_EQ(memory.status, 0) << memory.err;
+  EXPECT_EQ(Json::parse(memory.out, "m").at("rows").items()[0].at("predicted_peak_bytes"),
+            row.at("peak_bytes"));
+  const ProgramRun time =
+      run_tracestep(words_of("predict --published H100 --link-gb-s 300 --format json " + step));
+  ASSERT_EQ(time.status, 0) << time.err;
+  EXPECT_NEAR(Json::parse(time.out, "p").at("rows").items()[0].at("predicted_ms").as_double(),
+              row.at("predicted_ms").as_double(), 1e-6);
+}
+
+TEST(FitPlanTest, RanksThatAreGivenAreTaken) {
+  const Json row = rows_of(" --published H100 --parallel dp=4,shard=3").items()[0];
+  EXPECT_EQ(row.at("status").as_string(), "ok");
+  EXPECT_THAT(row.at("command").as_string(), HasSubstr("--parallel dp=4,shard=3"));
+}
+
+TEST(FitPlanTest, TheFewestDevicesFitAndAreDoneInTime) {
+  const std::string smallest = " --published H100 --smallest gpus";
+  EXPECT_EQ(rows_of(smallest).items()[0].at("devices").as_int(), 1);
+  const std::string large =
+      "fit --format json --size medium --context 512 --batch 8 --published H100 --tokens 1T ";
+  const auto row_of = [&](const std::string& more) {
+    const ProgramRun run = run_tracestep(words_of(large + more));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return Json::parse(run.out, "fit").at("rows").items()[0];
+  };
+  const double days = row_of("--gpus 1").at("days").as_double() / 1.5;
+  const Json row = row_of("--smallest gpus --days " + std::to_string(days));
+  EXPECT_EQ(row.at("devices").as_int(), 2);
+  EXPECT_LE(row.at("days").as_double(), days);
+}
+
+TEST(FitPlanTest, TheLargestModelIsOneThatFits) {
+  const ProgramRun run = run_tracestep(
+      words_of("fit --largest model --memory-limit 3GiB --context 64 --batch 1 --device cpu "
+               "--threads 2 --format json"));
+  ASSERT_EQ(run.status, 0) << run.err;
+  const Json row = Json::parse(run.out, "fit").at("rows").items()[0];
+  EXPECT_LE(row.at("peak_bytes").as_int(), (std::int64_t{3} << 30) * 95 / 100);
+}
+
+// One file that asks nothing of a network, with the sentence, the drawings and the commands.
+TEST(FitPlanTest, APlanIsAPageToSendAround) {
+  const TempFolder folder;
+  const std::string path = (folder.path() / "plan.html").string();
+  const ProgramRun run = run_tracestep(
+      words_of("fit --published H100 --gpus 2 --memory-limit 1GiB --output " + path + kStep));
+  ASSERT_EQ(run.status, 0) << run.err;
+  std::ifstream file(path);
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(page, AllOf(StartsWith("<!doctype html>"), HasSubstr("2 × H100 SXM: fits with"),
+                          HasSubstr("limit 1 GiB"), HasSubstr("Where does its time go?"),
+                          HasSubstr("tracestep bench --d-model 64")));
+  EXPECT_EQ(page.find("https://"), page.npos);
+  const ProgramRun alone = run_tracestep(
+      words_of("fit --published H100 --memory-limit 16MiB --overwrite --output " + path + kStep));
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  std::ifstream second(path);
+  const std::string prices{std::istreambuf_iterator<char>(second), {}};
+  EXPECT_THAT(prices, AllOf(HasSubstr("What does each change cost?"), HasSubstr("limit 16 MiB")));
+}
+
+TEST(FitPlanTest, WhatIsNotKnownOrDoesNotGoTogetherIsRefused) {
+  const std::pair<std::string, const char*> mistakes[] = {
+      {kStep + " --gpus 8", "[--memory-limit]"},
+      {kStep + " --gpus 8 --parallel dp=2 --published H100", "[--parallel]"},
+      {kStep + " --gpus 8 --nodes 3 --published H100", "[--nodes]"},
+      {kSizes + " --heads 4 --batch 16 --gpus 16 --published H100", "[--network-gb-s]"},
+      {kSizes + " --heads 1 --batch 3 --gpus 4 --published H100", "[--gpus]"},
+      {kStep + " --gpus 4 --smallest gpus --published H100", "[--smallest]"},
+      {kStep + " --gpus 4 --largest batch --published H100", "[--largest]"},
+      {kStep + " --cost-per-hour 2 --published H100", "[--cost-per-hour]"},
+      {kStep + " --parallel dp=2 --device cpu --memory-limit 1GiB", "[--parallel]"}};
+  for (const auto& [arguments, where] : mistakes) {
+    const ProgramRun run = run_tracestep(words_of("fit" + arguments));
+    EXPECT_EQ(run.status, 2) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(where)) << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace tracestep
