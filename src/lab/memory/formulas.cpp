@@ -75,14 +75,14 @@ std::int64_t role_bytes(const Program& program, LeafKind kind) {
   return out;
 }
 
-struct Saved {
+struct SavedBytes {
   std::int64_t total = 0, per_layer = 0;
 };
 
 // `per_layer`: what the last layer made. That excludes its input, made by the layer before, and
 // includes its result, read by the norm after it; the first layer also makes the mask of all.
-Saved saved_of(const Program& program, std::int64_t layers) {
-  Saved out;
+SavedBytes saved_of(const Program& program, std::int64_t layers) {
+  SavedBytes out;
   const std::string last = scope::layer(layers - 1);
   for (const LedgerItem& item : saved_ledger(program)) {
     out.total += item.bytes;
@@ -175,7 +175,7 @@ class Rows {
   void saved() {
     const std::int64_t layer = saved_elements_per_layer(step_) * n_.s;
     const std::int64_t once = saved_bytes_once(step_, n_.s);
-    const Saved found = saved_of(run_.program, n_.l);
+    const SavedBytes found = saved_of(run_.program, n_.l);
     add("saved by one layer", SavedTerms(step_).formula(),
         fmt::format("BTC {}, BTF {}, BHT² {}", grouped(n_.btc()), grouped(n_.btf()),
                     grouped(n_.bhtt())),
