@@ -11,6 +11,7 @@
 #include "lab/explain/claims.h"
 #include "lab/explain/explain.h"
 #include "lab/measure/environment.h"
+#include "lab/published/devices.h"
 #include "lab/published/published.h"
 #include "lab/time/cell.h"
 #include "ops/functions.h"
@@ -22,6 +23,8 @@ struct ExplainOptions {
   std::string topic;  // with `claims`: words to look for
   bool claims = false;
   std::string from;
+  std::string published;
+  RanksInput ranks;
   RunGrid grid{{.model = preset("small"), .shape = {.batch = 4, .context = 512}}};
   OutputOptions output;
 };
@@ -107,6 +110,7 @@ ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& r
     };
   }
   check_run(run);
+  input.ranks = o.ranks;
   input.model = run.model;
   input.shape = run.shape;
   return input;
@@ -126,7 +130,23 @@ std::vector<Table> claim_tables(const std::string& words) {
   return out;
 }
 
-int run_explain(const ExplainOptions& o, std::span<const std::string> arguments) {
+// Whether what was said of ranks is what the topic is about.
+void check_ranks(const ExplainOptions& o, const Topic& topic) {
+  const RanksInput none;
+  const bool is_asked = o.ranks.ranks != none.ranks || o.ranks.tflops > 0 ||
+                        o.ranks.link_gb_s > 0 || o.ranks.between_gb_s > 0 || !o.published.empty();
+  if (!is_asked || topic.reads_ranks) return;
+  std::vector<std::string_view> names;
+  for (const Topic& other : topics()) {
+    if (other.reads_ranks) names.push_back(other.name);
+  }
+  fail_usage("explain", "{} is not about ranks; {} are", topic.name, fmt::join(names, " and "));
+}
+
+int run_explain(ExplainOptions o, std::span<const std::string> arguments) {
+  if (!o.published.empty()) {
+    o.ranks.device = require_device("--published", o.published).devices.front();
+  }
   const NamedPath input[] = {{"--from", o.from}}, output[] = {{"--output", o.output.path}};
   check_apart(input, output);
   probe_output(o.output);
@@ -138,6 +158,7 @@ int run_explain(const ExplainOptions& o, std::span<const std::string> arguments)
     tables = {topic_table()};
   } else {
     const Topic& topic = topic_named(o.topic);
+    check_ranks(o, topic);
     ops::register_all();
     std::optional<ResultRow> row;
     if (!o.from.empty()) row = row_of(o);
@@ -162,12 +183,15 @@ Command explain_command() {
           "the number formats, and, where a topic is about time, from a row of a bench result "
           "(--from) or from a small step that is measured then and there. --claims lists what "
           "published write-ups say that does not hold, with the right figure and its derivation.",
-      .examples = {{"", "the topics"},
-                   {"oom --size xl --context 512", "what one graph and two graphs hold"},
-                   {"warm-up --from bench.json", "with the numbers of a run"},
-                   {"softmax --size 2.7B --format markdown", "FLOPs and bytes beside each other"},
-                   {"--claims X12", "a published claim: what is right, and why"},
-                   {"--claims \"two graphs\"", "claims with these words"}}};
+      .examples = {
+          {"", "the topics"},
+          {"oom --size xl --context 512", "what one graph and two graphs hold"},
+          {"warm-up --from bench.json", "with the numbers of a run"},
+          {"softmax --size 2.7B --format markdown", "FLOPs and bytes beside each other"},
+          {"parallel-limits --size 2.7B --batch 512 --context 1024 --ranks 64 --between-gb-s 50",
+           "how far each form carries, with such a link between hosts"},
+          {"--claims X12", "a published claim: what is right, and why"},
+          {"--claims \"two graphs\"", "claims with these words"}}};
   OptionSet& set = command.options;
   set.positional("TOPIC", options->topic,
                  "what to explain, or with --claims the words to look for; without it, the list",
@@ -181,6 +205,17 @@ Command explain_command() {
   add_field(set, options->grid, "batch", Values::kOne, "sequences, B; the row's with --from");
   add_field(set, options->grid, "context", Values::kOne,
             "tokens of each, T; the row's with --from");
+  set.group("Many ranks");
+  set.integer("--ranks", options->ranks.ranks, {.min = 1, .max = 1 << 20},
+              "ranks that the batch is divided among, N");
+  set.text("--published", "NAME", options->published,
+           "whose peak and link are taken, of those that show --devices lists (H200)");
+  set.real("--tflops", options->ranks.tflops, {.min = 0.0},
+           "TFLOP/s of each rank's products instead, R: doctor --ceilings measures them");
+  set.real("--link-gb-s", options->ranks.link_gb_s, {.min = 0.0},
+           "GB/s that each rank gets from the others instead, W: the bus bandwidth of comm");
+  set.real("--between-gb-s", options->ranks.between_gb_s, {.min = 0.0},
+           "the same between hosts of 8 ranks (a link of 400 Gb/s: 50); without it as inside one");
   add_output_options(set, options->output);
   command.run = [options](std::span<const std::string> arguments) {
     return run_explain(*options, arguments);

@@ -45,6 +45,18 @@ TEST(ExplainCommandTest, NumbersComeFromTheModelOrFromAResult) {
             3);
 }
 
+TEST(ExplainCommandTest, RanksAreAskedForWhereTheyMatter) {
+  const std::string limits = "explain parallel-limits --size small ";
+  EXPECT_NE(rows_of(limits), rows_of(limits + "--ranks 64"));
+  EXPECT_EQ(rows_of(limits), rows_of(limits + "--tflops 989 --link-gb-s 450"));
+  EXPECT_EQ(rows_of(limits + "--published a100-80gb").items()[0].at("value").as_double(), 1040);
+  const ProgramRun drawn = run_tracestep(words_of(limits + "--between-gb-s 50 --tables bounds"));
+  EXPECT_TRUE(contains(drawn.out, "sharded × tensor")) << drawn.out << drawn.err;
+  const ProgramRun other = run_tracestep(words_of("explain softmax --ranks 4"));
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(contains(other.err, "data-parallel and parallel-limits are")) << other.err;
+}
+
 TEST(ExplainCommandTest, AStepThatRanOutOfMemoryHasSizesAndNoTimes) {
   const TempFolder folder;
   const auto status = [&](const std::string& command) {

@@ -15,11 +15,22 @@
 
 namespace tracestep {
 
+struct PublishedDevice;  // lab/published/devices.h
+
+// What the topics on many ranks are about.
+struct RanksInput {
+  int ranks = 8;
+  const PublishedDevice* device = nullptr;  // whose peak and link it takes; nullptr: an H200
+  double tflops = 0, link_gb_s = 0;         // measured ones instead; 0: the device's
+  double between_gb_s = 0;                  // of the link between hosts; 0: as inside
+};
+
 struct ExplainInput {
   ModelConfig model = {};
   BatchShape shape = {};
   // A row of `bench`: read from a result, or measured when a topic asks for it.
   std::function<ResultRow()> row = {};
+  RanksInput ranks = {};
 };
 
 // The values that fill a page, and the tables after it.
@@ -33,7 +44,8 @@ struct Topic {
   std::string_view page;
   // Sets what its page does not compute; null: nothing.
   void (*work)(const ExplainInput& input, Explanation& out) = nullptr;
-  bool reads_row = false;  // not only sizes: the times of a row
+  bool reads_row = false;    // not only sizes: the times of a row
+  bool reads_ranks = false;  // RanksInput
 };
 
 // In teaching order: time, memory, attention, many ranks, number formats.

@@ -24,10 +24,10 @@ constexpr double kBetweenRows = 1.05;
 // The values by which rows are compared, read once from each row. NaN: missing.
 struct Facts {
   explicit Facts(const ResultRow& of) : row(&of) {
-    constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-    flops = of.number("flops").value_or(kNan);
-    median = of.number("median_ms").value_or(kNan);
-    launches = of.number("launches").value_or(kNan);
+    constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+    flops = of.number("flops").value_or(kMissing);
+    median = of.number("median_ms").value_or(kMissing);
+    launches = of.number("launches").value_or(kMissing);
     const TimedSamples timed(of.numbers("samples_ms"), counts_in(of));
     // For rows without an interval of their own: that of the samples or of the medians of those who
     // took them; from the least to the most of fewer than six, which have no 95 % interval.

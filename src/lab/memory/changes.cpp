@@ -10,7 +10,7 @@ Choices one(ChangeSeverity severity, T RunSpec::*field, T value) {
   return {{severity, [=](RunSpec& step) { step.*field = value; }}};
 }
 
-Change recomputes(const std::string& what) {
+StepChange recomputes(const std::string& what) {
   const Recomputation choice = parse_recomputation("recompute", what);
   return {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }};
 }

@@ -22,12 +22,12 @@ enum class ChangeSeverity : std::uint8_t {
 std::string_view name_of(ChangeSeverity severity);  // "same numbers", "another task"
 
 // A value that a field may take instead of the one asked for.
-struct Change {
+struct StepChange {
   ChangeSeverity severity;
   std::function<void(RunSpec&)> apply;
 };
 // The values of one field; none of them: as asked for.
-using Choices = std::vector<Change>;
+using Choices = std::vector<StepChange>;
 
 // The fields that may change without another task, each with its choices for all layers alike.
 std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits);

@@ -48,7 +48,7 @@ class Search {
     bool is_sketched = false;
 
     double guessed_ms() const { return start_ms * less * more; }
-    void apply(const Change& change, double time_ratio) {
+    void apply(const StepChange& change, double time_ratio) {
       change.apply(remedy.step);
       remedy.severity = std::max(remedy.severity, change.severity);
       less *= std::min(1.0, time_ratio);
@@ -65,7 +65,7 @@ class Search {
     std::vector<std::vector<double>> time_ratios;
     for (const Choices& each : choices) {
       time_ratios.emplace_back();
-      for (const Change& change : each) {
+      for (const StepChange& change : each) {
         RunSpec alone = first.remedy.step;
         change.apply(alone);
         time_ratios.back().push_back(sketched_ms(alone) / first.start_ms);

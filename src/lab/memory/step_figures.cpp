@@ -17,6 +17,11 @@
 #include "spec/step_program.h"
 
 namespace tracestep {
+// Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
+// a pass over the layers, bytes only grow or only shrink, so that a first or a last one has most.
+enum class Depth : int { kOutside, kFirst, kBetween, kLast };
+using Where = std::tuple<Phase, int, std::string>;  // phase, depth and component
+
 namespace {
 
 constexpr double kTypicalLinkGbS = 25;  // to the host: a rounded rate, as those of modelled_us()
@@ -58,11 +63,6 @@ std::optional<std::int64_t> layer_number(std::string_view path) {
   const auto [end, error] = std::from_chars(begin, path.data() + path.size(), out);
   return error == std::errc() && end != begin ? std::optional(out) : std::nullopt;
 }
-
-// Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
-// a pass over the layers, bytes only grow or only shrink, so that a first or a last one has most.
-enum class Depth : int { kOutside, kFirst, kBetween, kLast };
-using Where = std::tuple<Phase, int, std::string>;  // phase, depth and component
 
 Where where_of(const Origin& origin, std::int64_t layers) {
   const std::optional<std::int64_t> layer = layer_number(origin.path);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "lab/published/devices.h"
 #include "ops/functions.h"
 
 namespace tracestep {
@@ -132,6 +133,35 @@ TEST_F(ExplainTest, WhatRanksSendAndHoldIsThatOfTheHandouts) {
   EXPECT_EQ(value("parallel-limits", "126 blocks: saved for backward per token, bf16"), 17547264);
   EXPECT_NEAR(value("parallel-limits", "data parallel: ranks whose sum backward hides"),
               1 + 5 * 7 * bytes_per_s / 989e12, 1e-12);
+  // A layer on 8 ranks: 6·B·T·C·F/N FLOPs, 6·C·F·(N−1)/N bytes.
+  EXPECT_EQ(value("parallel-limits", "a layer on 8 ranks, fully sharded: forward, FLOPs of each"),
+            6 * 5 * 7 * 12 * 20 / 8.0);
+  EXPECT_EQ(value("parallel-limits", "forward, bytes that each gets"), 6 * 12 * 20 * 7 / 8.0);
+  EXPECT_EQ(value("parallel-limits", "backward, its link: weights again, gradients"),
+            value("parallel-limits", "data parallel: backward, the sum of gradients on its link"));
+  EXPECT_EQ(value("parallel-limits", "126 blocks: cards of 95 GB, each with its shard"), 38);
+  // 4·b·D·F/C = 4·D·F/(4·2·W) + 16·b·D/W, with the rates of a TPU v5p.
+  const double b = value("parallel-limits",
+                         "its tokens of a device, from which products take longer, links in turn");
+  const double d = 16384, f = 53248, w = 18e10;
+  EXPECT_NEAR(4 * b * d * f / 4.6e14, d * f / (2 * w) + 16 * b * d / w, 1e-12);
+}
+
+TEST_F(ExplainTest, RanksAndTheirRatesAreArguments) {
+  ExplainInput asked = input();
+  asked.ranks = {.ranks = 4, .device = known_device("v100 16gb"), .link_gb_s = 12};
+  const Table table = explain(topic_named("parallel-limits"), asked).front();
+  const auto value_of = [&](const std::string& what) {
+    for (const auto& row : table.rows) {
+      if (row[0].as_string() == what) return row[4].as_double();
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(value_of("FLOPs of a rank while its links move a byte"), 125e12 / 12e9);
+  EXPECT_EQ(value_of("a layer on 4 ranks, fully sharded: forward, FLOPs of each"),
+            6 * 5 * 7 * 12 * 20 / 4.0);
+  EXPECT_NE(table.notes.front().find("125 TFLOP/s (fp16 of V100 SXM2 16 GB"), std::string::npos);
+  EXPECT_NE(table.notes.front().find("12 GB/s (as given)"), std::string::npos);
 }
 
 TEST_F(ExplainTest, WhatFusingSavesIsCountedInPrograms) {

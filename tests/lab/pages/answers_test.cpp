@@ -227,6 +227,17 @@ std::string least(const std::string& peak) {
 std::string compare(const std::string& rows) {
   return R"({"compare":[)" + rows + "]}";
 }
+// How many ranks pay, of one kind of scaling.
+std::string bounds(const std::string& kind) {
+  std::string rows;
+  for (const auto& [form, half] : {std::pair("data parallel", 70), std::pair("fully sharded", 56),
+                                   std::pair("sharded × tensor", 232)}) {
+    rows += fmt::format(R"({}{{"kind":"{}","form":"{}","half_until":{}}})", rows.empty() ? "" : ",",
+                        kind, form, half);
+  }
+  return R"({"bounds":[)" + rows + "]}";
+}
+
 std::string explain_rows(const std::string& rows) {
   return R"({"explain":[)" + rows + "]}";
 }
@@ -555,6 +566,12 @@ std::vector<Case> cases() {
        explain_rows(
            R"({"what":"what a clock without a wait would show","shown":"0.2","value":0.2})"),
        "Without a wait the clock would show 20.0 % of the time."},
+      {"explain", bounds("strong"),
+       "With its batch fixed, a step computes for at least half of its time on up to 70 ranks as "
+       "data parallel, 56 fully sharded, 232 sharded × tensor."},
+      {"explain", bounds("weak"),
+       "With as many tokens for each rank, a step computes for at least half of its time on up to "
+       "70 ranks as data parallel, 56 fully sharded, 232 sharded × tensor."},
   };
 }
 

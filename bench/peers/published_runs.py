@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Holds predictions beside training runs that others have published.
+
+    bench/peers/published_runs.py [--program build/tracestep] [--only TEXT]
+                                  [--output bench/results/published-runs.md]
+
+published_runs.csv has a row for each: the model, the device and the form of its step, with the tokens
+a second of each GPU, the peak and the MFU as they are printed there. `tracestep predict --published`
+says the same from the device's data sheet; nothing in it is fitted to these rows. Where the links
+between hosts are not stated, it is asked twice: as if they hid behind products, and with SLOW_LINK.
+Needs no GPU: half a minute on one core.
+"""
+import argparse
+import csv
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HIDDEN_LINK, SLOW_LINK = 1e6, 25  # GB/s of each GPU; the second is a network of 200 Gb/s
+
+PAGES = {
+    "torchtitan A100": "https://github.com/pytorch/torchtitan/blob/"
+                       "041336434916bdc0f88c1f89fda176fd3c2092e4/docs/performance.md",
+    "torchtitan H100": "https://github.com/pytorch/torchtitan/blob/"
+                       "31a17bfdb70bab6f62a13d21816a5339b911d6e3/benchmarks/"
+                       "llama3_h100_202412_torchtitan.md",
+    "fms-fsdp": "https://github.com/foundation-model-stack/fms-fsdp/blob/"
+                "0d319983c4b3b7f7b3b5e2c5e7f746746b6f73a9/README.md",
+    "llm.c": "https://github.com/karpathy/llm.c/tree/"
+             "039904ee9fb925be226116d08b0e4c73e6518b7e/scripts",
+    "LLM.Q": "https://github.com/IST-DASLab/llmq/blob/"
+             "00ea1be96fc17fca9ea71bfbceebb1785cb0e7ce/README.md",
+}
+
+ABOUT = {
+    "links": "The links between hosts are not stated: the prediction is of links that hide behind "
+             "products, the other one of 25 GB/s for each GPU; what they had lies between. MFU of "
+             "`torchtitan` counts the embedding among the weights, ours those of products alone.",
+    "llmc": "Step times are those of the scripts' comments, in round figures. Weights, activations and "
+            "gradients are bf16 as there; float32 master weights, which AdamW reads besides, are not "
+            "said. The prediction takes one share of the peak for both cards; at these rates llm.c "
+            "reaches more of an A100's (60 to 64 % of it as MFU) and less of an H100's (47 %).",
+    "llmq": "Rates are printed with two or three digits; the context is its default. Micro-batches add "
+            "up to 524,288 tokens, which the page says of another card. The page gives its rates on an L40S as 72 to 93 % "
+            "of the fastest there could be: by a lower peak than that of the data sheet, of which they "
+            "are 37 to 43 % as MFU.",
+    "geforce": "The cards are faster than predicted: at the reported rates MFU is 76 to 84 % of the data "
+               "sheet's peak (the page says 75 to 82 %), and a prediction takes 68 % for products, the "
+               "share that was found on an H200.",
+    "power": "Not a device of the table, and so left out of the errors: these H100 had 2.4 TB/s and a "
+             "limit of 500 W, where an H100 SXM has 3.35 and 700, and the page gives no peak for them. "
+             "Their selective recomputation keeps every other product of a layer, which cannot be "
+             "said here: what is recomputed is chosen for the peak that they report.",
+}
+
+NOT_SAID = [
+    "`torchtitan`, selective recomputation by ops on A100 (3 rows): it keeps every other product of a "
+    "layer; `--recompute` keeps what stands between the parts that it names.",
+    "`torchtitan` with float8, with context or pipeline parallelism (16 rows): there are none here; its "
+    "tables of asynchronous tensor parallelism are pictures.",
+    "`fms-fsdp`, 7B and 13B: gradients are summed over groups that are sharded inside (HSDP); 34B: its "
+    "sizes are not published.",
+    "LLM.Q with fp8, with moments or weights in the host's memory, or on an RTX PRO 6000: no such "
+    "products, no such step on one GPU, no such device in the table.",
+    "Peaks: none of these reports has one of a form that can be said exactly. Those of the five "
+    "write-ups are in `compare --published`.",
+]
+
+
+def predicted(program, row, mode, link):
+    flags = row["flags"].format(gpus=row["gpus"], peak=row["peak_gib"],
+                                alternate="+".join(f"layers.{i}" for i in range(0, 1000, 2)
+                                                   if i < layers_of(program, row["model"])))
+    command = [program, "predict", "--model", row["model"], "--published", row["device"],
+               "--batch", str(int(row["batch"]) * int(row["gpus"])), "--context", row["context"],
+               "--attention", "flash", "--mode", mode, "--format", "json", *shlex.split(flags)]
+    if int(row["gpus"]) > 1:
+        command += ["--link-gb-s", str(link)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def layers_of(program, model, known={}):
+    if not known:
+        listing = subprocess.run([program, "models", "--format", "json"], check=True,
+                                 capture_output=True, text=True).stdout
+        known.update({m["model"]: m for m in json.loads(listing)["rows"]})
+    return known[model]["layers"]
+
+
+def tokens_per_s(program, row, link):
+    """Of each GPU; and the row of the prediction of one micro-batch with its update."""
+    step = predicted(program, row, "step", link)["rows"][0]
+    ms, micro = step["predicted_ms"], int(row["micro"])
+    if micro > 1:
+        ms += (micro - 1) * predicted(program, row, "forward-backward", link)["rows"][0]["predicted_ms"]
+    tokens = int(row["batch"]) * int(row["context"]) * micro
+    return tokens / (ms * 1e-3), step
+
+
+def line(cells):
+    return "| " + " | ".join(str(c) for c in cells) + " |"
+
+
+def page_of(report):
+    return PAGES.get(report) or PAGES[report.split()[0]]
+
+
+def compare(program, rows):
+    out = []
+    for row in rows:
+        stated = row["link_gb_s"]
+        rate, step = tokens_per_s(program, row, stated or HIDDEN_LINK)
+        slow = None
+        if int(row["gpus"]) > 1 and not stated:
+            slow, _ = tokens_per_s(program, row, SLOW_LINK)
+        reported = float(row["tokens_per_s"])
+        out.append({**row, "rate": rate, "slow": slow, "error": 100 * (rate / reported - 1),
+                    "peak": step["peak_bytes"] / 2**30, "mfu": step["mfu_percent"]})
+        print(f"{row['report']:16} {row['model']:14} {out[-1]['error']:6.1f} %", file=sys.stderr)
+    return out
+
+
+def text_of(results, version):
+    counted = [abs(r["error"]) for r in results if r["about"] != "power"]
+    text = [
+        "# Predicted beside published runs", "",
+        f"Made by `bench/peers/published_runs.py`, {version}: tokens a second of each GPU as others "
+        "report them, beside `tracestep predict --published` of the same model, device and form. The "
+        "prediction knows the device's data sheet and one share of its peaks, which was fitted to steps "
+        "of an H200 ([predict](../../docs/predict.md#devices-that-are-not-here)); nothing is fitted to "
+        "these rows.", "",
+        f"Of {len(counted)} runs whose model, device and form can be said, the error is "
+        f"{statistics.median(counted):.1f} % in the median and {max(counted):.1f} % at most.", ""]
+    head = ["report", "model", "GPUs", "batch of each", "context", "form", "tokens/s", "predicted",
+            "at 25 GB/s", "error (%)", "MFU (%)", "predicted MFU (%)", "predicted peak (GiB)"]
+    for about, words in ABOUT.items():
+        rows = [r for r in results if r["about"] == about]
+        if not rows:
+            continue
+        text += [line(head), line(["---"] * len(head))]
+        for r in rows:
+            micro = f" × {r['micro']}" if r["micro"] != "1" else ""
+            text.append(line([
+                f"[{r['report']}]({page_of(r['report'])})", r["model"], r["gpus"], r["batch"] + micro,
+                r["context"], r["form"], f"{float(r['tokens_per_s']):,.0f}", f"{r['rate']:,.0f}",
+                f"{r['slow']:,.0f}" if r["slow"] else "", f"{r['error']:+.1f}", r["mfu_percent"],
+                f"{r['mfu']:.1f}", f"{r['peak']:.1f}"
+                + (f" (reported {r['peak_gib']})" if r["peak_gib"] else "")]))
+        text += ["", words, ""]
+    text += ["## What cannot be said", ""] + [f"- {words}" for words in NOT_SAID]
+    return "\n".join(text) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default=ROOT / "build" / "tracestep")
+    parser.add_argument("--only", default="", help="rows of reports whose name has this")
+    parser.add_argument("--output", type=Path, default=ROOT / "bench/results/published-runs.md")
+    args = parser.parse_args()
+    with open(Path(__file__).with_suffix(".csv"), newline="") as file:
+        rows = [r for r in csv.DictReader(file) if args.only in r["report"]]
+    if not rows:
+        sys.exit(f"published_runs.py: no report has \"{args.only}\" in its name")
+    program = str(args.program)
+    environment = predicted(program, rows[0], "inference", HIDDEN_LINK)["environment"]
+    version = f"{environment['tool']} ({environment['commit']}), {environment['date_utc']}"
+    args.output.write_text(text_of(compare(program, rows), version))
+
+
+if __name__ == "__main__":
+    main()
