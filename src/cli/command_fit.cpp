@@ -42,7 +42,7 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
 }
 
 // None where the size is to be found and the one that is given does not meet the step's own budget.
-std::optional<MemoryCell> cell_of(const Question& asked, bool finds_size) {
+std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   try {
     return MemoryCell{.run = predict_memory(asked.step, asked.traits),
                       .limit_bytes = asked.limit_bytes};
@@ -61,7 +61,7 @@ void add_least(const Advice& advice, const DeviceTraits& traits, std::vector<Tab
 }
 
 // Whether the step as asked fits, and what would make it fit.
-Fitted fit_as_asked(const Question& asked, const FitOptions& o, const TimeSource& source) {
+Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSource& source) {
   const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
   Fitted out;
   std::vector<Table>& tables = out.tables;
@@ -72,7 +72,7 @@ Fitted fit_as_asked(const Question& asked, const FitOptions& o, const TimeSource
         largest_table(asked.step, asked.traits, asked.within_bytes(), growth, asked.times));
     return out;
   }
-  Question known = asked;
+  FitQuestion known = asked;
   known.asked = figures_of(asked.step, cell->run.program, asked.traits, asked.times);
   const FitVerdict verdict = fit_verdict(cell->run.predicted_peak_bytes, asked);
   if (verdict == FitVerdict::kFits) {
@@ -95,7 +95,8 @@ bool is_page(const OutputOptions& output) {
   return output.format == Format::kText && output.path.extension() == ".html";
 }
 
-void write_page(const FitOptions& o, Question asked, const Fitted& found, const Json& environment) {
+void write_page(const FitOptions& o, FitQuestion asked, const Fitted& found,
+                const Json& environment) {
   std::optional<Predictor> linked;
   if (asked.times != nullptr) {
     linked.emplace(*asked.times);
@@ -115,12 +116,12 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   const TimeSource source = time_source(run, o.times, environment);
   std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
   ProgressLine progress;
-  const Question asked{.step = run,
-                       .traits = traits_of(run.place),
-                       .limit_bytes = limit_of(run, source),
-                       .margin = o.margin_percent / 100,
-                       .times = predictor ? &*predictor : nullptr,
-                       .progress = [&](const std::string& step) { progress.update(step); }};
+  const FitQuestion asked{.step = run,
+                          .traits = traits_of(run.place),
+                          .limit_bytes = limit_of(run, source),
+                          .margin = o.margin_percent / 100,
+                          .times = predictor ? &*predictor : nullptr,
+                          .progress = [&](const std::string& step) { progress.update(step); }};
   asked.progress("planning " + label_of(run));
   Fitted found = o.largest == kLargestModel ? largest_model(asked, o.plan, source)
                  : o.plan.has_devices()     ? fit_on_devices(asked, o.plan, source)

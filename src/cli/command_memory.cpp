@@ -167,7 +167,7 @@ void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Tab
   for (const LiveAllocation& block : failed.run.oom->live) {
     if (failed.run.oom->limit_bytes == 0) limit += block.requested_bytes;
   }
-  const Question asked{
+  const FitQuestion asked{
       .step = failed.run.spec.step,
       .traits = failed.run.traits,
       .limit_bytes = limit,

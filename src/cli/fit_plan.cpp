@@ -53,9 +53,9 @@ Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks)
 }
 
 // The question for so many devices; `predictor` outlives it.
-Question for_devices(const Question& asked, const PlanOptions& o, const TimeSource& source,
-                     std::int64_t gpus, std::optional<Predictor>& predictor) {
-  Question out = asked;
+FitQuestion for_devices(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source,
+                        std::int64_t gpus, std::optional<Predictor>& predictor) {
+  FitQuestion out = asked;
   if (asked.times != nullptr && gpus > 1) {
     predictor.emplace(*asked.times);
     predictor->link = link_of(o, source, gpus);
@@ -68,7 +68,7 @@ Question for_devices(const Question& asked, const PlanOptions& o, const TimeSour
 }
 
 // The step as asked, where it fits, or what makes it fit.
-Advice advice_for(const Question& question, std::int64_t gpus) {
+Advice advice_for(const FitQuestion& question, std::int64_t gpus) {
   if (gpus > 1) return advise(question);
   FiguresOfSteps figures(question.traits, question.times);
   const StepFigures& asked = figures.exact(question.step);
@@ -83,7 +83,7 @@ bool keeps_task(const Advice& advice) {
 }
 
 // Within the days that the training may take, where both are given.
-bool is_in_time(const Question& question, const Advice& advice, const Training& training) {
+bool is_in_time(const FitQuestion& question, const Advice& advice, const Training& training) {
   if (training.tokens == 0 || training.days == 0 || question.times == nullptr) return true;
   return days_of(training, tokens_per_s(question, advice.remedies[0])) <= training.days;
 }
@@ -111,11 +111,11 @@ struct Planned {
 };
 
 // nullopt: so many devices cannot share the step.
-std::optional<Planned> planned(const Question& asked, const PlanOptions& o,
+std::optional<Planned> planned(const FitQuestion& asked, const PlanOptions& o,
                                const TimeSource& source, std::int64_t gpus,
                                bool* is_enough = nullptr) {
   std::optional<Predictor> predictor;
-  const Question question = for_devices(asked, o, source, gpus, predictor);
+  const FitQuestion question = for_devices(asked, o, source, gpus, predictor);
   if (gpus > 1 && question.parallels.empty()) return std::nullopt;
   Advice advice = advice_for(question, gpus);
   const Training training = training_of(o, source, static_cast<int>(gpus));
@@ -127,6 +127,14 @@ std::optional<Planned> planned(const Question& asked, const PlanOptions& o,
                  predictor ? predictor->link : std::nullopt};
 }
 
+// That a step of this task holds in the device's memory, whatever is changed.
+std::int64_t least_bytes_of_weight(const FitQuestion& asked) {
+  const std::int64_t stored = is_pure(asked.step.precision) ? 2 : 4;
+  if (asked.step.mode != Mode::kStep) return stored;
+  constexpr std::int64_t kNarrowStates = 4, kNarrowCopy = 2;
+  return asked.traits.has_own_memory() ? kNarrowCopy : stored + kNarrowStates;
+}
+
 void name_model(const std::string& name, Table& table) {
   table.name = "largest_model";
   table.title = "The largest of the models that tracestep models lists";
@@ -135,7 +143,7 @@ void name_model(const std::string& name, Table& table) {
 }
 
 // Powers of two, as groups of devices come.
-Planned fewest(const Question& asked, const PlanOptions& o, const TimeSource& source) {
+Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;
   for (std::int64_t gpus = 1; gpus <= kMostTried; gpus *= 2) {
@@ -228,7 +236,7 @@ Training training_of(const PlanOptions& o, const TimeSource& source, int devices
           .cost_per_hour = o.cost_per_hour};
 }
 
-Fitted fit_on_devices(const Question& asked, const PlanOptions& o, const TimeSource& source) {
+Fitted fit_on_devices(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   std::optional<Planned> found =
       o.is_smallest ? fewest(asked, o, source) : planned(asked, o, source, o.gpus);
   if (!found) fail_batch(asked.step, o.gpus);
@@ -240,17 +248,18 @@ Fitted fit_on_devices(const Question& asked, const PlanOptions& o, const TimeSou
   return out;
 }
 
-Fitted largest_model(const Question& asked, const PlanOptions& o, const TimeSource& source) {
+Fitted largest_model(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   std::vector<ModelConfig> models = model_presets();
   for (const KnownModel& known : known_models()) models.push_back(known.config);
   std::ranges::stable_sort(models, std::greater{}, parameter_formula);
   const std::int64_t gpus = std::max<std::int64_t>(1, o.gpus);
   for (const ModelConfig& model : models) {
-    // Two bytes for each weight are the least that a step holds.
-    if (2 * parameter_formula(model) / gpus > asked.limit_bytes) continue;
-    Question question = asked;
+    if (least_bytes_of_weight(asked) * parameter_formula(model) / gpus > asked.limit_bytes)
+      continue;
+    FitQuestion question = asked;
     question.step.model = model;
     question.asked.reset();
+    question.is_of_task_alone = true;
     std::optional<Planned> found;
     try {
       check_run(question.step);

@@ -41,9 +41,11 @@ struct Fitted {
 };
 
 // What so many devices do, or the fewest that fit; without a plan, the least memory that would do.
-Fitted fit_on_devices(const Question& asked, const PlanOptions& options, const TimeSource& source);
+Fitted fit_on_devices(const FitQuestion& asked, const PlanOptions& options,
+                      const TimeSource& source);
 // The largest model that fits, of those that are known by name.
-Fitted largest_model(const Question& asked, const PlanOptions& options, const TimeSource& source);
+Fitted largest_model(const FitQuestion& asked, const PlanOptions& options,
+                     const TimeSource& source);
 // The training that the options and the device mean.
 Training training_of(const PlanOptions& options, const TimeSource& source, int devices);
 

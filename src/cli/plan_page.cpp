@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kFitSchema = "tracestep.fit/1";
 
 // The tables of the step that is proposed: its live bytes, and its time by part.
-void add_step_tables(const Question& q, const RunSpec& step, std::vector<Table>& tables) {
+void add_step_tables(const FitQuestion& q, const RunSpec& step, std::vector<Table>& tables) {
   const MemoryCell cell{.run = predict_memory(step, q.traits)};
   tables.push_back(stack_table(cell));
   tables.push_back(holder_table(cell));
@@ -37,7 +37,7 @@ bool has(const std::vector<Table>& tables, std::string_view name) {
   return found != tables.end() && !found->rows.empty();
 }
 
-std::vector<PageCard> cards_of(const Question& q, const std::vector<Table>& tables,
+std::vector<PageCard> cards_of(const FitQuestion& q, const std::vector<Table>& tables,
                                const std::string& step) {
   std::vector<PageCard> out;
   Json limit = Json::object();
@@ -77,7 +77,7 @@ std::string commands_of(const std::vector<Remedy>& plans) {
 
 }  // namespace
 
-std::string plan_page(const Question& q, const std::vector<Remedy>& plans,
+std::string plan_page(const FitQuestion& q, const std::vector<Remedy>& plans,
                       std::vector<Table> tables, const Json& environment) {
   const RunSpec& step = plans.empty() ? q.step : plans.front().step;
   add_step_tables(q, step, tables);

@@ -13,7 +13,7 @@ namespace tracestep::cli {
 // `tables`: those of the command, the first answers that are asked for; `plans`: the steps that
 // they propose, the best first, of which the first is drawn. A page of its own file, which asks
 // nothing of a network.
-std::string plan_page(const Question& question, const std::vector<Remedy>& plans,
+std::string plan_page(const FitQuestion& question, const std::vector<Remedy>& plans,
                       std::vector<Table> tables, const Json& environment);
 
 }  // namespace tracestep::cli

@@ -90,16 +90,16 @@ TEST(FitPlanTest, APlanIsAPageToSendAround) {
   ASSERT_EQ(run.status, 0) << run.err;
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_THAT(page, AllOf(StartsWith("<!doctype html>"), HasSubstr("2 × H100 SXM: fits with"),
+  EXPECT_THAT(page, AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("2 × H100 SXM: fits with"),
                           HasSubstr("limit 1 GiB"), HasSubstr("Where does its time go?"),
                           HasSubstr("tracestep bench --d-model 64")));
   EXPECT_EQ(page.find("https://"), page.npos);
   const ProgramRun alone = run_tracestep(
-      words_of("fit --published H100 --memory-limit 16MiB --overwrite --output " + path + kStep));
+      words_of("fit --published H100 --memory-limit 40MiB --overwrite --output " + path + kStep));
   ASSERT_EQ(alone.status, 0) << alone.err;
   std::ifstream second(path);
   const std::string prices{std::istreambuf_iterator<char>(second), {}};
-  EXPECT_THAT(prices, AllOf(HasSubstr("What does each change cost?"), HasSubstr("limit 16 MiB")));
+  EXPECT_THAT(prices, AllOf(HasSubstr("What does each change cost?"), HasSubstr("limit 40 MiB")));
 }
 
 TEST(FitPlanTest, WhatIsNotKnownOrDoesNotGoTogetherIsRefused) {

@@ -113,7 +113,7 @@ Table failure_holder_table(const MemoryCell& cell) {
   return table;
 }
 
-Table remedy_table(const Question& asked, const Advice& advice) {
+Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   using R = const Remedy&;
   Fields<Remedy> fields = {
       {text_column("change"), &Remedy::what},

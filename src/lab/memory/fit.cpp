@@ -22,7 +22,7 @@ constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a c
 
 struct Fit {
   const MemoryCell& cell;
-  const Question& question;
+  const FitQuestion& question;
   const std::optional<Prediction>& time;
 
   const RunSpec& step() const { return cell.run.spec.step; }
@@ -188,12 +188,12 @@ std::string command_of(const RunSpec& step) {
   return "tracestep bench " + flags_of(step);
 }
 
-FitVerdict fit_verdict(std::int64_t peak_bytes, const Question& question) {
+FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question) {
   if (peak_bytes > question.limit_bytes) return FitVerdict::kDoesNotFit;
   return peak_bytes > question.within_bytes() ? FitVerdict::kTight : FitVerdict::kFits;
 }
 
-Table fit_table(const MemoryCell& cell, const Question& question) {
+Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
   using F = const Fit&;
   const auto status_of = [](F f) {
     switch (fit_verdict(f.peak(), f.question)) {

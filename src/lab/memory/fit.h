@@ -16,11 +16,11 @@ namespace tracestep {
 
 // Whether a peak is within the limit, and leaves the margin free.
 enum class FitVerdict : std::uint8_t { kFits, kTight, kDoesNotFit };
-FitVerdict fit_verdict(std::int64_t peak_bytes, const Question& question);
+FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question);
 
 // One row: the step as asked for, its peak, the limit, what is to spare or missing, and the command
 // that runs it.
-Table fit_table(const MemoryCell& cell, const Question& question);
+Table fit_table(const MemoryCell& cell, const FitQuestion& question);
 
 // The step at the longest context, of the powers of two from 64 on, whose predicted peak is within
 // the limit; nothing where 64 is beyond it.

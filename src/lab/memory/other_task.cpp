@@ -102,7 +102,7 @@ class OtherTask {
   }
 
   Judge& judge_;
-  const Question& q_;
+  const FitQuestion& q_;
   std::vector<Remedy> found_;
 };
 

@@ -19,7 +19,7 @@ double device_hours(const Training& training, double tokens_per_s) {
 }
 
 // What the products of the model take of all devices' peaks.
-double mfu_of(const Question& q, const Remedy& r) {
+double mfu_of(const FitQuestion& q, const Remedy& r) {
   if (q.times == nullptr) return 0;
   Prediction prediction{.run = r.step};
   prediction.time.ms = r.figures.ms;
@@ -31,7 +31,7 @@ double mfu_of(const Question& q, const Remedy& r) {
 
 }  // namespace
 
-double tokens_per_s(const Question& question, const Remedy& remedy) {
+double tokens_per_s(const FitQuestion& question, const Remedy& remedy) {
   if (question.times == nullptr) return 0;
   const auto tokens = static_cast<double>(remedy.step.shape.batch * remedy.step.shape.context);
   return 1e3 * tokens / remedy.figures.ms;
@@ -43,7 +43,7 @@ double days_of(const Training& training, double tokens_per_s) {
   return static_cast<double>(training.tokens) / tokens_per_s / kSecondsPerDay;
 }
 
-Table plan_table(const Question& question, const std::vector<Remedy>& plans,
+Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  const Training& training) {
   using R = const Remedy&;
   const auto speed = [&](R r) { return tokens_per_s(question, r); };

@@ -15,7 +15,7 @@ bool may_fit(const Remedy& remedy, std::int64_t bytes) {
   return static_cast<double>(remedy.figures.peak_bytes) <= kArenaError * static_cast<double>(bytes);
 }
 
-Judge::Judge(const Question& question)
+Judge::Judge(const FitQuestion& question)
     : q_(question),
       figures_(q_.traits, q_.times),
       asked_(q_.asked ? *q_.asked : figures_.exact(q_.step)) {

@@ -29,7 +29,7 @@ struct Remedy {
 
 inline constexpr double kUsualMargin = 0.05;
 
-struct Question {
+struct FitQuestion {
   RunSpec step;
   DeviceTraits traits;
   std::int64_t limit_bytes = 0;
@@ -38,6 +38,7 @@ struct Question {
   std::optional<StepFigures> asked = {};  // of `step`, where they are known
   std::function<void(const std::string& trying)> progress = {};
   std::vector<Parallel> parallels = {};  // how ranks may share the step; empty: as asked
+  bool is_of_task_alone = false;         // nothing is said where no remedy keeps the task
 
   // What a remedy may hold.
   std::int64_t within_bytes() const {
@@ -55,9 +56,9 @@ bool may_fit(const Remedy& remedy, std::int64_t bytes);
 class Judge {
  public:
   // `question` must outlive it.
-  explicit Judge(const Question& question);
+  explicit Judge(const FitQuestion& question);
 
-  const Question& question() const { return q_; }
+  const FitQuestion& question() const { return q_; }
   const StepFigures& asked() const { return asked_; }
   FiguresOfSteps& figures() { return figures_; }
 
@@ -77,7 +78,7 @@ class Judge {
   void say(const Remedy& tried) const;
   void take_figures(Remedy& r, const StepFigures& figures) const;
 
-  const Question& q_;
+  const FitQuestion& q_;
   FiguresOfSteps figures_;
   StepFigures asked_;
   std::optional<Remedy> first_, least_;

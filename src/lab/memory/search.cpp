@@ -22,12 +22,12 @@ std::int64_t round_budget(std::int64_t bytes) {
 
 class Search {
  public:
-  explicit Search(const Question& q) : q_(q), judge_(q) {}
+  explicit Search(const FitQuestion& q) : q_(q), judge_(q) {}
 
   Advice run() {
     add_sets();
     for (const ChangeSeverity s : kOfTheTask) take_from(s);
-    if (advice_.remedies.empty()) {
+    if (advice_.remedies.empty() && !q_.is_of_task_alone) {
       find_least();
       advice_.remedies = of_another_task(judge_, bases());
     }
@@ -304,7 +304,7 @@ class Search {
     return out;
   }
 
-  const Question& q_;
+  const FitQuestion& q_;
   Judge judge_;
   std::vector<Set> sets_;
   Advice advice_;
@@ -312,7 +312,7 @@ class Search {
 
 }  // namespace
 
-Advice advise(const Question& question) {
+Advice advise(const FitQuestion& question) {
   return Search(question).run();
 }
 

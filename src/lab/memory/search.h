@@ -21,6 +21,6 @@ struct Advice {
   // sequence for each replica.
   std::optional<Remedy> least = {}, least_sequence = {};
 };
-Advice advise(const Question& question);
+Advice advise(const FitQuestion& question);
 
 }  // namespace tracestep

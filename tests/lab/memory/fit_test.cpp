@@ -139,7 +139,7 @@ TEST_F(FitTest, WhatWouldFitHasItsTime) {
   const Predictor times{*model};
   const MemoryCell asked{.run = predict_memory(step(), {})};
   const std::int64_t peak = asked.run.predicted_peak_bytes;
-  Question question{.step = step(), .traits = {}, .limit_bytes = peak, .times = &times};
+  FitQuestion question{.step = step(), .traits = {}, .limit_bytes = peak, .times = &times};
   const double ms = cell(fit_table(asked, question), 0, "predicted_ms").as_double();
   EXPECT_EQ(ms, predict_run(step(), {}, times).time.ms);
   const Table remedies = remedy_table(question, advise(question));

@@ -57,7 +57,7 @@ TEST_F(RanksTest, TheFastestWayToShareAStepIsFound) {
   RunSpec asked = step();
   asked.loss_chunks = 0;
   asked.updates = UpdateTime::kEarly;
-  Question question{.step = asked, .traits = traits, .margin = 0, .times = &times};
+  FitQuestion question{.step = asked, .traits = traits, .margin = 0, .times = &times};
   question.parallels = parallel_choices(asked, 4, 4);
   struct Tried {
     std::int64_t peak_bytes;
@@ -113,7 +113,7 @@ TEST_F(RanksTest, ALinkBetweenNodesIsTheirNetwork) {
 TEST_F(RanksTest, DaysAndPricesFollowFromTokensASecond) {
   const auto model = make_time_model(DevicePeaks{"a device", 10, 100, 1000});
   const Predictor times{*model};
-  const Question question{.step = step(), .traits = {}, .limit_bytes = kGiB, .times = &times};
+  const FitQuestion question{.step = step(), .traits = {}, .limit_bytes = kGiB, .times = &times};
   const Remedy plan{.step = step(), .figures = {.peak_bytes = kGiB / 2, .ms = 1024}};
   EXPECT_DOUBLE_EQ(tokens_per_s(question, plan), 1000);  // 8 times 128 in 1.024 s
   const Training training{

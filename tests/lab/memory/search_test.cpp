@@ -62,7 +62,7 @@ TEST_F(SearchTest, SevenBillionInEightyGibibytesKeepTheirNumbersWhereNoMarginIsA
 // Weights and states alone are 75.3 GiB: with a margin, states are narrow or elsewhere.
 TEST_F(SearchTest, WithAMarginTheirStatesAreNarrowOrInTheHostsMemory) {
   for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda}) {
-    const Question question{
+    const FitQuestion question{
         .step = seven_billion(), .traits = {.kind = kind, .threads = 2}, .limit_bytes = 80 * kGiB};
     const Advice advice = advise(question);
     ASSERT_FALSE(advice.remedies.empty());
@@ -78,9 +78,10 @@ TEST_F(SearchTest, WithAMarginTheirStatesAreNarrowOrInTheHostsMemory) {
 }
 
 TEST_F(SearchTest, ALongContextKeepsItsTaskByFlashAttentionAndRecomputation) {
-  Question question{.step = {.model = preset("small"), .shape = {.batch = 4, .context = 100'000}},
-                    .traits = {.kind = DeviceKind::kCuda},
-                    .limit_bytes = 79 * kGiB};
+  FitQuestion question{
+      .step = {.model = preset("small"), .shape = {.batch = 4, .context = 100'000}},
+      .traits = {.kind = DeviceKind::kCuda},
+      .limit_bytes = 79 * kGiB};
   const Advice advice = advise(question);
   ASSERT_FALSE(advice.remedies.empty());
   EXPECT_EQ(advice.remedies[0].severity, ChangeSeverity::kOtherRoundings);
@@ -215,7 +216,7 @@ TEST_P(AgainstAllSets, TheBestOfEverySeverityIsFound) {
   }
   const std::int64_t least = std::ranges::min(all, {}, &Tried::peak_bytes).peak_bytes;
   const std::int64_t room = all[0].peak_bytes - least;
-  const Question question{
+  const FitQuestion question{
       .step = q.step,
       .traits = q.traits,
       .limit_bytes = least + static_cast<std::int64_t>(q.fill * static_cast<double>(room)),
@@ -279,7 +280,7 @@ TEST_F(SearchTest, WhatIsProposedRunsWithinTheLimit) {
     q.step.model.layers = std::min<std::int64_t>(q.step.model.layers, 3);
     q.step.place.threads = 2;
     const std::int64_t limit = peak_of(q.step, q.traits) * 3 / 4;
-    const Question question{.step = q.step, .traits = q.traits, .limit_bytes = limit};
+    const FitQuestion question{.step = q.step, .traits = q.traits, .limit_bytes = limit};
     for (const Remedy& r : advise(question).remedies) {
       const MemoryRun run = run_memory(
           [&](const RunSpec&) {
