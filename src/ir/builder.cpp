@@ -54,6 +54,12 @@ Val Builder::state_of(Val parameter, std::string_view prefix, DType dtype, Role 
               std::move(part));
 }
 
+void Builder::set_part(Val leaf, BlockPart part) {
+  Value& value = mutable_value(leaf);
+  check_part(value.leaf, value.name, value.type, part);
+  value.part = std::move(part);
+}
+
 Val Builder::leaf(LeafKind kind, std::string_view name, Type type, Role role, BlockPart part) {
   if (name.empty()) fail_usage("program", "a leaf needs a name");
   check_size(name, type.shape);

@@ -55,6 +55,8 @@ class Builder {
   void set_role(Val value, Role role) { mutable_value(value).role = role; }
   // Places a parameter or a state; the leaves of one block lie in the same memory.
   void set_memory(Val leaf, Memory memory) { mutable_value(leaf).memory = memory; }
+  // Makes a leaf a part of a block. Throws Error{kUsage} when it reaches beyond the block.
+  void set_part(Val leaf, BlockPart part);
 
   Type type(Val value) const { return program_.type(value.id); }
   const Program& program() const { return program_; }

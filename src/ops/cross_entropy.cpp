@@ -1,5 +1,7 @@
-// Mean cross-entropy of rows of logits against target indices, its gradient, and both at once.
+// Mean cross-entropy of rows of logits against target indices, its gradient, and both at once. Rows
+// may end in padding, columns that do not count.
 #include "ops/functions.h"
+#include "ops/loss_columns.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
 
@@ -16,6 +18,31 @@ void check_rows(const OpCall& c, int logits, int targets) {
   }
   rules::require_integer(c, targets);
   rules::require_shape(c, targets, {type.shape[0]});
+  const std::int64_t columns = c.attrs.integer("columns");
+  if (columns < 0 || columns > type.shape[1]) {
+    fail_usage(c.op.name, "columns is {}; at most {} count, and 0 stands for all", columns,
+               type.shape[1]);
+  }
+}
+
+AttrDef columns_attr() {
+  return {"columns", AttrKind::kInt, std::int64_t{0},
+          "columns of the logits that count; the others have no gradient. 0: all"};
+}
+
+// The columns that count.
+Val counted(const Val& rows, const Attrs& attrs) {
+  const std::int64_t columns = loss_columns(attrs, rows.dim(1));
+  return columns == rows.dim(1) ? rows : slice(rows, 1, 0, columns);
+}
+
+// With columns of zeros behind those that count, up to `width`.
+Val with_padding(Val rows, std::int64_t width) {
+  const std::int64_t missing = width - rows.dim(1);
+  if (missing == 0) return rows;
+  const Val zeros =
+      broadcast_to(fill(*rows.builder, 0.0, {rows.dtype(), {}}), Shape{rows.dim(0), missing});
+  return concat({rows, zeros}, 1);
 }
 
 std::vector<Type> forward_type(const OpCall& c) {
@@ -25,7 +52,8 @@ std::vector<Type> forward_type(const OpCall& c) {
 }
 
 std::vector<Val> decomposed(Expansion e) {
-  const Val logits = cast(e.inputs[0], rules::accumulation_dtype(e.inputs[0].dtype()));
+  const Val logits =
+      cast(counted(e.inputs[0], e.attrs), rules::accumulation_dtype(e.inputs[0].dtype()));
   const Val lse = log_sum_exp(logits);
   const Val losses = sub(lse, take_along(logits, e.inputs[1]));
   const auto rows = static_cast<double>(logits.dim(0));
@@ -37,18 +65,20 @@ std::vector<Val> forward_gradient(Expansion e) {
     fail_usage("cross_entropy", "no gradient flows through the second result; use log_sum_exp");
   }
   return {e.builder.call1("cross_entropy_grad",
-                          {e.output_grads[0], e.inputs[0], e.inputs[1], e.outputs[1]}),
+                          {e.output_grads[0], e.inputs[0], e.inputs[1], e.outputs[1]}, e.attrs),
           Val{}};
 }
 
 std::vector<Val> gradient_decomposed(Expansion e) {
-  const Val logits = cast(e.inputs[1], rules::accumulation_dtype(e.inputs[1].dtype()));
+  const Val logits =
+      cast(counted(e.inputs[1], e.attrs), rules::accumulation_dtype(e.inputs[1].dtype()));
   const std::int64_t rows = logits.dim(0), vocab = logits.dim(1);
   const Val p = unary("exp", sub(logits, reshape(e.inputs[3], {rows, 1})));
   const Val one = broadcast_to(fill(e.builder, 1.0, {logits.dtype(), {}}), {rows});
   const Val hit = e.builder.call1("put_along", {one, e.inputs[2]}, {{"size", vocab}});
   const Val scale = affine(e.inputs[0], 1.0 / static_cast<double>(rows));
-  return {cast(mul(sub(p, hit), scale), e.inputs[1].dtype())};
+  const Val gradient = cast(mul(sub(p, hit), scale), e.inputs[1].dtype());
+  return {with_padding(gradient, e.inputs[1].dim(1))};
 }
 
 std::vector<Type> both_type(const OpCall& c) {
@@ -59,8 +89,10 @@ std::vector<Type> both_type(const OpCall& c) {
 
 std::vector<Val> both_decomposed(Expansion e) {
   const Val dloss = e.inputs[0], logits = e.inputs[1], targets = e.inputs[2];
-  const std::vector<Val> loss = e.builder.call(find_op("cross_entropy"), {logits, targets});
-  return {loss[0], e.builder.call1("cross_entropy_grad", {dloss, logits, targets, loss[1]})};
+  const std::vector<Val> loss =
+      e.builder.call(find_op("cross_entropy"), {logits, targets}, e.attrs);
+  return {loss[0],
+          e.builder.call1("cross_entropy_grad", {dloss, logits, targets, loss[1]}, e.attrs)};
 }
 
 }  // namespace
@@ -70,6 +102,7 @@ void register_cross_entropy() {
                .doc = "Mean over rows of log Σ exp(logits) - logits[target]; also the row sums.",
                .inputs = {"logits", "targets"},
                .outputs = {"loss", "lse"},
+               .attrs = {columns_attr()},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .composite = Composite::kLoss,
@@ -83,6 +116,7 @@ void register_cross_entropy() {
                .doc = "dloss/N · (softmax(logits) - onehot(target)), written over the logits.",
                .inputs = {"dloss", "logits", "targets", "lse"},
                .outputs = {"dlogits"},
+               .attrs = {columns_attr()},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .composite = Composite::kLoss,
@@ -102,6 +136,7 @@ void register_cross_entropy() {
                .doc = "cross_entropy and cross_entropy_grad, row by row, written over the logits.",
                .inputs = {"dloss", "logits", "targets"},
                .outputs = {"loss", "dlogits"},
+               .attrs = {columns_attr()},
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .composite = Composite::kLoss,

@@ -36,7 +36,8 @@ class Finder {
     const bool is_pair = maker != kNoNode && node(maker).op == ops_.front() &&
                          node(maker).outputs[1] == lse && readers_.only(lse) == id &&
                          node(maker).inputs[0] == gradient.inputs[1] &&
-                         node(maker).inputs[1] == gradient.inputs[2];
+                         node(maker).inputs[1] == gradient.inputs[2] &&
+                         node(maker).attrs.integer("columns") == gradient.attrs.integer("columns");
     if (!is_pair || depends_on_loss(maker, id)) return std::nullopt;
     LossPair out{.loss = maker, .gradient = id, .logits = gradient.inputs[1]};
     use_narrow_logits(out);

@@ -57,7 +57,8 @@ class Overwrite {
     r_.builder().set_made_by("overwrite");
     const std::vector<Val> results = r_.builder().call(
         find_op(kBoth),
-        {r_.map(gradient.inputs[0]), r_.map(pair.logits), r_.map(gradient.inputs[2])});
+        {r_.map(gradient.inputs[0]), r_.map(pair.logits), r_.map(gradient.inputs[2])},
+        gradient.attrs);
     r_.replace(loss.outputs[0], results[0]);
     const NodeId end = pair.narrowing == kNoNode ? pair.gradient : pair.narrowing;
     r_.replace(node(end).outputs[0], results[1]);

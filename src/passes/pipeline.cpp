@@ -22,6 +22,7 @@
 #include "passes/narrow_gathers.h"
 #include "passes/overlap.h"
 #include "passes/overwrite.h"
+#include "passes/pad.h"
 #include "passes/recompute.h"
 #include "passes/recompute_budget.h"
 #include "passes/reduce.h"
@@ -76,6 +77,11 @@ bool updates_early(const Options& o) {
 
 bool offloads(const Options& o) {
   return o.offload != Offload::kNone && o.traits.has_own_memory();
+}
+
+// Where the update of a weight can write its narrow copy.
+bool keeps_shadows(const Options& o) {
+  return trains(o) && o.updates == UpdateTime::kEnd;
 }
 
 bool updates_at_end(const Options& o) {
@@ -221,7 +227,7 @@ std::vector<Pass> memory_passes() {
        [](const Options& o) { return o.loss_chunks != 1; }, cut_loss},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
-       .needed = [](const Options& o) { return trains(o) && o.updates == UpdateTime::kEnd; },
+       .needed = keeps_shadows,
        .run = [](const Program& p, const Options&) { return shadow(p); },
        .compiles = true},
       {.name = "merge",
@@ -229,6 +235,12 @@ std::vector<Pass> memory_passes() {
        .needed = always,
        .run = [](const Program& p, const Options& o) { return merge(p, o.mode == Mode::kForward); },
        .compiles = true},
+      {.name = "pad",
+       .doc = "logits with columns of padding, where their rows would not be aligned",
+       .needed = keeps_shadows,
+       .run = [](const Program& p, const Options&) { return pad(p); },
+       .compiles = true,
+       .pays = [](const Options& o) { return o.traits.wants_aligned_rows(); }},
       {.name = "update_beside",
        .doc = "updates of each layer on a lane of their own, beside the backward of others",
        .needed = updates_beside,

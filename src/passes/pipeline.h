@@ -46,7 +46,7 @@ struct PipelineOptions {
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
   // Also runs compile_passes(), which save launches and traffic. `shadow` and `join` change no
-  // value; `overwrite` and `fuse` may add up rows in another order; `merge` rounds sums of products
+  // value; `pad`, `overwrite` and `fuse` may add up in another order; `merge` rounds sums of products
   // once; `epilogue` does not round products before they are added.
   bool compile = false;
   UpdateTime updates = UpdateTime::kEnd;  // early ones are never joined, and write no shadows

@@ -15,6 +15,8 @@ struct DeviceTraits {
 
   // Whether its memory is another than the host's.
   bool has_own_memory() const { return kind == DeviceKind::kCuda; }
+  // Whether products are slow where rows do not begin at multiples of 16 bytes.
+  bool wants_aligned_rows() const { return kind == DeviceKind::kCuda; }
 };
 
 }  // namespace tracestep

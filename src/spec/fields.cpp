@@ -383,8 +383,8 @@ void add_form_fields(Rows& rows) {
        .value_name = "SET",
        .help = fmt::format(
            "passes that save launches and memory traffic: {}, joined by +; all; none; or "
-           "auto, which is none for the executor eager and all for the others, update_beside only "
-           "with the optimizer in the host's memory",
+           "auto, which is none for the executor eager and all for the others, pad only on a GPU, "
+           "update_beside only with the optimizer in the host's memory",
            fmt::join(compile_passes(), ", ")),
        .about = "the passes of the pipeline that run only for it"}));
   rows.choice(

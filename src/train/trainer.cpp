@@ -197,9 +197,11 @@ Program Trainer::update_program() const {
     const Val parameter = b.parameter(name, entry.type, entry.part);
     const Val gradient = b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
     if (options_.run.parallel.is_on()) b.output(gradient_name(name), gradient);
-    if (const Store::Entry* shadow = store.find(shadow_name(name))) {
-      b.state_of(parameter, kShadowPrefix, shadow->type.dtype, Role::kWeightCast);
-    }
+  }
+  for (const std::string& name : store.names(LeafKind::kState)) {  // shadows and their padding
+    const Store::Entry& entry = store.at(name);
+    if (entry.category != Category::kWeightCast) continue;
+    b.leaf(LeafKind::kState, name, entry.type, Role::kWeightCast, entry.part);
   }
   PipelineOptions passes = pipeline_options(spec_of(Mode::kStep));
   passes.has_gradients = true;

@@ -173,6 +173,14 @@ OpCase cross_entropy_with_grad_on(std::int64_t rows, std::int64_t vocab, double 
   return {{wide({}, 0.5, 1.5), plain({rows, vocab}, -reach, reach), indices({rows}, vocab)}};
 }
 
+// With `more` columns that do not count; of any values, also large ones.
+OpCase with_padding(OpCase from, std::size_t logits, std::int64_t more) {
+  Operand& rows = from.operands[logits];
+  from.attrs = {{"columns", rows.shape[1]}};
+  rows.shape = {rows.shape[0], rows.shape[1] + more};
+  return from;
+}
+
 // --- adamw -------------------------------------------------------------------------------------
 OpCase adamw_on(Shape shape, bool wide_state, double weight_decay, bool clipped) {
   const auto state = [&](double low, double high) {
@@ -267,17 +275,27 @@ std::vector<OpTest> composite_tests() {
       composite(
           "cross_entropy",
           {cross_entropy_on(5, 7), cross_entropy_on(1, 1), cross_entropy_on(129, 257),
-           cross_entropy_on(3, 1031, 30.0), cross_entropy_on(9, 64), cross_entropy_on(2, 40003)},
+           cross_entropy_on(3, 1031, 30.0), cross_entropy_on(9, 64), cross_entropy_on(2, 40003),
+           with_padding(cross_entropy_on(5, 7), 0, 1), with_padding(cross_entropy_on(9, 57), 0, 3),
+           with_padding(cross_entropy_on(3, 1031, 30.0), 0, 57),
+           with_padding(cross_entropy_on(2, 40003), 0, 61)},
           {0}),
-      composite(
-          "cross_entropy_grad",
-          {cross_entropy_grad_on(5, 7), cross_entropy_grad_on(1, 1), cross_entropy_grad_on(67, 257),
-           cross_entropy_grad_on(9, 64), cross_entropy_grad_on(2, 40003)},
-          {}),
+      composite("cross_entropy_grad",
+                {cross_entropy_grad_on(5, 7), cross_entropy_grad_on(1, 1),
+                 cross_entropy_grad_on(67, 257), cross_entropy_grad_on(9, 64),
+                 cross_entropy_grad_on(2, 40003), with_padding(cross_entropy_grad_on(5, 7), 1, 1),
+                 with_padding(cross_entropy_grad_on(9, 57), 1, 3),
+                 with_padding(cross_entropy_grad_on(3, 1031), 1, 57),
+                 with_padding(cross_entropy_grad_on(2, 40003), 1, 61)},
+                {}),
       composite("cross_entropy_with_grad",
                 {cross_entropy_with_grad_on(5, 7), cross_entropy_with_grad_on(1, 1),
                  cross_entropy_with_grad_on(67, 257), cross_entropy_with_grad_on(9, 64),
-                 cross_entropy_with_grad_on(3, 1031, 30.0), cross_entropy_with_grad_on(2, 40003)},
+                 cross_entropy_with_grad_on(3, 1031, 30.0), cross_entropy_with_grad_on(2, 40003),
+                 with_padding(cross_entropy_with_grad_on(5, 7), 1, 1),
+                 with_padding(cross_entropy_with_grad_on(9, 57), 1, 3),
+                 with_padding(cross_entropy_with_grad_on(3, 1031, 30.0), 1, 57),
+                 with_padding(cross_entropy_with_grad_on(2, 40003), 1, 61)},
                 {}),
       composite("adamw",
                 {adamw_on({1031}, true, 0.1, false), adamw_on({3, 5}, true, 0.0, true),

@@ -23,7 +23,8 @@ struct BadIndex {
 };
 
 std::vector<BadIndex> bad_indices() {
-  const Attrs rows{{"rows", std::int64_t{7}}}, size{{"size", std::int64_t{7}}};
+  const Attrs rows{{"rows", std::int64_t{7}}}, size{{"size", std::int64_t{7}}},
+      columns{{"columns", std::int64_t{7}}};
   return {
       {"gather", {{7, 3}}, {4}, 1, {0, 6, 7, 1}, {}, "7", "[0, 7)"},
       {"gather", {{7, 3}}, {4}, 1, {0, 6, -1, 1}, {}, "-1", "[0, 7)"},
@@ -31,6 +32,7 @@ std::vector<BadIndex> bad_indices() {
       {"take_along", {{4, 7}}, {4}, 1, {0, 6, 70000, 1}, {}, "70000", "[0, 7)"},
       {"put_along", {{4}}, {4}, 1, {0, 6, 7, 1}, size, "7", "[0, 7)"},
       {"cross_entropy", {{4, 7}}, {4}, 1, {0, 6, 7, 1}, {}, "7", "[0, 7)"},
+      {"cross_entropy", {{4, 9}}, {4}, 1, {0, 6, 7, 1}, columns, "7", "[0, 7)"},
       {"write_slice", {{7, 3}, {2, 3}}, {}, 2, {6}, {{"axis", std::int64_t{0}}}, "6", "at most 5"}};
 }
 

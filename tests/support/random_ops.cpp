@@ -325,10 +325,14 @@ void RandomOps::entropy() {
   const Val x = dice_.chance(0.5) ? ops::matmul(operand({dtype, {rows, 2}}, 1.0),
                                                 operand({dtype, {words, 2}}, 1.0), {false, true})
                                   : operand({dtype, {rows, words}});
-  const Val targets = indices({rows}, words);
-  if (dice_.chance(0.5)) return keep(ops::cross_entropy(x, targets), kReach);
+  const std::int64_t columns = dice_.chance(0.7) ? words : dice_.between(1, words);
+  const Val targets = indices({rows}, columns);
+  const Attrs attrs{{"columns", columns == words ? 0 : columns}};
+  if (dice_.chance(0.5)) {
+    return keep(b_.call(find_op("cross_entropy"), {x, targets}, attrs)[0], kReach);
+  }
   const std::vector<Val> both =
-      b_.call(find_op("cross_entropy_with_grad"), {operand(f32({})), x, targets});
+      b_.call(find_op("cross_entropy_with_grad"), {operand(f32({})), x, targets}, attrs);
   keep(both[0], kReach);
   // No gradient flows through the statistic that the second is made of.
   keep(differentiable_ ? ops::stop_gradient(both[1]) : both[1], 2.0);

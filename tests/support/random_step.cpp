@@ -57,7 +57,7 @@ RunSpec random_small_model(Dice& dice) {
   RunSpec out;
   const std::int64_t heads = dice.pick({2, 4});
   out.model = {.name = "custom",
-               .vocab = dice.pick({26, 64}),
+               .vocab = dice.pick({26, 27, 64}),
                .d_model = heads * dice.pick({4, 8}),
                .d_ff = dice.pick({16, 24}),
                .layers = dice.between(1, 3),

@@ -170,6 +170,31 @@ TEST_F(LoopTest, AResumeMayCrossExecutors) {
   }
 }
 
+// A vocabulary of 23 is odd. Files hold the model's own tensors alone.
+TEST_F(LoopTest, ARunWithAPaddedHeadContinuesWithoutPaddingAndBack) {
+  for (std::int64_t accumulate : {1, 2}) {
+    TrainOptions options = tiny_options();
+    options.run.precision = parse_precision("test", "bf16");
+    options.run.executor = ExecutorKind::kCompiled;
+    options.run.compile_passes = {"shadow", "merge", "join", "overwrite", "epilogue"};
+    options.accumulate = accumulate;
+    options.save = folder_.path() / "plain.safetensors";
+    const std::vector<TrainStep> expected = run(options);
+    options.save = folder_.path() / "padded.safetensors";
+    options.checkpoint = folder_.path() / fmt::format("checkpoints{}", accumulate);
+    options.resume = true;
+    for (std::int64_t steps : {4, 8, 12}) {
+      options.steps = steps;
+      options.run.compile_passes->erase("pad");
+      if (steps != 8) options.run.compile_passes->insert("pad");
+      for (const TrainStep& step : run(options)) {
+        EXPECT_NEAR(step.loss, expected[static_cast<std::size_t>(step.step) - 1].loss, 2e-3);
+      }
+    }
+    EXPECT_EQ(bytes_of(folder_.path() / "plain.safetensors").size(), bytes_of(options.save).size());
+  }
+}
+
 TEST_F(LoopTest, WithTheSamePassesEveryExecutorContinuesWithTheSameBits) {
   for (const char* precision : {"fp32", "bf16"}) {
     TrainOptions options = tiny_options();

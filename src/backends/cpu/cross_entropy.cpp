@@ -1,9 +1,12 @@
 // Cross-entropy of rows of logits: two passes over a row that stays in L2, a gradient that may be
 // written over the logits, and both at once.
+#include <cstring>
+
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/plain_chunks.h"
 #include "backends/cpu/targets.h"
+#include "ops/loss_columns.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/cross_entropy.cpp"
@@ -35,11 +38,21 @@ struct RowLoss {
   float lse, loss;  // lse = log Σ exp(logits), loss = lse - logits[target]
 };
 
+// Rows of logits, of which the first `vocab` columns count.
+struct Rows {
+  std::int64_t count, width, vocab;
+
+  Rows(const KernelCall& call, const TensorRef& logits)
+      : count(logits.shape[0]),
+        width(logits.shape[1]),
+        vocab(ops::loss_columns(call.attrs, width)) {}
+};
+
 RowLoss loss_of_row(const Operand& logits, const TensorRef& targets, std::int64_t row,
-                    std::int64_t vocab) {
-  const std::int64_t target = target_of(targets, row, vocab);
-  const float lse = row_log_sum_exp(logits, row * vocab, vocab);
-  return {lse, lse - element(logits, row * vocab + target)};
+                    const Rows& rows) {
+  const std::int64_t target = target_of(targets, row, rows.vocab), begin = row * rows.width;
+  const float lse = row_log_sum_exp(logits, begin, rows.vocab);
+  return {lse, lse - element(logits, begin + target)};
 }
 
 void write_mean(const TensorRef& loss, const float* losses, std::int64_t rows) {
@@ -50,9 +63,9 @@ void write_mean(const TensorRef& loss, const float* losses, std::int64_t rows) {
 }
 
 // Writes a row of the gradient, which may lie over the logits.
-void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_t row, float lse,
-                    float scale, const TensorRef& out) {
-  const std::int64_t vocab = out.shape[1], begin = row * vocab;
+void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_t row,
+                    const Rows& rows, float lse, float scale, const TensorRef& out) {
+  const std::int64_t vocab = rows.vocab, begin = row * rows.width;
   const std::int64_t target = target_of(targets, row, vocab);
   const float hit = element(logits, begin + target);
   const auto probability = [=](V v) HWY_ATTR { return exp(v - splat(lse)); };
@@ -66,6 +79,8 @@ void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_
   const float value = (p - 1.0f) * scale;
   const auto bytes = static_cast<std::int64_t>(size_of(out.dtype));
   from_floats(&value, 1, out.dtype, out.as<std::byte>() + (begin + target) * bytes);
+  std::memset(out.as<std::byte>() + (begin + vocab) * bytes, 0,
+              static_cast<std::size_t>((rows.width - vocab) * bytes));
 }
 
 // What the mean over the rows multiplies a row's gradient by.
@@ -76,23 +91,23 @@ float scale_of(const TensorRef& dloss, std::int64_t rows) {
 void cross_entropy_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[0]);
   const TensorRef& lse = call.outputs[1];
-  const std::int64_t rows = call.inputs[0].shape[0], vocab = call.inputs[0].shape[1];
+  const Rows rows(call, call.inputs[0]);
   auto* losses = reinterpret_cast<float*>(call.workspace.data());  // [rows]
-  for_rows(call, rows, vocab, [&](std::int64_t row) {
-    const RowLoss of_row = loss_of_row(logits, call.inputs[1], row, vocab);
+  for_rows(call, rows.count, rows.width, [&](std::int64_t row) {
+    const RowLoss of_row = loss_of_row(logits, call.inputs[1], row, rows);
     if (lse.data != nullptr) lse.as<float>()[row] = of_row.lse;
     losses[row] = of_row.loss;
   });
-  write_mean(call.outputs[0], losses, rows);
+  write_mean(call.outputs[0], losses, rows.count);
 }
 
 void cross_entropy_grad_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[1]), lse(call.inputs[3]);
   const TensorRef& out = call.outputs[0];
-  const std::int64_t rows = out.shape[0], vocab = out.shape[1];
-  const float scale = scale_of(call.inputs[0], rows);
-  for_rows(call, rows, vocab, [&](std::int64_t row) {
-    write_gradient(logits, call.inputs[2], row, element(lse, row), scale, out);
+  const Rows rows(call, call.inputs[1]);
+  const float scale = scale_of(call.inputs[0], rows.count);
+  for_rows(call, rows.count, rows.width, [&](std::int64_t row) {
+    write_gradient(logits, call.inputs[2], row, rows, element(lse, row), scale, out);
   });
 }
 
@@ -100,15 +115,15 @@ void cross_entropy_grad_kernel(const KernelCall& call) {
 void cross_entropy_with_grad_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[1]);
   const TensorRef &targets = call.inputs[2], &out = call.outputs[1];
-  const std::int64_t rows = call.inputs[1].shape[0], vocab = call.inputs[1].shape[1];
-  const float scale = scale_of(call.inputs[0], rows);
+  const Rows rows(call, call.inputs[1]);
+  const float scale = scale_of(call.inputs[0], rows.count);
   auto* losses = reinterpret_cast<float*>(call.workspace.data());  // [rows]
-  for_rows(call, rows, vocab, [&](std::int64_t row) {
-    const RowLoss of_row = loss_of_row(logits, targets, row, vocab);
+  for_rows(call, rows.count, rows.width, [&](std::int64_t row) {
+    const RowLoss of_row = loss_of_row(logits, targets, row, rows);
     losses[row] = of_row.loss;
-    if (out.data != nullptr) write_gradient(logits, targets, row, of_row.lse, scale, out);
+    if (out.data != nullptr) write_gradient(logits, targets, row, rows, of_row.lse, scale, out);
   });
-  write_mean(call.outputs[0], losses, rows);
+  write_mean(call.outputs[0], losses, rows.count);
 }
 
 constexpr NamedKernel kCrossEntropy[] = {

@@ -4,6 +4,7 @@
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/online_log_sum_exp.cuh"
+#include "ops/loss_columns.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -14,6 +15,7 @@ struct LossArgs {
   float* lse;     // nullptr: not needed
   float* losses;  // one per row
   std::int64_t rows, width;
+  std::int64_t columns;  // of a row that count, the first ones
   RowPlan plan;
   FaultPlace faults;
 };
@@ -29,11 +31,11 @@ __global__ void __launch_bounds__(kOnlineThreads, 2)
   const T* logits = static_cast<const T*>(args.logits) + row * args.width;
   // Used only after the row: waiting for it here would hold up the loads of the row.
   std::int64_t target = writes ? args.targets.at(row) : 0;
-  const std::int64_t columns = row < args.rows ? args.width : 0;
+  const std::int64_t columns = row < args.rows ? args.columns : 0;
   OnlineSum sum = online_sum<kWhole>(logits, columns, columns, 1.0f, kLog2e, lane, args.plan.lanes);
   float hit = 0.0f;
   if (writes) {  // loads while the lanes combine their sums
-    target = checked_index(target, args.width, args.faults);
+    target = checked_index(target, args.columns, args.faults);
     if (target != kNoIndex) hit = to_float(logits[target]);
   }
   sum.combine(kLog2e, args.plan.lanes, scratch);
@@ -58,6 +60,7 @@ void launch_losses(const KernelCall& call, const TensorRef& logits, const Tensor
                     .losses = losses,
                     .rows = rows,
                     .width = width,
+                    .columns = ops::loss_columns(call.attrs, width),
                     .plan = plan,
                     .faults = faults_of(call)});
   });
@@ -89,6 +92,7 @@ struct GradientArgs {
   AnyFloat lse;
   void* dlogits;  // may be the storage of the logits
   std::int64_t rows, width;
+  std::int64_t columns;  // of a row that count; the gradient of the others is 0
   float inverse_rows;
   RowPlan plan;
   FaultPlace faults;
@@ -140,7 +144,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWho
   const int first = args.plan.lane() * kSize, step = args.plan.lanes * kSize;
   const int part = kCount * step;
   const std::int64_t begin = part * (std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y);
-  const RowRange<kWhole> range(shift, begin, args.width, args.width);
+  const RowRange<kWhole> range(shift, begin, args.columns, args.width);
   if (first >= range.high) return;
   RowPack<T> packs[kCount];
   load_row(logits - shift + begin, first, step, range, T{}, packs);
@@ -148,13 +152,15 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWho
   const std::int64_t target = args.targets.at(row);
   const float scale = args.dloss.at(0) * args.inverse_rows;
   const RowGradient gradient(args.lse.at(row), scale);
-  const std::int64_t hit = checked_index(target, args.width, args.faults) + shift - begin;
+  const std::int64_t hit = checked_index(target, args.columns, args.faults) + shift - begin;
   const int near = hit >= 0 && hit < part ? static_cast<int>(hit) : -1;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
     const int at = first + k * step;
     if (at >= range.high) break;
-    store_row_pack(dlogits - shift + begin, at, range, aligned, gradient(packs[k], near - at));
+    RowPack<T> pack = gradient(packs[k], near - at);
+    if (at + kSize > range.visible) pack.fill_from(range.visible - at, T{});
+    store_row_pack(dlogits - shift + begin, at, range, aligned, pack);
   }
 }
 
@@ -169,6 +175,7 @@ void launch_gradient(const KernelCall& call, const TensorRef& dloss, const Tenso
                     .dlogits = dlogits.data,
                     .rows = rows,
                     .width = width,
+                    .columns = ops::loss_columns(call.attrs, width),
                     .inverse_rows = 1.0f / static_cast<float>(rows),
                     .plan = {},
                     .faults = faults_of(call)};

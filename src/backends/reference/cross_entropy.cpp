@@ -1,17 +1,20 @@
 // Mean cross-entropy: loss = (1/N) Σ_rows (log Σ_j e^(z_j) - z_target).
-// Its gradient is (e^(z_j - lse) - [j = target]) / N per logit, since Σ_j e^(z_j) = e^lse.
+// Its gradient is (e^(z_j - lse) - [j = target]) / N per logit, since Σ_j e^(z_j) = e^lse; that of
+// columns that do not count is 0.
 #include <cmath>
 #include <limits>
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
+#include "ops/loss_columns.h"
 
 namespace tracestep::reference {
 namespace {
 
 void cross_entropy(const KernelCall& call) {
   const TensorRef& targets = call.inputs[1];
-  const std::int64_t rows = call.inputs[0].shape[0], vocab = call.inputs[0].shape[1];
+  const std::int64_t rows = call.inputs[0].shape[0];
+  const std::int64_t vocab = ops::loss_columns(call.attrs, call.inputs[0].shape[1]);
   const View<double> logits(call.inputs[0]), loss(call.outputs[0]), lse(call.outputs[1]);
   long double total = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -30,7 +33,8 @@ void cross_entropy(const KernelCall& call) {
 
 void cross_entropy_grad(const KernelCall& call) {
   const TensorRef& targets = call.inputs[2];
-  const std::int64_t rows = call.inputs[1].shape[0], vocab = call.inputs[1].shape[1];
+  const std::int64_t rows = call.inputs[1].shape[0], width = call.inputs[1].shape[1];
+  const std::int64_t vocab = ops::loss_columns(call.attrs, width);
   const View<double> dloss(call.inputs[0]), logits(call.inputs[1]), lse(call.inputs[3]);
   const View<double> dlogits(call.outputs[0]);
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -40,6 +44,7 @@ void cross_entropy_grad(const KernelCall& call) {
       const double p = std::exp(logits[{row, j}] - lse[{row}]);
       dlogits[{row, j}] = dloss[{}] * (p - (j == target ? 1 : 0)) / static_cast<double>(rows);
     }
+    for (std::int64_t j = vocab; j < width; ++j) dlogits[{row, j}] = 0;
   }
 }
 

@@ -36,6 +36,8 @@ constexpr Rung kRungs[] = {
      [](RunSpec& run) { add_pass(run, "shadow"); }},
     {"merge", "weights that multiply the same operand are one product",
      [](RunSpec& run) { add_pass(run, "merge"); }},
+    {"pad", "logits have columns of padding, where their rows are not aligned",
+     [](RunSpec& run) { add_pass(run, "pad"); }},
     {"join", "one launch updates all tensors", [](RunSpec& run) { add_pass(run, "join"); }},
     {"overwrite", "the gradient of logits is written over them, with the loss",
      [](RunSpec& run) { add_pass(run, "overwrite"); }},

@@ -8,6 +8,7 @@
 #include "lab/report/columns.h"
 #include "lab/report/digits.h"
 #include "nn/scopes.h"
+#include "passes/pad.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -73,6 +74,15 @@ std::int64_t role_bytes(const Program& program, LeafKind kind) {
     if (program.value(id).leaf == kind) out += program.type(id).bytes();
   }
   return out;
+}
+
+// The vocabulary with the rows of padding behind the narrow copy of the head (passes/pad.h).
+std::int64_t padded_vocabulary(const Program& program, std::int64_t vocab) {
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.name.starts_with(kPaddingPrefix)) return vocab + leaf.type.shape[0];
+  }
+  return vocab;
 }
 
 struct SavedHere {
@@ -168,8 +178,9 @@ class Rows {
           scope::path({first, scope::kAttention, scope::kSoftmax}), n_.bhtt());
     value("feed-forward hidden of one layer", "BTF", fmt::format("{}·{}·{}", n_.b, n_.t, n_.f),
           scope::path({first, scope::kFeedForward, scope::of_activation(step_.model)}), n_.btf());
-    value("logits", "BTV", fmt::format("{}·{}·{}", n_.b, n_.t, n_.v), std::string(scope::kHead),
-          n_.b * n_.t * n_.v);
+    const std::int64_t v = padded_vocabulary(run_.program, n_.v);
+    value(v == n_.v ? "logits" : "logits, with padding of their rows", "BTV",
+          fmt::format("{}·{}·{}", n_.b, n_.t, v), std::string(scope::kHead), n_.b * n_.t * v);
   }
 
   void saved() {
@@ -189,7 +200,8 @@ class Rows {
   }
 
   void weight_copy() {
-    const std::int64_t multiplied = n_.p - n_.v * n_.c - (2 * n_.l + 1) * n_.c;
+    const std::int64_t padding = padded_vocabulary(run_.program, n_.v) - n_.v;
+    const std::int64_t multiplied = n_.p - (n_.v - padding) * n_.c - (2 * n_.l + 1) * n_.c;
     std::int64_t copies = 0;
     for (const MappedBuffer& b : run_.map.buffers) {
       if (b.category == Category::kWeightCast) copies += b.bytes;
