@@ -410,11 +410,11 @@ std::vector<Case> cases() {
        "It does not fit: the peak is 3.00 GiB, 1.00 GiB above the limit of 2.00 GiB, and nothing "
        "that was tried fits."},
       {"fit", plan(R"("flags":"--parallel dp=8","tokens_per_s":84750.4,"mfu_percent":43.0)"),
-       "8 × H100 SXM: fits with --parallel dp=8, 1.00 GiB each; 84,751 tokens/s (43 % of the "
+       "8 × H100 SXM: fits with --parallel dp=8, 1.00 GiB each; 84,751 tokens/s (43.0 % of the "
        "peak)."},
       {"fit", plan(R"("tokens_per_s":84750.4,"mfu_percent":43.0)"),
-       "8 × H100 SXM: fits, 1.00 GiB each; 84,751 tokens/s (43 % of the peak)."},
-      {"fit", plan(kDays), "1.00 T tokens take 136.6 days."},
+       "8 × H100 SXM: fits, 1.00 GiB each; 84,751 tokens/s (43.0 % of the peak)."},
+      {"fit", plan(kDays), "1.00 T tokens take 137 days."},
       {"fit", plan(kDays), "That is 26,225 device hours, for 52,450."},
       {"fit", plan(R"("flags":"--parallel dp=8,shard=3")"),
        "It fits on 8 devices with --parallel dp=8,shard=3, 1.00 GiB each."},
@@ -428,7 +428,7 @@ std::vector<Case> cases() {
        "It fits with 1.00 MiB to spare, which is less than the margin: the peak "
        "is 1.00 GiB; with --batch 1 it is 1.00 GiB."},
       {"fit", fit("3221225472", kTwoRemedies),
-       "The fastest change that fits, --moments bf16, takes 1.100 of the time for a token."},
+       "The fastest change that fits, --moments bf16, takes 1.10 of the time for a token."},
       {"fit", fit("3221225472", kTwoRemedies + least("2147483648")),
        "The task as it is needs 2.00 GiB at least, with --updates early."},
       {"fit", fit("3221225472", R"(,"remedies":[])" + least("2147483648")),
