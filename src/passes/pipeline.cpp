@@ -84,6 +84,10 @@ bool keeps_shadows(const Options& o) {
   return trains(o) && o.updates == UpdateTime::kEnd;
 }
 
+bool pads(const Options& o) {
+  return keeps_shadows(o) && (o.traits.wants_aligned_rows() || o.asked.contains("pad"));
+}
+
 bool updates_at_end(const Options& o) {
   return steps(o) && !updates_early(o);
 }
@@ -237,10 +241,9 @@ std::vector<Pass> memory_passes() {
        .compiles = true},
       {.name = "pad",
        .doc = "logits with columns of padding, where their rows would not be aligned",
-       .needed = keeps_shadows,
+       .needed = pads,
        .run = [](const Program& p, const Options&) { return pad(p); },
-       .compiles = true,
-       .pays = [](const Options& o) { return o.traits.wants_aligned_rows(); }},
+       .compiles = true},
       {.name = "update_beside",
        .doc = "updates of each layer on a lane of their own, beside the backward of others",
        .needed = updates_beside,

@@ -105,6 +105,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   options.autocast = spec.precision.autocast;
   options.compile = true;  // but for those of its passes that are disabled
   options.disabled = disabled_passes(spec, options);
+  if (spec.compile_passes) options.asked = *spec.compile_passes;
   options.optimizer.loss_scaling.enabled =
       scales_loss(spec.precision) &&
       (spec.mode == Mode::kStep || spec.gradients != GradientKind::kTransient);

@@ -23,7 +23,7 @@ PipelineOptions options_of(DType low, bool compile, double clip = 0.0) {
   options.autocast = low;
   options.compile = compile;
   // These add up in another order, or round less often.
-  options.disabled = {"merge", "pad", "overwrite", "fuse", "epilogue"};
+  options.disabled = {"merge", "overwrite", "fuse", "epilogue"};
   options.optimizer.clip = clip;
   options.optimizer.loss_scaling.enabled = low == DType::kF16;
   return options;

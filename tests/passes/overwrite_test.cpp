@@ -93,7 +93,6 @@ Program step(const Device& device, std::optional<DType> low, std::set<std::strin
   options.optimizer.loss_scaling.enabled = low == DType::kF16;
   options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
   options.disabled = std::move(disabled);
-  options.disabled.insert("pad");
   return run_pipeline(loss_program(model, {.batch = 2, .context = 40}), options).program;
 }
 

@@ -94,8 +94,30 @@ TEST(PadTest, AGradientThatIsAddedToAStateIsAProductOfTheColumnsThatCount) {
 TEST(PadTest, OtherReadersOfLogitsReadTheColumnsThatCount) {
   const std::string text =
       padded(with(kHead, "output \"loss\" = %2", "output \"loss\" = %2\n  output \"logits\" = %0"));
-  EXPECT_THAT(text, HasSubstr("%10 : bf16[4,5] = slice(%1) {axis=1, start=0, stop=5}"));
-  EXPECT_THAT(text, HasSubstr("output \"logits\" = %10"));
+  EXPECT_THAT(text, HasSubstr("%11 : bf16[4,5] = slice(%1) {axis=1, start=0, stop=5}"));
+  EXPECT_THAT(text, HasSubstr("output \"logits\" = %11"));
+}
+
+// In float64, where roundings do not hide a term too many.
+TEST(PadTest, TheSumsAreTheSame) {
+  const std::string added =
+      with(kHead, "%8 : f32[] = global_norm(%7)",
+           "%9 : f32[5,2] = cast(%7) {dtype=f32}\n  %10 : f32[5,2] = add(%9, %m)\n"
+           "  update %m = %10\n  %8 : f32[] = global_norm(%10)");
+  ops::register_all();
+  for (const std::string& text : {std::string(kHead), added}) {
+    const Program plain = parse_program(text), program = pad(plain);
+    ASSERT_FALSE(program == plain);
+    Tensors leaves = testing::random_leaves(plain);
+    leaves.at("t") = testing::random_tensor({DType::kI64, {4}}, "t", 0.0, 4.0);
+    const Tensors expected = testing::reference_values(plain, leaves);
+    for (const auto& [name, value] : testing::reference_values(program, leaves)) {
+      EXPECT_LE(testing::max_difference(testing::to_doubles(value),
+                                        testing::to_doubles(expected.at(name))),
+                1e-14)
+          << name;
+    }
+  }
 }
 
 TEST(PadTest, NothingChangesWithoutALossOrAShadowOrWhereRowsAreAligned) {
@@ -172,22 +194,6 @@ class PaddedStepTest : public ::testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(PaddedStepTest, TheSumsAreTheSame) {
-  for (const testing::Backend& backend : testing::backends_under_test()) {
-    const auto device = backend.make({});
-    const Program plain = step_program(spec(false), *device);
-    const Tensors leaves = leaves_of(plain);
-    const Tensors expected = testing::reference_values(plain, leaves);
-    for (const auto& [name, value] :
-         testing::reference_values(step_program(spec(true), *device), leaves)) {
-      const std::vector<double> wanted = testing::to_doubles(expected.at(name));
-      EXPECT_LE(testing::max_difference(testing::to_doubles(value), wanted),
-                1e-12 * std::max(1.0, testing::max_abs(wanted)))
-          << name;
-    }
-  }
-}
-
 // run_program() also checks that the peak is the predicted one, to the byte.
 TEST_P(PaddedStepTest, ItLeavesTheValuesOfTheStepThatIsNotPadded) {
   for (const testing::Backend& backend : testing::backends_under_test()) {
@@ -197,9 +203,13 @@ TEST_P(PaddedStepTest, ItLeavesTheValuesOfTheStepThatIsNotPadded) {
     EXPECT_THAT(print(program), HasSubstr("columns=503"));
     EXPECT_EQ(parameter_count(program), parameter_count(plain));
     const Tensors leaves = leaves_of(plain);
-    const Tensors exact = testing::reference_values(plain, leaves);
+    RunSpec eager = spec(false);  // the reference has no narrow copies
+    eager.executor = ExecutorKind::kEager;
+    eager.compile_passes.reset();
+    const Tensors exact = testing::reference_values(step_program(eager, *device), leaves);
     const Tensors expected = testing::run_program(*device, plain, leaves);
     for (const auto& [name, value] : testing::run_program(*device, program, leaves)) {
+      if (name.starts_with("shadow.")) continue;  // rounded from the weights
       SCOPED_TRACE(backend.name + " " + name);
       const std::vector<double> wanted = testing::to_doubles(exact.at(name));
       const double floor = testing::max_abs(wanted) * 0x1p-7;
