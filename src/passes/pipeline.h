@@ -46,8 +46,8 @@ struct PipelineOptions {
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
   // Also runs compile_passes(), which save launches and traffic. `shadow` and `join` change no
-  // value; `pad`, `overwrite` and `fuse` may add up in another order; `merge` rounds sums of products
-  // once; `epilogue` does not round products before they are added.
+  // value; `pad`, `overwrite` and `fuse` may add up in another order; `merge` rounds sums of
+  // products once; `epilogue` does not round products before they are added.
   bool compile = false;
   UpdateTime updates = UpdateTime::kEnd;  // early ones are never joined, and write no shadows
   Offload offload = Offload::kNone;       // only where the device has memory of its own
