@@ -185,6 +185,9 @@ Table prediction_table(std::span<const Prediction> predictions) {
   if (is_checked || std::ranges::any_of(predictions, [](P p) { return limit_of(p) > 0; })) {
     Column status = text_column("status", {}, "ok, or oom against the memory limit");
     fields.add(is_checked ? std::move(status) : without_run(std::move(status)), status_cell);
+  } else {  // the answer's page asks how many do not fit
+    fields.add(data_only(text_column("status", {}, "ok: there is no memory limit")),
+               [](P) { return Json(name_of(Status::kOk)); });
   }
   if (is_checked) {
     fields.add(real_column("measured_ms", "measured", "ms", -1, "median of the timed steps"),

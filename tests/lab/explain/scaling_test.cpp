@@ -36,6 +36,7 @@ TEST_F(ScalingTest, OneRankOnlyComputes) {
     const ScaledStep one = step(form, 1);
     EXPECT_EQ(one.exposed_s, 0) << name_of(form);
     EXPECT_DOUBLE_EQ(one.compute_s, 3 * forward_flops(preset("medium"), 512, 1024) / 1e15);
+    if (form == RankForm::kTensor) continue;  // medium has 16 heads
     EXPECT_DOUBLE_EQ(step(form, 64, true).tokens, 512 * 1024) << "64 ranks are those of the batch";
   }
 }
@@ -117,12 +118,16 @@ TEST_F(ScalingTest, APeakFallsByLessThanItsStates) {
     return static_cast<double>(predict_memory(run, {}).map.peak_bytes);
   };
   double states = NAN, falls = NAN;
-  for (const auto& row : explain(topic_named("data-parallel"), input).front().rows) {
+  const Table table = explain(topic_named("data-parallel"), input).front();
+  for (const auto& row : table.rows) {
     const std::string& what = row[0].as_string();
     if (what == "2 ranks: shard=1 saves on each") states = row[4].as_double();
     if (what.starts_with("2 ranks: shard=1 lowers the peak")) falls = row[4].as_double();
   }
-  EXPECT_NEAR((peak(0) - peak(1)) / falls, 1, 0.05);
+  // What is missing is the part of a sum under way, of the largest tensor at most.
+  const double largest_part = 4.0 * 10000 * 768 / 2;
+  EXPECT_LE(peak(0) - peak(1), falls);
+  EXPECT_GE(peak(0) - peak(1), falls - largest_part);
   EXPECT_LT(peak(0) - peak(1), 0.6 * states);
 }
 

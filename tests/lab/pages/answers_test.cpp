@@ -261,22 +261,22 @@ std::vector<Case> cases() {
        "Of 2 cells the shortest takes 5.000 ms (tiny, context 16, step, fp32), the longest 9.000 "
        "ms"},
       {"bench", beside,
-       "executor compiled beside executor eager: faster, at 0.850 times its time (0.830 to 0.870, "
-       "9 rounds)."},
+       "executor compiled takes 0.850 times as long as executor eager (0.830 to 0.870, 9 rounds): "
+       "faster."},
       {"bench", changed(beside, R"("rounds":9)", R"("rounds":3)"),
        "executor compiled takes 0.850 times as long as executor eager in 3 rounds, too few for a "
        "verdict"},
       {"bench", passes("150.0"),
        "In tiny, forward takes 50.0 ± 1.0 ms, forward and backward 150.0 ± 1.0 ms, a whole step "
        "190.0 ± "
-       "1.0 ms, so backward takes 2.00 times forward."},
+       "1.0 ms, so backward takes 2.00 times forward (medians)."},
       {"bench", passes("50.0"), ", and noise hides how long backward takes."},
       {"bench", changed(passes("150.0"), kBusy, kBusier),
        "Noisy: other programs used 1.3 of your 2 cores."},
       {"bench",
        changed(one_bench(R"(,"communication_ms":20.0,"exposed_ms":8.0)"), "\"none\"", "\"dp=2\""),
-       "Split as dp=2, one step of tiny takes 212.0 ± 1.0 ms; collectives run for 20.00 ms, and "
-       "add 8.000 ms"},
+       "Split as dp=2, one step of tiny takes 212.0 ± 1.0 ms; collectives run for 20.00 ms; with "
+       "waits for other ranks they add 8.000 ms."},
       {"bench", changed(one_bench(), "\"none\"", "\"dp=2\""),
        "Split as dp=2, one step of tiny takes 212.0 ± 1.0 ms."},
       {"bench", changed(changed(one_bench(), "\"none\"", "\"dp=2\""), R"("std_ms":1.0,)", ""),
@@ -285,7 +285,8 @@ std::vector<Case> cases() {
        "Noisy: other programs used 1.3"},
       {"bench", precisions("50.0"),
        "takes 50.0 ± 1.0 ms in bf16 and 100.0 ± 1.0 ms in fp32: 2.00 times as fast."},
-      {"bench", precisions("100.0"), "in bf16 and 100.0 ± 1.0 ms in fp32: not apart beyond noise."},
+      {"bench", precisions("100.0"),
+       "in bf16 and 100.0 ± 1.0 ms in fp32: no difference beyond noise."},
       {"bench", precisions("160.0"), "in bf16 and 100.0 ± 1.0 ms in fp32: 1.60 times as long."},
       {"bench", changed(precisions("50.0"), kBusy, kBusier),
        "Noisy: other programs used 1.3 of your 2 cores."},
@@ -299,7 +300,8 @@ std::vector<Case> cases() {
        "behind 2 steps of it: the first one is not the long one here. No process starts"},
       {"warmup", changed(warmup("10.0", 1), R"("std_ms":1.0)", R"("std_ms":0.1)"),
        "Warm-up hardly shows here: steps take 12.00 ± 0.10 ms without it and 12.00 ± 0.10 ms "
-       "behind 2 steps of it. The most slow steps at the start of a process: 1;"},
+       "behind 2 steps of it. At most 1 steps at the start of a process are slow; as many warm-up "
+       "steps leave them out."},
       {"warmup", warmup("10.0", 0),
        "Noise hides what a start costs: steps take 12.0 ± 1.0 ms without warm-up"},
       {"warmup", warmup("30.0", 1), "the first timed one takes 3.00 times as long as the others."},
@@ -393,11 +395,17 @@ std::vector<Case> cases() {
        R"({"collectives":[{"collective":"barrier","bytes":1024,"ranks":2,"median_ms":0.2}]})",
        "barrier of 1.00 KiB over 2 ranks takes 200.0 µs."},
       {"predict",
-       R"({"predictions":[{"label":"tiny step","predicted_ms":3.0,"low_ms":2.0,"high_ms":5.0,"peak_bytes":1024}]})",
+       R"({"predictions":[{"label":"tiny step","predicted_ms":3.0,"low_ms":2.0,"high_ms":5.0,"peak_bytes":1024,"status":"ok"}]})",
        "Predicted: tiny step takes 3.000 ms (2.000 ms to 5.000 ms) and 1.00 KiB at its peak."},
       {"predict",
-       R"({"predictions":[{"label":"a","predicted_ms":3.0},{"label":"b","predicted_ms":4.0}]})",
+       R"({"predictions":[{"label":"tiny step","predicted_ms":3.0,"low_ms":2.0,"high_ms":5.0,"peak_bytes":1024,"status":"oom"}]})",
+       "and 1.00 KiB at its peak, which does not fit."},
+      {"predict",
+       R"({"predictions":[{"label":"a","predicted_ms":3.0,"status":"ok"},{"label":"b","predicted_ms":4.0,"status":"ok"}]})",
        "Of 2 steps the shortest will take 3.000 ms (a), the longest 4.000 ms (b), as predicted."},
+      {"predict",
+       R"({"predictions":[{"label":"a","predicted_ms":3.0,"status":"ok"},{"label":"b","predicted_ms":4.0,"status":"oom"}]})",
+       "the longest 4.000 ms (b), as predicted; 1 of them do not fit."},
       {"fit", fit("1073741824", ""),
        "It fits: the peak is 1.00 GiB, 1.00 GiB below the limit of 2.00 GiB."},
       {"fit",
@@ -465,7 +473,8 @@ std::vector<Case> cases() {
       {"no limit memory", recompute("1024"),
        "With recompute blocks the peak of tiny falls from 4.00 KiB to 1.00 KiB."},
       {"no limit memory", recompute("4096"),
-       "No recomputation lowers the peak of tiny, 4.00 KiB; what is saved for backward goes from "
+       "Recomputation does not lower the peak of tiny, 4.00 KiB; what is saved for backward goes "
+       "from "
        "2.00 KiB to 1.00 KiB."},
       {"no limit memory", memory_in("1024"),
        "In bf16 the peak of tiny falls from 4.00 KiB to 1.00 KiB."},
@@ -536,6 +545,10 @@ std::vector<Case> cases() {
        compare(
            R"({"row":"a","verdict":"slower"},{"row":"b","verdict":"same"},{"row":"c","verdict":"unclear"})"),
        "Of 3 rows B is faster in 0, slower in 1, the same in 1, and 1 cannot be told."},
+      {"compare", compare(R"({"row":"a","verdict":"slower"},{"row":"b","verdict":"only in A"})"),
+       "Of 2 rows B is faster in 0, slower in 1, the same in 0, and 1 cannot be told, of which 1 "
+       "are "
+       "in one result only."},
       {"compare", compare(R"({"row":"a","verdict":"missing in B","ratio":null})"),
        "B against A, 1 rows: missing in B."},
       {"compare", R"({"exact":[{"row":"a"},{"row":"b"}]})",
@@ -648,7 +661,7 @@ TEST(AnswerPagesTest, AnAnswerMarksTheColumnsThatAreAskedFor) {
   for (const Column& column : tables[0].columns) {
     if (column.is_result) results.push_back(column.name);
   }
-  EXPECT_THAT(results, ElementsAre("peak_bytes", "mean_ms", "std_ms", "tokens_per_s"));
+  EXPECT_THAT(results, ElementsAre("peak_bytes", "mean_ms", "std_ms", "median_ms", "tokens_per_s"));
 }
 
 TEST(AnswerPagesTest, WithoutRowsThereIsNoAnswer) {
