@@ -55,14 +55,18 @@ class Finder {
     return out;
   }
 
-  // Whether all readers take any dense tensor, as updates and norms do. A sum may be added to by
-  // the product itself, and collectives want the product's own buffer.
+  // Whether all readers take any dense tensor, as updates and norms do. The product itself adds to
+  // a state, which has no padding (passes/epilogue.h), and collectives want a buffer of its own.
   bool may_read_part(ValueId id) const {
     if (readers_.at_end[at(id)]) return false;
-    return std::ranges::none_of(readers_.nodes[at(id)], [&](NodeId reader) {
+    return std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId reader) {
       const Node& node = program_.node(reader);
-      return node.op->is_sum || node.op->only_converts || node.op->is_view() ||
-             node.op->is_assembly() || node.op->kernel_class == KernelClass::kCollective;
+      if (node.op->only_converts) return may_read_part(node.outputs[0]);
+      if (node.op->is_sum)
+        return std::ranges::none_of(
+            node.inputs, [&](ValueId v) { return program_.value(v).leaf != LeafKind::kNone; });
+      return !node.op->is_view() && !node.op->is_assembly() &&
+             node.op->kernel_class != KernelClass::kCollective;
     });
   }
 

@@ -115,7 +115,7 @@ TEST(MessagesTest, NumbersAreReadStrictly) {
            Mistake{"bench --threads 0", 2, "[--threads] \"0\" is out of range"},
            Mistake{"bench --batch", 2, "[--batch] the value is missing"},
            Mistake{"bench --batch=", 2, "[--batch] the value is missing"},
-           Mistake{"bench --batch 1 --batch 2", 2, "[--batch] it is there more than once"},
+           Mistake{"bench --batch 1 --batch 2", 2, "[--batch] it is given more than once"},
            Mistake{"memory --predict=3", 2, "[--predict] it takes no value"},
            Mistake{"show --diff decompose", 2, "[--diff] 2 values are needed"},
        }) {

@@ -134,20 +134,16 @@ void ExactComparison::add_parts(const TablePair& pair) {
 Table ExactComparison::table() const {
   std::vector<ExactChange> sorted = changes_;
   std::ranges::stable_partition(sorted, [](const ExactChange& c) { return !c.is_part; });
-  Table out = table_of("exact", "Bytes, launches, FLOPs and errors that are not the same",
-                       exact_fields(), sorted);
+  Table out = table_of("exact", "Exact figures that differ", exact_fields(), sorted);
   const auto differing =
       std::ranges::count_if(changes_, [](const ExactChange& c) { return !c.is_time; });
   out.notes.push_back(fmt::format(
-      "{}{}",
-      compared_ == 0   ? "there are none"
-      : differing == 0 ? fmt::format("all {} that were compared are the same", compared_)
-                       : fmt::format("{} were compared", compared_),
-      compared_ == 0 || differing == 0
-          ? ""
-          : fmt::format("; of the parts at most {} per figure are listed, those that "
-                        "changed most",
-                        kMostParts)));
+      "{} figures were compared exactly{}", compared_ == 0 ? "no" : std::to_string(compared_),
+      compared_ == 0   ? ""
+      : differing == 0 ? ": all are the same"
+                       : fmt::format("; of the parts at most {} per figure are listed, those that "
+                                     "changed most",
+                                     kMostParts)));
   for (const std::string& missing : missing_) out.notes.push_back(missing);
   if (std::ranges::any_of(changes_, &ExactChange::is_time)) {
     out.notes.push_back(
