@@ -213,10 +213,10 @@ void print(const StudyOptions& o, const StudyReport& report) {
 
 // The report of what another study measured, with the questions of today.
 int write_anew(const StudyOptions& o) {
-  std::error_code error;
-  fs::create_directories(o.folder, error);
   const StoredStudy stored =
       stored_study(read_text_file(o.from, "from", kMaxResultBytes), o.from.string());
+  std::error_code error;
+  fs::create_directories(o.folder, error);
   check_files(o);
   const StudyReport report = answered(stored.sections);
   write_report(o, report, stored.environment);

@@ -142,7 +142,10 @@ void expect_a_hand_in_of(const fs::path& study) {
   EXPECT_TRUE(Json::parse(text_of(out / "study.json"), "again") ==
               Json::parse(text_of(study.parent_path() / "study.json"), "first"));
   EXPECT_EQ(run_tracestep(words_of(command + " --mine " + times.string())).status, 2);
-  EXPECT_EQ(run_tracestep(words_of("study --from " + times.string())).status, 3);
+  const fs::path none = temp.path() / "none";
+  const std::string no_study = "study --from " + times.string() + " --output-dir ";
+  EXPECT_EQ(run_tracestep(words_of(no_study + none.string())).status, 3);
+  EXPECT_FALSE(fs::exists(none));
 }
 
 TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
