@@ -130,7 +130,7 @@ std::vector<Table> claim_tables(const std::string& words) {
   return out;
 }
 
-// Whether what was said of ranks is what the topic is about.
+// Refuses options about ranks where the topic does not read them.
 void check_ranks(const ExplainOptions& o, const Topic& topic) {
   const RanksInput none;
   const bool is_asked = o.ranks.ranks != none.ranks || o.ranks.tflops > 0 ||

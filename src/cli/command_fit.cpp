@@ -60,7 +60,7 @@ void add_least(const Advice& advice, const DeviceTraits& traits, std::vector<Tab
   tables.push_back(holder_table({.run = predict_memory(advice.least->step, traits)}));
 }
 
-// Whether the step as asked fits, and what would make it fit.
+// Says whether the step as asked fits, and what would make it fit.
 Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSource& source) {
   const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
   Fitted out;

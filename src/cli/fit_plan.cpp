@@ -8,15 +8,17 @@
 #include "lab/memory/ranks.h"
 #include "lab/report/columns.h"
 #include "nn/families.h"
+#include "passes/parallel.h"
 
 namespace tracestep::cli {
 namespace {
 
 constexpr std::int64_t kMostDevices = 65'536;
 constexpr int kOfNode = 8;  // where no data sheet says how many a link joins
-// Of a link's nominal rate, what an all_reduce of 1 GiB reaches (bench/results/parallel-h200x2.md).
+// An all_reduce of 1 GiB reaches this part of a link's nominal rate
+// (bench/results/parallel-h200x2.md).
 constexpr double kLinkShare = 0.73;
-constexpr double kCallUs = 10;  // of a collective, besides its bytes
+constexpr double kCallUs = 1e6 * kCallSeconds;
 
 int devices_of_node(const PlanOptions& o, const TimeSource& source, std::int64_t gpus) {
   if (o.nodes > 0) return static_cast<int>(gpus / o.nodes);

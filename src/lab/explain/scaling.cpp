@@ -33,8 +33,8 @@ double exposed_shards(double gather_s, double compute_s) {
   return std::max(0.0, gather_s - compute_s / 3) + exposed_gradients(gather_s, compute_s);
 }
 
-// Of the sums of activations over a replica's ranks, two in each pass of a layer, and one each for
-// the embedding and for the gradient of what the last product reads.
+// The seconds that sums of activations over a replica's ranks take: two in each pass of a layer,
+// one for the embedding, one for the gradient of what the last product reads.
 double activation_sums_s(const ModelConfig& model, double tokens, double ranks, double w) {
   const double sums = 4 * of(model.layers) + 2;
   return sums * 2 * gathered(kValueBytes * tokens * of(model.d_model), ranks) / w;

@@ -21,7 +21,7 @@ std::int64_t live_bytes(const OutOfMemoryState& oom) {
   return out;
 }
 
-// Of the severest change.
+// Says what the severest change means.
 const char* consequence(const RunSpec& a, const RunSpec& b) {
   if (a.shape.context != b.shape.context) return "another task: the model sees less text";
   const bool is_stored_narrow = a.precision.parameters != b.precision.parameters;
