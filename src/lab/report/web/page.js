@@ -234,8 +234,10 @@ async function build() {
   } catch (error) {
     return giveUp('This file is damaged (' + error.message + '):');
   }
+  // "tracestep.study/2" is saved as study.json.
   document.getElementById('json').addEventListener('click', () =>
-    save('study.json', 'application/json', JSON.stringify(report, null, 2)));
+    save(report.schema.split(/[./]/)[1] + '.json', 'application/json',
+      JSON.stringify(report, null, 2)));
   fillTables();
   fillEnvironment();
   for (const figure of document.querySelectorAll('figure[data-kind=timeline]')) zoomTimeline(figure);
