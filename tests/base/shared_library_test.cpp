@@ -13,17 +13,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A library that every process has open, under another name.
-void plant_library(const fs::path& file) {
-  Dl_info info{};
-  ASSERT_NE(::dladdr(reinterpret_cast<void*>(&::dlopen), &info), 0);
-  fs::create_directories(file.parent_path());
-  fs::copy_file(info.dli_fname, file);
-}
-
 fs::path path_of(void* library) {
   link_map* map = nullptr;
   return ::dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? fs::path(map->l_name) : fs::path();
+}
+
+// The mathematics library under another name: it has no state, so that two of it may be open in one
+// process.
+void plant_library(const fs::path& file) {
+  void* const open = ::dlopen("libm.so.6", RTLD_NOW);
+  ASSERT_NE(open, nullptr);
+  fs::create_directories(file.parent_path());
+  fs::copy_file(path_of(open), file);
+  ::dlclose(open);
 }
 
 TEST(SharedLibraryTest, IsFoundWhereTheLoaderLooks) {
