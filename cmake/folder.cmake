@@ -14,7 +14,7 @@ endif()
 # The files of a large folder are compiled in units of several, which read its headers once and make
 # each template once: that halves the build. Names in anonymous namespaces of neighbouring files must
 # then differ. OFF (the preset dev) compiles file by file: an edit is ready sooner.
-option(TRACESTEP_UNITY "Join the files of src/lab, src/cli and src/spec" ON)
+option(TRACESTEP_UNITY "Join the files of src/lab, src/course, src/cli and src/spec" ON)
 
 # tracestep_join(TARGET SOURCE...) makes units of up to eight neighbouring files of a directory.
 function(tracestep_join target)
@@ -58,7 +58,7 @@ function(tracestep_folder folder)
                           PRIVATE ${arg_USES_PRIVATE})
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${tracestep_watched}>")
     tracestep_use_precompiled(${target} tracestep_library_headers)
-    if(TRACESTEP_UNITY AND folder MATCHES "^(lab|cli|spec)$")
+    if(TRACESTEP_UNITY AND folder MATCHES "^(lab|course|cli|spec)$")
       tracestep_join(${target} ${sources})
     endif()
   else()

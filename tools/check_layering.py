@@ -50,9 +50,9 @@ ROWS = {
     "lab/precision": ["lab/time"],  # its cells are timed ones
     "lab/compile": ["lab/attention", "lab/precision"],
     "lab/compare": ["lab/compile", "lab/memory", "lab/profile"],  # whose tables it knows
-    "lab/published": ["lab/compare"],
-    "lab/explain": ["lab/pages", "lab/memory", "lab/precision", "lab/published"],
+    "lab/explain": ["lab/pages", "lab/memory", "lab/precision"],
     "lab/study": ["lab/*"],
+    "course": ["lab/*"],  # what one course and its write-ups ask and say; nothing below knows it
     "capi": ["runtime", "backends/*"],
     "cli": ["*"],  # one file per command; may name everything
 }
@@ -100,7 +100,7 @@ CONFINED = [
 FLAG = re.compile(r"(?<![\w!-])--[a-z]")  # "<!--" opens a comment
 FLAGS_ALLOWED = [
     (r"spec/|train/", r"--[a-z][a-z-]*", "the flag of a row in a table of fields"),
-    (r"lab/", r"tracestep [a-z]+ .*", "a whole command line"),
+    (r"lab/|course/", r"tracestep [a-z]+ .*", "a whole command line"),
     (r"backends/cuda/nvrtc\.cpp", r"--(std|gpu-architecture)=.*", "options of NVRTC"),
 ]
 LITERALS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')  # neighbours are one

@@ -7,9 +7,9 @@
 #include "cli/command.h"
 #include "cli/compare_runs.h"
 #include "cli/output.h"
+#include "course/published.h"
 #include "lab/compare/compare.h"
 #include "lab/measure/environment.h"
-#include "lab/published/published.h"
 
 namespace tracestep::cli {
 namespace {

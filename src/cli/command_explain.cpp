@@ -8,11 +8,10 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/output.h"
-#include "lab/explain/claims.h"
+#include "course/claims.h"
 #include "lab/explain/explain.h"
 #include "lab/measure/environment.h"
-#include "lab/published/devices.h"
-#include "lab/published/published.h"
+#include "lab/predict/devices.h"
 #include "lab/time/cell.h"
 #include "ops/functions.h"
 
@@ -163,6 +162,8 @@ int run_explain(ExplainOptions o, std::span<const std::string> arguments) {
     std::optional<ResultRow> row;
     if (!o.from.empty()) row = row_of(o);
     tables = explain(topic, input_of(o, row));
+    const std::string note = claims_note(topic.name);
+    if (!note.empty()) tables.front().notes.push_back(note);
   }
   // A file of comma-separated values is one table.
   if (o.output.format == Format::kCsv) tables.resize(1);

@@ -10,9 +10,9 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/text_diff.h"
+#include "course/claims.h"
 #include "ir/print.h"
-#include "lab/explain/claims.h"
-#include "lab/published/device_table.h"
+#include "lab/predict/device_table.h"
 #include "ops/functions.h"
 #include "spec/step_program.h"
 

@@ -20,8 +20,9 @@
 #include "cli/pictures.h"
 #include "cli/remaining_time.h"
 #include "cli/study_training.h"
+#include "course/hand_in.h"
+#include "course/published.h"
 #include "lab/compare/result_file.h"
-#include "lab/study/course.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
 
@@ -107,6 +108,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
           [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
             return warm_up(place, step, warmups);
           },
+      .beside_published = published_section,
       .traits = traits_of(place),
       .runs_ranks = !cuda_index(place.device),
       .memory_bytes = place.memory_limit_bytes > 0 ? place.memory_limit_bytes : memory,

@@ -9,8 +9,8 @@
 
 #include "base/json.h"
 #include "cli/option_set.h"
+#include "lab/predict/devices.h"
 #include "lab/predict/predict.h"
-#include "lab/published/devices.h"
 #include "spec/run_grid.h"
 
 namespace tracestep::cli {

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
-#include "lab/explain/claims.h"
+#include "course/claims.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
@@ -80,6 +80,11 @@ TEST(ExplainCommandTest, WithAFileAloneItSaysWhatTheFileHasNumbersFor) {
             "tracestep: [explain] a topic is missing; bench.json has numbers for warm-up, "
             "synchronisation, std, launch-bound, profiler-overhead, roofline, fusion; the other "
             "topics take its sizes\n");
+}
+
+TEST(ExplainCommandTest, ATopicNamesItsClaims) {
+  const ProgramRun run = run_tracestep({"explain", "residual-stream", "--size", "tiny"});
+  EXPECT_TRUE(contains(run.out, "published claims that do not hold: X27, X28")) << run.out;
 }
 
 TEST(ExplainCommandTest, ClaimsAreFoundByTheirWords) {

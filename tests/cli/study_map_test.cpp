@@ -18,7 +18,7 @@ constexpr const char* kModel =
     "--d-model 16 --d-ff 32 --layers 2 --heads 2 --vocab 64 --batch 2 --context 8 --threads 1";
 
 struct MapRow {
-  std::string rows;     // "A45"
+  std::string what;     // "one tensor of the residual stream"
   std::string command;  // "memory --predict M"
   std::string table, column;
   std::string change;  // flags that make another run; empty: its values are those of the machine
@@ -46,16 +46,16 @@ std::vector<std::string> cells_of(const std::string& line) {
 std::vector<MapRow> read_map() {
   const std::string page = content_of_page();
   std::vector<MapRow> out;
-  std::size_t at = page.find("| row | what |");
+  std::size_t at = page.find("| what | command |");
   at = page.find('\n', page.find('\n', at) + 1) + 1;  // behind the line of dashes
   while (page.compare(at, 1, "|") == 0) {
     const std::size_t end = page.find('\n', at);
     const std::vector<std::string> cells = cells_of(page.substr(at, end - at));
-    EXPECT_EQ(cells.size(), 5u) << page.substr(at, end - at);
-    if (cells.size() != 5) break;
-    const std::size_t dot = cells[3].find('.');
-    out.push_back({cells[0], cells[2], cells[3].substr(0, dot),
-                   dot == std::string::npos ? "" : cells[3].substr(dot + 1), cells[4]});
+    EXPECT_EQ(cells.size(), 4u) << page.substr(at, end - at);
+    if (cells.size() != 4) break;
+    const std::size_t dot = cells[2].find('.');
+    out.push_back({cells[0], cells[1], cells[2].substr(0, dot),
+                   dot == std::string::npos ? "" : cells[2].substr(dot + 1), cells[3]});
     at = end + 1;
   }
   return out;
@@ -126,7 +126,7 @@ TEST(StudyMapTest, EveryRowRunsAndItsCellsFollowTheRun) {
   EXPECT_GE(map.size(), 70u);
   Runs runs;
   for (const MapRow& row : map) {
-    SCOPED_TRACE(row.rows + ": " + row.command);
+    SCOPED_TRACE(row.what + ": " + row.command);
     const std::vector<std::string> cells = filled(runs.of(words_with(row.command, "")), row);
     EXPECT_FALSE(cells.empty()) << row.table << "." << row.column << " is not there, or empty";
     if (row.change.empty()) continue;

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "embedded/topic_pages.h"
-#include "lab/explain/claims.h"
 #include "lab/explain/topics.h"
 #include "lab/report/columns.h"
 
@@ -56,17 +55,6 @@ Values letters(const ExplainInput& input) {
   return out;
 }
 
-// "published claims: X05, X07 (tracestep explain --claims softmax)"; empty: there is none.
-std::string claims_note(std::string_view topic) {
-  std::vector<std::string> rows;
-  for (const Claim& claim : claims()) {
-    if (claim.topic == topic) rows.push_back(claim.row);
-  }
-  if (rows.empty()) return {};
-  const std::string command = fmt::format("tracestep explain --claims {}", topic);
-  return fmt::format("published claims that do not hold: {} ({})", fmt::join(rows, ", "), command);
-}
-
 // A topic's file holds one page.
 pages::Page page_of(const Topic& topic) {
   return std::move(pages::parse(topic.page).at(0));
@@ -112,7 +100,6 @@ std::vector<Table> explain(const Topic& topic, const ExplainInput& input) {
   for (const auto& [label, text] : page.labelled) {
     if (label == "Trap") first.notes.push_back("trap: " + text);
   }
-  if (const std::string note = claims_note(topic.name); !note.empty()) first.notes.push_back(note);
   std::vector<Table> tables = {std::move(first)};
   for (Table& table : found.more) tables.push_back(std::move(table));
   return tables;

@@ -15,7 +15,7 @@
 
 namespace tracestep {
 
-struct PublishedDevice;  // lab/published/devices.h
+struct PublishedDevice;  // lab/predict/devices.h
 
 // What the topics on many ranks are about.
 struct RanksInput {

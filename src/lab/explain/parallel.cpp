@@ -7,7 +7,7 @@
 #include "lab/explain/scaling.h"
 #include "lab/explain/topics.h"
 #include "lab/memory/fit.h"
-#include "lab/published/devices.h"
+#include "lab/predict/devices.h"
 
 namespace tracestep {
 namespace {

@@ -6,7 +6,7 @@
 #include "ir/op_def.h"
 #include "lab/explain/topics.h"
 #include "lab/measure/statistics.h"
-#include "lab/published/published.h"
+#include "lab/predict/devices.h"
 #include "nn/scopes.h"
 
 namespace tracestep {

@@ -23,12 +23,12 @@ std::size_t place_of(std::int64_t size, const SizeList& sizes) {
 }
 
 // The measured size below, and how far it is from there to the next one.
-struct Between {
+struct GridPlace {
   std::size_t below = 0;
   double part = 0;
 };
 
-Between between(std::int64_t size, const SizeList& sizes) {
+GridPlace grid_place(std::int64_t size, const SizeList& sizes) {
   if (size >= sizes.back()) return {sizes.size() - 1, 0.0};
   const std::size_t above = place_of(size + 1, sizes);
   const auto low = static_cast<double>(sizes[above - 1]), high = static_cast<double>(sizes[above]);
@@ -72,10 +72,10 @@ std::optional<double> ProductTimes::us(const std::string& kernel, const ProductS
   if (found == grids_.end()) return std::nullopt;
   const Grid& grid = found->second;
   const auto sizes = sizes_of(shape);
-  std::array<Between, 3> place;
+  std::array<GridPlace, 3> place;
   for (std::size_t i = 0; i < 3; ++i) {
     if (sizes[i] < grid.sizes[i].front()) return std::nullopt;
-    place[i] = between(sizes[i], grid.sizes[i]);
+    place[i] = grid_place(sizes[i], grid.sizes[i]);
   }
   double sum = 0;
   for (unsigned corner = 0; corner < 8; ++corner) {

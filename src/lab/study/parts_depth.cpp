@@ -9,7 +9,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
-#include "lab/published/device_table.h"
+#include "lab/predict/device_table.h"
 #include "lab/study/study.h"
 
 namespace tracestep {

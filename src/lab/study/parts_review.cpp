@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "lab/attention/tables.h"
-#include "lab/published/published.h"
 #include "lab/report/columns.h"
 #include "lab/study/study.h"
 #include "spec/fields.h"
@@ -151,21 +150,6 @@ void set_verdicts(StudyContext& context, const std::map<std::string, std::string
   }
 }
 
-// What was measured here, beside what others have published of the same experiments.
-StudySection published_section(const StudyContext& context, std::vector<ResultRow> rows) {
-  const Json& environment = context.machine.environment;
-  const Table attention = attention_table(context.attention, environment);
-  for (ResultRow& row : tracestep::rows_of(attention, environment)) rows.push_back(std::move(row));
-  StudySection out{.id = "published",
-                   .title = "Published tables beside this run",
-                   .reading =
-                       "Figures that others have published of the same experiments, held "
-                       "against the program's own bytes, against each other, and against "
-                       "cells of the same size where this run has them."};
-  out.tables = replay_published(published_tables(), replay_input(std::move(rows), environment));
-  return out;
-}
-
 }  // namespace
 
 void review_part(StudyContext& context) {
@@ -186,7 +170,11 @@ void review_part(StudyContext& context) {
   set_verdicts(context, by_step);
   if (!rows.empty())
     context.sections.push_back(validity_section(context, rows, verdicts, summaries));
-  context.sections.push_back(published_section(context, rows));
+  if (!context.machine.beside_published) return;
+  std::vector<ResultRow> all = rows;
+  const Table attention = attention_table(context.attention, environment);
+  std::ranges::move(tracestep::rows_of(attention, environment), std::back_inserter(all));
+  context.sections.push_back(context.machine.beside_published(std::move(all), environment));
 }
 
 }  // namespace tracestep

@@ -21,6 +21,13 @@
 
 namespace tracestep {
 
+// Titled tables with a few plain sentences each.
+struct StudySection {
+  std::string id = {}, title = {};
+  std::string reading = {};  // what the tables show, with this run's numbers
+  std::vector<Table> tables = {};
+};
+
 // The result of the study's training.
 struct StudyTraining {
   ModelConfig model;
@@ -41,6 +48,10 @@ struct StudyMachine {
   std::function<StudyTraining(double seconds, double step_ms)> train;
   // The warm-up study of one cell, each row from a separate process; if empty, it is left out.
   std::function<Table(const RunSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
+  // The section that holds rows of steps and of attention against published ones; if empty, it is
+  // left out.
+  std::function<StudySection(std::vector<ResultRow> rows, const Json& environment)>
+      beside_published = {};
   DeviceTraits traits;
   bool runs_ranks = true;         // in this process; if not, their bytes are predicted alone
   std::int64_t memory_bytes = 0;  // 0: not known
@@ -77,13 +88,6 @@ StudySizes quick_study_sizes();
 void of_model(const ModelConfig& model, StudySizes& sizes);
 // Puts all cells at this context; growing contexts end there.
 void at_context(std::int64_t context, StudySizes& sizes);
-
-// Titled tables with a few plain sentences each.
-struct StudySection {
-  std::string id = {}, title = {};
-  std::string reading = {};  // what the tables show, with this run's numbers
-  std::vector<Table> tables = {};
-};
 
 // The state that the parts of a study share and add to.
 struct StudyContext {
@@ -153,7 +157,7 @@ void rank_part(StudyContext& context);
 void first_memory_part(StudyContext& context);
 void other_memory_part(StudyContext& context);
 void profile_part(StudyContext& context);
-void review_part(StudyContext& context);  // validity, published tables, what was gathered
+void review_part(StudyContext& context);  // validity, what was gathered, published tables
 
 // Every cell as `bench` gives it, with its samples and its parameters.
 Table cell_table(std::span<const CellResult> cells);

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "lab/published/devices.h"
+#include "lab/predict/devices.h"
 #include "ops/functions.h"
 
 namespace tracestep {

@@ -7,6 +7,7 @@
 #include "backends/comm/local/local_group.h"
 #include "backends/reference/reference_device.h"
 #include "base/error.h"
+#include "course/published.h"
 #include "lab/measure/validity.h"
 #include "lab/study/summary.h"
 #include "lab/time/tables.h"
@@ -210,6 +211,7 @@ const StudyReport& measured_study() {
             },
         .train = [](double, double) { return training(); },
         .warm_up = warm_up,
+        .beside_published = published_section,
         .traits = backend_named("cpu").make({})->traits(),
         .memory_bytes = std::int64_t{1} << 30,
         .place = {.threads = kStudyThreads},

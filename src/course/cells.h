@@ -1,0 +1,48 @@
+// Published times as cells: what others of the same study say about one of them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "course/tables.h"
+
+namespace tracestep {
+
+// Every function takes one of the `times` it was made of, which must live as long.
+class PublishedCells {
+ public:
+  explicit PublishedCells(std::span<const PublishedTime> times);
+
+  // Of matrix products; a context that is not stated counts as one token. 0: no model is stated.
+  double flops(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
+  // Why the time is taken to be the host's launches: it does not grow with the work; or empty.
+  const std::string& launch_bound(const PublishedTime& t) const {
+    return facts_[index_of(t)].launch_bound;
+  }
+
+  // The time of another pass of this cell in the same table; nullptr: there is none.
+  const PublishedTime* in_table(const PublishedTime& t, std::string_view pass) const;
+  // The same cell after a warm-up, by a clock that waits; the longest warm-up.
+  const PublishedTime* reference(const PublishedTime& t) const;
+  // The same cell in fp32 by the same clock.
+  const PublishedTime* in_fp32(const PublishedTime& t) const;
+
+ private:
+  struct Facts {
+    double flops = 0, layers = 0;
+    std::string launch_bound = {};
+  };
+
+  std::size_t index_of(const PublishedTime& t) const {
+    return static_cast<std::size_t>(&t - times_.data());
+  }
+  double layers(const PublishedTime& t) const { return facts_[index_of(t)].layers; }
+  std::string held_up_by(const PublishedTime& t) const;
+
+  std::span<const PublishedTime> times_;
+  std::vector<Facts> facts_;
+};
+
+}  // namespace tracestep

@@ -1,0 +1,140 @@
+// Published gains of compiling beside ours: a gain is a ratio of two times on one device, so it can
+// be compared between devices, as far as both are bound by the same thing.
+#include <fmt/format.h>
+
+#include "course/ours.h"
+#include "course/published.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kSame = 1.05;  // gains closer to 1 than this are none
+
+struct OurPair {
+  double eager_ms = 0, compiled_ms = 0;  // 0: none
+  double eager_bytes = 0, compiled_bytes = 0;
+
+  bool has_times() const { return eager_ms > 0 && compiled_ms > 0; }
+  bool has_bytes() const { return eager_bytes > 0 && compiled_bytes > 0; }
+  double gain() const { return eager_ms / compiled_ms; }
+};
+
+// Whether the row measured this work, however it ran.
+bool is_same_work(const ResultRow& row, const PublishedPair& p) {
+  constexpr double kSequences = 8;
+  if (row.text("status") != "ok" || row.text("precision") != "fp32") return false;
+  if (row.text("attention") == "flash") return false;  // theirs keep the scores
+  if (row.number("context") != static_cast<double>(p.context)) return false;
+  const bool is_model = p.width == 0;
+  if (row.number("batch") != (is_model ? kPublishedBatch : kSequences)) return false;
+  return is_model ? row.text("size") == p.size && row.text("mode") == p.pass
+                  : row.number("width") == static_cast<double>(p.width);
+}
+
+OurPair our_pair(const ReplayInput& ours, const PublishedPair& p) {
+  const std::string time = p.width == 0 ? "median_ms" : p.pass + "_median_ms";
+  OurPair out;
+  for (const ResultRow& row : ours.rows) {
+    if (!is_same_work(row, p)) continue;
+    const double ms = row.number(time).value_or(0), bytes = row.number("peak_bytes").value_or(0);
+    const bool is_compiled = row.text("executor") == "compiled";
+    if (is_compiled && row.text("ops") == "fused") {
+      out.compiled_ms = ms;
+      out.compiled_bytes = bytes;
+    }
+    if (!is_compiled && row.text("ops") == "primitive") {
+      out.eager_ms = ms;
+      out.eager_bytes = bytes;
+    }
+  }
+  return out;
+}
+
+// The same attention at a context with at least sixteen times the scores, which compiled takes
+// about as long; nullptr: there is none.
+const PublishedPair* same_time_more_work(const Published& published, const PublishedPair& p) {
+  for (const PublishedPair& other : published.pairs) {
+    const bool is_like = other.study == p.study && other.width == p.width && p.width > 0 &&
+                         other.pass == p.pass && other.context >= 4 * p.context;
+    if (is_like && other.compiled_ms <= 1.5 * p.compiled_ms) return &other;
+  }
+  return nullptr;
+}
+
+int direction(double gain) {
+  return gain > kSame ? 1 : gain < 1 / kSame ? -1 : 0;
+}
+
+ReplayVerdict judge(const Published& published, const PublishedPair& p, const OurPair& mine) {
+  if (const PublishedPair* other = same_time_more_work(published, p)) {
+    return {Agreement::kExplainable, "host_bound",
+            fmt::format("compiled takes {:.2g} ms, and {:.2g} ms at {} with {} times the scores: "
+                        "the host's time, not the device's",
+                        p.compiled_ms, other->compiled_ms, other->context,
+                        (other->context / p.context) * (other->context / p.context))};
+  }
+  if (p.context == 0) {
+    return {Agreement::kNotCompared, "not_compared", "its context is not stated"};
+  }
+  if (!mine.has_times()) {
+    return {Agreement::kNotCompared, "not_compared",
+            "ours has no pair of this: primitive ops run eagerly, and fused ones compiled"};
+  }
+  const std::string text =
+      fmt::format("{:.2f} times as fast there, {:.2f} times here", p.gain(), mine.gain());
+  if (direction(p.gain()) == direction(mine.gain())) {
+    return {Agreement::kAgree, "same_direction", text};
+  }
+  return {Agreement::kSuspicious, "other_direction", text + ", and its table does not say why"};
+}
+
+double less_percent(double eager, double compiled) {
+  return 100 * (1 - compiled / eager);
+}
+
+}  // namespace
+
+Table pair_replay_table(const Published& published, const ReplayInput& ours) {
+  struct Row {
+    const PublishedPair& p;
+    OurPair mine;
+    ReplayVerdict verdict;
+  };
+  using R = const Row&;
+  const Fields<Row> fields = {
+      {text_column("study"), [](R r) { return r.p.study; }},
+      {text_column("size", "", "of a model; empty: attention"),
+       [](R r) { return or_null(r.p.size); }},
+      {int_column("width", "", "of attention"), [](R r) { return when(r.p.width > 0, r.p.width); }},
+      {int_column("context"), [](R r) { return when(r.p.context > 0, r.p.context); }},
+      {text_column("pass"), [](R r) { return r.p.pass; }},
+      {real_column("eager_ms", "eager", "ms", 2), [](R r) { return r.p.eager_ms; }},
+      {real_column("compiled_ms", "compiled", "ms", 2), [](R r) { return r.p.compiled_ms; }},
+      {real_column("gain", "gain", "x", 2, "eager over compiled"), [](R r) { return r.p.gain(); }},
+      {real_column("our_gain", "ours", "x", 2,
+                   "primitive ops run eagerly over fused ones, compiled"),
+       [](R r) { return when(r.mine.has_times(), r.mine.gain()); }},
+      {real_column("memory_percent", "memory saved", "%", 1, "at the peak"),
+       [](R r) { return finite_or_null(less_percent(r.p.eager_gb, r.p.compiled_gb)); }},
+      {real_column("our_memory_percent", "ours", "%", 1),
+       [](R r) {
+         return when(r.mine.has_bytes(), less_percent(r.mine.eager_bytes, r.mine.compiled_bytes));
+       }},
+      {text_column("verdict"), [](R r) { return name_of(r.verdict.agreement); }},
+      {text_column("code"), [](R r) { return r.verdict.code; }},
+      {text_column("reason"), [](R r) { return r.verdict.text; }}};
+  std::vector<Row> rows;
+  for (const PublishedPair& p : published.pairs) {
+    const OurPair mine = our_pair(ours, p);
+    rows.push_back({p, mine, judge(published, p, mine)});
+  }
+  Table table = table_of("published_compiled", "Published gains of compiling beside ours (fp32)",
+                         fields, rows);
+  table.notes.push_back(
+      "a gain is of one device: eager PyTorch over torch.compile there, primitive ops run eagerly "
+      "over fused ones compiled here; agree: both gain, both lose, or neither by 5 %");
+  return table;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,87 @@
+// Published tables of the same experiments (data/), and their replay: each cell beside our
+// measurement, with a verdict and the reason that the figures support.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "course/tables.h"
+#include "lab/measure/validity.h"
+#include "lab/report/table.h"
+#include "lab/study/study.h"
+
+namespace tracestep {
+
+enum class Agreement {
+  kAgree,        // the same up to the speed ratio of the two devices
+  kExplainable,  // not what its label says, and the data show what it is
+  kSuspicious,   // impossible as labelled, or different without a reason in the data
+  kNotCompared,  // nothing to compare it with
+};
+std::string_view name_of(Agreement agreement);
+
+struct ReplayVerdict {
+  Agreement agreement = Agreement::kNotCompared;
+  std::string code, text;  // "launch_bound", and why with the figures
+};
+
+// Rows of results of ours: JSON, or CSV with columns of the same names.
+struct ReplayInput {
+  std::vector<ResultRow> rows;
+  std::string gpu;  // the device's name; empty: not said
+};
+// Error{kInput} as for read_result(), or for a CSV file whose columns identify no cell.
+ReplayInput read_replay_input(const std::filesystem::path& path);
+ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
+
+// Tables: `published` (one row per table of theirs with times), `published_verdicts` (one row per
+// table here), then the figures one by one: `published_times`, `published_statuses`,
+// `published_peaks`, `published_allocations`, `published_attention`, `published_parts`,
+// `published_kernels`, `published_product_shares`, `published_compiled`, `published_arithmetic`.
+// Rows of bench, profile, memory and attention may be mixed; without any, the published tables are
+// only held against predictions and against themselves.
+std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
+
+// The same as a section of a study.
+StudySection published_section(std::vector<ResultRow> rows, const Json& environment);
+
+// --- the parts -----------------------------------------------------------------------------------
+
+// The ratio of their time to ours, over cells that neither the host nor a profiler slows down.
+struct Pace {
+  double ratio = 0;                // median; 0: too few cells
+  std::size_t cells = 0;           // in the median
+  double by_low = 0, by_high = 0;  // expected from both devices' peaks; 0: unknown
+};
+
+struct TimeReplay {
+  ReplayVerdict verdict;
+  double our_ms = 0;          // 0: none
+  double modelled_ms = 0;     // by a roofline, where ours does not decide; 0: it does
+  bool is_compared = false;   // the verdict comes from our time and the pace
+  bool is_predicted = false;  // it agrees with the roofline
+  Pace pace;                  // of its study, device and precision, by the other cells
+  Pace device_pace;           // by all cells
+};
+// One per cell of `published.times`.
+std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);
+
+// The verdict on a cell that ran out of memory, by the closed forms of lab/memory/accounting.h.
+ReplayVerdict judge_out_of_memory(const Published& published, const PublishedTime& cell);
+
+Table time_replay_table(const Published& published, std::span<const TimeReplay> judged);
+Table status_replay_table(const Published& published);
+Table peak_replay_table(const Published& published, const ReplayInput& ours);
+Table attention_replay_table(const Published& published, const ReplayInput& ours);
+Table allocation_replay_table(const Published& published);
+Table parts_replay_table(const Published& published);
+Table kernel_replay_table(const Published& published);
+Table product_share_replay_table(const Published& published, const ReplayInput& ours);
+Table arithmetic_replay_table(const Published& published);
+// Ours: what a plain step takes (primitive ops, eager) over the fused and compiled one.
+Table pair_replay_table(const Published& published, const ReplayInput& ours);
+
+}  // namespace tracestep

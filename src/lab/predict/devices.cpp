@@ -1,0 +1,179 @@
+#include "lab/predict/devices.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/suggest.h"
+#include "embedded/device_files.h"
+#include "lab/report/csv_records.h"
+
+namespace tracestep {
+namespace {
+
+using Words = std::set<std::string, std::less<>>;
+
+constexpr int kHostDevices = 8;  // on the PCIe slots of one host
+constexpr std::string_view kLaptop = "laptop", kSxm = "SXM";
+
+// Letters and digits alone, in lower case.
+std::string squeezed(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isalnum(byte) != 0) out += static_cast<char>(std::tolower(byte));
+  }
+  return out;
+}
+
+Words words_of(const PublishedDevice& device) {
+  Words out;
+  const std::string& text = device.words;
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find(' ', start), text.size());
+    out.insert(text.substr(start, end - start));
+    start = end + 1;
+  }
+  const std::string memory = fmt::format("{:.0f}g", device.memory_gb);
+  out.insert(memory);
+  out.insert(memory + "b");
+  return out;
+}
+
+// The words of all devices, and those that say nothing.
+const Words& no_meaning() {
+  static const Words words = {"nvidia", "geforce", "tesla", "amd", "instinct", "gpu"};
+  return words;
+}
+
+const Words& all_words() {
+  static const Words words = [] {
+    Words out = no_meaning();
+    for (const PublishedDevice& d : published_devices()) out.merge(words_of(d));
+    return out;
+  }();
+  return words;
+}
+
+// `text` from `start` as words that are known, the longest first; nullopt: it is not made of them.
+std::optional<Words> parted(std::string_view text, std::size_t start) {
+  if (start == text.size()) return Words();
+  for (std::size_t length = text.size() - start; length > 0; --length) {
+    const std::string_view word = text.substr(start, length);
+    if (!all_words().contains(word)) continue;
+    std::optional<Words> rest = parted(text, start + length);
+    if (!rest) continue;
+    if (!no_meaning().contains(word)) rest->emplace(word);
+    return rest;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> names_of(std::span<const PublishedDevice* const> devices) {
+  std::vector<std::string> out;
+  for (const PublishedDevice* d : devices) out.push_back(d->name);
+  return out;
+}
+
+// Names, and what stands before their form: "H100 SXM" and "H100".
+std::vector<std::string> names_to_suggest() {
+  std::vector<std::string> out = published_device_names();
+  for (const PublishedDevice& d : published_devices()) {
+    const std::size_t form = d.name.find(" " + d.form);
+    if (form != std::string::npos) out.push_back(d.name.substr(0, form));
+  }
+  return out;
+}
+
+PublishedDevice read_device(const CsvRecord& r) {
+  PublishedDevice out;
+  out.name = r.text("name");
+  out.fp32_tflops = r.number("fp32_tflops");
+  out.tf32_tflops = r.number_or("tf32_tflops", 0);
+  out.bf16_tflops = r.number_or("bf16_tflops", 0);
+  out.fp16_tflops = r.number_or("fp16_tflops", 0);
+  out.bandwidth_gb_s = r.number("bandwidth_gb_s");
+  out.host_gb_s = r.number("host_gb_s");
+  out.words = r.text("words");
+  out.form = r.text("form");
+  out.maker = r.text("maker");
+  out.link = r.text("link");
+  out.link_gb_s = r.number_or("link_gb_s", 0);
+  out.link_ranks = static_cast<int>(r.whole_or("link_ranks", 0));
+  out.memory_gb = r.number("memory_gb");
+  out.usable_gib = r.number("usable_gib");
+  out.usable_from = r.text("usable_from");
+  out.watts = r.number_or("watts", 0);
+  out.source = r.text("source");
+  return out;
+}
+
+}  // namespace
+
+std::span<const PublishedDevice> published_devices() {
+  static const std::vector<PublishedDevice> devices =
+      read_records(device_files::kDevicesCsv, read_device);
+  return devices;
+}
+
+double PublishedDevice::host_link_gb_s(int ranks) const {
+  if (ranks <= link_ranks) return link_gb_s;
+  return ranks <= kHostDevices ? host_gb_s : 0.0;
+}
+
+DevicesOfName devices_of_name(std::string_view name) {
+  constexpr std::size_t kLongest = 64;  // characters of a name that can be one
+  DevicesOfName out;
+  const std::string text = squeezed(name);
+  if (text.size() > kLongest) return out;
+  const std::optional<Words> asked = parted(text, 0);
+  if (!asked || asked->empty()) return out;
+  for (const PublishedDevice& d : published_devices()) {
+    if (!std::ranges::includes(words_of(d), *asked)) continue;
+    if (d.form == kLaptop && !asked->contains(kLaptop)) continue;
+    out.devices.push_back(&d);
+  }
+  const auto is_module = [](const PublishedDevice* d) { return d->form == kSxm; };
+  if (std::ranges::any_of(out.devices, is_module)) {
+    const auto rest = std::stable_partition(out.devices.begin(), out.devices.end(), is_module);
+    out.others.assign(rest, out.devices.end());
+    out.devices.erase(rest, out.devices.end());
+  }
+  return out;
+}
+
+const PublishedDevice* known_device(std::string_view name) {
+  const DevicesOfName found = devices_of_name(name);
+  return found.devices.size() == 1 ? found.devices.front() : nullptr;
+}
+
+DevicesOfName require_device(const std::string& where, const std::string& name) {
+  DevicesOfName found = devices_of_name(name);
+  if (found.devices.empty()) {
+    throw Error(
+        ErrorCode::kUsage, where,
+        fmt::format("no peaks of \"{}\" are known{}", name, did_you_mean(name, names_to_suggest())),
+        fmt::format("known are {}", fmt::join(published_device_names(), ", ")));
+  }
+  if (found.devices.size() > 1) {
+    std::vector<std::string> names = names_of(found.devices);
+    std::ranges::move(names_of(found.others), std::back_inserter(names));
+    throw Error(ErrorCode::kUsage, where,
+                fmt::format("\"{}\" may be {} devices", name, names.size()),
+                fmt::format("give one of {}", fmt::join(names, ", ")));
+  }
+  return found;
+}
+
+std::vector<std::string> published_device_names() {
+  std::vector<std::string> out;
+  for (const PublishedDevice& d : published_devices()) out.push_back(d.name);
+  return out;
+}
+
+}  // namespace tracestep

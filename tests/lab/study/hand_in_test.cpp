@@ -1,0 +1,78 @@
+// The hand-in: its problems in order, its tables of size against context, times of one's own.
+#include "course/hand_in.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "lab/study/study_run.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::small_study;
+
+constexpr const char* kTimes =
+    "size,context,mode,precision,mean_ms,std_ms,n\n"
+    "small,8,forward,fp32,160,3,10\n"
+    "medium,128,forward,fp32,21.4,0.2,10\n"
+    "xl,4096,step,fp32,900,10,3\n";
+
+std::string cell(const Table& table, std::size_t row, std::string_view column) {
+  const Json& value = table.rows.at(row).at(table.index_of(column).value());
+  return value.is_string() ? value.as_string() : value.dump();
+}
+
+TEST(CourseTest, TimesOfOnesOwnStandBesideOursAndPublishedOnesAndTheOthersAreNamed) {
+  const Table table = own_times_table(read_own_times(kTimes, "times.csv"), small_study());
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_EQ(cell(table, 0, "mine"), "160.0 ± 3.0 ms");
+  EXPECT_THAT(cell(table, 0, "ours"), HasSubstr("79.96 ±"));  // as the fixture sets it
+  EXPECT_THAT(cell(table, 0, "ratio"), ::testing::StartsWith("2"));
+  EXPECT_EQ(cell(table, 1, "ours"), "null");
+  EXPECT_THAT(cell(table, 1, "published"), HasSubstr("(B, warm-up 5)"));
+  ASSERT_EQ(table.notes.size(), 2u);
+  EXPECT_THAT(table.notes[1], HasSubstr("xl 4096 step fp32 (line 4)"));
+  EXPECT_THAT(table.notes[1], Not(HasSubstr("medium")));
+}
+
+TEST(CourseTest, AFileOfTimesThatCannotBeReadSaysWhereAndWhy) {
+  const auto why = [](const char* csv) {
+    try {
+      read_own_times(csv, "times.csv");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(why("size,context\nsmall,8\n"), HasSubstr("there is no column mean_ms"));
+  EXPECT_THAT(why("size,context,mode,precision,mean_ms,std_ms,n\nsmall,8,step,fp32,fast,0,1\n"),
+              HasSubstr("times.csv:2"));
+  EXPECT_THAT(why("size,contexts,mean_ms,std_ms,n\nsmall,8,1,0,1\n"),
+              HasSubstr("contexts is no setting of a run"));
+  EXPECT_THAT(why("size,context,mode,precision,mean_ms,std_ms,n\nsmall,8\n"),
+              HasSubstr("2 cells where the first line has 7"));
+}
+
+TEST(CourseTest, ProblemsStandInOrderWithDeviationsAndWithoutWhatNobodyAsks) {
+  const std::string page =
+      course_page(small_study(), Json::object(), {}, Format::kMarkdown, "charts");
+  std::size_t at = 0;
+  for (const char* problem : {"1.1.3 b", "1.1.3 c", "1.1.4 a", "1.1.5", "1.1.5 a", "1.1.6 b",
+                              "1.2.1 a", "1.2.2 a", "1.3"}) {
+    const std::size_t found = page.find(std::string("## Problem ") + problem + "\n");
+    ASSERT_NE(found, std::string::npos) << problem;
+    EXPECT_GT(found, at) << problem;
+    at = found;
+  }
+  EXPECT_THAT(page, HasSubstr("forward: mean ± deviation, by context"));
+  EXPECT_THAT(page, HasSubstr("naive attention, forward, width by context"));
+  EXPECT_THAT(page, HasSubstr("![](charts/pass-times.svg)"));
+  EXPECT_THAT(page, Not(HasSubstr("Is every time what its label says?")));
+  EXPECT_THAT(page, Not(HasSubstr("My times")));
+}
+
+}  // namespace
+}  // namespace tracestep
