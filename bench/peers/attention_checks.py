@@ -17,10 +17,12 @@ class Case:
     causal: bool
     kind: str = "normal"  # normal, large (logits of 1e4), equal (all logits), strided, bottom
     deterministic: bool = True
+    group: int = 1  # heads of q that share one of k and v
 
     def __str__(self):
         dtype = str(self.dtype).replace("torch.", "")
         return (f"{dtype} {self.batch}x{self.heads}x{self.queries}x{self.keys}x{self.width}"
+                f"{f' groups of {self.group}' if self.group > 1 else ''}"
                 f"{' causal' if self.causal else ''} {self.kind}"
                 f"{'' if self.deterministic else ' any-order'}")
 
@@ -41,17 +43,21 @@ def cases(dtypes, widths):
                     yield Case(dtype, 1, 2, 300, 340, width, causal, kind)
                 yield Case(dtype, 1, 2, 340, 300, width, causal, "bottom")
                 yield Case(dtype, 2, 2, 700, 700, width, causal, deterministic=False)
+                for heads, group in ((4, 2), (6, 3), (8, 8)):
+                    yield Case(dtype, 2, heads, 513, 513, width, causal, "strided", group=group)
+                    yield Case(dtype, 1, heads, 300, 431, width, causal, "bottom", False, group)
 
 
 def make_inputs(case, generator):
-    def tensor(rows):
-        shape = (case.batch, case.heads, rows, case.width)
+    def tensor(rows, heads):
+        shape = (case.batch, heads, rows, case.width)
         if case.kind == "strided":  # [batch, rows, heads, width], seen as the others
-            shape = (case.batch, rows, case.heads, case.width)
+            shape = (case.batch, rows, heads, case.width)
         x = torch.randn(shape, device="cuda", generator=generator, dtype=torch.float32)
         x = x.to(case.dtype)
         return x.transpose(1, 2) if case.kind == "strided" else x
-    q, k, v, g = (tensor(n) for n in (case.queries, case.keys, case.keys, case.queries))
+    q, g = (tensor(case.queries, case.heads) for _ in range(2))
+    k, v = (tensor(case.keys, case.heads // case.group) for _ in range(2))
     if case.kind == "large":
         q = (q * (1e4 / 3 / math.sqrt(case.width))).to(case.dtype)
     if case.kind == "equal":
@@ -62,14 +68,15 @@ def make_inputs(case, generator):
 def unfused(case, q, k, v, g):
     """o, lse, dq, dk, dv with the matrix of scores, in the dtype of the operands."""
     q, k, v = (x.detach().clone().requires_grad_() for x in (q, k, v))
-    scores = (q @ k.transpose(-1, -2)) * (1 / math.sqrt(case.width))
+    keys, values = (x.repeat_interleave(case.group, 1) for x in (k, v))
+    scores = (q @ keys.transpose(-1, -2)) * (1 / math.sqrt(case.width))
     seen = torch.ones(case.queries, case.keys, dtype=torch.bool, device=q.device)
     if case.causal:
         seen = seen.tril(case.offset)
     some = seen.any(-1, keepdim=True)  # queries that see a key; the others give 0
     scores = scores.masked_fill(~seen & some, -math.inf)
     lse = torch.logsumexp(scores, -1).masked_fill(~some.squeeze(-1), -math.inf)
-    o = (torch.softmax(scores, -1) * some) @ v
+    o = (torch.softmax(scores, -1) * some) @ values
     return [o.detach(), lse.detach(), *torch.autograd.grad(o, (q, k, v), g)]
 
 

@@ -31,14 +31,10 @@ from tracestep._attention_library import Library  # noqa: E402
 NAME = "libtracestep_attention.so"
 PLACES = (ROOT / "build-cuda" / NAME, ROOT / NAME)  # of a checkout; of an unpacked bundle
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
-# batch, heads, tokens, width, causal
-SHAPES = (
-    (1, 16, 16384, 128, True), (1, 16, 16384, 128, False), (1, 32, 16384, 64, True),
-    (1, 32, 16384, 64, False), (1, 16, 16384, 64, True), (2, 32, 8192, 80, True),
-    (2, 32, 8192, 80, False), (2, 16, 8192, 128, True), (2, 32, 8192, 64, True),
-    (8, 16, 2048, 128, True), (8, 32, 2048, 64, True), (8, 32, 2048, 80, True),
-    (4, 48, 1024, 128, True), (16, 25, 1024, 64, True), (32, 16, 512, 128, True),
-    (32, 32, 512, 64, True), (32, 32, 512, 80, True))
+# Batch x heads x tokens x width; g: so many heads share one of keys; c: causal.
+SHAPES = ("1x16x16384x128c,1x16x16384x128,1x32x16384x64c,1x32x16384x64,1x16x16384x64c,2x32x8192x80c,"
+          "2x32x8192x80,2x16x8192x128c,2x32x8192x64c,8x16x2048x128c,8x32x2048x64c,8x32x2048x80c,"
+          "4x48x1024x128c,16x25x1024x64c,32x16x512x128c,32x32x512x64c,32x32x512x80c")
 
 
 def parse_arguments():
@@ -48,7 +44,8 @@ def parse_arguments():
                         default=str(next((p for p in PLACES if p.exists()), PLACES[0])))
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
     parser.add_argument("--family", default="auto", choices=("auto", "portable"))
-    parser.add_argument("--shapes", help="BxHxTxD with c behind it when causal; comma separated")
+    parser.add_argument("--shapes", default=SHAPES,
+                        help="BxHxTxD, g and the heads that share one of keys, c when causal; comma separated")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--turn-ms", type=float, default=20, help="replays last about as long")
     parser.add_argument("--check-widths", default="64,80,96,128,32,59,111")
@@ -78,7 +75,8 @@ def torch_graphs(backend, q, k, v, g, causal, stream):
 
     def attend():
         with sdpa_kernel(backend):
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal,
+                                                  enable_gqa=k.size(1) < q.size(1))
 
     with torch.no_grad():
         forward = capture(attend, stream)
@@ -103,6 +101,29 @@ def our_graphs(library, q, k, v, g, causal, stream, **options):
         "kept": (q, k, v, g, o, lse, grads, spaces)}
 
 
+def copied_graphs(library, q, k, v, g, causal, stream, **options):
+    """Graphs of the ungrouped kernels on keys and values copied for each head."""
+    heads = k.size(1)
+    keys, values = (torch.empty_like(q) for _ in range(2))
+    copies = [x.unflatten(1, (heads, -1)) for x in (keys, values)]
+    ours = our_graphs(library, q, keys, values, g, causal, stream, **options)
+    *_, o, lse, grads, spaces = ours["kept"]
+    sums = [torch.empty_like(x) for x in (k, v)]
+
+    def forward():
+        for copy, x in zip(copies, (k, v)):
+            copy.copy_(x.unsqueeze(2).expand_as(copy))
+        library.forward(q, keys, values, causal, o, lse, spaces[0], **options)
+
+    def backward():
+        library.backward(q, keys, values, o, g, lse, causal, grads, spaces[1], **options)
+        for total, x in zip(sums, grads[1:]):
+            torch.sum(x.unflatten(1, (heads, -1)), 2, out=total)
+
+    return {"forward": capture(forward, stream), "backward": capture(backward, stream),
+            "kept": (ours, k, v, sums)}
+
+
 def turn(graph, count):
     """Milliseconds of one replay, from `count` in a row."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -116,15 +137,18 @@ def turn(graph, count):
 
 
 def time_shape(library, options, dtype, shape):
-    batch, heads, tokens, width, causal = shape
+    batch, heads, tokens, width, group, causal = shape
     make = torch.Generator("cuda").manual_seed(2)
-    q, k, v, g = (torch.randn((batch, heads, tokens, width), device="cuda", dtype=torch.float32,
-                              generator=make).to(dtype) for _ in range(4))
+    q, k, v, g = (torch.randn((batch, n, tokens, width), device="cuda", dtype=torch.float32,
+                              generator=make).to(dtype)
+                  for n in (heads, heads // group, heads // group, heads))
     stream = torch.cuda.Stream()
     people = {}
     for name, extra in (("ours", False), ("ordered", True)):
         people[name] = our_graphs(library, q, k, v, g, causal, stream, deterministic=extra,
                                   family=options.family)
+    if group > 1:
+        people["copied"] = copied_graphs(library, q, k, v, g, causal, stream, family=options.family)
     for name, backend in BACKENDS.items():
         try:
             people[name] = torch_graphs(backend, q, k, v, g, causal, stream)
@@ -140,7 +164,7 @@ def time_shape(library, options, dtype, shape):
                 count = max(1, min(200, int(options.turn_ms / turn(graphs[phase], 1))))
                 times[name][phase].append(turn(graphs[phase], count))
     flops = 4.0 * batch * heads * tokens * tokens * width / (2 if causal else 1)
-    row = {"shape": f"{batch}x{heads}x{tokens}x{width}", "causal": causal}
+    row = {"shape": f"{batch}x{heads}x{tokens}x{width}{f' g{group}' if group > 1 else ''}", "causal": causal}
     for name, phases in times.items():
         for phase, samples in phases.items():
             ms = statistics.median(samples)
@@ -160,11 +184,15 @@ def table(rows):
             row[f"{name} {phase}"]["ms"] for name in BACKENDS if f"{name} {phase}" in row]
         return f"{min(best) / ours:.2f}" if best else ""
 
-    lines = ["| shape | causal | pass | ours, ms (TFLOP/s) | in order | cuDNN | FlashAttention-2 "
-             "| best of torch / ours |", "|---|---|---|---:|---:|---:|---:|---:|"]
+    people = ["ours", "ordered", *(["copied"] if any("copied forward" in row for row in rows) else []),
+              "cudnn", "flash2"]
+    heads = {"ours": "ours, ms (TFLOP/s)", "ordered": "in order", "copied": "copied keys, in order",
+             "cudnn": "cuDNN", "flash2": "FlashAttention-2"}
+    lines = [f"| shape | causal | pass | {' | '.join(heads[name] for name in people)} "
+             "| best of torch / ours |", f"|---|---|---|{'---:|' * (len(people) + 1)}"]
     for row in rows:
         for phase in ("forward", "backward"):
-            cells = [cell(row, name, phase) for name in ("ours", "ordered", "cudnn", "flash2")]
+            cells = [cell(row, name, phase) for name in people]
             if phase == "forward":
                 cells[1] = ""
             lines.append(f"| {row['shape']} | {'yes' if row['causal'] else 'no'} | {phase} | "
@@ -174,8 +202,8 @@ def table(rows):
 
 def parse_shapes(text):
     for word in text.split(","):
-        causal = word.endswith("c")
-        yield (*(int(n) for n in word.rstrip("c").split("x")), causal)
+        sizes, _, group = word.rstrip("c").partition("g")
+        yield (*(int(n) for n in sizes.split("x")), int(group or 1), word.endswith("c"))
 
 
 def main():
@@ -192,8 +220,7 @@ def main():
             print("  " + message)
     rows = []
     if not options.no_time:
-        shapes = list(parse_shapes(options.shapes)) if options.shapes else SHAPES
-        for shape in shapes:
+        for shape in parse_shapes(options.shapes):
             rows.append(time_shape(library, options, dtype, shape))
         print(table(rows))
     if options.markdown:

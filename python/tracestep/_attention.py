@@ -61,10 +61,15 @@ def _backward_cuda(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, causal: b
     return tuple(grads)
 
 
+def _grouped(x: Any, k: Any, axis: int = 2) -> Any:
+    """The axis of H heads as two, H_kv and H / H_kv: neighbouring heads share one of k, [B,S,H_kv,D]."""
+    return x.unflatten(axis, (k.shape[2], x.shape[axis] // max(k.shape[2], 1)))
+
+
 def _scores(q: Any, k: Any, causal: bool, scale: float) -> Any:
     """[B,H,T,S] in float32 or wider; -inf where a query does not see a key."""
     wide = torch.promote_types(q.dtype, torch.float32)
-    scores = torch.einsum("bthd,bshd->bhts", q.to(wide), k.to(wide)) * scale
+    scores = torch.einsum("btgnd,bsgd->bgnts", _grouped(q.to(wide), k), k.to(wide)).flatten(1, 2) * scale
     if causal:  # aligned bottom right: the last query sees all keys
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
         scores = scores.masked_fill(~seen.tril(k.shape[1] - q.shape[1]), -math.inf)
@@ -79,7 +84,8 @@ def _weights(scores: Any, lse: Any) -> Any:
 def _forward_cpu(q: Any, k: Any, v: Any, causal: bool, scale: float, deterministic: bool) -> Any:
     scores = _scores(q, k, causal, scale)
     lse = torch.logsumexp(scores, -1)
-    o = torch.einsum("bhts,bshd->bthd", _weights(scores, lse), v.to(scores.dtype))
+    weights = _grouped(_weights(scores, lse), k, 1)
+    o = torch.einsum("bgnts,bsgd->btgnd", weights, v.to(scores.dtype)).flatten(2, 3)
     return o.to(q.dtype).contiguous(), lse
 
 
@@ -87,11 +93,13 @@ def _backward_cpu(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, causal: bo
                   deterministic: bool) -> Any:
     weights = _weights(_scores(q, k, causal, scale), lse)
     q_, k_, v_, o_, d_o_ = (x.to(weights.dtype) for x in (q, k, v, o, d_o))
-    d_weights = torch.einsum("bthd,bshd->bhts", d_o_, v_)
-    of_rows = torch.einsum("bthd,bthd->bht", d_o_, o_)
+    q_, o_, d_o_ = (_grouped(x, k) for x in (q_, o_, d_o_))
+    weights = _grouped(weights, k, 1)
+    d_weights = torch.einsum("btgnd,bsgd->bgnts", d_o_, v_)
+    of_rows = torch.einsum("btgnd,btgnd->bgnt", d_o_, o_)
     d_scores = weights * (d_weights - of_rows.unsqueeze(-1)) * scale
-    grads = (torch.einsum("bhts,bshd->bthd", d_scores, k_), torch.einsum("bhts,bthd->bshd", d_scores, q_),
-             torch.einsum("bhts,bthd->bshd", weights, d_o_))
+    grads = (torch.einsum("bgnts,bsgd->btgnd", d_scores, k_).flatten(2, 3),
+             torch.einsum("bgnts,btgnd->bsgd", d_scores, q_), torch.einsum("bgnts,btgnd->bsgd", weights, d_o_))
     return tuple(x.to(q.dtype).contiguous() for x in grads)
 
 
@@ -155,7 +163,7 @@ def attention(q: Any, k: Any, v: Any, softmax_scale: float | None = None, causal
     """softmax(scale q k^T) v for each head, as flash_attn_func of FlashAttention is called.
 
     Shapes: q [B,T,H,D]; k, v [B,S,H_kv,D], where H_kv divides H: each head of k and v serves H / H_kv
-    neighbouring ones of q (they are copied for it); the result [B,T,H,D]. D <= 256.
+    neighbouring ones of q, without a copy; the result [B,T,H,D]. D <= 256.
     Dtypes: float32, bfloat16 or float16, all three the same; on a CPU also float64. Sums are float32.
     Units: scores are multiplied by softmax_scale, 1/sqrt(D) when left out. causal: query i sees keys
     0 .. i + S - T. A query that sees no key gives zeros.
@@ -166,8 +174,5 @@ def attention(q: Any, k: Any, v: Any, softmax_scale: float | None = None, causal
     Source: Dao, FlashAttention-2 (2023), and Shah et al., FlashAttention-3 (2024).
     """
     _check(q, k, v)
-    group = q.shape[2] // max(k.shape[2], 1)
-    if group > 1:
-        k, v = (x.repeat_interleave(group, dim=2) for x in (k, v))
     scale = q.shape[3] ** -0.5 if softmax_scale is None else float(softmax_scale)
     return torch.ops.tracestep.attention(q, k, v, causal, scale, deterministic)[0]

@@ -20,7 +20,7 @@ class Shape(ctypes.Structure):
                  ("dtype", "batch", "heads", "queries", "keys", "width")]
                 + [("scale", ctypes.c_float)]
                 + [(name, ctypes.c_int32) for name in
-                   ("causal", "offset", "deterministic", "tf32", "family")])
+                   ("causal", "offset", "deterministic", "tf32", "family", "key_heads")])
 
 
 class Strides(ctypes.Structure):
@@ -53,7 +53,7 @@ def strides_of(x: Any) -> Strides:
 
 
 class Library:
-    """Calls on torch's current stream. Tensors are [batch, heads, rows, width]."""
+    """Calls on torch's current stream. Tensors are [batch, heads, rows, width]; k and v may have fewer heads."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.functions = ctypes.CDLL(str(path))
@@ -87,7 +87,7 @@ class Library:
         batch, heads, queries, width = q.shape
         return Shape(DTYPES[q.dtype], batch, heads, queries, k.size(2), width,
                      scale or 1 / math.sqrt(width), causal, offset, deterministic, tf32,
-                     FAMILIES[family])
+                     FAMILIES[family], k.size(1))
 
     def forward(self, q: Any, k: Any, v: Any, causal: bool, o: Any = None, lse: Any = None,
                 workspace: Any = None, **options: Any) -> tuple[Any, Any]:

@@ -4,9 +4,10 @@
  * of the ops flash_attention and flash_attention_grad. Plain C; nothing else of tracestep is
  * needed.
  *
- * Shapes   q, o, d_o, dq: [batch, heads, queries, width]; k, v, dk, dv: [batch, heads, keys,
- *          width]; lse: [batch, heads, queries]. width <= 256; 64, 80, 96 and 128 have kernels of
- *          their own on Hopper. Any queries and keys, 0 included.
+ * Shapes   q, o, d_o, dq: [batch, heads, queries, width]; k, v, dk, dv: [batch, key_heads, keys,
+ *          width]; lse: [batch, heads, queries]. Each head of k and v serves heads / key_heads
+ *          neighbouring ones of q, without a copy; dk and dv are summed over them. width <= 256; 64,
+ *          80, 96 and 128 have kernels of their own on Hopper. Any queries and keys, 0 included.
  * Dtypes   All tensors have the shape's dtype; lse is float32. Sums and exponentials are float32.
  * Strides  In elements. The last axis is contiguous, and lse is contiguous as a whole. The Hopper
  *          kernels run when pointers and strides are multiples of 16 bytes, the portable ones
@@ -46,8 +47,9 @@ typedef enum {
 
 typedef enum {
   TRACESTEP_SUCCESS = 0,
-  TRACESTEP_BAD_SHAPE = -1,     /* a negative size, width outside 1..256, scale not above 0 */
-  TRACESTEP_BAD_POINTER = -2,   /* a tensor that is needed is NULL */
+  TRACESTEP_BAD_SHAPE = -1,   /* a negative size, key_heads that do not divide heads, width outside
+                                 1..256, scale not above 0 */
+  TRACESTEP_BAD_POINTER = -2, /* a tensor that is needed is NULL */
   TRACESTEP_BAD_WORKSPACE = -3, /* NULL, unaligned or smaller than the query says */
   TRACESTEP_BAD_DTYPE = -4,     /* outside tracestep_dtype */
   TRACESTEP_NO_DEVICE = -5      /* no current CUDA device, or older than sm_80 */
@@ -63,6 +65,7 @@ typedef struct {
   int32_t deterministic; /* backward; not 0: the same bits every run. Forward always is. */
   int32_t tf32;          /* float32 tensors; 0: about float32 accuracy, not 0: as TF32, faster */
   int32_t family;        /* tracestep_family */
+  int32_t key_heads;     /* of k and v, a divisor of heads; 0: as many as heads */
 } tracestep_attention_shape;
 
 typedef struct {

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/functions.h"
+#include "ops/grouped_heads.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
 
@@ -11,41 +12,11 @@ namespace {
 using Expansion = const OpExpansion&;
 
 std::vector<Type> attention_type(const OpCall& c) {
-  rules::require_attention_operands(c, 0, true);
+  rules::require_attention_operands(c, 0);
   if (c.attrs.integer("window") < 0) {
     fail_usage(c.op.name, "a window of {} tokens; 0 means none", c.attrs.integer("window"));
   }
   return {c.inputs[0]};
-}
-
-// Axis of the heads of x [..., H, T, D]; below 0: there is none.
-int head_axis(Val x) {
-  return x.shape().rank() - 3;
-}
-
-// How many heads of q share one of k; 1 where there are none.
-std::int64_t group_of(Val q, Val k) {
-  const int axis = head_axis(q);
-  return axis < 0 || k.dim(axis) == 0 ? 1 : q.dim(axis) / k.dim(axis);
-}
-
-// [..., H, T, n] as [..., H/group, group·T, n]: the rows of heads that share keys, one behind the
-// other, so that a product reads each key once.
-Val rows_grouped(Val x, std::int64_t group) {
-  if (group == 1) return x;
-  Shape shape = x.shape();
-  const int heads = head_axis(x);
-  shape[heads] /= group;
-  shape[heads + 1] *= group;
-  return reshape(x, shape);
-}
-Val rows_separated(Val x, std::int64_t group) {
-  if (group == 1) return x;
-  Shape shape = x.shape();
-  const int heads = head_axis(x);
-  shape[heads] *= group;
-  shape[heads + 1] /= group;
-  return reshape(x, shape);
 }
 
 bool has_window(const Attrs& attrs) {
@@ -69,7 +40,7 @@ std::vector<Val> naive(Expansion e) {
   Builder& b = e.builder;
   const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
   const Val position = e.inputs.size() > 3 ? e.inputs[3] : Val{};
-  const std::int64_t group = group_of(q, k);
+  const std::int64_t group = attention_group(q.shape(), k.shape());
   const bool is_plain = !has_window(e.attrs) && e.attrs.real("cap") == 0.0;
   Val scores, weights;
   {
@@ -86,22 +57,6 @@ std::vector<Val> naive(Expansion e) {
   return {rows_separated(matmul(rows_grouped(weights, group), v), group)};
 }
 
-// [..., H/group, T, D] as [..., H, T, D]: each head with a copy of its keys.
-Val for_each_head(Val x, std::int64_t group) {
-  if (group == 1) return x;
-  Shape one_each, repeated, out = x.shape();
-  const int heads = head_axis(x);
-  for (int i = 0; i < x.shape().rank(); ++i) {
-    one_each.push_back(x.shape()[i]);
-    repeated.push_back(x.shape()[i]);
-    if (i != heads) continue;
-    one_each.push_back(1);
-    repeated.push_back(group);
-  }
-  out[heads] *= group;
-  return reshape(broadcast_to(reshape(x, one_each), repeated), out);
-}
-
 // The naive form is used with `position`, which flash_attention does not take (the few queries of
 // decoding need no tiling), and with windows and caps, for which it has no tiles. With heads its
 // result is [..., T, H, D], rows for the next projection.
@@ -110,9 +65,7 @@ std::vector<Val> flash(Expansion e) {
   const auto guard = e.builder.scope("flash");
   const int rank = e.inputs[0].shape().rank();
   const bool has_heads = rank >= 4;
-  const std::int64_t group = group_of(e.inputs[0], e.inputs[1]);
-  const Val k = for_each_head(e.inputs[1], group), v = for_each_head(e.inputs[2], group);
-  const Val y = e.builder.call(find_op("flash_attention"), {e.inputs[0], k, v},
+  const Val y = e.builder.call(find_op("flash_attention"), {e.inputs[0], e.inputs[1], e.inputs[2]},
                                {{"scale", e.attrs.real("scale")},
                                 {"causal", e.attrs.flag("causal")},
                                 {"token_major", has_heads}})[0];

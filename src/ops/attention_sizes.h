@@ -11,18 +11,25 @@ namespace tracestep {
 inline constexpr std::int64_t kMostFlashWidth = 256;
 
 struct AttentionSizes {
-  std::int64_t heads = 0;                         // of all sequences, B·H
+  std::int64_t heads = 0, key_heads = 0;          // of q, and of k and v, of all sequences
   std::int64_t queries = 0, keys = 0, width = 0;  // T_q, T_k, D
   DType dtype = DType::kF32;
 
   bool is_empty() const { return heads * queries == 0 || keys == 0; }
 };
 
-// q: [..., T_q, D], k: [..., T_k, D].
+// How many heads of q share one of k: 1 where operands have no axis of heads, or none are there.
+inline std::int64_t attention_group(const Shape& q, const Shape& k) {
+  return q.rank() < 3 || k.back(2) == 0 ? 1 : q.back(2) / k.back(2);
+}
+
+// q: [..., H, T_q, D], k: [..., H/group, T_k, D].
 inline AttentionSizes attention_sizes(const Type& q, const Type& k) {
   const Shape& s = q.shape;
   const std::int64_t rows = s.back(1) * s.back();
-  return {.heads = rows == 0 ? 0 : s.product() / rows,
+  const std::int64_t heads = rows == 0 ? 0 : s.product() / rows;
+  return {.heads = heads,
+          .key_heads = heads / attention_group(s, k.shape),
           .queries = s.back(1),
           .keys = k.shape.back(1),
           .width = s.back(),

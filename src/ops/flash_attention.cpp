@@ -6,6 +6,7 @@
 
 #include "ops/attention_sizes.h"
 #include "ops/functions.h"
+#include "ops/grouped_heads.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
 
@@ -82,9 +83,18 @@ bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
 
 // --- from simpler ops --------------------------------------------------------------------------
 
+// a bᵀ where b has a head for each group of a's.
+Val times_transposed(Val a, Val b, std::int64_t group) {
+  return rows_separated(matmul(rows_grouped(a, group), b, {.transpose_b = true}), group);
+}
+// aᵀ b, summed over the heads of each group.
+Val transposed_times(Val a, Val b, std::int64_t group) {
+  return matmul(rows_grouped(a, group), rows_grouped(b, group), {.transpose_a = true});
+}
+
 // scale · q kᵀ in the dtype of statistics; hidden scores are -inf.
 Val scores_of(Val q, Val k, const Attrs& attrs) {
-  Val x = matmul(q, k, {.transpose_b = true});
+  Val x = times_transposed(q, k, attention_group(q.shape(), k.shape()));
   x = affine(cast(x, rules::accumulation_dtype(x.dtype())), attrs.real("scale"));
   if (!attrs.flag("causal")) return x;
   const Val hidden = fill(*x.builder, -std::numeric_limits<double>::infinity(), {x.dtype(), {}});
@@ -93,8 +103,10 @@ Val scores_of(Val q, Val k, const Attrs& attrs) {
 
 std::vector<Val> forward_decomposed(Expansion e) {
   const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
+  const std::int64_t group = attention_group(q.shape(), k.shape());
   const Val scores = scores_of(q, k, e.attrs);
-  const Val y = matmul(cast(softmax(scores), q.dtype()), v);
+  const Val weights = rows_grouped(cast(softmax(scores), q.dtype()), group);
+  const Val y = rows_separated(matmul(weights, v), group);
   return {is_token_major(e.attrs) ? heads_moved(y) : y, log_sum_exp(scores)};
 }
 
@@ -103,15 +115,17 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   const Val dy = moved ? heads_moved(e.inputs[0]) : e.inputs[0];
   const Val y = moved ? heads_moved(e.inputs[4]) : e.inputs[4];
   const Val q = e.inputs[1], k = e.inputs[2], v = e.inputs[3], lse = e.inputs[5];
+  const std::int64_t group = attention_group(q.shape(), k.shape());
   const DType wide = rules::accumulation_dtype(q.dtype());
   Shape column = lse.shape();
   column.push_back(1);
   const Val p = unary("exp", sub(scores_of(q, k, e.attrs), reshape(lse, column)));
   const Val inner = sum(mul(cast(dy, wide), cast(y, wide)), {q.shape().rank() - 1}, true);
-  const Val dp = cast(matmul(dy, v, {.transpose_b = true}), wide);
+  const Val dp = cast(times_transposed(dy, v, group), wide);
   const Val ds = cast(affine(mul(p, sub(dp, inner)), e.attrs.real("scale")), q.dtype());
-  std::vector<Val> out{matmul(ds, k), matmul(ds, q, {.transpose_a = true}),
-                       matmul(cast(p, q.dtype()), dy, {.transpose_a = true})};
+  std::vector<Val> out{rows_separated(matmul(rows_grouped(ds, group), k), group),
+                       transposed_times(ds, q, group),
+                       transposed_times(cast(p, q.dtype()), dy, group)};
   if (moved) {
     for (Val& x : out) x = heads_moved(x);
   }
@@ -149,24 +163,25 @@ std::vector<AttrDef> attributes() {
 }
 
 void register_gradient() {
-  register_op({.name = "flash_attention_grad",
-               .doc = "The gradients of q, k and v, from forward's y and lse, tile by tile.",
-               .source = "Dao 2023, FlashAttention-2, alg. 2",
-               .inputs = {"dy", "q", "k", "v", "y", "lse"},
-               .outputs = {"dq", "dk", "dv"},
-               .attrs = attributes(),
-               .kernel_class = KernelClass::kAttention,
-               .precision_class = PrecisionClass::kLow,
-               .infer = gradient_type,
-               .accepts = rows_and_statistics,
-               .writes = rules::unit_inner_stride,
-               .decompose = gradient_decomposed,
-               .flops =
-                   [](const OpCall& c) {
-                     return flops_of(attention_sizes(c.inputs[1], c.inputs[2]),
-                                     c.attrs.flag("causal"), 5);
-                   },
-               .stays_whole = true});
+  register_op(
+      {.name = "flash_attention_grad",
+       .doc = "The gradients of q, k and v, from forward's y and lse, tile by tile; those of k "
+              "and v are summed over the heads of q that share them.",
+       .source = "Dao 2023, FlashAttention-2, alg. 2",
+       .inputs = {"dy", "q", "k", "v", "y", "lse"},
+       .outputs = {"dq", "dk", "dv"},
+       .attrs = attributes(),
+       .kernel_class = KernelClass::kAttention,
+       .precision_class = PrecisionClass::kLow,
+       .infer = gradient_type,
+       .accepts = rows_and_statistics,
+       .writes = rules::unit_inner_stride,
+       .decompose = gradient_decomposed,
+       .flops =
+           [](const OpCall& c) {
+             return flops_of(attention_sizes(c.inputs[1], c.inputs[2]), c.attrs.flag("causal"), 5);
+           },
+       .stays_whole = true});
 }
 
 }  // namespace
@@ -174,7 +189,8 @@ void register_gradient() {
 void register_flash_attention() {
   register_op({.name = "flash_attention",
                .doc = "softmax(scale · q kᵀ) v over [..., T, D] without the matrix of scores; also "
-                      "the log-sum-exp of each row of scores.",
+                      "the log-sum-exp of each row of scores. k and v may have fewer heads, each "
+                      "for a group of q's.",
                .source = "Dao 2023, FlashAttention-2, alg. 1",
                .inputs = {"q", "k", "v"},
                .outputs = {"y", "lse"},

@@ -47,7 +47,7 @@ void require_min_rank(const OpCall& call, int i, int rank) {
   }
 }
 
-void require_attention_operands(const OpCall& call, int q, bool may_share_heads) {
+void require_attention_operands(const OpCall& call, int q) {
   for (int i = q; i < q + 3; ++i) {
     require_floating(call, i);
     require_same_dtype(call, q, i);
@@ -56,7 +56,7 @@ void require_attention_operands(const OpCall& call, int q, bool may_share_heads)
   Shape kv = type(call, q).shape;
   const Shape& k = type(call, q + 1).shape;
   if (k.rank() == kv.rank()) kv[kv.rank() - 2] = k.back(1);
-  if (may_share_heads && kv.rank() >= 3 && k.rank() == kv.rank() && k.back(2) > 0 &&
+  if (kv.rank() >= 3 && k.rank() == kv.rank() && kv.back(2) > 0 && k.back(2) > 0 &&
       kv.back(2) % k.back(2) == 0) {
     kv[kv.rank() - 3] = k.back(2);
   }

@@ -13,9 +13,9 @@ void require_integer(const OpCall& call, int input);
 void require_same_dtype(const OpCall& call, int a, int b);
 void require_shape(const OpCall& call, int input, const Shape& shape);
 void require_min_rank(const OpCall& call, int input, int rank);
-// q [..., T_q, D] as operand `q`, then k and v [..., T_k, D], all floating and of one dtype.
-// `may_share_heads`: k and v may have fewer heads, the axis before the tokens, which divide q's.
-void require_attention_operands(const OpCall& call, int q, bool may_share_heads = false);
+// q [..., T_q, D] as operand `q`, then k and v [..., T_k, D], all floating and of one dtype. k and
+// v may have fewer heads, the axis before the tokens, which divide q's.
+void require_attention_operands(const OpCall& call, int q);
 // `axis` may be negative; returns it counted from the front.
 int normalized_axis(const OpCall& call, std::int64_t axis, int rank);
 

@@ -73,11 +73,11 @@ std::int64_t piece(std::int64_t bytes) {
   return ceil_div(bytes, kAligned) * kAligned;
 }
 
-// float32 operands as two float16 parts each, and 32 bytes with the range of every head.
+// float32 operands as two float16 parts each, and 32 bytes with the range of every head of keys.
 std::int64_t split_bytes(const AttentionSizes& a, std::int64_t of_queries, std::int64_t of_keys) {
   const std::int64_t row = padded_width(a.width) * 4;
-  return piece(a.heads * 32) + of_queries * piece(a.heads * a.queries * row) +
-         of_keys * piece(a.heads * a.keys * row);
+  return piece(a.key_heads * 32) + of_queries * piece(a.heads * a.queries * row) +
+         of_keys * piece(a.key_heads * a.keys * row);
 }
 
 // `floats` floats for every query, in whole blocks of 128.

@@ -3,6 +3,8 @@
 #ifdef TRACESTEP_WITH_CUDA
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "backends/cuda/attention/attention.h"
 #include "planning/cuda_plans.h"
 
@@ -19,8 +21,9 @@ TEST(CudaAttentionWorkspaceTest, TheRecordsPromiseWhatTheKernelsTake) {
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     for (int width : {1, 16, 24, 31, 32, 60, 64, 80, 90, 96, 111, 128, 200, 256}) {
       for (int queries : {1, 127, 128, 1000, 4097}) {
-        for (int heads : {1, 3, 48}) {
+        for (const auto& [heads, group] : {std::pair{1, 1}, {3, 1}, {3, 3}, {48, 1}, {48, 6}}) {
           const AttentionSizes sizes{.heads = heads,
+                                     .key_heads = heads / group,
                                      .queries = queries,
                                      .keys = queries + 13,
                                      .width = width,
@@ -28,6 +31,7 @@ TEST(CudaAttentionWorkspaceTest, TheRecordsPromiseWhatTheKernelsTake) {
           AttentionShape shape;
           shape.dtype = dtype_of(dtype);
           shape.heads = heads;
+          shape.key_heads = heads / group;
           shape.queries = queries;
           shape.keys = queries + 13;
           shape.width = width;

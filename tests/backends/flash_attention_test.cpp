@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "ops/functions.h"
 #include "passes/as_float64.h"
@@ -26,13 +27,24 @@ struct Sizes {
   std::int64_t keys = 0;
   bool causal = true;
   DType dtype = DType::kF32;
-  double scale = 0.0;  // 0: 1/sqrt(D)
+  double scale = 0.0;      // 0: 1/sqrt(D)
+  std::int64_t group = 1;  // heads of q that share one of k and v
 };
 
 Type keys_of(const Sizes& s) {
   Shape shape = s.q;
   shape[shape.rank() - 2] = s.keys;
+  if (s.group > 1) shape[shape.rank() - 3] /= s.group;
   return {s.dtype, shape};
+}
+
+// [H/group, T, D] as [H, T, D]: each head with a copy of its keys.
+Val for_each_head(Val x, std::int64_t group) {
+  if (group == 1) return x;
+  const std::int64_t heads = x.dim(0), rows = x.dim(1), width = x.dim(2);
+  const Val one_each = ops::reshape(x, {heads, 1, rows, width});
+  return ops::reshape(ops::broadcast_to(one_each, {heads, group, rows, width}),
+                      {heads * group, rows, width});
 }
 
 double scale_of(const Sizes& s) {
@@ -66,8 +78,9 @@ Program naive_program(const Sizes& s) {
   Builder b("naive");
   const Val q = b.input("q", {s.dtype, s.q});
   const Val k = b.input("k", keys_of(s)), v = b.input("v", keys_of(s));
-  const Val scores = ops::affine(ops::matmul(q, k, {.transpose_b = true}), scale_of(s));
-  const Val y = ops::matmul(ops::softmax(scores, {.scale = 1.0, .causal = s.causal}), v);
+  const Val keys = for_each_head(k, s.group), values = for_each_head(v, s.group);
+  const Val scores = ops::affine(ops::matmul(q, keys, {.transpose_b = true}), scale_of(s));
+  const Val y = ops::matmul(ops::softmax(scores, {.scale = 1.0, .causal = s.causal}), values);
   b.output("y", y);
   return differentiated(b, y);
 }
@@ -140,6 +153,28 @@ TEST(FlashAttentionTest, ErrorsAreNoMoreThanTwiceThoseOfTheNaiveForm) {
       const Sizes s{.q = {149, 80}, .keys = 211, .causal = causal, .dtype = dtype};
       SCOPED_TRACE(std::string(name_of(dtype)) + (causal ? " causal" : ""));
       expect_as_good_as_naive(s, leaves_of(flash_program(s)));
+    }
+  }
+}
+
+// Against keys and values that are copied for each head, and gradients that are summed afterwards.
+// 300 tokens are several tiles of every kernel.
+TEST(FlashAttentionTest, HeadsThatShareKeysAreAsGoodAsHeadsWithCopies) {
+  struct Case {
+    std::int64_t heads, group, tokens, width;
+  };
+  for (const Case& c : {Case{4, 2, 301, 64}, Case{8, 4, 149, 128}, Case{8, 8, 301, 24},
+                        Case{6, 3, 277, 80}, Case{4, 4, 83, 256}}) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      for (bool causal : {true, false}) {
+        const Sizes s{.q = {c.heads, c.tokens, c.width},
+                      .keys = c.tokens + (causal ? 6 : -6),
+                      .causal = causal,
+                      .dtype = dtype,
+                      .group = c.group};
+        SCOPED_TRACE(std::string(name_of(dtype)) + (causal ? " causal " : " ") + s.q.str());
+        expect_as_good_as_naive(s, leaves_of(flash_program(s)));
+      }
     }
   }
 }
@@ -232,8 +267,9 @@ TEST(FlashAttentionTest, TheFirstCausalRowIsItsValueAndTheFutureChangesNoBit) {
 // Several blocks of keys, so that many threads take turns at the gradient of the queries.
 TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    for (bool causal : {true, false}) {
-      const Sizes s{.q = {2, 401, 72}, .keys = 401, .causal = causal, .dtype = dtype};
+    for (const auto& [causal, group] : {std::pair{true, 1}, {false, 1}, {true, 2}}) {
+      const Sizes s{
+          .q = {2, 401, 72}, .keys = 401, .causal = causal, .dtype = dtype, .group = group};
       const Program program = flash_program(s);
       const Tensors leaves = leaves_of(program);
       const Backend& cpu = backend_named("cpu");
@@ -250,8 +286,9 @@ TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
 
 // Often where thousands of blocks race.
 TEST(FlashAttentionTest, RepeatsHaveTheSameBits) {
-  for (DType dtype : {DType::kBF16, DType::kF32}) {
-    const Sizes s{.q = {3, 150, 64}, .keys = 150, .dtype = dtype};
+  for (const auto& [dtype, group] :
+       {std::pair{DType::kBF16, 1}, {DType::kF32, 1}, {DType::kBF16, 3}}) {
+    const Sizes s{.q = {3, 150, 64}, .keys = 150, .dtype = dtype, .group = group};
     const Program program = flash_program(s);
     const Tensors leaves = leaves_of(program);
     for (const Backend& backend : backends_under_test()) {
@@ -308,10 +345,14 @@ TEST(FlashAttentionTest, WideHeadsFitSmallerGpus) {
 
 TEST(FlashAttentionTest, TheChosenFormIsTheNaiveOneInFloat64) {
   ops::register_all();
-  for (const Shape& shape : {Shape{2, 3, 21, 8}, Shape{5, 19, 6}, Shape{11, 4}}) {
+  const std::pair<Shape, Shape> cases[] = {{{2, 3, 21, 8}, {2, 3, 21, 8}},
+                                           {{5, 19, 6}, {5, 19, 6}},
+                                           {{11, 4}, {11, 4}},
+                                           {{2, 6, 21, 8}, {2, 2, 21, 8}}};
+  for (const auto& [queries, keys] : cases) {
     Builder b("attention");
-    const Type type{DType::kF64, shape};
-    const Val q = b.input("q", type), k = b.input("k", type), v = b.input("v", type);
+    const Val q = b.input("q", {DType::kF64, queries});
+    const Val k = b.input("k", {DType::kF64, keys}), v = b.input("v", {DType::kF64, keys});
     b.output("y", ops::attention(q, k, v));
     const Program program = b.finish();
     const Program flash = choose(program, {{"attention", "flash"}});
@@ -336,6 +377,9 @@ TEST(FlashAttentionTest, WhatNoTileHoldsIsRefused) {
   EXPECT_THROW(attend({8, 4}, {7, 4}, true), Error);  // the first query would see no key
   EXPECT_NO_THROW(attend({8, 4}, {7, 4}, false));
   EXPECT_NO_THROW(attend({8, 256}, {8, 256}, true));
+  EXPECT_NO_THROW(attend({4, 8, 16}, {2, 8, 16}, true));
+  EXPECT_THROW(attend({4, 8, 16}, {3, 8, 16}, true), Error);  // heads that keys cannot share out
+  EXPECT_THROW(attend({2, 8, 16}, {4, 8, 16}, true), Error);
 }
 
 }  // namespace

@@ -13,14 +13,17 @@ struct Wish {
   double reach = 1.0;
   double scale = 0.3;
   bool token_major = false;
+  std::int64_t group = 1;  // heads of q that share one of k and v
 };
 
 Attrs attrs_of(const Wish& w) {
   return {{"scale", w.scale}, {"causal", w.causal}, {"token_major", w.token_major}};
 }
 
-Shape with_tokens(Shape shape, std::int64_t tokens) {
-  shape[shape.rank() - 2] = tokens;
+Shape keys_of(const Wish& w) {
+  Shape shape = w.q;
+  shape[shape.rank() - 2] = w.keys;
+  if (w.group > 1) shape[shape.rank() - 3] /= w.group;
   return shape;
 }
 
@@ -31,7 +34,7 @@ Shape as_result(const Wish& w) {
 }
 
 OpCase forward_on(const Wish& w) {
-  const Shape kv = with_tokens(w.q, w.keys);
+  const Shape kv = keys_of(w);
   const auto operand = [&](const Shape& s) { return stored(s, w.how, -w.reach, w.reach); };
   return {{operand(w.q), operand(kv), stored(kv, w.how)}, attrs_of(w)};
 }
@@ -49,7 +52,7 @@ void settle_results(const OpCase& c, Tensors& leaves) {
 }
 
 OpCase backward_on(const Wish& w) {
-  const Shape kv = with_tokens(w.q, w.keys), rows = Shape(std::span(w.q.begin(), w.q.end() - 1));
+  const Shape kv = keys_of(w), rows = Shape(std::span(w.q.begin(), w.q.end() - 1));
   const auto operand = [&](const Shape& s) { return stored(s, w.how, -w.reach, w.reach); };
   OpCase out{{stored(as_result(w), w.how), operand(w.q), operand(kv), stored(kv, w.how),
               plain(as_result(w)), wide(rows)},
@@ -59,32 +62,42 @@ OpCase backward_on(const Wish& w) {
 }
 
 std::vector<Wish> wishes() {
-  return {{{2, 3, 5, 4}, 5},
-          {{2, 3, 5, 4}, 7, false},
-          {{1, 1}, 1},
-          {{1, 16}, 1, false},
-          {{7, 1}, 7},
-          {{0, 4, 2}, 4, false},
-          {{3, 0, 8}, 5},
-          {{2, 4, 8}, 0, false},
-          // One query of a long row; one key for everybody.
-          {{3, 1, 64}, 131},
-          {{2, 67, 16}, 1, false},
-          {{2, 13, 59}, 101},
-          {{2, 101, 80}, 13, false},
-          {{53, 111}, 53},
-          {{131, 128}, 131},
-          {{64, 256}, 64},
-          // More than one tile of queries and of keys, in either direction.
-          {{257, 8}, 331},
-          {{401, 3}, 401},
-          {{233, 16}, 97, false},
-          // As a model stores heads, and parts of something larger.
-          {{2, 3, 33, 16}, 33, true, Stored::kHeads},
-          {{2, 3, 77, 64}, 77, true, Stored::kHeads, 1.0, 0.125, true},
-          {{2, 3, 19, 34}, 29, true, Stored::kSliced, 1.0, 0.2, true},
-          {{3, 21, 24}, 21, true, Stored::kBroadcast},
-          {{3, 21, 24}, 21, false, Stored::kTransposed}};
+  return {
+      {{2, 3, 5, 4}, 5},
+      {{2, 3, 5, 4}, 7, false},
+      {{1, 1}, 1},
+      {{1, 16}, 1, false},
+      {{7, 1}, 7},
+      {{0, 4, 2}, 4, false},
+      {{3, 0, 8}, 5},
+      {{2, 4, 8}, 0, false},
+      // One query of a long row; one key for everybody.
+      {{3, 1, 64}, 131},
+      {{2, 67, 16}, 1, false},
+      {{2, 13, 59}, 101},
+      {{2, 101, 80}, 13, false},
+      {{53, 111}, 53},
+      {{131, 128}, 131},
+      {{64, 256}, 64},
+      // More than one tile of queries and of keys, in either direction.
+      {{257, 8}, 331},
+      {{401, 3}, 401},
+      {{233, 16}, 97, false},
+      // As a model stores heads, and parts of something larger.
+      {{2, 3, 33, 16}, 33, true, Stored::kHeads},
+      {{2, 3, 77, 64}, 77, true, Stored::kHeads, 1.0, 0.125, true},
+      {{2, 3, 19, 34}, 29, true, Stored::kSliced, 1.0, 0.2, true},
+      {{3, 21, 24}, 21, true, Stored::kBroadcast},
+      {{3, 21, 24}, 21, false, Stored::kTransposed},
+      // Heads that share keys: 2, 3, 4 and 8 of them, and all.
+      {.q = {2, 4, 37, 16}, .keys = 37, .group = 2},
+      {.q = {6, 149, 64}, .keys = 149, .group = 3},
+      {.q = {1, 8, 131, 80}, .keys = 259, .group = 4},
+      {.q = {8, 65, 128}, .keys = 65, .group = 8},
+      {.q = {2, 8, 259, 32}, .keys = 131, .causal = false, .group = 2},
+      {.q = {4, 53, 200}, .keys = 53, .causal = false, .group = 4},
+      {.q = {2, 8, 77, 64}, .keys = 77, .how = Stored::kHeads, .token_major = true, .group = 4},
+      {.q = {2, 6, 19, 34}, .keys = 29, .how = Stored::kSliced, .token_major = true, .group = 3}};
 }
 
 std::vector<OpCase> forward_cases() {

@@ -22,12 +22,18 @@ tracestep_attention_shape small_shape() {
 
 TEST(TracestepAttentionTest, ABadShapeIsRefusedByItsKind) {
   tracestep_attention_shape wide = small_shape(), negative = small_shape(), dtype = small_shape();
+  tracestep_attention_shape uneven = small_shape(), fewer = small_shape();
+  uneven.heads = 8;
+  uneven.key_heads = 3;
+  fewer.key_heads = -1;
   wide.width = 257;
   negative.keys = -1;
   dtype.dtype = 3;
   EXPECT_EQ(tracestep_attention_forward_workspace(&wide), TRACESTEP_BAD_SHAPE);
   EXPECT_EQ(tracestep_attention_backward_workspace(&negative), TRACESTEP_BAD_SHAPE);
   EXPECT_EQ(tracestep_attention_forward_workspace(&dtype), TRACESTEP_BAD_DTYPE);
+  EXPECT_EQ(tracestep_attention_forward_workspace(&uneven), TRACESTEP_BAD_SHAPE);
+  EXPECT_EQ(tracestep_attention_backward_workspace(&fewer), TRACESTEP_BAD_SHAPE);
 }
 
 TEST(TracestepAttentionTest, NothingGivenIsABadPointer) {

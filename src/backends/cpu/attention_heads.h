@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/attention_sizes.h"
 #include "runtime/kernel.h"
 
 namespace tracestep::cpu {
@@ -53,17 +54,21 @@ struct Heads {
 struct AttentionProblem {
   float scale;
   bool causal, token_major;
-  std::int64_t heads, queries, keys, width;
+  std::int64_t heads, key_heads;  // of q, and of k and v
+  std::int64_t group;             // heads of q that share one of k
+  std::int64_t queries, keys, width;
 
   AttentionProblem(const KernelCall& call, std::size_t q)
       : scale(static_cast<float>(call.attrs.real("scale"))),
         causal(call.attrs.flag("causal")),
         token_major(call.attrs.flag("token_major")),
+        group(attention_group(call.inputs[q].shape, call.inputs[q + 1].shape)),
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
         width(call.inputs[q].shape.back()) {
     const std::int64_t count = call.inputs[q].count();
     heads = count == 0 ? 0 : count / (queries * width);
+    key_heads = heads / group;
   }
 
   // The first key that query i does not see.

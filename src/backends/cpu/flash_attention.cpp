@@ -158,8 +158,8 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   const std::int64_t end = p.visible(first + count - 1);
   for (std::int64_t j = 0; j < end; j += kKeyTile) {
     const std::int64_t keys = std::min(kKeyTile, end - j);
-    pack_across<kRows>(f.k.rows<T>(head, j), f.k.row_stride, keys, p.width, s.k);
-    pack_along(f.v.rows<T>(head, j), f.v.row_stride, keys, p.width, s.v);
+    pack_across<kRows>(f.k.rows<T>(head / p.group, j), f.k.row_stride, keys, p.width, s.k);
+    pack_along(f.v.rows<T>(head / p.group, j), f.v.row_stride, keys, p.width, s.v);
     for (std::int64_t at = 0; at < count; at += kPanel) {
       add_tile(p, s, j, keys, first + at, at, std::min(kPanel, count - at));
     }
@@ -179,6 +179,7 @@ void flash_attention_kernel(const KernelCall& call) {
   if (f.p.heads * f.p.queries == 0) return;
   if (f.p.keys == 0) return write_nothing(f, call);
   const AttentionPlan plan = plan_attention({.heads = f.p.heads,
+                                             .key_heads = f.p.key_heads,
                                              .queries = f.p.queries,
                                              .keys = f.p.keys,
                                              .width = f.p.width,

@@ -52,6 +52,7 @@ struct Backward {
         dv(call.outputs[2], p.token_major),
         lse(call.inputs[5].as<const float>()),
         plan(plan_attention({.heads = p.heads,
+                             .key_heads = p.key_heads,
                              .queries = p.queries,
                              .keys = p.keys,
                              .width = p.width,
@@ -101,7 +102,7 @@ struct Scratch {
 
 // A block of keys that meets a panel of queries.
 struct Meeting {
-  std::int64_t head = 0, panel = 0;
+  std::int64_t head = 0, panel = 0;      // of the queries
   std::int64_t first_key = 0, keys = 0;  // those that the panel's last query sees
   std::int64_t first_query = 0, queries = 0;
   bool is_first = false, is_last = false;  // of the blocks that the panel meets
@@ -260,32 +261,35 @@ void write_rows(const Heads& to, std::int64_t head, std::int64_t first, std::int
   }
 }
 
+// The block meets the panels of every head that shares its keys, one head after the other.
 template <class T>
-void run_block(const Backward& b, std::int64_t head, std::int64_t block, float* scratch) {
+void run_block(const Backward& b, std::int64_t key_head, std::int64_t block, float* scratch) {
   const AttentionProblem& p = b.p;
   const Scratch s(scratch, p.width, b.block);
   const std::int64_t first = block * b.block, keys = std::min(b.block, p.keys - first);
-  const T *k = b.k.rows<T>(head, first), *v = b.v.rows<T>(head, first);
+  const T *k = b.k.rows<T>(key_head, first), *v = b.v.rows<T>(key_head, first);
   pack_across<kRows>(k, b.k.row_stride, keys, p.width, s.k);
   pack_across<kRows>(v, b.v.row_stride, keys, p.width, s.v);
   pack_along(k, b.k.row_stride, keys, p.width, s.k_along);
   std::fill_n(s.dk, b.block * s.ldo, 0.0f);
   std::fill_n(s.dv, b.block * s.ldo, 0.0f);
-  for (std::int64_t panel = p.first_query(first) / kPanel; panel < b.panels; ++panel) {
-    Meeting m{.head = head,
-              .panel = panel,
-              .first_key = first,
-              .first_query = panel * kPanel,
-              .is_first = block == 0};
-    m.queries = std::min(kPanel, p.queries - m.first_query);
-    const std::int64_t end = p.visible(m.first_query + m.queries - 1);
-    m.keys = std::min(keys, end - first);
-    m.is_last = end <= first + keys;
-    meet<T>(b, s, m, keys, block);
+  for (std::int64_t head = key_head * p.group; head < (key_head + 1) * p.group; ++head) {
+    for (std::int64_t panel = p.first_query(first) / kPanel; panel < b.panels; ++panel) {
+      Meeting m{.head = head,
+                .panel = panel,
+                .first_key = first,
+                .first_query = panel * kPanel,
+                .is_first = block == 0};
+      m.queries = std::min(kPanel, p.queries - m.first_query);
+      const std::int64_t end = p.visible(m.first_query + m.queries - 1);
+      m.keys = std::min(keys, end - first);
+      m.is_last = end <= first + keys;
+      meet<T>(b, s, m, keys, block);
+    }
   }
   scale_all(s.dk, keys * s.ldo, p.scale);
-  write_rows(b.dk, head, first, keys, p.width, s.dk, s.ldo);
-  write_rows(b.dv, head, first, keys, p.width, s.dv, s.ldo);
+  write_rows(b.dk, key_head, first, keys, p.width, s.dk, s.ldo);
+  write_rows(b.dv, key_head, first, keys, p.width, s.dv, s.ldo);
 }
 
 // --- the call ----------------------------------------------------------------------------------
@@ -324,7 +328,8 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
   std::fill_n(s.inner, kPanel, 0.0f);  // used for the sums: dy·y is not needed here
   for (; m.first_key < end; m.first_key += b.block) {
     m.keys = std::min(b.block, end - m.first_key);
-    pack_across<kRows>(b.k.rows<T>(m.head, m.first_key), b.k.row_stride, m.keys, p.width, s.k);
+    pack_across<kRows>(b.k.rows<T>(m.head / p.group, m.first_key), b.k.row_stride, m.keys, p.width,
+                       s.k);
     const Sight sight = m.sight(p);
     score_panel(sight, columns, p.width, s.k, s.q, s.weights);
     for (std::int64_t j = 0; j < m.keys; ++j) {
@@ -370,10 +375,10 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   // The first blocks of keys are seen by most queries: they come first. Those of one head are far
   // apart where there are many, and follow each other through the panels where there are few.
   const std::int64_t blocks = ceil_div(b.p.keys, b.block);
-  for_chunks(call, blocks * b.p.heads, [&](std::int64_t chunk, int thread) {
-    const std::int64_t head = chunk % b.p.heads, block = chunk / b.p.heads;
+  for_chunks(call, blocks * b.p.key_heads, [&](std::int64_t chunk, int thread) {
+    const std::int64_t key_head = chunk % b.p.key_heads, block = chunk / b.p.key_heads;
     with_type(b.q.dtype,
-              [&](auto type) { run_block<decltype(type)>(b, head, block, b.own(thread)); });
+              [&](auto type) { run_block<decltype(type)>(b, key_head, block, b.own(thread)); });
   });
 }
 

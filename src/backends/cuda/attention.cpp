@@ -45,6 +45,7 @@ AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const Tensor
   out.dtype = dtype_of(q);
   out.batch = size(axes.batch);
   out.heads = size(axes.heads);
+  if (axes.heads >= 0) out.key_heads = static_cast<int>(k.shape[axes.heads]);
   out.queries = size(axes.rows);
   out.keys = static_cast<int>(k.shape.back(1));
   out.width = static_cast<int>(s.back());

@@ -7,6 +7,7 @@
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
+#include "ops/attention_sizes.h"
 
 namespace tracestep::reference {
 namespace {
@@ -91,12 +92,14 @@ class Rows {
 struct Sizes {
   double scale;
   bool causal, token_major;
+  std::int64_t group;  // heads of q that share one of k and v
   std::int64_t queries, keys, width;
 
   Sizes(const KernelCall& call, std::size_t q)
       : scale(call.attrs.real("scale")),
         causal(call.attrs.flag("causal")),
         token_major(call.attrs.flag("token_major")),
+        group(attention_group(call.inputs[q].shape, call.inputs[q + 1].shape)),
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
         width(call.inputs[q].shape.back()) {}
@@ -106,6 +109,15 @@ struct Sizes {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }
   bool sees(std::int64_t i, std::int64_t j) const { return j < visible(i); }
+  // The head of k and v that a head of q reads, and the i-th head of q that reads one.
+  Dims key_head(Dims head) const {
+    if (group > 1) head[head.rank() - 1] /= group;
+    return head;
+  }
+  Dims query_head(Dims key_head, std::int64_t i) const {
+    if (group > 1) key_head[key_head.rank() - 1] = key_head.back() * group + i;
+    return key_head;
+  }
 };
 
 // scale · q kᵀ of a tile, -inf where a query does not see a key.
@@ -153,8 +165,9 @@ struct Running {
 };
 
 void forward_head(const KernelCall& call, const Sizes& s, const Dims& head) {
-  const Rows q(call.inputs[0], head, false), k(call.inputs[1], head, false);
-  const Rows v(call.inputs[2], head, false), y(call.outputs[0], head, s.token_major);
+  const Rows q(call.inputs[0], head, false), y(call.outputs[0], head, s.token_major);
+  const Rows k(call.inputs[1], s.key_head(head), false);
+  const Rows v(call.inputs[2], s.key_head(head), false);
   const View<double> lse(call.outputs[1]);
   for (std::int64_t i0 = 0; i0 < s.queries; i0 += kQueryTile) {  // (3)
     const std::int64_t rows = std::min(kQueryTile, s.queries - i0);
@@ -187,51 +200,69 @@ void flash_attention(const KernelCall& call) {
 
 // --- backward: algorithm 2 ---------------------------------------------------------------------
 
+// A tile of keys and values, and what grows for it.
+struct KeyTile {
+  std::int64_t first;
+  Tile k, v, dk, dv;
+};
+
+// What a head of queries adds to the gradients of a tile of keys and values, and these to its dq.
 // With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ, ds = p ∘ (dp - D), where D is the
 // inner product of dy and y, row by row; then dq = scale ds k and dk = scale dsᵀ q.
-void backward_head(const KernelCall& call, const Sizes& s, const Dims& head) {
+void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& keys, Tile& dq) {
   const Rows dy(call.inputs[0], head, s.token_major), q(call.inputs[1], head, false);
-  const Rows k(call.inputs[2], head, false), v(call.inputs[3], head, false);
   const Rows y(call.inputs[4], head, s.token_major);
   const View<double> lse(call.inputs[5]);
-  Tile dq(s.queries, s.width);  // on a device: in its memory, added to tile by tile
-  for (std::int64_t j0 = 0; j0 < s.keys; j0 += kKeyTile) {  // (5)
-    const std::int64_t columns = std::min(kKeyTile, s.keys - j0);
-    const Tile k_tile = k.read(j0, columns), v_tile = v.read(j0, columns);
-    Tile dk(columns, s.width), dv(columns, s.width);
-    for (std::int64_t i0 = 0; i0 < s.queries; i0 += kQueryTile) {  // (8)
-      const std::int64_t rows = std::min(kQueryTile, s.queries - i0);
-      if (s.visible(i0 + rows - 1) <= j0) continue;  // no query of the block sees a key of the tile
-      const Tile q_tile = q.read(i0, rows), dy_tile = dy.read(i0, rows), y_tile = y.read(i0, rows);
-      Tile p = scores_of(s, q_tile, k_tile, i0, j0);      // (10)
-      const Tile dp = times_transposed(dy_tile, v_tile);  // (13)
-      Tile ds(rows, columns);
-      for (std::int64_t i = 0; i < rows; ++i) {
-        double inner = 0;
-        for (std::int64_t d = 0; d < s.width; ++d) inner += dy_tile(i, d) * y_tile(i, d);  // (4)
-        for (std::int64_t j = 0; j < columns; ++j) {
-          p(i, j) = std::exp(p(i, j) - lse[appended(head, i0 + i)]);  // (11)
-          ds(i, j) = s.scale * p(i, j) * (dp(i, j) - inner);          // (14)
-        }
-      }
-      add_transposed_product(p, dy_tile, dv);  // (12)
-      add_transposed_product(ds, q_tile, dk);  // (16)
-      Tile dq_tile(rows, s.width);
-      add_product(ds, k_tile, dq_tile);  // (15)
-      for (std::int64_t i = 0; i < rows; ++i) {
-        for (std::int64_t d = 0; d < s.width; ++d) dq(i0 + i, d) += dq_tile(i, d);
+  for (std::int64_t i0 = 0; i0 < s.queries; i0 += kQueryTile) {  // (8)
+    const std::int64_t rows = std::min(kQueryTile, s.queries - i0), columns = keys.k.rows;
+    if (s.visible(i0 + rows - 1) <= keys.first) continue;  // no query sees a key of the tile
+    const Tile q_tile = q.read(i0, rows), dy_tile = dy.read(i0, rows), y_tile = y.read(i0, rows);
+    Tile p = scores_of(s, q_tile, keys.k, i0, keys.first);  // (10)
+    const Tile dp = times_transposed(dy_tile, keys.v);      // (13)
+    Tile ds(rows, columns);
+    for (std::int64_t i = 0; i < rows; ++i) {
+      double inner = 0;
+      for (std::int64_t d = 0; d < s.width; ++d) inner += dy_tile(i, d) * y_tile(i, d);  // (4)
+      for (std::int64_t j = 0; j < columns; ++j) {
+        p(i, j) = std::exp(p(i, j) - lse[appended(head, i0 + i)]);  // (11)
+        ds(i, j) = s.scale * p(i, j) * (dp(i, j) - inner);          // (14)
       }
     }
-    Rows(call.outputs[1], head, s.token_major).write(j0, dk);
-    Rows(call.outputs[2], head, s.token_major).write(j0, dv);
+    add_transposed_product(p, dy_tile, keys.dv);  // (12)
+    add_transposed_product(ds, q_tile, keys.dk);  // (16)
+    Tile dq_tile(rows, s.width);
+    add_product(ds, keys.k, dq_tile);  // (15)
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t d = 0; d < s.width; ++d) dq(i0 + i, d) += dq_tile(i, d);
+    }
   }
-  Rows(call.outputs[0], head, s.token_major).write(0, dq);
+}
+
+// A head of keys and values with all heads of queries that share it.
+void backward_head(const KernelCall& call, const Sizes& s, const Dims& key_head) {
+  const Rows k(call.inputs[2], key_head, false), v(call.inputs[3], key_head, false);
+  // On a device these are in its memory, added to tile by tile.
+  std::vector<Tile> dq(static_cast<std::size_t>(s.group), Tile(s.queries, s.width));
+  for (std::int64_t j0 = 0; j0 < s.keys; j0 += kKeyTile) {  // (5)
+    const std::int64_t columns = std::min(kKeyTile, s.keys - j0);
+    const Tile zeros(columns, s.width);
+    KeyTile keys{j0, k.read(j0, columns), v.read(j0, columns), zeros, zeros};
+    for (std::int64_t i = 0; i < s.group; ++i) {
+      meet(call, s, s.query_head(key_head, i), keys, dq[static_cast<std::size_t>(i)]);
+    }
+    Rows(call.outputs[1], key_head, s.token_major).write(j0, keys.dk);
+    Rows(call.outputs[2], key_head, s.token_major).write(j0, keys.dv);
+  }
+  for (std::int64_t i = 0; i < s.group; ++i) {
+    const Rows to(call.outputs[0], s.query_head(key_head, i), s.token_major);
+    to.write(0, dq[static_cast<std::size_t>(i)]);
+  }
 }
 
 void flash_attention_grad(const KernelCall& call) {
   const Sizes sizes(call, 1);
-  const Shape& q = call.inputs[1].shape;
-  for_each_index(prefix(q, q.rank() - 2),
+  const Shape& k = call.inputs[2].shape;
+  for_each_index(prefix(k, k.rank() - 2),
                  [&](const Dims& head) { backward_head(call, sizes, head); });
 }
 

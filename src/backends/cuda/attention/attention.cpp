@@ -2,7 +2,6 @@
 #include "backends/cuda/attention/attention.h"
 
 #include <algorithm>
-#include <initializer_list>
 
 #include "backends/cuda/attention/hopper.h"
 #include "backends/cuda/attention/portable.h"
@@ -12,34 +11,41 @@ namespace {
 
 // Whether addresses and strides are multiples of 16 bytes, as the copy engine requires. The stride
 // of an axis of one element is not checked; a null result (unread) counts as aligned.
-bool is_aligned(const void* data, const AttentionStrides& strides, const AttentionShape& shape,
-                int rows) {
-  const auto fits = [](std::int64_t stride, int extent) {
+class Alignment {
+ public:
+  explicit Alignment(const AttentionShape& shape) : shape_(shape) {}
+  bool of_queries(const void* data, const AttentionStrides& strides) const {
+    return fits(data, strides, shape_.heads, shape_.queries);
+  }
+  bool of_keys(const void* data, const AttentionStrides& strides) const {
+    return fits(data, strides, shape_.heads_of_keys(), shape_.keys);
+  }
+
+ private:
+  static bool fits(std::int64_t stride, int extent) {
     return extent <= 1 || (stride > 0 && stride % 8 == 0);
-  };
-  return data == nullptr ||
-         (reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && fits(strides.batch, shape.batch) &&
-          fits(strides.head, shape.heads) && fits(strides.row, rows));
-}
+  }
+  bool fits(const void* data, const AttentionStrides& strides, int heads, int rows) const {
+    return data == nullptr ||
+           (reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && fits(strides.batch, shape_.batch) &&
+            fits(strides.head, heads) && fits(strides.row, rows));
+  }
+
+  const AttentionShape& shape_;
+};
 
 bool is_aligned(const AttentionForward& c) {
-  const int queries = c.shape.queries, keys = c.shape.keys;
-  return is_aligned(c.q, c.q_strides, c.shape, queries) &&
-         is_aligned(c.k, c.k_strides, c.shape, keys) &&
-         is_aligned(c.v, c.v_strides, c.shape, keys) &&
-         is_aligned(c.o, c.o_strides, c.shape, queries);
+  const Alignment is(c.shape);
+  return is.of_queries(c.q, c.q_strides) && is.of_keys(c.k, c.k_strides) &&
+         is.of_keys(c.v, c.v_strides) && is.of_queries(c.o, c.o_strides);
 }
 
 bool is_aligned(const AttentionBackward& c) {
-  const int queries = c.shape.queries, keys = c.shape.keys;
-  return is_aligned(c.q, c.q_strides, c.shape, queries) &&
-         is_aligned(c.k, c.k_strides, c.shape, keys) &&
-         is_aligned(c.v, c.v_strides, c.shape, keys) &&
-         is_aligned(c.o, c.o_strides, c.shape, queries) &&
-         is_aligned(c.d_o, c.do_strides, c.shape, queries) &&
-         is_aligned(c.dq, c.dq_strides, c.shape, queries) &&
-         is_aligned(c.dk, c.dk_strides, c.shape, keys) &&
-         is_aligned(c.dv, c.dv_strides, c.shape, keys);
+  const Alignment is(c.shape);
+  return is.of_queries(c.q, c.q_strides) && is.of_keys(c.k, c.k_strides) &&
+         is.of_keys(c.v, c.v_strides) && is.of_queries(c.o, c.o_strides) &&
+         is.of_queries(c.d_o, c.do_strides) && is.of_queries(c.dq, c.dq_strides) &&
+         is.of_keys(c.dk, c.dk_strides) && is.of_keys(c.dv, c.dv_strides);
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ enum class AttentionF32 : std::uint8_t {
   kTF32,    // one float16 part, scaled: the 10 bits of mantissa of TF32 at twice its rate
 };
 
-// A tensor [batch, heads, rows, width] in elements; the last axis is contiguous (stride 1).
+// A tensor [batch, heads, rows, width] in elements; the last axis is contiguous (stride 1). Those
+// of k, v and their gradients have key_heads heads.
 struct AttentionStrides {
   std::int64_t batch = 0, head = 0, row = 0;
 };
@@ -29,6 +30,7 @@ struct AttentionStrides {
 struct AttentionShape {
   AttentionDType dtype = AttentionDType::kBF16;
   int batch = 1, heads = 1;
+  int key_heads = 0;          // of k and v, a divisor of heads; 0: as many as heads
   int queries = 0, keys = 0;  // T_q, T_k
   int width = 0;              // D <= 256, of q, k, v and o
   float scale = 1.0F;         // on the scores
@@ -37,6 +39,10 @@ struct AttentionShape {
   bool deterministic = true;  // backward: the same bits every run
   AttentionF32 f32 = AttentionF32::kSplit3;
   AttentionFamily family = AttentionFamily::kAuto;
+
+  // How many neighbouring heads of q share one of k and v.
+  int group() const { return key_heads == 0 ? 1 : heads / key_heads; }
+  int heads_of_keys() const { return heads / group(); }
 };
 
 // o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the natural

@@ -1,11 +1,11 @@
 // Attention backward on Hopper: a block keeps 128 keys (K, V, dK, dV; 64 per consuming warpgroup)
-// and walks the queries. Scores are computed transposed, S' = K Q' and dP' = V dO', so that P' and
-// dS' lie in registers as the left operands of dV += P' dO and dK += dS' Q; dS also goes through
-// shared memory for dQ = dS K, which two more warps add to float32 sums in global memory by bulk
-// reductions. S' of the next block of queries is multiplied under dK, dQ and the exponentials of
-// this one. In ordered mode the additions of a block of queries wait for their turn: the same bits
-// every run. Sources: Dao 2023, "FlashAttention-2", Alg. 2; Shah et al. 2024, "FlashAttention-3",
-// Appendix B.
+// and walks the queries of every head that shares them. Scores are computed transposed, S' = K Q'
+// and dP' = V dO', so that P' and dS' lie in registers as the left operands of dV += P' dO and dK
+// += dS' Q; dS also goes through shared memory for dQ = dS K, which two more warps add to float32
+// sums in global memory by bulk reductions. S' of the next block of queries is multiplied under dK,
+// dQ and the exponentials of this one. In ordered mode the additions of a block of queries wait for
+// their turn: the same bits every run. Sources: Dao 2023, "FlashAttention-2", Alg. 2; Shah et al.
+// 2024, "FlashAttention-3", Appendix B.
 #pragma once
 
 #include <cuda.h>
@@ -39,7 +39,7 @@ class BackwardConsumer {
     const int first_key = tile.first_key + group_index * 64;
     keys_left_ = parameters.keys - first_key;
     distance_ = first_key - parameters.offset - tile.begin * kM;
-    count_ = tile.end - tile.begin;
+    count_ = BackwardWalk<Traits>::steps(tile, parameters);
   }
 
   __device__ __forceinline__ void run() {
@@ -141,7 +141,9 @@ class BackwardConsumer {
 
   // Scores of keys that do not exist or lie in a query's future become -infinity.
   __device__ __forceinline__ void mask() {
-    const int distance = distance_ - done_ * kM;  // distance_, for this block of queries
+    // distance_, for this block of queries: grouped heads reach the first block last.
+    const int distance =
+        distance_ - (Traits::kGrouped ? (count_ - 1 - done_) / p_.group : done_) * kM;
     if (__builtin_expect(!(Traits::kCausal && distance + 63 > 0) && keys_left_ >= 64, 1)) return;
     const int t = thread(), lane = t % 32, row = t / 32 * 16 + lane / 4;
     // The first of this thread's columns (queries) that sees the key of a row.

@@ -19,9 +19,10 @@ struct BackwardTraits {
   static constexpr int kM = kM_;  // queries of a block: 64 or 128
   static constexpr int kN = 128;  // keys of a block
   static constexpr bool kCausal = kCausal_;
-  static constexpr int kQStages = 3;    // blocks of Q in flight
-  static constexpr int kDOStages = 2;   // of dO
-  static constexpr bool kAhead = true;  // next scores under this block's dK and dQ
+  static constexpr bool kGrouped = false;  // several heads of queries share one of keys
+  static constexpr int kQStages = 3;       // blocks of Q in flight
+  static constexpr int kDOStages = 2;      // of dO
+  static constexpr bool kAhead = true;     // next scores under this block's dK and dQ
   // kLateValues: P is rounded together with dS, and only then dV is multiplied. kEarlyKeys: dK is
   // complete before the next block begins. Both save registers for the accumulators, and are
   // faster even where registers suffice.
@@ -34,8 +35,11 @@ struct BackwardParameters {
   const float *lse2, *delta;  // [batch * heads][padded_queries]; LSE in log2
   float* dq_sums;             // [batch * heads][padded_queries / 64][D / 8][128][4]
   int* turns;                 // [batch * heads][blocks of queries][2], zeros; null: in any order
-  int queries, keys, heads, padded_queries, key_blocks;
-  int offset;  // causal: query i sees keys 0 .. i + offset
+  int queries, keys, key_heads, padded_queries, key_blocks;
+  int group;  // heads of queries that share one of keys
+  int all_key_heads,
+      section_heads;  // of all batches; those whose blocks are mixed, see BackwardTile
+  int offset;         // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
   float scale, scale_log2;
 };
@@ -74,24 +78,75 @@ struct BackwardLayout {
 // Which keys, and which blocks of queries see them.
 template <class Traits>
 struct BackwardTile {
-  int block, first_key, head, batch, head_of_all, begin, end;
+  int block, first_key, head, batch, head_of_all, begin, end;  // heads: of keys
   __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {
-    const int x = static_cast<int>(blockIdx.x) % p.key_blocks;
-    // Causal: the first keys are seen by most queries and go first. In ordered mode a block waits
-    // for that of the next keys, so there the last keys go first.
-    block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - x : x;
+    const int x = static_cast<int>(blockIdx.x);
+    if constexpr (Traits::kGrouped)
+      take_from_section(p, x);
+    else
+      take_from_head(p, x);
     first_key = block * Traits::kN;
-    head_of_all = static_cast<int>(blockIdx.x) / p.key_blocks;
-    head = head_of_all % p.heads;
-    batch = head_of_all / p.heads;
+    head = head_of_all % p.key_heads;
+    batch = head_of_all / p.key_heads;
     end = (p.queries + Traits::kM - 1) / Traits::kM;
     begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
   }
   // How many blocks of keys add to dQ of a block of queries before this one does.
   __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
-    if (!Traits::kCausal) return block;
+    if (!Traits::kCausal || Traits::kGrouped) return block;
     const int last = (query_block * Traits::kM + Traits::kM - 1 + p.offset) / Traits::kN;
     return min(last, p.key_blocks - 1) - block;
+  }
+
+ private:
+  // One head after the other. Causal: the first keys are seen by most queries and go first. In
+  // ordered mode a block waits for that of the next keys, so there the last keys go first.
+  __device__ __forceinline__ void take_from_head(const BackwardParameters& p, int x) {
+    const int place = x % p.key_blocks;
+    block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - place : place;
+    head_of_all = x / p.key_blocks;
+  }
+  // The blocks of a section of heads come one after the other, those that most queries see first:
+  // where heads share keys they are long and few, and a long one must not be the last. In ordered
+  // mode a block waits for that of the keys before.
+  __device__ __forceinline__ void take_from_section(const BackwardParameters& p, int x) {
+    const int section_blocks = p.section_heads * p.key_blocks;
+    const int section = x / section_blocks, first_head = section * p.section_heads;
+    const int heads = min(p.section_heads, p.all_key_heads - first_head);
+    const int place = x - section * section_blocks;
+    block = place / heads;
+    head_of_all = first_head + place - block * heads;
+  }
+};
+
+// The order in which blocks of queries meet a block of keys; the producer, the consumers and the
+// threads that add up dQ follow it. Heads that share keys take turns, from the last block on: so
+// all blocks of keys begin at the same queries, and in ordered mode, where the first keys go first,
+// follow each other at the distance of one addition.
+template <class Traits>
+struct BackwardWalk {
+  int block, member = 0;  // of the heads that share the keys
+  __device__ __forceinline__ explicit BackwardWalk(const BackwardTile<Traits>& tile)
+      : block(Traits::kGrouped ? tile.end - 1 : tile.begin) {}
+  __device__ __forceinline__ bool is_over(const BackwardTile<Traits>& tile) const {
+    return Traits::kGrouped ? block < tile.begin : block >= tile.end;
+  }
+  __device__ __forceinline__ void advance(const BackwardParameters& p) {
+    if constexpr (Traits::kGrouped) {
+      if (++member < p.group) return;
+      member = 0;
+      --block;
+    } else {
+      ++block;
+    }
+  }
+  // The head of queries whose turn it is, of those that follow the head of keys `head`.
+  __device__ __forceinline__ int query_head(int head, const BackwardParameters& p) const {
+    return Traits::kGrouped ? head * p.group + member : head;
+  }
+  static __device__ __forceinline__ int steps(const BackwardTile<Traits>& tile,
+                                              const BackwardParameters& p) {
+    return (tile.end - tile.begin) * (Traits::kGrouped ? p.group : 1);
   }
 };
 
@@ -106,7 +161,6 @@ __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
   if (tile.begin == tile.end) return;
   Ring<Traits::kQStages> ring_q;
   Ring<Traits::kDOStages> ring_do;
-  const std::int64_t rows_before = std::int64_t{tile.head_of_all} * p.padded_queries;
   barrier_arrive_expect(shared + Layout::kKFull, K::kBytes);
   load_box(shared + Layout::kK, &p.k, shared + Layout::kKFull, tile.first_key, tile.head,
            tile.batch);
@@ -114,23 +168,24 @@ __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
   load_box(shared + Layout::kV, &p.v, shared + Layout::kVFull, tile.first_key, tile.head,
            tile.batch);
 #pragma unroll 1  // 24 registers have to do
-  for (int block = tile.begin; block < tile.end; ++block) {
-    const int row = block * Traits::kM;
+  for (BackwardWalk<Traits> walk(tile); !walk.is_over(tile); walk.advance(p)) {
+    const int row = walk.block * Traits::kM, head = walk.query_head(tile.head, p);
+    const std::int64_t place =
+        std::int64_t{walk.query_head(tile.head_of_all, p)} * p.padded_queries + row;
     barrier_wait(shared + Layout::kQEmpty + 8 * ring_q.stage, ring_q.parity ^ 1);
     const std::uint32_t q_full = shared + Layout::kQFull + 8 * ring_q.stage;
     barrier_arrive_expect(q_full, Q::kBytes + Layout::kRowBytes);
-    load_box(shared + Layout::kQ + ring_q.stage * Q::kBytes, &p.q, q_full, row, tile.head,
-             tile.batch);
-    load_bytes(shared + Layout::kLse + ring_q.stage * Layout::kRowBytes, p.lse2 + rows_before + row,
+    load_box(shared + Layout::kQ + ring_q.stage * Q::kBytes, &p.q, q_full, row, head, tile.batch);
+    load_bytes(shared + Layout::kLse + ring_q.stage * Layout::kRowBytes, p.lse2 + place,
                Layout::kRowBytes, q_full);
     ring_q.advance();
     barrier_wait(shared + Layout::kDOEmpty + 8 * ring_do.stage, ring_do.parity ^ 1);
     const std::uint32_t do_full = shared + Layout::kDOFull + 8 * ring_do.stage;
     barrier_arrive_expect(do_full, Q::kBytes + Layout::kRowBytes);
-    load_box(shared + Layout::kDO + ring_do.stage * Q::kBytes, &p.d_o, do_full, row, tile.head,
+    load_box(shared + Layout::kDO + ring_do.stage * Q::kBytes, &p.d_o, do_full, row, head,
              tile.batch);
-    load_bytes(shared + Layout::kDelta + ring_do.stage * Layout::kRowBytes,
-               p.delta + rows_before + row, Layout::kRowBytes, do_full);
+    load_bytes(shared + Layout::kDelta + ring_do.stage * Layout::kRowBytes, p.delta + place,
+               Layout::kRowBytes, do_full);
     ring_do.advance();
   }
 }
@@ -154,25 +209,27 @@ __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::
   const int left_out = group == 1 ? Layout::kQShared * 64 : 0;  // floats
   const int bytes = Layout::kQBytes - 4 * left_out;
   const std::uint32_t source = shared + Layout::kDQ + group * Layout::kQBytes + 4 * left_out;
-  float* target = p.dq_sums + std::int64_t{tile.head_of_all} * p.padded_queries * kD +
-                  (kM == 128 ? group * 64 * kD : (Layout::kQFirst * group) * 64 + left_out);
-  int* turns = p.turns;
-  if (turns != nullptr) turns += std::int64_t{tile.head_of_all} * tile.end * 2 + group;
+  // Of this warpgroup's share of a block of queries.
+  const int first = kM == 128 ? group * 64 * kD : Layout::kQFirst * group * 64 + left_out;
   std::uint32_t parity = 0;
-  for (int block = tile.begin; block < tile.end; ++block) {
+  for (BackwardWalk<Traits> walk(tile); !walk.is_over(tile); walk.advance(p)) {
+    const std::int64_t head = walk.query_head(tile.head_of_all, p);
+    int* turn = p.turns;
+    if (turn != nullptr) {
+      turn += (head * tile.end + walk.block) * 2 + group;
+      while (load_acquire(turn) != tile.turn(walk.block, p)) {
+      }
+    }
     barrier_wait(shared + Layout::kDQFull + 8 * group, parity);
     parity ^= 1;
-    if (turns != nullptr)
-      while (load_acquire(turns + 2 * block) != tile.turn(block, p)) {
-      }
-    add_floats(target + std::int64_t{block} * kM * kD, source, bytes);
+    add_floats(p.dq_sums + (head * p.padded_queries + walk.block * kM) * kD + first, source, bytes);
     bulk_commit();
     bulk_wait_read<0>();
     barrier_arrive(shared + Layout::kDQEmpty + 8 * group);
-    if (turns != nullptr) {
+    if (turn != nullptr) {
       bulk_wait<0>();
       __threadfence();
-      add_release(turns + 2 * block);
+      add_release(turn);
     }
   }
   bulk_wait<0>();

@@ -32,8 +32,10 @@ inline ForwardForm forward_form(const AttentionShape& shape) {
   return shape.queries <= (shape.causal ? 2048 : 1024) ? ForwardForm::kTeams : ForwardForm::kTrio;
 }
 
-template <class T, int kD, bool kCausal>
-struct TunedBackward : BackwardTraits<T, kD, kD == 64 ? 128 : 64, kCausal> {};
+template <class T, int kD, bool kCausal, bool kGroupedHeads>
+struct TunedBackward : BackwardTraits<T, kD, kD == 64 ? 128 : 64, kCausal> {
+  static constexpr bool kGrouped = kGroupedHeads;
+};
 
 // Calls f(width, causal) with both as types.
 template <class F>
@@ -73,7 +75,9 @@ cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stre
 template <class T>
 cudaError_t tuned_backward(const AttentionBackward& call, const LaunchStream& stream) {
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
-    return launch_hopper_backward<TunedBackward<T, width(), causal()>>(call, stream);
+    return call.shape.group() == 1
+               ? launch_hopper_backward<TunedBackward<T, width(), causal(), false>>(call, stream)
+               : launch_hopper_backward<TunedBackward<T, width(), causal(), true>>(call, stream);
   });
 }
 

@@ -34,6 +34,7 @@ struct ForwardParameters {
   float* lse;    // or null
   int* counter;  // tiles handed out after each team's first; null: a team takes every teams-th
   int queries, keys, heads;
+  int group;   // heads of q that share one of k and v
   int offset;  // causal: query i sees keys 0 .. i + offset
   bool has_o;
   int row_tiles, tiles;          // of a head; of all
@@ -114,20 +115,20 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
   using K = typename Layout::K;
   Ring<Traits::kStages> ring_k, ring_v;
   Ring<Traits::kQStages> ring_q;
-  const auto load_k = [&](const ForwardTile& tile, int block) {
+  const auto load_k = [&](const ForwardTile& tile, int key_head, int block) {
     const std::uint32_t full = shared + Layout::kKFull + 8 * ring_k.stage;
     barrier_wait(shared + Layout::kKEmpty + 8 * ring_k.stage, ring_k.parity ^ 1);
     barrier_arrive_expect(full, K::kBytes);
     load_box(shared + Layout::kK + ring_k.stage * K::kBytes, &p.k, full, block * Traits::kN,
-             tile.head, tile.batch);
+             key_head, tile.batch);
     ring_k.advance();
   };
-  const auto load_v = [&](const ForwardTile& tile, int block) {
+  const auto load_v = [&](const ForwardTile& tile, int key_head, int block) {
     const std::uint32_t full = shared + Layout::kVFull + 8 * ring_v.stage;
     barrier_wait(shared + Layout::kVEmpty + 8 * ring_v.stage, ring_v.parity ^ 1);
     barrier_arrive_expect(full, K::kBytes);
     load_box(shared + Layout::kV + ring_v.stage * K::kBytes, &p.v, full, block * Traits::kN,
-             tile.head, tile.batch);
+             key_head, tile.batch);
     ring_v.advance();
   };
   const int teams = static_cast<int>(gridDim.x) * Traits::kTeams;  // of all blocks
@@ -147,13 +148,14 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
     ring_q.advance();
     index = (p.counter != nullptr ? atomicAdd(p.counter, 1) : index) + teams;
     const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
-    load_k(tile, blocks - 1);
+    const int key_head = tile.head / p.group;
+    load_k(tile, key_head, blocks - 1);
 #pragma unroll 1  // few registers have to do
     for (int block = blocks - 1; block > 0; --block) {
-      load_k(tile, block - 1);
-      load_v(tile, block);
+      load_k(tile, key_head, block - 1);
+      load_v(tile, key_head, block);
     }
-    load_v(tile, 0);
+    load_v(tile, key_head, 0);
   }
 }
 

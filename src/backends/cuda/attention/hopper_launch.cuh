@@ -23,21 +23,35 @@ inline int multiprocessor_count() {
   return count;
 }
 
-// The tensor map of `data` in boxes of box_rows rows; `status` keeps the first error of all calls.
-inline void map_rows(CUtensorMap& map, const AttentionShape& shape, const void* data,
-                     const AttentionStrides& strides, int rows, int box_rows, cudaError_t& status) {
-  if (status != cudaSuccess) return;
-  status = encode_tensor_map({.data = data,
-                              .strides = strides,
-                              .dtype = shape.dtype,
-                              .batch = shape.batch,
-                              .heads = shape.heads,
-                              .rows = rows,
-                              .width = shape.width,
-                              .box_rows = box_rows,
-                              .box_width = hopper_width(shape.width)},
-                             map);
-}
+// Tensor maps of the operands of a call; `status` keeps the first error.
+struct MapEncoder {
+  const AttentionShape& shape;
+  cudaError_t status = cudaSuccess;
+
+  // Of a tensor with the rows of q, or of k, in boxes of box_rows rows.
+  void queries(CUtensorMap& map, const void* data, const AttentionStrides& strides, int box_rows) {
+    encode(map, data, strides, shape.heads, shape.queries, box_rows);
+  }
+  void keys(CUtensorMap& map, const void* data, const AttentionStrides& strides, int box_rows) {
+    encode(map, data, strides, shape.heads_of_keys(), shape.keys, box_rows);
+  }
+
+ private:
+  void encode(CUtensorMap& map, const void* data, const AttentionStrides& strides, int heads,
+              int rows, int box_rows) {
+    if (status != cudaSuccess) return;
+    status = encode_tensor_map({.data = data,
+                                .strides = strides,
+                                .dtype = shape.dtype,
+                                .batch = shape.batch,
+                                .heads = heads,
+                                .rows = rows,
+                                .width = shape.width,
+                                .box_rows = box_rows,
+                                .box_width = hopper_width(shape.width)},
+                               map);
+  }
+};
 
 // Allows the kernel its shared memory (once per kernel).
 template <class... P>
@@ -46,16 +60,30 @@ cudaError_t allow_shared(void (*kernel)(P...), int bytes) {
                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
+// Heads of a section if there are to be at most `most` of them: sections as equal as can be.
+inline int equal_sections(int heads, std::int64_t most) {
+  const int fitting = static_cast<int>(std::clamp<std::int64_t>(most, 1, heads));
+  const int sections = (heads + fitting - 1) / fitting;
+  return (heads + sections - 1) / sections;
+}
+
 // Heads of a section, for the order of tiles. The larger, the better short tiles fill the end,
 // as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
 // again; where rows are few, the tiles' own Q and O take much of it.
 inline int section_heads(const AttentionShape& shape) {
-  const int heads = shape.batch * shape.heads;
   const std::int64_t most = std::int64_t{shape.keys < 1024 ? 16 : 32} << 20;
-  const std::int64_t head_bytes = std::int64_t{shape.keys} * shape.width * 4;  // K and V
-  const int fitting = static_cast<int>(std::clamp<std::int64_t>(most / head_bytes, 1, heads));
-  const int sections = (heads + fitting - 1) / fitting;  // as equal as can be
-  return (heads + sections - 1) / sections;
+  const std::int64_t key_bytes = std::int64_t{shape.keys} * shape.width * 4;  // K and V of a head
+  return equal_sections(shape.batch * shape.heads, most * shape.group() / key_bytes);
+}
+
+// Heads of keys whose blocks are mixed in backward, the longest first: blocks enough for the
+// multiprocessors to end at about the same time, and not more, since all blocks of a head read the
+// same queries. Without a mask all blocks are as long.
+inline int backward_section_heads(const AttentionShape& shape, int key_blocks) {
+  if (!shape.causal) return 1;
+  const int blocks = 4 * multiprocessor_count();
+  return equal_sections(shape.batch * shape.heads_of_keys(),
+                        (blocks + key_blocks - 1) / key_blocks);
 }
 
 // `counter`: 4 bytes of scratch for handing out tiles as multiprocessors come free, or null.
@@ -65,18 +93,19 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
   using Layout = ForwardLayout<Traits>;
   const AttentionShape& shape = call.shape;
   ForwardParameters p{};
-  cudaError_t status = cudaSuccess;
-  map_rows(p.q, shape, call.q, call.q_strides, shape.queries, Layout::kM, status);
-  map_rows(p.k, shape, call.k, call.k_strides, shape.keys, Traits::kN, status);
-  map_rows(p.v, shape, call.v, call.v_strides, shape.keys, Traits::kN, status);
+  MapEncoder map{shape};
+  map.queries(p.q, call.q, call.q_strides, Layout::kM);
+  map.keys(p.k, call.k, call.k_strides, Traits::kN);
+  map.keys(p.v, call.v, call.v_strides, Traits::kN);
   // Unread results have no tensor map; has_o tells the kernel.
   p.has_o = call.o != nullptr;
-  if (p.has_o) map_rows(p.o, shape, call.o, call.o_strides, shape.queries, 64, status);
-  if (status != cudaSuccess) return status;
+  if (p.has_o) map.queries(p.o, call.o, call.o_strides, 64);
+  if (map.status != cudaSuccess) return map.status;
   p.lse = call.lse;
   p.queries = shape.queries;
   p.keys = shape.keys;
   p.heads = shape.heads;
+  p.group = shape.group();
   p.row_tiles = (shape.queries + Layout::kM - 1) / Layout::kM;
   p.tiles = p.row_tiles * shape.heads * shape.batch;
   p.offset = shape.offset;
@@ -85,7 +114,7 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
   p.section_heads = Traits::kSections ? section_heads(shape) : 1;
   const int blocks = std::min(p.tiles, multiprocessor_count());
   if (counter != nullptr && p.tiles > blocks * Traits::kTeams) {
-    status = cudaMemsetAsync(counter, 0, sizeof(int), stream);
+    const cudaError_t status = cudaMemsetAsync(counter, 0, sizeof(int), stream);
     if (status != cudaSuccess) return status;
     p.counter = counter;
   }
@@ -127,16 +156,16 @@ cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchSt
   using T = typename Traits::T;
   const AttentionShape& shape = call.shape;
   BackwardParameters p{};
-  cudaError_t status = cudaSuccess;
-  map_rows(p.q, shape, call.q, call.q_strides, shape.queries, Traits::kM, status);
-  map_rows(p.d_o, shape, call.d_o, call.do_strides, shape.queries, Traits::kM, status);
-  map_rows(p.k, shape, call.k, call.k_strides, shape.keys, Traits::kN, status);
-  map_rows(p.v, shape, call.v, call.v_strides, shape.keys, Traits::kN, status);
+  MapEncoder map{shape};
+  map.queries(p.q, call.q, call.q_strides, Traits::kM);
+  map.queries(p.d_o, call.d_o, call.do_strides, Traits::kM);
+  map.keys(p.k, call.k, call.k_strides, Traits::kN);
+  map.keys(p.v, call.v, call.v_strides, Traits::kN);
   p.has_dk = call.dk != nullptr;
   p.has_dv = call.dv != nullptr;
-  if (p.has_dk) map_rows(p.dk, shape, call.dk, call.dk_strides, shape.keys, 64, status);
-  if (p.has_dv) map_rows(p.dv, shape, call.dv, call.dv_strides, shape.keys, 64, status);
-  if (status != cudaSuccess) return status;
+  if (p.has_dk) map.keys(p.dk, call.dk, call.dk_strides, 64);
+  if (p.has_dv) map.keys(p.dv, call.dv, call.dv_strides, 64);
+  if (map.status != cudaSuccess) return map.status;
   const HopperBackwardWorkspace layout = hopper_backward_workspace(shape);
   const BackwardRows rows = backward_rows(call, layout);
   p.lse2 = rows.lse2;
@@ -145,20 +174,23 @@ cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchSt
   p.turns = rows.turns;
   p.queries = shape.queries;
   p.keys = shape.keys;
-  p.heads = shape.heads;
+  p.key_heads = shape.heads_of_keys();
+  p.group = shape.group();
   p.padded_queries = static_cast<int>(layout.padded_queries);
   p.key_blocks = (shape.keys + Traits::kN - 1) / Traits::kN;
+  p.all_key_heads = shape.batch * p.key_heads;
+  p.section_heads = backward_section_heads(shape, p.key_blocks);
   p.offset = shape.offset;
   p.scale = shape.scale;
   p.scale_log2 = shape.scale * 1.44269504F;
   auto* kernel = hopper_attention_backward_kernel<Traits>;
   static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
   if (allowed != cudaSuccess) return allowed;
-  const unsigned heads = static_cast<unsigned>(shape.batch * shape.heads);
-  const unsigned row_blocks = heads * static_cast<unsigned>(rows.row_blocks);
-  status = launch_kernel(stream, {row_blocks, 256}, prepare_attention_backward_kernel<T>, rows);
+  const auto row_blocks = static_cast<unsigned>(shape.batch * shape.heads * rows.row_blocks);
+  cudaError_t status =
+      launch_kernel(stream, {row_blocks, 256}, prepare_attention_backward_kernel<T>, rows);
   if (status != cudaSuccess) return status;
-  const unsigned blocks = heads * static_cast<unsigned>(p.key_blocks);
+  const auto blocks = static_cast<unsigned>(p.all_key_heads * p.key_blocks);
   status = launch_kernel(stream, {blocks, 384, Layout::kBytes}, kernel, p);
   if (status != cudaSuccess || call.dq == nullptr) return status;
   return launch_kernel(stream, {row_blocks, 128}, finish_attention_backward_kernel<T, Traits::kD>,

@@ -18,33 +18,42 @@ std::int64_t batch_heads(const AttentionShape& shape) {
   return std::int64_t{shape.batch} * shape.heads;
 }
 
+// The sizes of a tensor of queries (q, o, dO, dQ) or of keys (k, v, dK, dV).
+struct Extents {
+  AttentionDType dtype;
+  int batch, heads, rows;
+};
+Extents of_queries(const AttentionShape& s) {
+  return {s.dtype, s.batch, s.heads, s.queries};
+}
+Extents of_keys(const AttentionShape& s) {
+  return {s.dtype, s.batch, s.heads_of_keys(), s.keys};
+}
+
 // Whether every row of a tensor starts at a multiple of 16 bytes. The stride of an axis of one
 // element does not matter.
-bool rows_are_aligned(const void* data, const AttentionStrides& strides,
-                      const AttentionShape& shape, int rows) {
-  const std::int64_t item = shape.dtype == AttentionDType::kF32 ? 4 : 2;
+bool rows_are_aligned(const void* data, const AttentionStrides& strides, const Extents& x) {
+  const std::int64_t item = x.dtype == AttentionDType::kF32 ? 4 : 2;
   std::int64_t all = reinterpret_cast<std::intptr_t>(data);
-  if (shape.batch > 1) all |= strides.batch * item;
-  if (shape.heads > 1) all |= strides.head * item;
-  if (rows > 1) all |= strides.row * item;
+  if (x.batch > 1) all |= strides.batch * item;
+  if (x.heads > 1) all |= strides.head * item;
+  if (x.rows > 1) all |= strides.row * item;
   return all % 16 == 0;
 }
 
-TileView view_of(const void* data, const AttentionStrides& strides, const AttentionShape& shape,
-                 int rows) {
+TileView view_of(const void* data, const AttentionStrides& strides, const Extents& x) {
   return {.data = data,
           .strides = strides,
           .plane = 0,
-          .rows = rows,
-          .is_aligned = rows_are_aligned(data, strides, shape, rows)};
+          .rows = x.rows,
+          .is_aligned = rows_are_aligned(data, strides, x)};
 }
 
-ResultView result_of(void* data, const AttentionStrides& strides, const AttentionShape& shape,
-                     int rows) {
+ResultView result_of(void* data, const AttentionStrides& strides, const Extents& x) {
   return {.data = data,
           .strides = strides,
-          .is_float = shape.dtype == AttentionDType::kF32,
-          .is_aligned = rows_are_aligned(data, strides, shape, rows)};
+          .is_float = x.dtype == AttentionDType::kF32,
+          .is_aligned = rows_are_aligned(data, strides, x)};
 }
 
 // Hands out pieces of a workspace at multiples of 256 bytes; without one it only counts.
@@ -92,23 +101,24 @@ SplitPieces take_parts(Pieces& pieces, const AttentionShape& shape, bool has_gra
   SplitPieces result;
   SplitOperands& operands = result.operands;
   operands.batch = shape.batch;
-  operands.heads = shape.heads;
+  operands.key_heads = shape.heads_of_keys();
   operands.width = shape.width;
   operands.padded = padded_width(shape.width);
   operands.parts = shape.f32 == AttentionF32::kSplit3 ? 2 : 1;
-  operands.ranges = pieces.take<HeadRange>(batch_heads(shape));
+  operands.ranges = pieces.take<HeadRange>(std::int64_t{shape.batch} * operands.key_heads);
   for (int which = kQ; which < (has_gradient ? kOperands : kDO); ++which) {
-    const int rows = which == kQ || which == kDO ? shape.queries : shape.keys;
-    const std::int64_t plane = std::int64_t{rows} * operands.padded;
-    operands.operand[which].rows = rows;
-    operands.operand[which].parts =
-        pieces.take<std::uint16_t>(batch_heads(shape) * plane * operands.parts);
-    result.view[which] = {
-        .data = operands.operand[which].parts,
-        .strides = {plane * operands.parts * shape.heads, plane * operands.parts, operands.padded},
-        .plane = plane,
-        .rows = rows,
-        .is_aligned = true};
+    const Extents x = which == kQ || which == kDO ? of_queries(shape) : of_keys(shape);
+    const std::int64_t plane = std::int64_t{x.rows} * operands.padded;
+    const std::int64_t head = plane * operands.parts, all = head * x.heads;
+    SplitOperand& operand = operands.operand[which];
+    operand.heads = x.heads;
+    operand.rows = x.rows;
+    operand.parts = pieces.take<std::uint16_t>(shape.batch * all);
+    result.view[which] = {.data = operand.parts,
+                          .strides = {all, head, operands.padded},
+                          .plane = plane,
+                          .rows = x.rows,
+                          .is_aligned = true};
   }
   return result;
 }
@@ -122,10 +132,11 @@ void set_operand(SplitPieces& pieces, Operand which, const void* data,
 ForwardParams forward_params(const AttentionForward& call) {
   const AttentionShape& shape = call.shape;
   ForwardParams params;
-  params.o = result_of(call.o, call.o_strides, shape, shape.queries);
+  params.o = result_of(call.o, call.o_strides, of_queries(shape));
   params.lse = call.lse;
   params.heads = shape.heads;
   params.batch_heads = static_cast<int>(batch_heads(shape));
+  params.group = shape.group();
   params.width = shape.width;
   params.scale = shape.scale;
   params.causal = shape.causal;
@@ -137,16 +148,17 @@ bool is_empty(const AttentionShape& shape) {
   return batch_heads(shape) == 0 || shape.width == 0 || (shape.queries == 0 && shape.keys == 0);
 }
 
-// Everything but the operands, which come as they are or in parts.
-void set_backward_params(BackwardParams& params, const AttentionShape& shape,
+// Everything but the operands, which come as they are or in parts. `heads`: of what is resident.
+void set_backward_params(BackwardParams& params, const AttentionShape& shape, int heads,
                          const StatsPieces& stats) {
   params.lse2 = stats.lse2;
   params.delta = stats.delta;
   params.exponent = stats.exponent;
   params.correction = stats.correction;
   params.query_pitch = stats.pitch;
-  params.heads = shape.heads;
-  params.batch_heads = static_cast<int>(batch_heads(shape));
+  params.heads = heads;
+  params.batch_heads = shape.batch * heads;
+  params.group = shape.group();
   params.width = shape.width;
   params.scale = shape.scale;
   params.causal = shape.causal;
@@ -171,8 +183,8 @@ cudaError_t prepare_stats(const AttentionBackward& call, const StatsPieces& piec
   stats.rows = shape.queries;
   stats.pitch = pieces.pitch;
   stats.width = shape.width;
-  stats.is_aligned = rows_are_aligned(call.o, call.o_strides, shape, shape.queries) &&
-                     rows_are_aligned(call.d_o, call.do_strides, shape, shape.queries);
+  stats.is_aligned = rows_are_aligned(call.o, call.o_strides, of_queries(shape)) &&
+                     rows_are_aligned(call.d_o, call.do_strides, of_queries(shape));
   return find_query_stats(stats, stream);
 }
 
@@ -183,16 +195,17 @@ struct BothParams {
 
 BothParams backward_params(const AttentionBackward& call, const StatsPieces& stats,
                            const TileView (&view)[kOperands]) {
+  const Extents keys = of_keys(call.shape), queries = of_queries(call.shape);
   BothParams both;
-  set_backward_params(both.keys, call.shape, stats);
-  set_backward_params(both.queries, call.shape, stats);
+  set_backward_params(both.keys, call.shape, keys.heads, stats);
+  set_backward_params(both.queries, call.shape, queries.heads, stats);
   both.keys.x = both.queries.y = view[kK];
   both.keys.x_pair = both.queries.y_pair = view[kV];
   both.keys.y = both.queries.x = view[kQ];
   both.keys.y_pair = both.queries.x_pair = view[kDO];
-  both.keys.gradient = result_of(call.dk, call.dk_strides, call.shape, call.shape.keys);
-  both.keys.value_gradient = result_of(call.dv, call.dv_strides, call.shape, call.shape.keys);
-  both.queries.gradient = result_of(call.dq, call.dq_strides, call.shape, call.shape.queries);
+  both.keys.gradient = result_of(call.dk, call.dk_strides, keys);
+  both.keys.value_gradient = result_of(call.dv, call.dv_strides, keys);
+  both.queries.gradient = result_of(call.dq, call.dq_strides, queries);
   return both;
 }
 
@@ -236,9 +249,9 @@ cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream) 
   const AttentionShape& shape = call.shape;
   if (is_empty(shape)) return cudaSuccess;
   ForwardParams params = forward_params(call);
-  params.q = view_of(call.q, call.q_strides, shape, shape.queries);
-  params.k = view_of(call.k, call.k_strides, shape, shape.keys);
-  params.v = view_of(call.v, call.v_strides, shape, shape.keys);
+  params.q = view_of(call.q, call.q_strides, of_queries(shape));
+  params.k = view_of(call.k, call.k_strides, of_keys(shape));
+  params.v = view_of(call.v, call.v_strides, of_keys(shape));
   const int width = padded_width(shape.width);
   return shape.dtype == AttentionDType::kBF16 ? forward_bf16(width, params, stream)
                                               : forward_f16(width, params, stream);
@@ -252,10 +265,10 @@ cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream
   if (const cudaError_t status = prepare_stats(call, stats, stream); status != cudaSuccess) {
     return status;
   }
-  const TileView view[kOperands] = {view_of(call.q, call.q_strides, shape, shape.queries),
-                                    view_of(call.k, call.k_strides, shape, shape.keys),
-                                    view_of(call.v, call.v_strides, shape, shape.keys),
-                                    view_of(call.d_o, call.do_strides, shape, shape.queries)};
+  const Extents queries = of_queries(shape), keys = of_keys(shape);
+  const TileView view[kOperands] = {
+      view_of(call.q, call.q_strides, queries), view_of(call.k, call.k_strides, keys),
+      view_of(call.v, call.v_strides, keys), view_of(call.d_o, call.do_strides, queries)};
   const BothParams both = backward_params(call, stats, view);
   const int width = padded_width(shape.width);
   return shape.dtype == AttentionDType::kBF16

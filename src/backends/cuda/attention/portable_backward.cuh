@@ -1,9 +1,9 @@
 // The portable backward kernel. One block keeps kRows rows of one side resident and walks over the
-// other side: for the gradients of keys and values K and V stay and Q and dO pass by, for that of
-// the queries it is the other way round. Probabilities are recomputed from the saved log-sum-exp.
-// Nothing is added across blocks, so the result is the same bits every run and no accumulator is
-// needed in memory; the price is that scores are computed twice.
-// Source: Dao 2023, "FlashAttention-2", Alg. 2.
+// other side: for the gradients of keys and values K and V stay and Q and dO pass by, of one head
+// after the other that shares them; for that of the queries it is the other way round.
+// Probabilities are recomputed from the saved log-sum-exp. Nothing is added across blocks, so the
+// result is the same bits every run and no accumulator is needed in memory; the price is that
+// scores are computed twice. Source: Dao 2023, "FlashAttention-2", Alg. 2.
 #pragma once
 
 #include "backends/cuda/attention/portable_backward_rows.cuh"
@@ -36,8 +36,8 @@ class BackwardWarp {
         tile_(params),
         memory_(memory),
         thread_(static_cast<int>(threadIdx.x)),
-        y_head_(head_start<T>(params.y, tile_.batch, tile_.head)),
-        y_pair_head_(head_start<T>(params.y_pair, tile_.batch, tile_.head)),
+        y_head_(head_start<T>(params.y, tile_.batch, tile_.first_y_head(params))),
+        y_pair_head_(head_start<T>(params.y_pair, tile_.batch, tile_.first_y_head(params))),
         lane_offsets_(thread_ & 31) {
     const int warp = thread_ >> 5;
     lane_ = thread_ & 31;
@@ -45,7 +45,7 @@ class BackwardWarp {
     share_ = warp % kShare;
     warp_rows_ = group_ * Traits::kWarpRows;
     warp_first_ = tile_.first + warp_rows_;
-    stats_row_ = static_cast<std::int64_t>(tile_.batch_head) * params.query_pitch;
+    stats_row_ = static_cast<std::int64_t>(tile_.first_query_head(params)) * params.query_pitch;
   }
 
   __device__ __forceinline__ void run() {
@@ -54,15 +54,13 @@ class BackwardWarp {
     commit_copies();
     scaling_ = find_scaling<T, Traits::kGradient>(p_, tile_.batch_head);
     if constexpr (kQueries) keep_own_statistics();
+    walk_head();
+    if constexpr (!kQueries) {
 #pragma unroll 1
-    for (int step = 0; step < tile_.steps; ++step) {
-      const Lanes lanes = kParts == 2 ? lane_offsets_.in(step) : lane_offsets_;
-      wait_for_copies<0>();
-      __syncthreads();  // this stage is there for all, and all warps are done with the other one
-      if (step + 1 < tile_.steps) load_stage(step + 1);
-      commit_copies();
-      const int row = tile_.begin + step * kN;
-      if (tile_.sees_any(p_, warp_first_, row)) walk(passing_at(step, row), lanes);
+      for (int head = 1; head < p_.group; ++head) {
+        go_to_next_head();
+        walk_head();
+      }
     }
     wait_for_copies<0>();
     __syncthreads();  // the copies of all have landed: the rows of x serve as scratch now
@@ -117,6 +115,29 @@ class BackwardWarp {
       store_shared(to + 4, __float_as_uint(p_.delta[row] * scaling_.level * power));
       if (kIsCorrected) store_shared(to + 8, __float_as_uint(scaling_.grad * power));
     }
+  }
+
+  // --- one head that passes by -------------------------------------------------------------------
+  __device__ __forceinline__ void walk_head() {
+#pragma unroll 1
+    for (int step = 0; step < tile_.steps; ++step) {
+      const Lanes lanes = kParts == 2 ? lane_offsets_.in(step) : lane_offsets_;
+      wait_for_copies<0>();
+      __syncthreads();  // this stage is there for all, and all warps are done with the other one
+      if (step + 1 < tile_.steps) load_stage(step + 1);
+      commit_copies();
+      const int row = tile_.begin + step * kN;
+      if (tile_.sees_any(p_, warp_first_, row)) walk(passing_at(step, row), lanes);
+    }
+  }
+
+  __device__ __forceinline__ void go_to_next_head() {
+    y_head_ += p_.y.strides.head;
+    y_pair_head_ += p_.y_pair.strides.head;
+    stats_row_ += p_.query_pitch;
+    __syncthreads();  // all warps are done with both stages
+    if (tile_.steps > 0) load_stage(0);
+    commit_copies();
   }
 
   // --- one stage ---------------------------------------------------------------------------------
@@ -373,7 +394,7 @@ class BackwardWarp {
   const T *y_head_, *y_pair_head_;
   int lane_, group_, share_;
   int warp_rows_, warp_first_;  // of the group, from the block's first row and in the tensor
-  std::int64_t stats_row_;      // of the head's first query
+  std::int64_t stats_row_;      // of the first query of the head at hand
   const Lanes lane_offsets_;
   BackwardScaling scaling_;
   float acc_[kMT][kFirst ? kColumns / 8 : 1][4] = {};         // the gradient of x

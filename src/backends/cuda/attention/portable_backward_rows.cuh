@@ -27,6 +27,14 @@ struct BackwardTile {
     steps = end > begin ? (end - begin + kN - 1) / kN : 0;
   }
 
+  // The first head of y that meets this one of x, and the first head of queries of the two, of all.
+  __device__ __forceinline__ int first_y_head(const BackwardParams& p) const {
+    return kQueries ? head / p.group : head * p.group;
+  }
+  __device__ __forceinline__ int first_query_head(const BackwardParams& p) const {
+    return kQueries ? batch_head : batch_head * p.group;
+  }
+
   // Whether any of a warp's rows, which begin at `own`, and of the kN from `row` on see each other.
   __device__ __forceinline__ bool sees_any(const BackwardParams& p, int own, int row) const {
     return !(p.causal &&

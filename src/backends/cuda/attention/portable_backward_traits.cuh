@@ -68,6 +68,7 @@ struct BackwardScaling {
   bool is_large = false;      // scores
 };
 
+// `batch_head`: of x.
 template <class E, Gradient kG>
 __device__ __forceinline__ BackwardScaling find_scaling(const BackwardParams& p, int batch_head) {
   BackwardScaling s;
@@ -77,7 +78,7 @@ __device__ __forceinline__ BackwardScaling find_scaling(const BackwardParams& p,
   s.gradient_factor = p.scale;
   s.value_factor = ldexpf(1, -kShift);
   if (p.ranges == nullptr) return s;
-  const HeadRange& r = p.ranges[batch_head];
+  const HeadRange& r = p.ranges[kG == Gradient::kQueries ? batch_head / p.group : batch_head];
   s.is_large = has_large_scores(p.scale, r);
   const int q = scale_exponent(r.magnitude[kQ]), k = scale_exponent(r.magnitude[kK]);
   const int v = scale_exponent(r.magnitude[kV]), d_o = scale_exponent(r.magnitude[kDO]);

@@ -41,11 +41,12 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   const int batch_head = static_cast<int>(blockIdx.x % static_cast<unsigned>(p.batch_heads));
   const int first = (p.causal ? tiles - 1 - index : index) * kRows;
   const int batch = batch_head / p.heads, head = batch_head % p.heads;
+  const int key_head = head / p.group;
   const int keys = p.causal ? ::min(p.k.rows, first + kRows + p.offset) : p.k.rows;
   const int steps = keys > 0 ? (keys + kN - 1) / kN : 0;
 
-  const E* k_head = head_start<E>(p.k, batch, head);
-  const E* v_head = head_start<E>(p.v, batch, head);
+  const E* k_head = head_start<E>(p.k, batch, key_head);
+  const E* v_head = head_start<E>(p.v, batch, key_head);
   const std::uint32_t q_tile = shared_address(memory), kv_tiles = q_tile + Shared::kQ;
   const auto load_stage = [&](int step) {
     const std::uint32_t k_tile = kv_tiles + (step & 1) * 2 * Shared::kTile;
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   float c = p.scale * kLog2E, o_factor = 1;
   bool is_large = false;
   if (p.ranges != nullptr) {
-    const HeadRange& range = p.ranges[batch_head];
+    const HeadRange& range = p.ranges[batch_head / p.group];
     is_large = has_large_scores(p.scale, range);
     c = ldexpf(c, -scale_exponent(range.magnitude[kQ]) - scale_exponent(range.magnitude[kK]));
     o_factor = ldexpf(1, -scale_exponent(range.magnitude[kV]));

@@ -39,17 +39,17 @@ struct QueryStats {
 };
 cudaError_t find_query_stats(const QueryStats& stats, cudaStream_t stream);
 
-// One float32 operand on its way to parts [batch_heads, parts, rows, padded width].
+// One float32 operand on its way to parts [batch · heads, parts, rows, padded width].
 struct SplitOperand {
   const float* data = nullptr;
   AttentionStrides strides;
   void* parts = nullptr;
-  int rows = 0;
+  int heads = 1, rows = 0;
 };
 struct SplitOperands {
   SplitOperand operand[kOperands];  // q, k, v, dO; those without data are skipped
-  HeadRange* ranges = nullptr;      // [batch_heads], written here
-  int batch = 1, heads = 1, width = 0, padded = 0, parts = 2;
+  HeadRange* ranges = nullptr;      // [batch · key_heads], written here
+  int batch = 1, key_heads = 1, width = 0, padded = 0, parts = 2;
 };
 cudaError_t split_operands(const SplitOperands& operands, cudaStream_t stream);
 

@@ -22,8 +22,8 @@ struct ResultView {
   bool is_aligned = true;  // rows start at multiples of 16 bytes
 };
 
-// The ranges of the four operands of one head, as bits of floats: the largest magnitude, and the
-// largest sum of squares of a row.
+// The ranges of the four operands of one head of keys and of the heads of queries that share it, as
+// bits of floats: the largest magnitude, and the largest sum of squares of a row.
 enum Operand { kQ, kK, kV, kDO, kOperands };
 struct HeadRange {
   std::uint32_t magnitude[kOperands];
@@ -35,7 +35,9 @@ struct ForwardParams {
   ResultView o;
   float* lse = nullptr;
   const HeadRange* ranges = nullptr;  // of operands that were scaled; null: they were not
-  int heads = 1, batch_heads = 1, width = 0;
+  int heads = 1, batch_heads = 1;     // of q
+  int group = 1;                      // heads of q that share one of k and v
+  int width = 0;
   float scale = 1.0F;
   bool causal = false;
   int offset = 0;  // causal: query i sees keys 0 .. i + offset
@@ -57,7 +59,9 @@ struct BackwardParams {
   float* correction = nullptr;
   const HeadRange* ranges = nullptr;  // null: operands were not scaled
   int query_pitch = 0;
-  int heads = 1, batch_heads = 1, width = 0;
+  int heads = 1, batch_heads = 1;  // of x
+  int group = 1;                   // heads of queries that share one of keys
+  int width = 0;
   float scale = 1.0F;
   bool causal = false;
   int offset = 0;  // causal: query i sees keys 0 .. i + offset

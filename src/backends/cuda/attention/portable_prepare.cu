@@ -78,12 +78,18 @@ __device__ __forceinline__ float finite_magnitude(float x) {
   return magnitude < INFINITY ? magnitude : 0;  // infinity and NaN give no scale
 }
 
-// ranges[head] = the largest magnitude and the largest sum of squares of a row; maxima do not
-// depend on the order.
+// The range that a head of an operand belongs to, and shares with the others of its group.
+__device__ __forceinline__ HeadRange& range_of(const SplitOperands& p, const SplitOperand& x,
+                                               int batch_head) {
+  return p.ranges[batch_head / (x.heads / p.key_heads)];
+}
+
+// Its range = the largest magnitude and the largest sum of squares of a row; maxima do not depend
+// on the order.
 __device__ __forceinline__ void measure_head(const SplitOperands& p, const SplitOperand& x,
                                              int batch_head) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int batch = batch_head / p.heads, head = batch_head % p.heads;
+  const int batch = batch_head / x.heads, head = batch_head % x.heads;
   const float* start = x.data + batch * x.strides.batch + head * x.strides.head;
   const bool is_aligned =
       reinterpret_cast<std::uintptr_t>(start) % 16 == 0 && x.strides.row % 4 == 0;
@@ -113,7 +119,7 @@ __device__ __forceinline__ void measure_head(const SplitOperands& p, const Split
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, step));
   }
   if (threadIdx.x % 32 != 0) return;
-  HeadRange& range = p.ranges[batch_head];
+  HeadRange& range = range_of(p, x, batch_head);
   atomicMax(&range.magnitude[blockIdx.z], __float_as_uint(magnitude));
   atomicMax(&range.squares[blockIdx.z], __float_as_uint(largest));
 }
@@ -123,7 +129,7 @@ __global__ void __launch_bounds__(kThreads)
     attention_measure_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];
   if (x.data == nullptr) return;
-  for (int batch_head = static_cast<int>(blockIdx.y); batch_head < p.batch * p.heads;
+  for (int batch_head = static_cast<int>(blockIdx.y); batch_head < p.batch * x.heads;
        batch_head += static_cast<int>(gridDim.y)) {
     measure_head(p, x, batch_head);
   }
@@ -132,11 +138,11 @@ __global__ void __launch_bounds__(kThreads)
 // Each thread takes chunks of eight columns.
 __device__ __forceinline__ void split_head(const SplitOperands& p, const SplitOperand& x,
                                            int batch_head) {
-  const int batch = batch_head / p.heads, head = batch_head % p.heads;
+  const int batch = batch_head / x.heads, head = batch_head % x.heads;
   const float* start = x.data + batch * x.strides.batch + head * x.strides.head;
   const bool is_aligned =
       reinterpret_cast<std::uintptr_t>(start) % 16 == 0 && x.strides.row % 4 == 0;
-  const float scale = ldexpf(1, scale_exponent(p.ranges[batch_head].magnitude[blockIdx.z]));
+  const float scale = ldexpf(1, scale_exponent(range_of(p, x, batch_head).magnitude[blockIdx.z]));
   const int chunks = p.padded / 8;
   const std::int64_t plane = std::int64_t{x.rows} * p.padded;
   F16* to = static_cast<F16*>(x.parts) + batch_head * plane * p.parts;
@@ -163,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
     attention_split_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];
   if (x.data == nullptr) return;
-  for (int batch_head = static_cast<int>(blockIdx.y); batch_head < p.batch * p.heads;
+  for (int batch_head = static_cast<int>(blockIdx.y); batch_head < p.batch * x.heads;
        batch_head += static_cast<int>(gridDim.y)) {
     split_head(p, x, batch_head);
   }
@@ -188,13 +194,15 @@ cudaError_t find_query_stats(const QueryStats& stats, cudaStream_t stream) {
 }
 
 cudaError_t split_operands(const SplitOperands& operands, cudaStream_t stream) {
-  const unsigned heads = static_cast<unsigned>(operands.batch * operands.heads);
+  const auto heads = static_cast<unsigned>(operands.batch * operands.operand[kQ].heads);
+  const auto key_heads = static_cast<unsigned>(operands.batch * operands.key_heads);
   int rows = 0;
   for (const SplitOperand& operand : operands.operand) {
     if (operand.data != nullptr) rows = std::max(rows, operand.rows);
   }
   if (heads == 0 || rows == 0) return cudaSuccess;
-  const cudaError_t status = cudaMemsetAsync(operands.ranges, 0, heads * sizeof(HeadRange), stream);
+  const cudaError_t status =
+      cudaMemsetAsync(operands.ranges, 0, key_heads * sizeof(HeadRange), stream);
   if (status != cudaSuccess) return status;
   const auto blocks = [&](std::int64_t work) {  // some thousand blocks in all are plenty
     const std::int64_t most = std::max<std::int64_t>(2048 / heads, 1);
