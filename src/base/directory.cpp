@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/log.h"
+
 namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
@@ -139,6 +141,14 @@ int Directory::remove_tree(const std::string& name) const {
   }
   const int flags = kind == Kind::kFolder ? AT_REMOVEDIR : 0;
   return ::unlinkat(fd(), name.c_str(), flags) == 0 || errno == ENOENT ? 0 : errno;
+}
+
+void Directory::discard(const std::string& name) const {
+  try {
+    remove(name);
+  } catch (const Error& e) {
+    log_warn("{}", e.what());
+  }
 }
 
 void Directory::sync() const {

@@ -80,6 +80,8 @@ class Directory {
   // Removes a file, a link (never its target), or a folder with its whole content. A missing member
   // is not an error.
   void remove(const std::string& name) const;
+  // The same for what is no longer needed: a failure is a warning, as only its place is lost.
+  void discard(const std::string& name) const;
   // Makes renames and removals inside survive a power failure.
   void sync() const;
 
@@ -90,6 +92,24 @@ class Directory {
   std::filesystem::path path_;
   ErrorCode failure_;
   std::shared_ptr<const FileHandle> handle_;
+};
+
+// A member of `parent` to write a folder's files to: made anew, and removed at the end unless it
+// was renamed. Errors: kOutput.
+class TemporaryFolder {
+ public:
+  TemporaryFolder(const Directory& parent, std::string name)
+      : parent_(parent), name_(std::move(name)) {
+    parent_.remove(name_);
+    parent_.make_folder(name_);
+  }
+  ~TemporaryFolder() { parent_.discard(name_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+ private:
+  const Directory& parent_;
+  std::string name_;
 };
 
 }  // namespace tracestep

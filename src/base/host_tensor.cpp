@@ -5,30 +5,36 @@
 namespace tracestep {
 namespace {
 
-template <class T, class Convert>
-HostTensor each_widened(const TensorView& tensor, Convert convert) {
-  HostTensor out = HostTensor::zeros(DType::kF64, tensor.shape);
-  const std::byte* from = tensor.bytes.data();
-  for (double& x : out.as<double>()) {
-    T value;
-    std::memcpy(&value, from, sizeof(T));  // a view of a file may lie at any address
-    x = convert(value);
-    from += sizeof(T);
+template <class T>
+double wide(T x) {
+  if constexpr (sizeof(T) == 2) {
+    return static_cast<double>(to_float(x));
+  } else {
+    return static_cast<double>(x);
   }
-  return out;
 }
 
-template <class T, class Convert>
-HostTensor each_narrowed(const TensorView& tensor, DType to, Convert convert) {
-  HostTensor out = HostTensor::zeros(to, tensor.shape);
-  const std::byte* from = tensor.bytes.data();
-  for (T& x : out.as<T>()) {
-    float value;
-    std::memcpy(&value, from, sizeof value);
-    x = convert(value);
-    from += sizeof value;
+template <class T>
+T rounded(double x) {
+  if constexpr (std::is_same_v<T, BF16>) {
+    return to_bf16(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<T, F16>) {
+    return to_f16(static_cast<float>(x));
+  } else {
+    return static_cast<T>(x);
   }
-  return out;
+}
+
+// Calls `f` with a value of the type that holds elements of a floating `dtype`.
+template <class F>
+void with_type(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kF64: return f(double{});
+    case DType::kF32: return f(float{});
+    case DType::kBF16: return f(BF16{});
+    case DType::kF16: return f(F16{});
+    default: TRACESTEP_CHECK(false, "{} is no floating type", name_of(dtype));
+  }
 }
 
 }  // namespace
@@ -39,22 +45,24 @@ void HostTensor::check_access(bool same_type, std::size_t size) const {
                   name_of(dtype), bytes.size());
 }
 
-HostTensor widened(const TensorView& tensor) {
-  const auto from_float = [](float x) { return static_cast<double>(x); };
-  const auto from_half = [](auto x) { return static_cast<double>(to_float(x)); };
-  switch (tensor.dtype) {
-    case DType::kF32: return each_widened<float>(tensor, from_float);
-    case DType::kBF16: return each_widened<BF16>(tensor, from_half);
-    case DType::kF16: return each_widened<F16>(tensor, from_half);
-    default: return tensor.copy();
-  }
+HostTensor as_dtype(const TensorView& tensor, DType to) {
+  if (tensor.dtype == to) return tensor.copy();
+  HostTensor out = HostTensor::zeros(to, tensor.shape);
+  with_type(tensor.dtype, [&](auto from) {
+    with_type(to, [&, from](auto held) mutable {
+      const std::byte* at = tensor.bytes.data();
+      for (auto& x : out.as<decltype(held)>()) {
+        std::memcpy(&from, at, sizeof from);  // a view of a file may lie at any address
+        x = rounded<decltype(held)>(wide(from));
+        at += sizeof from;
+      }
+    });
+  });
+  return out;
 }
 
-HostTensor narrowed(const TensorView& tensor, DType to) {
-  TRACESTEP_CHECK(tensor.dtype == DType::kF32 && is_low_precision(to), "{} narrowed to {}",
-                  name_of(tensor.dtype), name_of(to));
-  return to == DType::kBF16 ? each_narrowed<BF16>(tensor, to, to_bf16)
-                            : each_narrowed<F16>(tensor, to, to_f16);
+HostTensor widened(const TensorView& tensor) {
+  return is_floating(tensor.dtype) ? as_dtype(tensor, DType::kF64) : tensor.copy();
 }
 
 }  // namespace tracestep

@@ -85,7 +85,7 @@ struct TensorView {
 
 // The same numbers in float64, exactly; integers and booleans stay as they are.
 HostTensor widened(const TensorView& tensor);
-// Float32 numbers in a 16-bit floating type, rounded to nearest even.
-HostTensor narrowed(const TensorView& tensor, DType to);
+// Floating numbers in another floating type, rounded to nearest even.
+HostTensor as_dtype(const TensorView& tensor, DType to);
 
 }  // namespace tracestep

@@ -8,6 +8,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_weights.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -66,6 +67,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
   run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, run);
+  take_weights_of_model(o.grid, o.eval.init);
   std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};
   for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
   check_apart(inputs, std::vector<NamedPath>{{"--logits", o.eval.logits},

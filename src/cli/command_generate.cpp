@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_weights.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -150,6 +151,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.generate.run;
   run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
   const Json environment = environment_of(arguments, run);
+  take_weights_of_model(o.grid, o.generate.init);
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);

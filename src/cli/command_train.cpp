@@ -12,6 +12,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_weights.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
@@ -257,6 +258,7 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
   take_recipe(o, set);
+  if (!found) take_weights_of_model(o.grid, o.train.init);
   return found;
 }
 

@@ -125,8 +125,8 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
 void add_init_option(OptionSet& set, std::filesystem::path& init) {
   set.path(
       "--init", "FILE|DIR", init,
-      "the weights (safetensors, or of the newest checkpoint in DIR), whose tokenizer is taken "
-      "along; from --seed when left out");
+      "the weights (safetensors, a published model in DIR, or the newest checkpoint in it), whose "
+      "tokenizer is taken along; those of --model DIR when left out, else none: from --seed");
   set.takes_files({".safetensors"});
 }
 

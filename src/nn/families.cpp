@@ -483,6 +483,7 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
     if (whole.find("quantization_config") != nullptr) whole.fail("quantization_config", "none");
     whole.expect("tie_word_embeddings", out.config.is_tied);
     out.notes.insert(out.notes.begin(), "only its text part is read");
+    out.is_part = true;
     return out;
   }
   Fields fields(json, where);
@@ -498,7 +499,7 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
                             did_you_mean(name, known_families())),
                 fmt::format("known are {}", fmt::join(known_families(), ", ")));
   }
-  ReadModel out;
+  ReadModel out{.config = {}, .family = std::string(family->type)};
   ModelConfig& c = out.config;
   c = {.vocab = family->vocab,
        .d_model = family->d_model,
@@ -537,11 +538,7 @@ ReadModel read_model(const std::filesystem::path& path) {
   if (const ModelConfig* known = find_model(out.config.name)) {
     ModelConfig same = out.config;
     same.name = known->name;
-    if (same == *known) {
-      out.config = same;
-      return out;
-    }
-    out.config.name.clear();
+    out.config.name = same == *known ? known->name : "";
   }
   if (out.config.name.empty()) out.config.name = ModelConfig().name;
   out.config.source = path.string();

@@ -16,6 +16,8 @@ namespace tracestep {
 struct ReadModel {
   ModelConfig config;                   // its name is `where`'s
   std::vector<std::string> notes = {};  // what a reader should know: "its text part alone"
+  std::string family = {};              // its model_type
+  bool is_part = false;                 // its text part
 };
 
 // The values of "model_type" that are read.

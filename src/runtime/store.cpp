@@ -177,7 +177,7 @@ void Store::copy_in(const Entry& entry, const TensorView& value) {
 void Store::set_shadow(std::string_view parameter, const TensorView& value) {
   const Entry* shadow = find(shadow_name(parameter));
   if (shadow == nullptr || !device_.computes()) return;
-  copy_in(*shadow, narrowed(value, shadow->type.dtype));
+  copy_in(*shadow, as_dtype(value, shadow->type.dtype));
 }
 
 HostTensor Store::get(std::string_view name) const {

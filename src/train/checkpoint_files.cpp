@@ -144,16 +144,6 @@ Directory made_folder(const fs::path& path) {
   fail_output(path, std::strerror(errno));
 }
 
-// Removes what is no longer needed. A failure is ignored: the disk space is lost until the next
-// start at worst.
-void discard(const Directory& folder, const std::string& name) {
-  try {
-    folder.remove(name);
-  } catch (const Error& e) {
-    log_warn("{}", e.what());
-  }
-}
-
 // What the file of a lock says of the process that holds it.
 std::string holder_of(const FileHandle& lock) {
   std::array<char, 256> text{};
@@ -172,23 +162,6 @@ void sign(const FileHandle& lock) {
     log_warn("[checkpoint] the lock does not name its process: {}", std::strerror(errno));
   }
 }
-
-// Makes a folder; the destructor removes it unless it was renamed.
-class TemporaryFolder {
- public:
-  TemporaryFolder(const Directory& parent, std::string name)
-      : parent_(parent), name_(std::move(name)) {
-    parent_.remove(name_);
-    parent_.make_folder(name_);
-  }
-  ~TemporaryFolder() { discard(parent_, name_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
- private:
-  const Directory& parent_;
-  std::string name_;
-};
 
 }  // namespace
 
@@ -300,9 +273,9 @@ bool CheckpointWriter::save(std::int64_t step, const WriteFiles& write) {
   folder_.sync();
   write_file(folder_, kLatest, checkpoint_name(step) + "\n");
   is_whole_[step] = true;
-  discard(folder_, replaced_name(step));
+  folder_.discard(replaced_name(step));
   if (!overwritten_.empty()) {
-    discard(folder_, kBest);
+    folder_.discard(kBest);
     best_.reset();
   }
   for (std::int64_t old : std::exchange(overwritten_, {})) {

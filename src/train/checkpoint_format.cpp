@@ -219,9 +219,11 @@ ModelAndState read_shards(const Directory& folder, const Description& descriptio
   return {tensors(kTensorKinds[0]), tensors(kTensorKinds[1])};
 }
 
-// The number of heads and the architecture, which shapes do not show: behind the other four sizes
-// in what the run says of its model.
+// Where the weights began from, and the number of heads and the architecture, which shapes do not
+// show: behind the other four sizes in what the run says of its model.
 void add_model(SavedTensors& model, const Json& meta) {
+  const Json* origin = meta.is_object() ? meta.find(kOrigin) : nullptr;
+  if (origin != nullptr) model.add_metadata(kOrigin, origin->as_string());
   constexpr std::size_t kHeads = 4, kBehind = 5;
   const Json* said = meta.is_object() ? meta.find("model") : nullptr;
   if (said == nullptr || !said->is_array() || said->items().size() < kBehind) return;

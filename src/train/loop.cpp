@@ -146,7 +146,7 @@ Processes* processes_of(const Communicator* group) {
 // and a folder may have a newer checkpoint.
 RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& options,
                                 const TokenSource& tokens, const TokenSource* validation,
-                                std::optional<InitialWeights>& init) {
+                                std::optional<InitialWeights>& init, std::string& origin) {
   Processes* const processes = processes_of(device.group());
   RunCheckpoints out(options, processes);
   if (out.resumed() == nullptr && !options.init.empty()) {
@@ -154,8 +154,10 @@ RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& option
   }
   RunContent content = content_of(device, options, tokens, validation);
   if (init) content.init = init->hash;
+  const Checkpoint* const from = out.resumed();
+  origin = from != nullptr ? from->model.origin() : init ? init->tensors.origin() : "";
   Json meta = fingerprint(options, content);
-  if (const Checkpoint* from = out.resumed()) {
+  if (from != nullptr) {
     if (!options.init.empty()) {
       log_info("[resume] weights come from {}, not from option init", from->folder.string());
     }
@@ -163,6 +165,7 @@ RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& option
     meta = continue_run(from->meta, meta, options.change, from->step);
   }
   if (!options.arguments.is_null()) meta["arguments"] = options.arguments;
+  if (!origin.empty()) meta[kOrigin] = origin;
   out.describe({std::move(meta), options.tokenizer ? options.tokenizer->content() : ""});
   return out;
 }
@@ -174,7 +177,8 @@ class Run {
       : options_(is_first_process(devices.group()) ? options : without_outputs(options)),
         device_(devices.first()),
         group_(devices.group()),
-        checkpoints_(open_checkpoints(devices.first(), options_, *tokens, validation.get(), init_)),
+        checkpoints_(
+            open_checkpoints(devices.first(), options_, *tokens, validation.get(), init_, origin_)),
         trainer_(devices, options_, tokens, validation) {
     out_.best = checkpoints_.best();
     out_.resumed_from = step_ = start(trainer_.tensors(), options_.run.seed, init_, checkpoints_);
@@ -210,8 +214,8 @@ class Run {
   void save_weights() {
     if (options_.save.empty()) return;
     const Tokenizer* tokenizer = options_.tokenizer.get();
-    if (const auto bad =
-            save_parameters(trainer_.tensors(), options_.run.model, tokenizer, options_.save)) {
+    if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, tokenizer,
+                                         options_.save, origin_)) {
       end(bad);
     }
     if (tokenizer == nullptr || is_stream(options_.save) || !is_first_process(group_)) return;
@@ -324,6 +328,7 @@ class Run {
   Device& device_;                      // the first rank's
   Communicator* const group_;           // nullptr: there is one rank
   std::optional<InitialWeights> init_;  // until they are loaded
+  std::string origin_;                  // the published model that they began from; empty: none
   RunCheckpoints checkpoints_;
   Trainer trainer_;
   TrainResult out_;

@@ -131,17 +131,19 @@ Shape matrix(const SavedTensors& from, const std::string& name) {
   return shape;
 }
 
-// Whether a narrower value is stored as float64, as on the device that computes in float64.
-bool is_widened(const Type& from, const Type& to) {
-  return to.dtype == DType::kF64 && is_floating(from.dtype) && from.shape == to.shape;
+// Whether a tensor of a file may be stored: a narrower one where the device computes in float64,
+// and a published one in any floating type.
+bool is_storable(const Type& from, const Type& to, bool is_published) {
+  const bool converts = is_published || to.dtype == DType::kF64;
+  return from == to || (converts && from.shape == to.shape && is_floating(from.dtype));
 }
 
 }  // namespace
 
 void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value) {
   const Type type = to.type(name);
-  if (value.dtype != type.dtype && is_widened({value.dtype, value.shape}, type)) {
-    to.set(name, widened(value));
+  if (value.dtype != type.dtype && is_storable({value.dtype, value.shape}, type, false)) {
+    to.set(name, as_dtype(value, type.dtype));
   } else {
     to.set(name, value);
   }
@@ -207,10 +209,11 @@ void load_parameters(const WholeTensors& to, const SavedTensors& from) {
     if (!from.has(name)) fail_input(where, "tensor '{}' is missing", name);
     const Type given = from.type(name);
     const Type type = to.type(name);
-    if (given != type && !is_widened(given, type)) {
+    if (!is_storable(given, type, from.is_published())) {
       fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
     }
-    load_tensor(to, name, from.read(name));
+    const HostTensor value = from.read(name);
+    given == type ? to.set(name, value) : to.set(name, as_dtype(value, type.dtype));
   }
 }
 
@@ -242,6 +245,17 @@ ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback) {
   return out;
 }
 
+SavedTensors::Metadata metadata_of(const ModelConfig& config) {
+  SavedTensors::Metadata out{{"heads", std::to_string(config.heads)},
+                             {"layers", std::to_string(config.layers)},
+                             {"d_model", std::to_string(config.d_model)},
+                             {"d_ff", std::to_string(config.d_ff)},
+                             {"vocab", std::to_string(config.vocab)}};
+  const Json architecture = architecture_of(config);
+  if (!architecture.members().empty()) out[kArchitecture] = architecture.dump();
+  return out;
+}
+
 namespace {
 
 // `From`: a store, or WholeTensors.
@@ -269,20 +283,16 @@ std::map<std::string, HostTensor> states_of(const Store& store, std::string_view
 
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const Tokenizer* tokenizer,
-                                         const std::filesystem::path& path) {
+                                         const std::filesystem::path& path,
+                                         const std::string& origin) {
   TensorTypes types;
   for (const std::string& name : from.names(LeafKind::kParameter)) types[name] = from.type(name);
   const bool writes = from.processes() == nullptr || from.first_rank() == 0;
   std::optional<SafetensorsOutput> file;
   if (writes) {
-    SafetensorsOutput::Metadata metadata{{"heads", std::to_string(config.heads)},
-                                         {"layers", std::to_string(config.layers)},
-                                         {"d_model", std::to_string(config.d_model)},
-                                         {"d_ff", std::to_string(config.d_ff)},
-                                         {"vocab", std::to_string(config.vocab)}};
-    const Json architecture = architecture_of(config);
-    if (!architecture.members().empty()) metadata[kArchitecture] = architecture.dump();
+    SavedTensors::Metadata metadata = metadata_of(config);
     if (tokenizer != nullptr) metadata[kTokenizerHash] = tokenizer->hash();
+    if (!origin.empty()) metadata[kOrigin] = origin;
     file.emplace(path, types, metadata);
   }
   std::optional<NotFinite> found;

@@ -41,6 +41,9 @@ void load_parameters(Store& store, const SavedTensors& from);
 // model.
 ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback);
 
+// What config_of() needs of a model beside its shapes, and its sizes.
+SavedTensors::Metadata metadata_of(const ModelConfig& config);
+
 // Host copies of all parameters, or of all states whose name starts with `prefix`.
 std::map<std::string, HostTensor> parameters_of(const Store& store);
 std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix);

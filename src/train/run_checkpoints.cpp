@@ -10,6 +10,7 @@
 #include "passes/loss_scaling.h"
 #include "passes/optimizer.h"
 #include "runtime/processes.h"
+#include "train/family_files.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -125,11 +126,16 @@ std::optional<Checkpoint> same_checkpoint(const std::filesystem::path& folder, c
 
 InitialWeights open_initial_weights(const std::filesystem::path& path, bool needs_hash,
                                     Processes* processes) {
-  auto found = same_checkpoint(
-      path, [&] { return checkpoint_of_weights(path); }, processes);
-  if (found) return {std::move(found->model), found->checksum};
-  InitialWeights out{SavedTensors(path)};
-  if (needs_hash || processes != nullptr) out.hash = hash_file(InputFile(path, "init"));
+  const bool is_published = is_model_folder(path);
+  if (!is_published) {
+    auto found = same_checkpoint(
+        path, [&] { return checkpoint_of_weights(path); }, processes);
+    if (found) return {std::move(found->model), found->checksum};
+  }
+  InitialWeights out{is_published ? open_family_weights(path) : SavedTensors(path)};
+  if (needs_hash || processes != nullptr) {
+    out.hash = is_published ? hash_of_family_weights(path) : hash_file(InputFile(path, "init"));
+  }
   if (processes != nullptr) check_same(*processes, "the file of weights", number_of(out.hash));
   return out;
 }

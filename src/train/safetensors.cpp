@@ -139,7 +139,7 @@ HostTensor SafetensorsFile::read(std::string_view name) const {
   const auto [dtype, shape] = type(name);
   const Entry& entry = *find(name);
   HostTensor out{dtype, shape, std::vector<std::byte>(entry.end - entry.begin)};
-  file_.read(data_start_ + entry.begin, out.bytes);
+  read_part(entry, 0, out.bytes);
   return out;
 }
 

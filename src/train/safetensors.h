@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,10 @@ class SafetensorsFile {
   Type type(std::string_view name) const;
   // Errors: as type(); also when the file was truncated after it was opened.
   HostTensor read(std::string_view name) const;
+  // Fills `out` with the tensor's bytes from `offset` on, which must be its.
+  void read_part(const Entry& entry, std::uint64_t offset, std::span<std::byte> out) const {
+    file_.read(data_start_ + entry.begin + offset, out);
+  }
 
  private:
   InputFile file_;

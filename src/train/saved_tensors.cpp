@@ -7,11 +7,18 @@
 namespace tracestep {
 namespace {
 
-SavedTensors::Shards only(SafetensorsFile file) {
-  auto files = std::make_shared<std::vector<SafetensorsFile>>();
-  files->push_back(std::move(file));
-  return files;
-}
+class OneFile : public TensorSource {
+ public:
+  explicit OneFile(SafetensorsFile file) : file_(std::move(file)) {}
+  std::vector<std::string> names() const override { return file_.names(); }
+  bool has(std::string_view name) const override { return file_.find(name) != nullptr; }
+  std::filesystem::path path() const override { return file_.path(); }
+  Type type(std::string_view name) const override { return file_.type(name); }
+  HostTensor read(std::string_view name) const override { return file_.read(name); }
+
+ private:
+  SafetensorsFile file_;
+};
 
 void check_piece(const SafetensorsFile& file, const std::string& name, const Type& expected) {
   const bool is_there = file.find(name) != nullptr;
@@ -23,43 +30,37 @@ void check_piece(const SafetensorsFile& file, const std::string& name, const Typ
   }
 }
 
-}  // namespace
-
-SavedTensors::SavedTensors(SafetensorsFile file)
-    : files_(only(std::move(file))), metadata_(files_->front().metadata()) {}
-
-SavedTensors::SavedTensors(Shards shards, const Parallel& choice, Table tensors)
-    : files_(std::move(shards)), choice_(choice), table_(std::move(tensors)) {
-  for (const auto& [name, tensor] : table_) {
-    for (int rank = 0; rank < choice_.ranks; ++rank) {
-      check_piece((*files_)[static_cast<std::size_t>(rank)], name,
-                  {tensor.whole.dtype, {piece_of(tensor, choice_, rank).count}});
+class ShardsOfRanks : public TensorSource {
+ public:
+  ShardsOfRanks(SavedTensors::Shards shards, const Parallel& choice, SavedTensors::Table tensors)
+      : files_(std::move(shards)), choice_(choice), table_(std::move(tensors)) {
+    for (const auto& [name, tensor] : table_) {
+      for (int rank = 0; rank < choice_.ranks; ++rank) {
+        check_piece((*files_)[static_cast<std::size_t>(rank)], name,
+                    {tensor.whole.dtype, {piece_of(tensor, choice_, rank).count}});
+      }
     }
   }
-}
+  std::vector<std::string> names() const override {
+    std::vector<std::string> out;
+    for (const auto& [name, tensor] : table_) out.push_back(name);
+    return out;
+  }
+  bool has(std::string_view name) const override { return table_.contains(name); }
+  std::filesystem::path path() const override { return files_->front().path().parent_path(); }
+  Type type(std::string_view name) const override { return divided(name).whole; }
+  HostTensor read(std::string_view name) const override;
 
-std::vector<std::string> SavedTensors::names() const {
-  if (is_whole()) return files_->front().names();
-  std::vector<std::string> out;
-  for (const auto& [name, tensor] : table_) out.push_back(name);
-  return out;
-}
+ private:
+  const DividedTensor& divided(std::string_view name) const;
+  HostTensor block(std::string_view name, const DividedTensor& tensor, int index) const;
 
-bool SavedTensors::has(std::string_view name) const {
-  return is_whole() ? files_->front().find(name) != nullptr : table_.contains(name);
-}
+  SavedTensors::Shards files_;
+  Parallel choice_;
+  SavedTensors::Table table_;
+};
 
-std::filesystem::path SavedTensors::path() const {
-  const std::filesystem::path first = files_->front().path();
-  return is_whole() ? first : first.parent_path();
-}
-
-Type SavedTensors::type(std::string_view name) const {
-  return is_whole() ? files_->front().type(name) : divided(name).whole;
-}
-
-HostTensor SavedTensors::read(std::string_view name) const {
-  if (is_whole()) return files_->front().read(name);
+HostTensor ShardsOfRanks::read(std::string_view name) const {
   const DividedTensor& tensor = divided(name);
   if (!tensor.axis) return block(name, tensor, 0);
   HostTensor out = HostTensor::zeros(tensor.whole.dtype, tensor.whole.shape);
@@ -69,14 +70,14 @@ HostTensor SavedTensors::read(std::string_view name) const {
   return out;
 }
 
-const DividedTensor& SavedTensors::divided(std::string_view name) const {
+const DividedTensor& ShardsOfRanks::divided(std::string_view name) const {
   const auto found = table_.find(name);
   if (found != table_.end()) return found->second;
   fail_input("checkpoint", "{} has no tensor {}", path().string(), printable(name));
 }
 
-HostTensor SavedTensors::block(std::string_view name, const DividedTensor& tensor,
-                               int index) const {
+HostTensor ShardsOfRanks::block(std::string_view name, const DividedTensor& tensor,
+                                int index) const {
   const Type type = block_type(tensor, choice_);
   HostTensor out{type.dtype, type.shape, {}};
   out.bytes.reserve(static_cast<std::size_t>(type.bytes()));
@@ -87,5 +88,14 @@ HostTensor SavedTensors::block(std::string_view name, const DividedTensor& tenso
   }
   return out;
 }
+
+}  // namespace
+
+SavedTensors::SavedTensors(SafetensorsFile file) : metadata_(file.metadata()) {
+  source_ = std::make_shared<OneFile>(std::move(file));
+}
+
+SavedTensors::SavedTensors(Shards shards, const Parallel& choice, Table tensors)
+    : source_(std::make_shared<ShardsOfRanks>(std::move(shards), choice, std::move(tensors))) {}
 
 }  // namespace tracestep

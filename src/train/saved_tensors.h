@@ -1,5 +1,6 @@
-// Whole tensors from the files of a checkpoint: of one file that holds them, or of the shards that
-// hold their pieces (tensor_pieces.h). Read one at a time.
+// Whole tensors from files, read one at a time: from one that holds them, from the shards of a
+// checkpoint, which hold their pieces (tensor_pieces.h), or from the files of a published model
+// (family_files.h).
 #pragma once
 
 #include <filesystem>
@@ -18,10 +19,25 @@ namespace tracestep {
 // one is the reference Transformer.
 inline constexpr const char* kArchitecture = "model";
 
+// The key that holds SavedTensors::origin().
+inline constexpr const char* kOrigin = "origin";
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+  virtual std::vector<std::string> names() const = 0;
+  virtual bool has(std::string_view name) const = 0;
+  virtual std::filesystem::path path() const = 0;
+  // Errors of both: as SafetensorsFile.
+  virtual Type type(std::string_view name) const = 0;
+  virtual HostTensor read(std::string_view name) const = 0;
+};
+
 class SavedTensors {
  public:
   using Shards = std::shared_ptr<const std::vector<SafetensorsFile>>;
   using Table = std::map<std::string, DividedTensor, std::less<>>;
+  using Metadata = std::map<std::string, std::string>;
 
   explicit SavedTensors(SafetensorsFile file);
   explicit SavedTensors(const std::filesystem::path& file) : SavedTensors(SafetensorsFile(file)) {}
@@ -29,29 +45,33 @@ class SavedTensors {
   // a vector with the name of its tensor, and is left out where it is empty. Error{kInput} naming
   // the file and the tensor when a piece is missing or has another type than it should.
   SavedTensors(Shards shards, const Parallel& choice, Table tensors);
+  // Of a published model: in whatever floating type its files have.
+  SavedTensors(std::shared_ptr<const TensorSource> published, Metadata metadata)
+      : source_(std::move(published)), metadata_(std::move(metadata)), is_published_(true) {}
 
-  std::vector<std::string> names() const;
-  bool has(std::string_view name) const;
+  std::vector<std::string> names() const { return source_->names(); }
+  bool has(std::string_view name) const { return source_->has(name); }
   // The metadata of a file that holds whole tensors, and what was added.
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const Metadata& metadata() const { return metadata_; }
   void add_metadata(const std::string& key, std::string value) {
     metadata_[key] = std::move(value);
   }
-  // The file, or the folder of the shards.
-  std::filesystem::path path() const;
+  bool is_published() const { return is_published_; }
+  // The folder of the published model that they began from; empty: they began here.
+  std::string origin() const {
+    const auto found = metadata_.find(kOrigin);
+    return found == metadata_.end() ? "" : found->second;
+  }
+  // The file, or the folder of several.
+  std::filesystem::path path() const { return source_->path(); }
   // Errors of both: as SafetensorsFile.
-  Type type(std::string_view name) const;
-  HostTensor read(std::string_view name) const;
+  Type type(std::string_view name) const { return source_->type(name); }
+  HostTensor read(std::string_view name) const { return source_->read(name); }
 
  private:
-  bool is_whole() const { return choice_.ranks == 1; }
-  const DividedTensor& divided(std::string_view name) const;
-  HostTensor block(std::string_view name, const DividedTensor& tensor, int index) const;
-
-  Shards files_;
-  Parallel choice_;
-  Table table_;  // of shards
-  std::map<std::string, std::string> metadata_;
+  std::shared_ptr<const TensorSource> source_;
+  Metadata metadata_;
+  bool is_published_ = false;
 };
 
 }  // namespace tracestep

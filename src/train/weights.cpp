@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/log.h"
+#include "train/family_files.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -66,6 +67,9 @@ void warn_of_another(const Weights& weights, const Tokenizer& asked) {
 }  // namespace
 
 Weights open_weights(const fs::path& path) {
+  if (is_model_folder(path)) {
+    return {path, open_family_weights(path), path / "tokenizer.json", ""};
+  }
   if (const auto found = checkpoint_of_weights(path)) return weights_of(path, *found);
   // Under the name of the option, so that the message of a missing file has it.
   return {path, SavedTensors(SafetensorsFile(InputFile(path, "init"))), tokenizer_beside(path), {}};

@@ -21,8 +21,8 @@ struct Weights {
   std::optional<std::string> tokenizer_file;  // of a checkpoint: its content; empty: there is none
 };
 
-// A safetensors file, or the newest complete checkpoint of a folder, as CheckpointWriter::load().
-// Errors: kInput.
+// A safetensors file, a folder with a published model (family_files.h), or the newest complete
+// checkpoint of a folder, as CheckpointWriter::load(). Errors: kInput.
 Weights open_weights(const std::filesystem::path& path);
 // The weights of `checkpoint`, in the folder `path`.
 Weights weights_of(const std::filesystem::path& path, const Checkpoint& checkpoint);

@@ -81,11 +81,13 @@ void initialize_parameters(const WholeTensors& to, std::uint64_t seed);
 void initialize_states(const WholeTensors& to);
 void load_parameters(const WholeTensors& to, const SavedTensors& from);
 std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
-// Writes all parameters, tensor by tensor, with the model's sizes as metadata, and the hash of
-// `tokenizer`, if there is one. When a tensor is infinite or NaN, nothing is written, and it is
-// returned. Every process must call this; the first one writes. Throws Error{kOutput}.
+// Writes all parameters, tensor by tensor, with the model's sizes as metadata, the hash of
+// `tokenizer`, if there is one, and where the weights began from, if that is not empty. When a
+// tensor is infinite or NaN, nothing is written, and it is returned. Every process must call this;
+// the first one writes. Throws Error{kOutput}.
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const Tokenizer* tokenizer,
-                                         const std::filesystem::path& path);
+                                         const std::filesystem::path& path,
+                                         const std::string& origin = {});
 
 }  // namespace tracestep

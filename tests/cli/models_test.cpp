@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "support/family_folder.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
@@ -90,6 +91,42 @@ TEST_F(ModelsCommandTest, WhatIsTrainedHereIsEvaluatedSampledAndResumedAsItsMode
   }
 }
 
+TEST_F(ModelsCommandTest, AFolderWithWeightsIsTrainedFurtherAndHandedBack) {
+  testing::write_family_fixture("phi3", folder_ / "my-phi3");
+  folder_.write("my-phi3/tokenizer.json", "{}");
+  std::string tokens;
+  for (int i = 0; i < 400; ++i) tokens += std::string{static_cast<char>(i * i % 48), 0};
+  folder_.write("tokens.bin", tokens);
+  const std::string shape = " --tokens tokens.bin --token-dtype uint16 --context 8 --batch 2 ";
+  const std::string train = "train --steps 3 --checkpoint run --model my-phi3" + shape;
+  EXPECT_THAT(run(train + "--save W.safetensors").err,
+              HasSubstr("weights: those in my-phi3 (--init none starts from --seed)"));
+  output_of("export run one");
+  output_of("export W.safetensors two --dtype f32");
+  const std::string trained = output_of("eval --init run" + shape);
+  for (const std::string out : {"one", "two"}) {
+    EXPECT_EQ(output_of("eval --model " + out + shape), trained);
+    EXPECT_EQ(output_of("eval --init " + out + shape), trained);
+    EXPECT_TRUE(std::filesystem::exists(folder_ / out / "tokenizer.json"));
+    EXPECT_EQ(content_of(folder_ / out / "model.safetensors"),
+              content_of(folder_ / "one/model.safetensors"));
+  }
+  EXPECT_NE(output_of("eval --model my-phi3" + shape), trained);
+  EXPECT_NE(output_of("eval --model my-phi3 --init none" + shape),
+            output_of("eval --model my-phi3" + shape));
+  EXPECT_EQ(run("generate --model one --prompt-tokens 1,2 --max-tokens 3").err,
+            "weights: those in one (--init none starts from --seed)\n");
+  EXPECT_THAT(error_of("export run one", 5), HasSubstr("one is there already"));
+  EXPECT_THAT(error_of("eval --init one --window 3" + shape, 2), HasSubstr("of another model"));
+  std::filesystem::rename(folder_ / "my-phi3", folder_ / "moved");
+  EXPECT_THAT(error_of("export run three", 3), HasSubstr("no longer there; give the folder of"));
+  output_of("export run three --model moved");
+  // Of ranks, whose checkpoint has shards; they go on from the folder together.
+  output_of("train --steps 1 --checkpoint ranks --model one --parallel dp=2,shard=3" + shape);
+  output_of("export ranks four");
+  EXPECT_EQ(output_of("eval --init ranks" + shape), output_of("eval --init four" + shape));
+}
+
 TEST_F(ModelsCommandTest, TheProductsOfAProfileAreThoseOfTheModel) {
   const std::string profile =
       "profile --device cpu --threads 1 --context 8 --batch 1 --steps 1 --mode step --model my-";
@@ -168,7 +205,8 @@ TEST_F(ModelsCommandTest, AContextEndsWithTheLearnedPositions) {
             HasSubstr("more than 32 would fit, which is all that the model has positions")));
   EXPECT_THAT(error_of("memory --predict --model my-gpt2 --context 33", 2),
               HasSubstr("[--context] 33 tokens are more than the 32 positions"));
-  const std::string generate = "generate --model my-gpt2 --prompt-tokens 1,2,3 --max-tokens ";
+  const std::string generate =
+      "generate --model my-gpt2 --init none --prompt-tokens 1,2,3 --max-tokens ";
   EXPECT_EQ(run(generate + "29").status, 0);
   EXPECT_THAT(
       error_of(generate + "30", 2),

@@ -11,7 +11,8 @@
 
 using Target = int(const std::uint8_t*, std::size_t);
 extern "C" Target fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message, fuzz_pickle, fuzz_program,
-    fuzz_ranks, fuzz_result, fuzz_result_csv, fuzz_safetensors, fuzz_token_file, fuzz_tokenizer;
+    fuzz_ranks, fuzz_result, fuzz_result_csv, fuzz_safetensors, fuzz_token_file, fuzz_tokenizer,
+    fuzz_weight_index;
 
 namespace tracestep {
 namespace {
@@ -21,7 +22,7 @@ struct Named {
   Target* run;
 };
 
-constexpr std::array<Named, 12> kTargets = {{
+constexpr std::array<Named, 13> kTargets = {{
     {"gzip", fuzz_gzip},
     {"json", fuzz_json},
     {"memory_trace", fuzz_memory_trace},
@@ -34,6 +35,7 @@ constexpr std::array<Named, 12> kTargets = {{
     {"safetensors", fuzz_safetensors},
     {"token_file", fuzz_token_file},
     {"tokenizer", fuzz_tokenizer},
+    {"weight_index", fuzz_weight_index},
 }};
 
 std::filesystem::path corpus() {

@@ -13,8 +13,10 @@
 #include "ops/functions.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
+#include "support/family_folder.h"
 #include "support/host_values.h"
-#include "support/paths.h"
+#include "support/temp_folder.h"
+#include "train/family_files.h"
 #include "train/loop.h"
 #include "train/model_store.h"
 
@@ -24,10 +26,6 @@ namespace {
 using testing::to_doubles;
 
 constexpr BatchShape kShape{.batch = 2, .context = 12};
-
-std::filesystem::path fixture(const std::string& family, const std::string& ending) {
-  return testing::source_folder() / "tests/golden/families" / (family + ending);
-}
 
 double norm_of(const std::vector<double>& values) {
   double out = 0.0;
@@ -47,25 +45,37 @@ double largest(const std::vector<double>& values) {
   return out;
 }
 
+// The fixture of a model, its weights and gradients read as those of a published model.
+struct Expected {
+  explicit Expected(const std::string& name)
+      : file(testing::family_fixture(name, ".safetensors")),
+        weights(read(name, "weights.")),
+        gradients(read(name, "gradients.")) {}
+
+  SavedTensors read(const std::string& name, const std::string& what) const {
+    testing::write_family_fixture(name, folder / what, what);
+    return open_family_weights(folder / what);
+  }
+
+  TempFolder folder;
+  SafetensorsFile file;
+  SavedTensors weights, gradients;
+};
+
 class FamilyTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { ops::register_all(); }
 
   RunSpec spec() const {
-    RunSpec out{.model = read_model(fixture(GetParam(), ".json")).config, .shape = kShape};
+    RunSpec out{.model = read_model(testing::family_fixture(GetParam(), ".json")).config,
+                .shape = kShape};
     out.optimizer.beta2 = 0.95;
     out.optimizer.weight_decay = 0.1;
     out.verify = true;
     return out;
   }
-  SafetensorsFile expected() const { return SafetensorsFile(fixture(GetParam(), ".safetensors")); }
+  Expected expected() const { return Expected(GetParam()); }
 };
-
-void set_weights(Store& store, const SafetensorsFile& from) {
-  for (const std::string& name : store.names(LeafKind::kParameter)) {
-    store.set(name, testing::converted(from.read("weights." + name), store.at(name).type.dtype));
-  }
-}
 
 void set_batch(Executor& executor, const SafetensorsFile& from) {
   executor.set_input("tokens", from.read("tokens"));
@@ -79,21 +89,20 @@ Program program_of(const RunSpec& spec, Mode mode, Device& device) {
 }
 
 TEST_P(FamilyTest, HasTheParametersThatTransformersCounts) {
-  const SafetensorsFile file = expected();
-  const std::string counted = file.metadata().at("parameters");
+  const std::string counted = expected().file.metadata().at("parameters");
   EXPECT_EQ(std::to_string(parameter_formula(spec().model)), counted);
   EXPECT_EQ(std::to_string(parameter_count(forward_program(spec()))), counted);
 }
 
-void expect_logits_and_gradients(Device& device, RunSpec spec, const SafetensorsFile& file) {
+void expect_logits_and_gradients(Device& device, RunSpec spec, const Expected& expected) {
   spec.mode = Mode::kForwardBackward;
   Store store(device);
   const auto executor =
       make_executor(spec.executor, store, program_of(spec, Mode::kForwardBackward, device));
-  set_weights(store, file);
-  set_batch(*executor, file);
+  load_parameters(store, expected.weights);
+  set_batch(*executor, expected.file);
   executor->run();
-  const std::vector<double> logits = to_doubles(file.read("logits"));
+  const std::vector<double> logits = to_doubles(expected.file.read("logits"));
   const std::vector<double> got = to_doubles(executor->output("logits"));
   for (std::size_t i = 0; i < logits.size(); ++i) {
     ASSERT_NEAR(got[i], logits[i], 2e-5 * largest(logits)) << i;
@@ -101,7 +110,7 @@ void expect_logits_and_gradients(Device& device, RunSpec spec, const Safetensors
   std::map<std::string, std::vector<double>> gradients;
   double largest_norm = 0.0;
   for (const std::string& name : store.names(LeafKind::kParameter)) {
-    gradients[name] = to_doubles(file.read("gradients." + name));
+    gradients[name] = to_doubles(expected.gradients.read(name));
     largest_norm = std::max(largest_norm, norm_of(gradients[name]));
   }
   // A bias of keys that are not rotated adds the same to all scores of a row: its gradient is zero
@@ -114,7 +123,7 @@ void expect_logits_and_gradients(Device& device, RunSpec spec, const Safetensors
 }
 
 TEST_P(FamilyTest, LogitsAndEveryGradientAreThoseOfTransformers) {
-  const SafetensorsFile file = expected();
+  const Expected expected = this->expected();
   for (const testing::Backend& backend : testing::backends_under_test()) {
     for (AttentionForm form : kAllAttentionForms) {
       for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
@@ -123,24 +132,24 @@ TEST_P(FamilyTest, LogitsAndEveryGradientAreThoseOfTransformers) {
         run.attention = form;
         run.executor = executor;
         const auto device = backend.make({.guarded = true});
-        expect_logits_and_gradients(*device, run, file);
+        expect_logits_and_gradients(*device, run, expected);
       }
     }
     SCOPED_TRACE(fmt::format("{} primitive ops", backend.name));
     RunSpec run = spec();
     run.ops = Granularity::kPrimitive;
     const auto device = backend.make({});
-    expect_logits_and_gradients(*device, run, file);
+    expect_logits_and_gradients(*device, run, expected);
   }
 }
 
-void expect_ten_steps(Device& device, RunSpec spec, const SafetensorsFile& file) {
+void expect_ten_steps(Device& device, RunSpec spec, const Expected& expected) {
   spec.mode = Mode::kStep;
   Store store(device);
   const auto executor = make_executor(spec.executor, store, step_program(spec, device));
-  set_weights(store, file);
-  set_batch(*executor, file);
-  const Json losses = Json::parse(file.metadata().at("losses"), "losses");
+  load_parameters(store, expected.weights);
+  set_batch(*executor, expected.file);
+  const Json losses = Json::parse(expected.file.metadata().at("losses"), "losses");
   for (int step = 0; step < 10; ++step) {
     executor->set_scalar("lr", 1e-3);
     executor->set_scalar("step_size", step_size(1e-3, 0.9, 0.95, step + 1));
@@ -152,21 +161,18 @@ void expect_ten_steps(Device& device, RunSpec spec, const SafetensorsFile& file)
 }
 
 TEST_P(FamilyTest, TenStepsHaveTheLossesOfTransformers) {
-  const SafetensorsFile file = expected();
+  const Expected expected = this->expected();
   for (const testing::Backend& backend : testing::backends_under_test()) {
     SCOPED_TRACE(backend.name);
     RunSpec run = spec();
-    expect_ten_steps(*backend.make({}), run, file);
+    expect_ten_steps(*backend.make({}), run, expected);
     run.attention = AttentionForm::kFlash;
     run.executor = ExecutorKind::kCompiled;
-    expect_ten_steps(*backend.make({}), run, file);
+    expect_ten_steps(*backend.make({}), run, expected);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamilyTest,
-                         ::testing::Values("llama2", "llama3", "llama_yarn", "llama_linear",
-                                           "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "olmo2",
-                                           "phi3", "smollm2", "gpt2", "pythia", "neox_serial"),
+INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, ::testing::ValuesIn(testing::kFamilyFixtures),
                          [](const auto& test) { return std::string(test.param); });
 
 }  // namespace

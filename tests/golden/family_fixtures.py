@@ -4,21 +4,18 @@ transformers, its config.json, its logits, loss, gradients and ten steps of Adam
 
     python3 tests/golden/family_fixtures.py [FOLDER]     (needs torch, transformers, safetensors)
 
-Weights and gradients are stored by tracestep's names; where a family rotates halves of a head, rows
-of queries and keys are permuted, so that neighbours are rotated instead.
+Weights and gradients are stored as transformers writes them, "weights." and "gradients." before their
+names.
 """
 import json
 import pathlib
 import sys
+import tempfile
 
 import torch
 import torch.nn.functional as F
 import transformers
-from safetensors.torch import save_file
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
-
-from tracestep._weights import by_own_names  # noqa: E402
+from safetensors.torch import load_file, save_file
 
 BATCH, CONTEXT, STEPS = 2, 12, 10
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
@@ -56,8 +53,10 @@ MODELS = {
 }
 
 
-def renamed(config, state):
-    return {name: x.detach().float().contiguous().clone() for name, x in by_own_names(config, state).items()}
+def saved(model):
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(pathlib.Path(folder) / "model.safetensors")
 
 
 def main():
@@ -76,7 +75,7 @@ def main():
                 x.add_(0.1 * torch.randn_like(x))
         tokens = torch.randint(0, 48, (BATCH, CONTEXT))
         targets = torch.randint(0, 48, (BATCH, CONTEXT))
-        tensors = {"weights." + k: v for k, v in renamed(config, model.state_dict()).items()}
+        tensors = {"weights." + k: v for k, v in saved(model).items()}
         optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
         losses = []
         for step in range(STEPS):
@@ -86,8 +85,7 @@ def main():
             loss.backward()
             losses.append(loss.item())
             if step == 0:
-                gradients = {k: x.grad for k, x in model.named_parameters()}
-                tensors |= {"gradients." + k: v for k, v in renamed(config, gradients).items()}
+                tensors |= {"gradients." + k: x.grad.clone() for k, x in model.named_parameters()}
                 tensors["logits"] = logits.detach().contiguous().clone()
             optimizer.step()
         tensors["tokens"], tensors["targets"] = tokens.contiguous(), targets.contiguous()

@@ -123,7 +123,7 @@ TEST_P(CompileTest, TwoStepsLeaveTheBitsOfThePlainProgram) {
     for (const auto& [name, value] : actual) {
       if (!name.starts_with("shadow.")) continue;
       const HostTensor& wide = actual.at(name.substr(std::string_view("shadow.").size()));
-      EXPECT_TRUE(value.bytes == narrowed(wide, value.dtype).bytes) << backend.name << " " << name;
+      EXPECT_TRUE(value.bytes == as_dtype(wide, value.dtype).bytes) << backend.name << " " << name;
       ++shadows;
     }
     EXPECT_EQ(shadows, 2 * 7 + 1);

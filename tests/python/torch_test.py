@@ -174,7 +174,7 @@ class ModelTest(unittest.TestCase):
             model = self.model("LlamaConfig")
             read = tracestep.from_module(model, folder)
             self.assertEqual(sorted(path.name for path in pathlib.Path(folder).iterdir()),
-                             ["config.json", "weights.safetensors"])
+                             ["config.json", "model.safetensors"])
             self.assertEqual(read.config.parent, pathlib.Path(folder))
             with self.assertRaisesRegex(tracestep.Error, "opt"):
                 tracestep.from_module(self.model("OPTConfig", ffn_dim=40, word_embed_proj_dim=24))

@@ -44,10 +44,10 @@ TEST_F(StoreShadowTest, ItFollowsTheParameterBoundBeforeOrAfter) {
     store.bind(parse_program(kPlain));
     store.set("w", values(0.1));
     store.bind(parse_program(kShadowed));
-    EXPECT_EQ(store.get("shadow.w").bytes, narrowed(values(0.1), DType::kBF16).bytes);
+    EXPECT_EQ(store.get("shadow.w").bytes, as_dtype(values(0.1), DType::kBF16).bytes);
     store.set("w", values(7.7));
     store.bind(parse_program(kPlain));
-    EXPECT_EQ(store.get("shadow.w").bytes, narrowed(values(7.7), DType::kBF16).bytes);
+    EXPECT_EQ(store.get("shadow.w").bytes, as_dtype(values(7.7), DType::kBF16).bytes);
   }
 }
 

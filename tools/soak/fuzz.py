@@ -36,6 +36,7 @@ READERS = {
     "safetensors": ["train/safetensors_header.cpp"],
     "token_file": ["train/token_file.cpp", "train/npy.cpp"],
     "tokenizer": ["train/tokenizer.cpp"],
+    "weight_index": ["train/weight_index.cpp"],
 }
 MAX_BYTES = {"program": 4096, "ranks": 512, "tokenizer": 8192}
 

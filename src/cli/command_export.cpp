@@ -1,0 +1,88 @@
+// tracestep export: weights as a folder that transformers loads.
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/token_input.h"
+#include "train/family_export.h"
+#include "train/family_files.h"
+#include "train/model_store.h"
+
+namespace tracestep::cli {
+namespace {
+
+struct ExportCommand {
+  std::string weights, folder, dtype;
+  std::filesystem::path model;
+};
+
+// The published model whose files are taken along: empty where the weights have none.
+std::filesystem::path origin_of(const ExportCommand& o, const Weights& weights) {
+  if (!o.model.empty()) return o.model;
+  const std::string origin = weights.tensors.origin();
+  if (origin.empty() || is_model_folder(origin)) return origin;
+  throw Error(ErrorCode::kInput, "--model",
+              fmt::format("{}, where the weights began from, is no longer there", origin),
+              "give the folder of that model");
+}
+
+bool has_tokenizer_of(const std::filesystem::path& origin, const Weights& weights) {
+  const auto own = tokenizer_of(&weights, nullptr);
+  if (own == nullptr) return true;
+  if (!has_family_weights(origin)) return false;
+  const Weights published = open_weights(origin);
+  const auto theirs = tokenizer_of(&published, nullptr);
+  return theirs != nullptr && theirs->hash() == own->hash();
+}
+
+int run_export(const ExportCommand& o) {
+  const Weights weights = open_weights(o.weights);
+  const SavedTensors& tensors = weights.tensors;
+  if (!tensors.metadata().contains("heads")) {
+    throw Error(ErrorCode::kInput, o.weights, "it does not say how many heads its model has",
+                "give weights or a checkpoint that tracestep has written");
+  }
+  FamilyExport what{.model = config_of(tensors, {}), .origin = origin_of(o, weights)};
+  what.has_tokenizer_of_origin = has_tokenizer_of(what.origin, weights);
+  if (!what.has_tokenizer_of_origin) {
+    log_warn("[export] the tokenizer stays behind: transformers does not read those made here");
+  }
+  if (!o.dtype.empty()) what.dtype = parse_dtype(o.dtype);
+  TensorsToSave from{.types = {},
+                     .get = [&](const std::string& name) { return tensors.read(name); }};
+  for (const std::string& name : tensors.names()) from.types[name] = tensors.type(name);
+  write_family_folder(o.folder, what, from);
+  log_info("export: {} is written", o.folder);
+  return 0;
+}
+
+}  // namespace
+
+Command export_command() {
+  const auto options = std::make_shared<ExportCommand>();
+  Command command{
+      .name = "export",
+      .section = Section::kTrain,
+      .summary = "write weights as a folder that transformers loads",
+      .details =
+          "Writes config.json and the weights under the names of the model's family, in shards of "
+          "at most 5 GB with an index, whole or not at all. What was trained from a published "
+          "model is written as that one, with its generation_config.json and its tokenizer; what "
+          "began here as a Llama. A checkpoint may be of any number of ranks.",
+      .examples = {{"run/best my-model", "the best checkpoint of a run"},
+                   {"tiny.safetensors tiny-llama --dtype bf16", "in half the bytes"}}};
+  OptionSet& set = command.options;
+  set.positional("WEIGHTS", options->weights,
+                 "a file of weights, a folder of checkpoints or one of its names, such as "
+                 "run/best, or a published model");
+  set.positional("DIR", options->folder, "the folder to make; it must not exist, or be empty");
+  set.path("--model", "DIR", options->model,
+           "the published model that it is; when left out the one that training began from");
+  set.choice("--dtype", options->dtype, {"f32", "bf16", "f16"},
+             "of the weights; when left out that of the published model, else as they are");
+  command.run = [options](std::span<const std::string>) { return run_export(*options); };
+  return command;
+}
+
+}  // namespace tracestep::cli
