@@ -193,7 +193,9 @@ Command generate_command() {
       .section = Section::kTrain,
       .summary = "continue a text with a trained model",
       .details =
-          "Samples one token at a time with a key-value cache and shows them as they come. "
+          "Reads the prompt in runs of up to 128 tokens, samples one token at a time with a "
+          "key-value "
+          "cache and shows them as they come. "
           "The tokenizer is the one that was saved with the weights, beside their file or in their "
           "checkpoint, unless --tokenizer says otherwise; without one, token numbers go in and "
           "out.",

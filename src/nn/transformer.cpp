@@ -37,7 +37,8 @@ class BlockOf {
 // What the attention of all layers shares.
 struct AttentionContext {
   RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
-  Val position = {};                          // set while decoding
+  Val position = {};                          // of the first token, set while decoding
+  Val rows = {};                              // of the tables of positions, for each token
   std::int64_t length = 0;                    // of the text, or of the cache
 };
 
@@ -56,6 +57,7 @@ class Model {
     }();
     Val x = embed(table, tokens, attention);
     for (std::int64_t i = 0; i < c_.layers; ++i) x = layer(i, x, attention);
+    if (attention.position) x = slice(x, 1, x.dim(1) - 1, x.dim(1));  // what comes next
     x = norm("ln_final", x, "ln_final");
     const auto scope = b_.scope(scope::kHead);
     const Val head = c_.is_tied ? table : weight("lm_head.weight", {c_.vocab, c_.d_model});
@@ -86,15 +88,15 @@ class Model {
     return out;
   }
 
-  // The tables' rows for the one position that is decoded.
-  AttentionContext one_position(Val position, std::int64_t length) {
+  // The tables' rows for the positions that are decoded.
+  AttentionContext decoded(Val position, Val rows, std::int64_t length) {
     AttentionContext out = full_context(length);
     out.position = position;
+    out.rows = rows;
     if (c_.positions != Positions::kRotary) return out;
     const auto scope = b_.scope("rope");
-    const Val row = reshape(position, {1});
     for (RopeTable* table : {&out.table, &out.windowed_table}) {
-      *table = {gather(table->cos, row), gather(table->sin, row)};
+      *table = {gather(table->cos, rows), gather(table->sin, rows)};
     }
     return out;
   }
@@ -119,8 +121,7 @@ class Model {
     if (c_.positions != Positions::kLearned) return x;
     const auto scope = b_.scope("position_embeddings");
     const Val rows = weight("position_embeddings.weight", {c_.max_positions, c_.d_model});
-    return add(x, context.position ? gather(rows, reshape(context.position, {1}))
-                                   : slice(rows, 0, 0, context.length));
+    return add(x, context.rows ? gather(rows, context.rows) : slice(rows, 0, 0, context.length));
   }
 
   // `name`: of its tensors, before ".weight".
@@ -314,12 +315,15 @@ Program loss_program(const ModelConfig& config, BatchShape shape, const LossOpti
   return b.finish();
 }
 
-Program decode_program(const ModelConfig& config, BatchShape shape, DType weights) {
+Program decode_program(const ModelConfig& config, BatchShape shape, DType weights,
+                       std::int64_t count) {
   Builder b("decode");
-  const Val tokens = b.input("tokens", {DType::kI64, {shape.batch, 1}});
+  const Val tokens = b.input("tokens", {DType::kI64, {shape.batch, count}});
   const Val position = b.input("position", {DType::kI64, {}});
+  const Val rows =
+      count == 1 ? reshape(position, {1}) : b.input("positions", {DType::kI64, {count}});
   Model model(b, config, weights);
-  b.output("logits", model.run(tokens, model.one_position(position, shape.context)));
+  b.output("logits", model.run(tokens, model.decoded(position, rows, shape.context)));
   return b.finish();
 }
 

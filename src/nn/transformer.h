@@ -46,8 +46,10 @@ struct LossOptions {
 };
 // Inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
-// Decoding, one token per run: inputs "tokens" [B,1] and "position" (rank-0 i64); states
-// "cache.{i}.k", "cache.{i}.v" [B,H,T,D]; output "logits" [B,1,V].
-Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
+// Decoding, `count` = n tokens per run: inputs "tokens" [B,n], "position" of the first of them
+// (rank-0 i64) and, for more than one, the "positions" [n] of all; states "cache.{i}.k",
+// "cache.{i}.v" [B,H,T,D]; output "logits" [B,1,V] of the last.
+Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32,
+                       std::int64_t count = 1);
 
 }  // namespace tracestep

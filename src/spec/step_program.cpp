@@ -81,8 +81,8 @@ Program loss_program(const RunSpec& spec, LossOptions options) {
   return loss_program(spec.model, rank_shape(spec), options);
 }
 
-Program decode_program(const RunSpec& spec) {
-  return decode_program(spec.model, spec.shape, spec.precision.parameters);
+Program decode_program(const RunSpec& spec, std::int64_t count) {
+  return decode_program(spec.model, spec.shape, spec.precision.parameters, count);
 }
 
 PipelineOptions pipeline_options(const RunSpec& spec) {

@@ -20,7 +20,7 @@ Program forward_program(const RunSpec& spec);
 // The loss with these options; the weights' dtype is always that of the spec.
 Program loss_program(const RunSpec& spec, LossOptions options = {});
 // The decoding program, one token per run, for texts of at most the spec's context.
-Program decode_program(const RunSpec& spec);
+Program decode_program(const RunSpec& spec, std::int64_t count = 1);
 
 // The pipeline options that follow from the spec; `has_kernel` is left empty. The loss is scaled
 // where an optimizer will use the gradients; transient gradients of `forward-backward` are those of

@@ -79,6 +79,49 @@ void check(const GenerateOptions& o) {
   }
 }
 
+// Runs tokens one after another through the model, as many at a time as they are asked for.
+class Decoder {
+ public:
+  Decoder(Store& store, const RunSpec& run) : store_(store), run_(run) {}
+
+  // The logits after `tokens`, the first of which is at `position`.
+  HostTensor run(std::span<const std::int64_t> tokens, std::int64_t position) {
+    const std::int64_t count = std::ssize(tokens);
+    if (count != count_) make(count);
+    executor_->set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, count}, tokens));
+    executor_->set_input("position", integer_tensor(position, {}));
+    if (count > 1) {
+      std::vector<std::int64_t> all(tokens.size());
+      std::iota(all.begin(), all.end(), position);
+      executor_->set_input("positions", HostTensor::of<std::int64_t>(
+                                            DType::kI64, {count}, std::span(std::as_const(all))));
+    }
+    executor_->run();
+    return widened(executor_->output("logits"));
+  }
+
+  // To be called before the weights are loaded, as it makes their place.
+  void make(std::int64_t count) {
+    executor_.reset();  // its memory goes first
+    const PipelineOptions passes{.granularity = run_.ops, .autocast = run_.precision.autocast};
+    executor_ = make_executor(run_.executor, store_,
+                              program_for(decode_program(run_, count), passes, store_.device()));
+    count_ = count;
+  }
+
+ private:
+  Store& store_;
+  const RunSpec& run_;
+  std::unique_ptr<Executor> executor_;
+  std::int64_t count_ = 0;
+};
+
+// How many tokens of the prompt are next: all runs but the first are as long as they may be.
+std::size_t next_count(std::size_t left) {
+  constexpr std::size_t kMost = 128;  // their scores are held, against the whole context
+  return left <= 1 ? 1 : (left - 1) % kMost + 1;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
@@ -87,25 +130,23 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
                                    const std::function<void(Store&)>& load_weights) {
   check(options);
   Store store(device);
-  const PipelineOptions passes{.granularity = options.run.ops,
-                               .autocast = options.run.precision.autocast};
-  const auto decode = make_executor(options.run.executor, store,
-                                    program_for(decode_program(options.run), passes, device));
+  Decoder decoder(store, options.run);
+  decoder.make(static_cast<std::int64_t>(next_count(options.prompt.size())));
   load_weights ? load_weights(store) : load(store, options);
   const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
-  for (std::int64_t position = 0; position < options.run.shape.context; ++position) {
+  std::size_t done = 0;  // tokens of the text
+  while (std::ssize(out) < options.tokens && std::ssize(text) <= options.run.shape.context) {
     if (stop != nullptr && stop->requested()) break;
-    const auto at = static_cast<std::size_t>(position);
-    decode->set_input("tokens", integer_tensor(text[at], {1, 1}));
-    decode->set_input("position", integer_tensor(position, {}));
-    decode->run();
-    if (at + 1 < text.size()) continue;  // still reading the prompt
-    if (static_cast<std::int64_t>(out.size()) >= options.tokens) break;
-    const HostTensor logits = widened(decode->output("logits"));
-    check_finite(logits, position);
+    const std::size_t count = next_count(text.size() - done);
+    const HostTensor logits =
+        decoder.run(std::span(text).subspan(done, count), static_cast<std::int64_t>(done));
+    done += count;
+    if (done < text.size()) continue;  // still reading the prompt
+    const auto last = static_cast<std::int64_t>(done) - 1;
+    check_finite(logits, last);
     out.push_back(
-        sample(logits.as<double>(), options, rng.uniform(static_cast<std::uint64_t>(position))));
+        sample(logits.as<double>(), options, rng.uniform(static_cast<std::uint64_t>(last))));
     text.push_back(out.back());
     if (emit) emit(out.back());
   }

@@ -155,9 +155,9 @@ struct GenerateOptions {
   double top_p = 1.0;
 };
 
-// Samples with a KV cache, one token per run; `emit` gets each new token. Stops when the context is
-// full. `load` fills the weights; without it they are those of `init`. Errors: kNotFinite for
-// weights or logits that are infinite or NaN.
+// Samples with a KV cache: the prompt in runs of up to 128 tokens, then one token per run; `emit`
+// gets each new token. Stops when the context is full. `load` fills the weights; without it they
+// are those of `init`. Errors: kNotFinite for weights or logits that are infinite or NaN.
 std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
                                    const StopSignal* stop,
                                    const std::function<void(std::int64_t)>& emit,

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <numeric>
 
 #include "backends/cpu/cpu_device.h"
 #include "backends/reference/reference_device.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
 #include "spec/step_program.h"
+#include "support/family_models.h"
 #include "support/host_values.h"
 #include "support/temp_folder.h"
 #include "train/model_store.h"
@@ -296,29 +298,69 @@ TEST_F(LoopTest, AnUnwritableOutputIsFoundBeforeTheFirstStep) {
   EXPECT_EQ(steps, 0);
 }
 
-TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
+// Decodes `tokens` by so many at a time, and compares the logits behind each run with those of the
+// whole sequence.
+void expect_decoded(const ModelConfig& model, std::span<const std::int64_t> counts) {
   const auto device = make_cpu_device({.threads = 2});
   Store store(*device);
-  const TrainOptions options = tiny_options();
-  constexpr std::int64_t kLength = 6;
-  const RunSpec spec{.model = options.run.model, .shape = {1, kLength}, .mode = Mode::kInference};
+  const std::vector<std::int64_t> tokens{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+  const std::int64_t length = std::ssize(tokens);
+  const RunSpec spec{.model = model, .shape = {1, length}, .mode = Mode::kInference};
   EagerExecutor full(store, step_program(spec, *device));
-  EagerExecutor decode(store, program_for(decode_program(spec), pipeline_options(spec), *device));
   initialize_parameters(store, 5);
-  const std::vector<std::int64_t> tokens{3, 1, 4, 1, 5, 9};
-  full.set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, kLength}, tokens));
+  full.set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, length}, tokens));
   full.run();
   const std::vector<double> expected = to_doubles(full.output("logits"));
-  for (std::int64_t i = 0; i < kLength; ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    decode.set_input("tokens",
-                     HostTensor::of<std::int64_t>(DType::kI64, {1, 1}, std::span(&tokens[at], 1)));
-    decode.set_input("position", HostTensor::of<std::int64_t>(DType::kI64, {}, std::span(&i, 1)));
-    decode.run();
-    const std::vector<double> row = to_doubles(decode.output("logits"));
-    for (std::size_t v = 0; v < row.size(); ++v) {
-      EXPECT_NEAR(row[v], expected[at * row.size() + v], 1e-5);
+  const double bound = 1e-5 * testing::max_abs(expected);
+  std::int64_t done = 0;
+  for (const std::int64_t n : counts) {
+    EagerExecutor decode(store,
+                         program_for(decode_program(spec, n), pipeline_options(spec), *device));
+    const auto some = std::span(tokens).subspan(static_cast<std::size_t>(done));
+    decode.set_input("tokens", HostTensor::of<std::int64_t>(
+                                   DType::kI64, {1, n}, some.first(static_cast<std::size_t>(n))));
+    decode.set_input("position",
+                     HostTensor::of<std::int64_t>(DType::kI64, {}, std::span(&done, 1)));
+    if (n > 1) {
+      std::vector<std::int64_t> all(static_cast<std::size_t>(n));
+      std::iota(all.begin(), all.end(), done);
+      decode.set_input("positions", HostTensor::of<std::int64_t>(DType::kI64, {n},
+                                                                 std::span(std::as_const(all))));
     }
+    decode.run();
+    done += n;
+    const std::vector<double> row = to_doubles(decode.output("logits"));
+    ASSERT_EQ(std::ssize(row), model.vocab);
+    for (std::size_t v = 0; v < row.size(); ++v) {
+      EXPECT_NEAR(row[v], expected[static_cast<std::size_t>(done - 1) * row.size() + v], bound);
+    }
+  }
+}
+
+TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
+  const std::int64_t one_by_one[] = {1, 1, 1, 1, 1, 1}, at_once[] = {4, 1, 3, 2, 1};
+  expect_decoded(tiny_options().run.model, one_by_one);
+  expect_decoded(tiny_options().run.model, at_once);
+  for (const ModelConfig& model : testing::family_models()) {
+    SCOPED_TRACE(model.source);
+    expect_decoded(model, at_once);
+  }
+}
+
+TEST_F(LoopTest, APromptOfSeveralRunsIsContinuedAsTokenByToken) {
+  const auto device = make_cpu_device({.threads = 2});
+  GenerateOptions options;
+  options.run = {.model = tiny_options().run.model, .shape = {1, 300}, .seed = 9};
+  options.tokens = 5;
+  options.temperature = 0.0;
+  for (int i = 0; i < 290; ++i) options.prompt.push_back(i * i % options.run.model.vocab);
+  const auto continued = generate(*device, options, nullptr, {});
+  EXPECT_EQ(continued.size(), 5u);
+  // The same text as a longer and longer prompt, whose runs begin elsewhere.
+  for (const std::int64_t token : continued) {
+    options.tokens = 1;
+    EXPECT_EQ(generate(*device, options, nullptr, {}), std::vector{token});
+    options.prompt.push_back(token);
   }
 }
 
