@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "backends/reference/reference_device.h"
 #include "base/json.h"
@@ -140,6 +141,57 @@ TEST_P(FamilyTest, LogitsAndEveryGradientAreThoseOfTransformers) {
     run.ops = Granularity::kPrimitive;
     const auto device = backend.make({});
     expect_logits_and_gradients(*device, run, expected);
+  }
+}
+
+// Columns [from, from + n) of a matrix of whole numbers.
+HostTensor columns(const HostTensor& x, std::int64_t from, std::int64_t n) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t row = 0; row < x.shape[0]; ++row) {
+    const auto all =
+        x.as<std::int64_t>().subspan(static_cast<std::size_t>(row * x.shape[1] + from));
+    out.insert(out.end(), all.begin(), all.begin() + n);
+  }
+  return HostTensor::of<std::int64_t>(DType::kI64, {x.shape[0], n}, std::span(std::as_const(out)));
+}
+
+// With a key-value cache, by some tokens at a time; what comes behind each part.
+void expect_decoded(Device& device, const RunSpec& spec, const Expected& expected) {
+  Store store(device);
+  const HostTensor tokens = expected.file.read("tokens");
+  const std::vector<double> logits = to_doubles(expected.file.read("logits"));
+  const auto vocab = static_cast<std::size_t>(spec.model.vocab);
+  std::vector<std::int64_t> positions(12);
+  std::iota(positions.begin(), positions.end(), 0);
+  std::int64_t done = 0;
+  for (const std::int64_t n : {4, 1, 5, 2}) {
+    const PipelineOptions passes{.granularity = spec.ops};
+    const auto decode =
+        make_executor(spec.executor, store, program_for(decode_program(spec, n), passes, device));
+    load_parameters(store, expected.weights);
+    decode->set_input("tokens", columns(tokens, done, n));
+    const auto at = std::span(std::as_const(positions)).subspan(static_cast<std::size_t>(done));
+    decode->set_input("position", HostTensor::of<std::int64_t>(DType::kI64, {}, at.first(1)));
+    if (n > 1) {
+      decode->set_input("positions", HostTensor::of<std::int64_t>(
+                                         DType::kI64, {n}, at.first(static_cast<std::size_t>(n))));
+    }
+    decode->run();
+    done += n;
+    const std::vector<double> got = to_doubles(decode->output("logits"));
+    ASSERT_EQ(got.size(), 2 * vocab);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const auto row = static_cast<std::size_t>(done - 1) + i / vocab * 12;
+      EXPECT_NEAR(got[i], logits[row * vocab + i % vocab], 2e-5 * largest(logits)) << done;
+    }
+  }
+}
+
+TEST_P(FamilyTest, DecodingInPartsHasTheLogitsOfTransformers) {
+  const Expected expected = this->expected();
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    SCOPED_TRACE(backend.name);
+    expect_decoded(*backend.make({.guarded = true}), spec(), expected);
   }
 }
 

@@ -10,7 +10,6 @@
 #include "exec/eager.h"
 #include "ops/functions.h"
 #include "spec/step_program.h"
-#include "support/family_models.h"
 #include "support/host_values.h"
 #include "support/temp_folder.h"
 #include "train/model_store.h"
@@ -341,10 +340,6 @@ TEST_F(LoopTest, CachedDecodingGivesTheLogitsOfTheWholeSequence) {
   const std::int64_t one_by_one[] = {1, 1, 1, 1, 1, 1}, at_once[] = {4, 1, 3, 2, 1};
   expect_decoded(tiny_options().run.model, one_by_one);
   expect_decoded(tiny_options().run.model, at_once);
-  for (const ModelConfig& model : testing::family_models()) {
-    SCOPED_TRACE(model.source);
-    expect_decoded(model, at_once);
-  }
 }
 
 TEST_F(LoopTest, APromptOfSeveralRunsIsContinuedAsTokenByToken) {
