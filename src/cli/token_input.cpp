@@ -126,7 +126,9 @@ void add_init_option(OptionSet& set, std::filesystem::path& init) {
   set.path(
       "--init", "FILE|DIR", init,
       "the weights (safetensors, a published model in DIR, or the newest checkpoint in it), whose "
-      "tokenizer is taken along; those of --model DIR when left out, else none: from --seed");
+      "tokenizer is taken along; when left out those of --model DIR; none, or where there are "
+      "none: "
+      "from --seed");
   set.takes_files({".safetensors"});
 }
 

@@ -155,11 +155,14 @@ void check_tensors(const fs::path& folder, const ReadModel& model, const Files& 
   faults.erase("");
   if (faults.empty()) return;
   constexpr std::size_t kShown = 10;
-  const std::vector<std::string> shown(
-      faults.begin(), std::next(faults.begin(), std::ssize(faults) < 10 ? std::ssize(faults) : 10));
+  std::vector<std::string> shown(faults.begin(), faults.end());
+  if (shown.size() > kShown) {
+    shown.resize(kShown);
+    shown.emplace_back("...");
+  }
   throw Error(ErrorCode::kInput, folder.string(),
-              fmt::format("{} tensors do not fit its config.json: {}{}", faults.size(),
-                          fmt::join(shown, "; "), faults.size() > kShown ? "; ..." : ""),
+              fmt::format("{} tensors do not fit its config.json: {}", faults.size(),
+                          fmt::join(shown, "; ")),
               "take both from one model");
 }
 
