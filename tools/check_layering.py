@@ -89,6 +89,8 @@ CONFINED = [
     (r"hwy/", ["backends/cpu/"], "Highway"),
     (r"sentencepiece", ["train/"], "SentencePiece"),
     (r"xxhash", ["base/hash.cpp"], "xxHash (slow to compile)"),
+    (r"pcre2", ["train/text_pattern.cpp"], "PCRE2"),
+    (r"utf8proc", ["train/"], "utf8proc"),
     (r"sodium", ["backends/comm/tcp/"], "libsodium"),
     (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
     (r"nlohmann/", ["base/json"], "nlohmann-json (slow to compile)"),

@@ -56,6 +56,19 @@ bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;
 }
 
+// Bytes of `text`, which begins with no character, that are the start of one; at least one.
+std::size_t ill_formed_bytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t length = lead >= 0xf0u ? 4 : lead >= 0xe0u ? 3 : 2;
+  if (lead < 0xc2u || lead > 0xf4u || text.size() < 2) return 1;
+  // The second byte tells long forms, surrogates and what is beyond U+10FFFF.
+  const auto second = static_cast<unsigned char>(text[1]);
+  const unsigned least = lead == 0xe0u ? 0xa0u : lead == 0xf0u ? 0x90u : 0x80u;
+  const unsigned most = lead == 0xedu ? 0x9fu : lead == 0xf4u ? 0x8fu : 0xbfu;
+  if (second < least || second > most) return 1;
+  return length == 4 && text.size() > 2 && continues(text[2]) ? 3 : 2;
+}
+
 }  // namespace
 
 bool is_utf8(std::string_view text) {
@@ -64,6 +77,19 @@ bool is_utf8(std::string_view text) {
 
 std::size_t find_invalid_utf8(std::string_view text) {
   return utf8::find_invalid(text);
+}
+
+std::string with_replacements(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t valid = std::min(utf8::find_invalid(text), text.size());
+    out += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    out += kReplacement;
+    text.remove_prefix(ill_formed_bytes(text));
+  }
+  return out;
 }
 
 std::string printable(std::string_view text) {

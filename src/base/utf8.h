@@ -11,6 +11,11 @@ bool is_utf8(std::string_view text);
 // The first byte that belongs to no character; std::string_view::npos: all is text.
 std::size_t find_invalid_utf8(std::string_view text);
 
+// `text` with U+FFFD for what is not UTF-8: one for each byte, or for the bytes that begin a
+// character together. Source: The Unicode Standard, section 3.9, U+FFFD substitution of maximal
+// subparts.
+std::string with_replacements(std::string_view text);
+
 // Generated text for a terminal: what is not UTF-8 becomes U+FFFD, and control characters other
 // than newline and tab become \xNN, so that no escape sequence gets through.
 std::string printable(std::string_view text);

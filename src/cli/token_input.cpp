@@ -116,9 +116,9 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
                tokens.text.emplace_back(text);
              });
   set.takes_files({".txt", ".md"});
-  set.text("--tokenizer", "NAME|FILE", tokens.tokenizer,
-           "bytes, bpe (trained on the text) or a saved tokenizer; when left out that of the "
-           "weights, and bytes for new ones");
+  set.text("--tokenizer", "NAME|FILE|DIR", tokens.tokenizer,
+           "bytes, bpe (trained on the text), a saved tokenizer, a tokenizer.json, or the folder "
+           "of a published model; when left out that of the weights, and bytes for new ones");
   set.integer("--bpe-vocab", tokens.bpe_vocab, {300, 1 << 20}, "tokens of a bpe vocabulary");
 }
 

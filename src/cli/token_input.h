@@ -40,8 +40,7 @@ inline const Weights* pointer_to(const std::optional<Weights>& weights) {
 // --tokens and --text is given; kInput; as tokenizer_for_text().
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights);
 
-// The tokenizer called `name`: "bytes", or a file written by Tokenizer::save(); nullptr where it is
-// empty.
+// The tokenizer called `name`: "bytes", or what load_tokenizer() takes; nullptr where it is empty.
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name);
 
 // The model for these tokens. Its sizes come from the flags, else from the weights, else from the

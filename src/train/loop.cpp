@@ -41,7 +41,11 @@ void check_save(const TrainOptions& options) {
   check_writable(options.save, "save");
   if (is_stream(options.save)) return;
   const std::filesystem::path tokenizer = tokenizer_beside(options.save);
-  if (options.tokenizer) return check_writable(tokenizer, "save");
+  if (options.tokenizer) {
+    // A published one has no mark of ours.
+    if (!options.tokenizer->is_saved_at(tokenizer)) check_writable(tokenizer, "save");
+    return;
+  }
   std::error_code ignored;
   if (!std::filesystem::exists(tokenizer, ignored)) return;
   throw Error(ErrorCode::kUsage, "save",

@@ -8,6 +8,7 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "train/bpe_tokenizer.h"
+#include "train/tokenizer_json.h"
 
 namespace tracestep {
 namespace {
@@ -53,8 +54,15 @@ std::string Tokenizer::hash() const {
   return hash_text(std::as_bytes(std::span(file)));
 }
 
+bool Tokenizer::is_saved_at(const std::filesystem::path& path) const {
+  std::error_code missing;
+  const std::string own = content();
+  return std::filesystem::file_size(path, missing) == own.size() && !missing &&
+         read_text_file(path, "tokenizer", kMostTokenizerBytes) == own;
+}
+
 void Tokenizer::save(const std::filesystem::path& path) const {
-  write_file(path, content());
+  if (!is_saved_at(path)) write_file(path, content());
 }
 
 std::unique_ptr<Tokenizer> byte_tokenizer() {
@@ -64,11 +72,24 @@ std::unique_ptr<Tokenizer> byte_tokenizer() {
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin) {
   if (content == kByteFile) return byte_tokenizer();
   if (content.empty()) fail_input("tokenizer", "{} is empty", origin);
+  const std::size_t start = content.find_first_not_of(" \t\r\n");
+  if (start != content.npos && content[start] == '{') return parse_tokenizer_json(content, origin);
   return load_bpe(content, origin);
 }
 
+std::filesystem::path tokenizer_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) return path;
+  for (const char* name : {kTokenizerJson, kTokenizerModel}) {
+    if (std::filesystem::exists(path / name, ignored)) return path / name;
+  }
+  fail_input("tokenizer", "the folder {} has neither {} nor {}", path.string(), kTokenizerJson,
+             kTokenizerModel);
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  return parse_tokenizer(read_text_file(path, "tokenizer", kMostTokenizerBytes), path.string());
+  const std::filesystem::path file = tokenizer_file(path);
+  return parse_tokenizer(read_text_file(file, "tokenizer", kMostTokenizerBytes), file.string());
 }
 
 }  // namespace tracestep

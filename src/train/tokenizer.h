@@ -1,4 +1,5 @@
-// From text to token ids and back: one token per byte, or byte-pair encoding trained on the spot.
+// From text to token ids and back: one token per byte, or byte-pair encoding, trained on the spot
+// or of a published model.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,9 @@ class Tokenizer {
 
   // The hash of that file, as 16 hexadecimal digits.
   std::string hash() const;
-  // Writes that file. Errors: kOutput.
+  // Whether `path` is that file, byte for byte.
+  bool is_saved_at(const std::filesystem::path& path) const;
+  // Writes that file, unless it is there. Errors: kOutput.
   void save(const std::filesystem::path& path) const;
 };
 
@@ -50,10 +53,16 @@ bool has_bpe();
 // without has_bpe(), kInput for an empty text.
 std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_size);
 
-// A tokenizer of either kind, from the content of its file; `origin` names it in messages. Errors:
-// kInput when it is malformed.
+// A tokenizer of any kind, from the content of its file: bytes, SentencePiece, tokenizer.json
+// (tokenizer_json.h); `origin` names it in messages. Errors: kInput when it is malformed.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin);
-// Loads the tokenizer from a file, which is read whole. Errors: kInput, also when it is missing.
+// The file of the tokenizer at `path`: itself, or in the folder of a published model its
+// tokenizer.json, else its tokenizer.model. Errors: kInput for a folder that has neither.
+std::filesystem::path tokenizer_file(const std::filesystem::path& path);
+inline constexpr const char* kTokenizerJson = "tokenizer.json";
+inline constexpr const char* kTokenizerModel = "tokenizer.model";
+// Loads the tokenizer at `path` as above; its file is read whole. Errors: kInput, also when it is
+// missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 inline constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{64} << 20;  // a million pieces
 

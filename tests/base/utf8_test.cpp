@@ -5,6 +5,19 @@
 namespace tracestep {
 namespace {
 
+TEST(Utf8Test, WhatIsNoTextIsReplacedAsPythonDoesIt) {
+  const std::string mark = "\xef\xbf\xbd";
+  EXPECT_EQ(with_replacements("caf\u00e9 \U0001f600"), "caf\u00e9 \U0001f600");
+  EXPECT_EQ(with_replacements("a\xff\xfe z"), "a" + mark + mark + " z");
+  EXPECT_EQ(with_replacements("\xe6\xbc"), mark);
+  EXPECT_EQ(with_replacements("\xe6\xbcx\xf0\x9f\x98y"), mark + "x" + mark + "y");
+  EXPECT_EQ(with_replacements("\xf0\x9fz\xc3"), mark + "z" + mark);
+  // Long forms, surrogates and what is beyond U+10FFFF begin no character.
+  EXPECT_EQ(with_replacements("\xc0\xaf\xe0\x80"), mark + mark + mark + mark);
+  EXPECT_EQ(with_replacements("\xed\xa0\x80\xf4\x90"), mark + mark + mark + mark + mark);
+  EXPECT_EQ(with_replacements("\xf0\x8f\xbf"), mark + mark + mark);
+}
+
 TEST(Utf8Test, WellFormedTextIsToldFromBytes) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("a\xc3\xa9\xe6\xbc\xa2\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf\xef\xbf\xbf"));

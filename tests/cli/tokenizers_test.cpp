@@ -149,6 +149,36 @@ TEST_F(TokenizersTest, ATokenizerLargerThanTheVocabularyIsRefused) {
   expect_refusal("train --text text.txt --vocab 256 --steps 1" + kBpe + kSizes, 2, sizes);
 }
 
+TEST_F(TokenizersTest, ThatOfAPublishedModelGoesWithTheWeightsAsItIs) {
+  const fs::path golden = testing::source_folder() / "tests/golden/tokenizers";
+  const std::string json = content_of(golden / "qwen2.json");
+  fs::create_directory(folder_ / "published");
+  folder_.write("published/tokenizer.json", json);
+  const std::string training =
+      "train --text text.txt --tokenizer published --steps 2 --save w.safetensors --checkpoint c" +
+      kSizes;
+  done(training);
+  EXPECT_EQ(file("w.safetensors.tokenizer"), json);
+  EXPECT_EQ(file("c/step-00000002/tokenizer"), json);
+  for (const char* weights : {"w.safetensors", "c"}) {
+    const std::string init = fmt::format(" --init {}", weights);
+    EXPECT_THAT(done("eval --text text.txt --batches 1" + init + kShape).err,
+                Not(HasSubstr("[tokenizer]")));
+    EXPECT_THAT(done("generate --prompt 'the quick' --max-tokens 4" + init).out,
+                HasSubstr("the quick"));
+  }
+  done("train --checkpoint c --resume --steps 3");
+  // It has no mark of this program: only the same one is replaced.
+  fs::remove_all(folder_ / "c");
+  done(training);
+  folder_.write("w.safetensors.tokenizer", content_of(golden / "gpt2.json"));
+  fs::remove_all(folder_ / "c");
+  expect_refusal(training, 5, "w.safetensors.tokenizer would be replaced, and tracestep did not");
+  folder_.write("published/tokenizer.json", R"({"model": {"type": "Unigram"}})");
+  expect_refusal("eval --text text.txt --tokenizer published --init w.safetensors" + kShape, 3,
+                 "published/tokenizer.json: model: models of type Unigram are not known here");
+}
+
 TEST_F(TokenizersTest, TokensWithoutATextAreShownAsSuch) {
   make_weights_of_numbers("w.safetensors", 400);
   const ProgramRun text = done(

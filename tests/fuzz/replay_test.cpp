@@ -12,7 +12,7 @@
 using Target = int(const std::uint8_t*, std::size_t);
 extern "C" Target fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message, fuzz_pickle, fuzz_program,
     fuzz_ranks, fuzz_result, fuzz_result_csv, fuzz_safetensors, fuzz_token_file, fuzz_tokenizer,
-    fuzz_weight_index;
+    fuzz_tokenizer_json, fuzz_weight_index;
 
 namespace tracestep {
 namespace {
@@ -22,7 +22,7 @@ struct Named {
   Target* run;
 };
 
-constexpr std::array<Named, 13> kTargets = {{
+constexpr std::array<Named, 14> kTargets = {{
     {"gzip", fuzz_gzip},
     {"json", fuzz_json},
     {"memory_trace", fuzz_memory_trace},
@@ -35,6 +35,7 @@ constexpr std::array<Named, 13> kTargets = {{
     {"safetensors", fuzz_safetensors},
     {"token_file", fuzz_token_file},
     {"tokenizer", fuzz_tokenizer},
+    {"tokenizer_json", fuzz_tokenizer_json},
     {"weight_index", fuzz_weight_index},
 }};
 

@@ -36,9 +36,11 @@ READERS = {
     "safetensors": ["train/safetensors_header.cpp"],
     "token_file": ["train/token_file.cpp", "train/npy.cpp"],
     "tokenizer": ["train/tokenizer.cpp"],
+    "tokenizer_json": ["train/tokenizer_json.cpp", "train/tokenizer_fields.cpp", "train/text_steps.cpp",
+                       "train/text_pattern.cpp", "train/byte_pairs.cpp", "train/added_tokens.cpp"],
     "weight_index": ["train/weight_index.cpp"],
 }
-MAX_BYTES = {"program": 4096, "ranks": 512, "tokenizer": 8192}
+MAX_BYTES = {"program": 4096, "ranks": 512, "tokenizer": 8192, "tokenizer_json": 8192}
 
 
 def build(targets):

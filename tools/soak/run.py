@@ -36,10 +36,12 @@ BATTERIES = [
     ("thread_races.py", "--count", 48, "commands, and tests, under ThreadSanitizer"),
     ("random_commands.py", "--count", 20000, "random command lines over all commands and flags"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
+    ("tokenizer_ids.py", "--count", 100000, "random texts for each family's tokenizer, beside the library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
 BUILDING = ("empty_machine.py", "recompute_budgets.py", "random_programs.py",
-            "thread_races.py", "safetensors_headers.py", "fuzz.py")
+            "thread_races.py", "safetensors_headers.py", "tokenizer_ids.py",
+            "fuzz.py")
 
 
 def summary_of(output):

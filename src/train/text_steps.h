@@ -1,0 +1,96 @@
+// What a tokenizer.json does to a text before its pairs are merged: the normalizer rewrites it, the
+// pre-tokenizer cuts it into words. Kinds that no family of models here uses are refused by name.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "train/text_pattern.h"
+#include "train/tokenizer_fields.h"
+
+namespace tracestep {
+
+// NFC, Prepend, Replace, and a Sequence of them.
+class TextNormalizer {
+ public:
+  TextNormalizer() = default;
+  // Errors: kInput.
+  explicit TextNormalizer(const TokenizerFields& component);
+
+  bool is_empty() const { return steps_.empty(); }
+  // `text`: valid UTF-8. Errors: kInput.
+  std::string apply(std::string_view text) const;
+
+  // What stands for a space behind it; empty: the space.
+  const std::string& space() const { return space_; }
+  // Whether it puts that in front of a text.
+  bool prepends_space() const { return prepends_space_; }
+
+ private:
+  struct Nfc {};
+  struct Prepend {
+    std::string content;
+  };
+  struct Replace {
+    TextPattern pattern;
+    std::string content;
+  };
+
+  void add(const TokenizerFields& step);
+
+  std::vector<std::variant<Nfc, Prepend, Replace>> steps_;
+  std::string space_;
+  bool prepends_space_ = false;
+};
+
+// Split, Digits, ByteLevel, Metaspace, and a Sequence of them.
+class PreTokenizer {
+ public:
+  using OnWord = std::function<void(std::string_view word)>;
+
+  PreTokenizer() = default;
+  // Errors: kInput.
+  explicit PreTokenizer(const TokenizerFields& component);
+
+  // Calls `on_word` for each word of `text`, valid UTF-8, in turn. `at_start`: nothing lies before
+  // it. Errors: kInput.
+  void cut(std::string_view text, bool at_start, const OnWord& on_word) const {
+    cut(0, text, at_start, on_word);
+  }
+
+  // Whether tokens stand for bytes, each of which is a character of the GPT-2 alphabet.
+  bool is_byte_level() const { return is_byte_level_; }
+  const std::string& space() const { return space_; }
+  bool prepends_space() const { return prepends_space_; }
+
+ private:
+  enum class Behavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
+  struct Split {
+    TextPattern pattern;
+    Behavior behavior;
+    bool invert = false;
+  };
+  struct Prefix {  // where the word does not begin with it
+    std::string content;
+    bool at_start_only = false;
+  };
+  struct Spaces {  // another sign for each space
+    std::string content;
+  };
+
+  void add(const TokenizerFields& step);
+  void add_split(const TokenizerFields& step);
+  void add_byte_level(const TokenizerFields& step);
+  void add_metaspace(const TokenizerFields& step);
+  void cut(std::size_t step, std::string_view text, bool at_start, const OnWord& on_word) const;
+
+  std::vector<std::variant<Split, Prefix, Spaces>> steps_;
+  bool is_byte_level_ = false, prepends_space_ = false;
+  std::string space_;
+};
+
+}  // namespace tracestep

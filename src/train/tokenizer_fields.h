@@ -1,0 +1,67 @@
+// A component of tokenizer.json: fields of known names and types. Whoever reads one says all that
+// it knows, since a field or a kind that is passed over could change the tokens.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace tracestep {
+
+class TokenizerFields {
+ public:
+  // `where` names the component, beginning with the file. Errors, here and below: kInput.
+  TokenizerFields(const Json& object, std::string where);
+
+  const std::string& where() const { return where_; }
+  // The field `type`; empty where it is missing.
+  std::string type() const { return find("type") == nullptr ? "" : text("type"); }
+  // Refuses a field of another name; `type` is always known.
+  void allow(std::initializer_list<std::string_view> known) const;
+
+  // nullptr: it is missing or null.
+  const Json* find(std::string_view name) const;
+  const Json& at(std::string_view name) const;
+  bool flag(std::string_view name, bool fallback) const;
+  std::string text(std::string_view name) const;
+  const Json::Array& array(std::string_view name) const;
+  const Json::Object& object(std::string_view name) const;
+  // A number of a token, at most kMostTokenId.
+  std::int32_t id(const Json& value, std::string_view name) const;
+  // The component in field `name`.
+  TokenizerFields part(std::string_view name) const;
+
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_input("tokenizer", "{}: {}", where_, fmt::format(format, std::forward<Args>(args)...));
+  }
+
+ private:
+  const Json* object_;
+  std::string where_;
+};
+
+inline constexpr std::int32_t kMostTokenId = 10'000'000;
+
+// Calls `add(component)` for `component`, or for each part of a Sequence, whose list is the field
+// `list`; sequences in sequences are opened as well, to some depth.
+template <class Add>
+void for_each_component(const TokenizerFields& component, std::string_view list, Add&& add,
+                        int depth = 0) {
+  constexpr int kMostDepth = 8;
+  if (component.type() != "Sequence") return add(component);
+  if (depth == kMostDepth) component.refuse("sequences lie in each other {} deep", depth);
+  component.allow({list});
+  int index = 0;
+  for (const Json& item : component.array(list)) {
+    const std::string where = fmt::format("{}[{}]", component.where(), index++);
+    for_each_component(TokenizerFields(item, where), list, add, depth + 1);
+  }
+}
+
+}  // namespace tracestep

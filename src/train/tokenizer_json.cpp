@@ -1,0 +1,164 @@
+#include "train/tokenizer_json.h"
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "base/utf8.h"
+#include "train/added_tokens.h"
+#include "train/bpe_tokenizer.h"
+#include "train/byte_pairs.h"
+#include "train/text_steps.h"
+
+namespace tracestep {
+namespace {
+
+template <class Steps>
+Steps steps_in(const TokenizerFields& file, std::string_view name) {
+  return file.find(name) == nullptr ? Steps() : Steps(file.part(name));
+}
+
+class JsonTokenizer : public Tokenizer {
+ public:
+  JsonTokenizer(const TokenizerFields& file, std::string content)
+      : content_(std::move(content)),
+        normalizer_(steps_in<TextNormalizer>(file, "normalizer")),
+        pre_tokenizer_(steps_in<PreTokenizer>(file, "pre_tokenizer")),
+        pairs_(file.part("model"),
+               {.is_byte_level = pre_tokenizer_.is_byte_level(), .space = space()}),
+        texts_(pairs_.take_texts()) {
+    add_tokens(file);
+  }
+
+  std::string name() const override { return "bpe"; }
+  std::int64_t vocab_size() const override { return std::ssize(texts_); }
+
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::string repaired;
+    if (!is_utf8(text)) text = repaired = with_replacements(text);
+    std::vector<std::int32_t> out;
+    BytePairs::Cache cache;
+    const PreTokenizer::OnWord on_word = [&](std::string_view word) {
+      pairs_.encode(word, cache, out);
+    };
+    const auto on_token = [&out](std::int32_t id) { out.push_back(id); };
+    const auto on_raw = [&](std::string_view raw) {
+      const bool at_start = raw.data() == text.data();
+      std::string changed;
+      if (!normalizer_.is_empty()) changed = normalizer_.apply(raw);
+      const std::string_view normal = normalizer_.is_empty() ? raw : changed;
+      const auto on_normal = [&](std::string_view part) {
+        pre_tokenizer_.cut(part, at_start && part.data() == normal.data(), on_word);
+      };
+      of_normalized_.split(normal, on_normal, on_token);
+    };
+    of_raw_.split(text, on_raw, on_token);
+    return out;
+  }
+
+  std::string decode(std::span<const std::int64_t> tokens) const override {
+    std::string out;
+    for (const std::int64_t token : tokens) {
+      const auto& text = texts_[static_cast<std::size_t>(check_token(token, vocab_size()))];
+      if (text) out += *text;
+    }
+    // The space that encoding has put in front.
+    if (prepends_space() && out.starts_with(' ')) out.erase(0, 1);
+    return out;
+  }
+
+  std::optional<std::int64_t> byte_count(std::int64_t token) const override {
+    if (token < 0 || token >= vocab_size() || token == pairs_.unknown()) return std::nullopt;
+    const auto& text = texts_[static_cast<std::size_t>(token)];
+    return text ? std::optional<std::int64_t>(std::ssize(*text)) : std::nullopt;
+  }
+
+  std::string content() const override { return content_; }
+
+ private:
+  std::string space() const {
+    return pre_tokenizer_.space().empty() ? normalizer_.space() : pre_tokenizer_.space();
+  }
+  bool prepends_space() const {
+    return normalizer_.prepends_space() || pre_tokenizer_.prepends_space();
+  }
+
+  // One that the vocabulary has keeps its number; the others follow it. What a file says has to
+  // agree, as `tokenizers` itself goes by this rule alone.
+  void add_tokens(const TokenizerFields& file) {
+    if (file.find("added_tokens") == nullptr) return;
+    std::vector<AddedToken> of_raw, of_normalized;
+    std::int32_t next = pairs_.vocab_count();
+    int index = 0;
+    for (const Json& item : file.array("added_tokens")) {
+      const TokenizerFields fields(item,
+                                   fmt::format("{}: added_tokens[{}]", file.where(), index++));
+      fields.allow({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+      AddedToken token{.content = fields.text("content"),
+                       .pattern = {},
+                       .single_word = fields.flag("single_word", false),
+                       .lstrip = fields.flag("lstrip", false),
+                       .rstrip = fields.flag("rstrip", false)};
+      if (token.content.empty()) continue;
+      const auto known = pairs_.find(token.content);
+      token.id = fields.id(fields.at("id"), token.content);
+      if (const std::int32_t expected = known ? *known : next++; token.id != expected) {
+        fields.refuse("\"{}\" has the id {}, where the vocabulary gives it {}",
+                      escaped(token.content), token.id, expected);
+      }
+      set_text(token, fields);
+      const bool special = fields.flag("special", false);
+      const bool is_normalized = fields.flag("normalized", !special);
+      token.pattern = is_normalized ? normalizer_.apply(token.content) : token.content;
+      if (token.pattern.empty()) fields.refuse("its content is normalized to nothing");
+      (is_normalized ? of_normalized : of_raw).push_back(std::move(token));
+    }
+    of_raw_ = AddedTokens(std::move(of_raw), file.where());
+    of_normalized_ = AddedTokens(std::move(of_normalized), file.where());
+  }
+
+  // One that the vocabulary has may also come from merges, and stands for what it stands for there.
+  void set_text(const AddedToken& token, const TokenizerFields& fields) {
+    if (pairs_.find(token.content)) return;
+    const auto id = static_cast<std::size_t>(token.id);
+    if (id >= texts_.size()) texts_.resize(id + 1);
+    if (texts_[id]) {
+      fields.refuse("\"{}\" has the id {} of another token", escaped(token.content), id);
+    }
+    texts_[id] = token.content;
+  }
+
+  std::string content_;
+  TextNormalizer normalizer_;
+  PreTokenizer pre_tokenizer_;
+  BytePairs pairs_;
+  std::vector<std::optional<std::string>> texts_;
+  AddedTokens of_raw_, of_normalized_;
+};
+
+// What may stand around a text, and is left out: only kinds of which that is known.
+void check_post_processor(const TokenizerFields& file) {
+  if (file.find("post_processor") == nullptr) return;
+  for_each_component(file.part("post_processor"), "processors", [](const TokenizerFields& step) {
+    if (step.type() != "ByteLevel" && step.type() != "TemplateProcessing") {
+      step.refuse("the post-processor {} is not known here; ByteLevel, TemplateProcessing are",
+                  step.type());
+    }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> parse_tokenizer_json(const std::string& content,
+                                                const std::string& origin) {
+  const Json json = Json::parse(content, origin);
+  const TokenizerFields file(json, origin);
+  file.allow({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
+              "post_processor", "decoder", "model"});
+  if (file.find("version") != nullptr && file.text("version") != "1.0") {
+    file.refuse("its version is {}; 1.0 is read here", file.text("version"));
+  }
+  check_post_processor(file);
+  return std::make_unique<JsonTokenizer>(file, content);
+}
+
+}  // namespace tracestep

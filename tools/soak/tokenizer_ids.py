@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Tokens of tokenizer.json beside those of the library `tokenizers`, in each family's configuration.
+
+Trains a tokenizer for each family of tests/golden/tokenizer_fixtures.py on Debian's translations and on
+sources, and compares tokens of a megabyte of such text, of many languages, emoji and random bytes, and of
+--count texts made at random, and what they decode to. Code points are those that this Python and the
+library's NFC know: newer ones are read otherwise by older tables. --time also times ten megabytes on one thread.
+Makes a virtual environment .venv-tokenizers with the PyPI package (or run it by a Python that has it) and
+builds the helper `tokenize` (or takes --program). The last line is a summary as JSON. Exit status 1: a
+difference.
+
+Usage: tools/soak/tokenizer_ids.py [--count N] [--seed N] [--entries N] [--families NAME,...] [--time]
+                                [--folder FOLDER] [--program PATH]
+--folder: also the tokenizer.json of every folder in FOLDER, as published models have them.
+"""
+import argparse
+import gettext
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unicodedata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / ".venv-tokenizers"
+os.environ.update(TOKENIZERS_PARALLELISM="false", RAYON_NUM_THREADS="1")
+
+if importlib.util.find_spec("tokenizers") is None:
+    if Path(sys.prefix) == VENV:
+        sys.exit("the package tokenizers is not in .venv-tokenizers")
+    if not (VENV / "bin/python").exists():
+        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
+        subprocess.run([VENV / "bin/pip", "install", "--quiet", "tokenizers"], check=True)
+    os.execv(VENV / "bin/python", [str(VENV / "bin/python"), *sys.argv])
+
+import tokenizers  # noqa: E402
+
+sys.path.insert(0, str(ROOT / "tests/golden"))
+import tokenizer_fixtures as fixtures  # noqa: E402
+
+MEGABYTE = 1 << 20
+LOSING = {"unknown", "pieces"}  # of no family: they leave out text, or put some in front
+
+
+def is_known(c):
+    """Whether this Python has the code point, and the library, whose NFC has older tables, its class."""
+    if unicodedata.category(chr(c)) in ("Cn", "Cs", "Co"):
+        return False
+    text = "a\u0345" + chr(c)
+    return not unicodedata.combining(chr(c)) or NFC.normalize_str(text) == unicodedata.normalize("NFC", text)
+
+
+NFC = tokenizers.normalizers.NFC()
+KNOWN = [c for c in range(0x110000) if is_known(c)]
+SPACES = [c for c in KNOWN if chr(c).isspace()] + [0x180e, 0x200b, 0x200c, 0x200d, 0xfeff]
+MARKS = [c for c in KNOWN if unicodedata.combining(chr(c))]
+COMPOSED = [c for c in KNOWN if unicodedata.decomposition(chr(c)) and
+            unicodedata.normalize("NFC", chr(c)) != unicodedata.normalize("NFD", chr(c))]
+NUMBERS = [c for c in KNOWN if unicodedata.category(chr(c))[0] == "N"]
+
+
+def translations(rng, size):
+    """Lines of Debian's translations, languages mixed."""
+    files = sorted(Path("/usr/share/locale").glob("*/LC_MESSAGES/*.mo"))
+    if not files:
+        sys.exit("/usr/share/locale has no translations")
+    out, total = [], 0
+    while total < size:
+        path = rng.choice(files)
+        try:
+            catalog = gettext.GNUTranslations(path.open("rb"))._catalog
+        except (OSError, UnicodeDecodeError, ValueError):
+            continue
+        lines = [text for key, text in catalog.items() if key and isinstance(text, str)]
+        for text in rng.sample(lines, min(len(lines), 200)):
+            out.append(text)
+            total += len(text.encode()) + 1
+    return out
+
+
+def sources(size):
+    files = sorted([*(ROOT / "src").rglob("*.cpp"), *(ROOT / "tools").rglob("*.py"), *(ROOT / "docs").rglob("*.md")])
+    out, total = [], 0
+    for path in random.Random(1).sample(files, len(files)):
+        if total >= size:
+            break
+        out.append(path.read_text())
+        total += len(out[-1].encode())
+    return out
+
+
+def random_text(rng, lines):
+    """Bytes: pieces of text, signs of every kind, names of added tokens, and sometimes no UTF-8."""
+    def sign():
+        kind = rng.randrange(8)
+        if kind < 2:
+            return chr(rng.randrange(0x20, 0x7f))
+        pool = [KNOWN, SPACES, MARKS, COMPOSED, NUMBERS, range(0x1f300, 0x1f6d8)][kind - 2]
+        return chr(rng.choice(pool))
+
+    names = fixtures.EDGES + ["<s>", "</s>", "<|im_start|>", "<|user|>", "word", "Hello", "\n\n", "▁▁", "  ",
+                              "<0x41>", "[INST]", "<think>", "'s", "'LL", "'ſ"]
+    out = []
+    for _ in range(rng.randrange(1, 12)):
+        kind = rng.randrange(7)
+        if kind == 0:
+            line = rng.choice(lines)
+            start = rng.randrange(len(line) + 1)
+            out.append(line[start:start + rng.randrange(80)].encode())
+        elif kind == 1:
+            out.append("".join(sign() for _ in range(rng.randrange(12))).encode())
+        elif kind == 2:
+            out.append((sign() * rng.randrange(1, 40)).encode())
+        elif kind == 3:
+            name = rng.choice(names)
+            out.append(name[:rng.choice([len(name), rng.randrange(len(name) + 1)])][:60].encode())
+        elif kind == 4:
+            out.append(chr(rng.choice(SPACES)).encode() * rng.randrange(1, 5))
+        elif kind == 5:
+            out.append(str(rng.randrange(10 ** rng.randrange(1, 20))).encode())
+        elif rng.randrange(4) == 0:
+            out.append(rng.randbytes(rng.randrange(8)))
+    return b"".join(out)
+
+
+def ours(program, path, texts):
+    """(tokens, decoded bytes, seconds) of each text."""
+    given = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
+    run = subprocess.run([program, path], input=given, capture_output=True)
+    if run.returncode != 0:
+        sys.exit(f"{path}: {run.stderr.decode(errors='replace')}")
+    out, at = [], 0
+    while at < len(run.stdout):
+        tokens = run.stdout.index(b"\n", at)
+        facts = run.stdout.index(b"\n", tokens + 1)
+        size, seconds = run.stdout[tokens + 1:facts].split()
+        ids = [int(word) for word in run.stdout[at:tokens].split()]
+        at = facts + 1 + int(size) + 1
+        out.append((ids, run.stdout[facts + 1:at - 1], float(seconds)))
+    return out
+
+
+def compare(name, path, texts, program):
+    """How many texts have other tokens, or decode to other bytes where the library's are UTF-8."""
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    faults = 0
+    for text, (ids, decoded, _) in zip(texts, ours(program, path, texts), strict=True):
+        expected = theirs.encode(text.decode("utf-8", "replace"), add_special_tokens=False).ids
+        # Beyond UTF-8, decoding is ours alone; so is an added token's U+2581, which stays one here.
+        back = theirs.decode(expected, skip_special_tokens=False)
+        if ids == expected and ("\ufffd" in back or name in LOSING or "\u2581".encode() in text or
+                                decoded == back.encode()):
+            continue
+        faults += 1
+        if faults <= 3:
+            at = next((i for i, (a, b) in enumerate(zip(ids, expected)) if a != b), min(len(ids), len(expected)))
+            print(f"{name}: {text[:60]!r}\n  at {at}: ours {ids[at:at + 8]}, theirs {expected[at:at + 8]}; "
+                  f"decoded {decoded[:60]!r}, {back[:60]!r}")
+    return faults
+
+
+def in_documents(lines, size=16384):
+    whole = "\n".join(lines).encode()
+    return [whole[i:i + size].decode("utf-8", "ignore") for i in range(0, len(whole), size)]
+
+
+def timed(name, path, documents, program):
+    """Megabytes a second, of documents and of all as one text; the better of two."""
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    texts = [text.encode() for text in documents]
+    size = sum(map(len, texts)) / 1e6
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        theirs.encode_batch_fast(documents, add_special_tokens=False)
+        seconds.append(time.perf_counter() - start)
+    single = min(sum(t for _, _, t in ours(program, path, texts)) for _ in range(2))
+    whole = min(ours(program, path, [b"".join(texts)])[0][2] for _ in range(2))
+    print(f"{name:14} theirs {size / min(seconds):6.1f} MB/s  ours {size / single:6.1f} in documents, "
+          f"{size / whole:6.1f} as one text", flush=True)
+    return {"theirs": round(size / min(seconds), 1), "ours": round(size / single, 1), "whole": round(size / whole, 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=100000, help="random texts for each family")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--entries", type=int, default=8000, help="of each trained vocabulary")
+    parser.add_argument("--families", default="", help="names, separated by commas; all when left out")
+    parser.add_argument("--folder", type=Path, help="with folders of published models")
+    parser.add_argument("--time", action="store_true")
+    parser.add_argument("--program", type=Path, help="the helper; built when left out")
+    args = parser.parse_args()
+    if args.program is None:
+        subprocess.run(["cmake", "--build", str(ROOT / "build"), "--target", "tokenize"], check=True,
+                       stdout=subprocess.DEVNULL)
+        args.program = ROOT / "build/tests/tokenize"
+    rng = random.Random(args.seed)
+    lines, code = translations(rng, MEGABYTE // 2), sources(MEGABYTE // 4)
+    corpus = fixtures.SENTENCES.splitlines() * 3 + translations(rng, 2 * MEGABYTE) + code
+    noise = [random_text(rng, lines) for _ in range(4000)]
+    megabyte = b"\n".join([*(line.encode() for line in lines + code), *noise])
+    texts = [megabyte, *fixtures.texts(), *noise, *(random_text(rng, lines) for _ in range(args.count))]
+    documents = in_documents(translations(rng, 7_000_000) + sources(3_000_000)) if args.time else []
+    faults, runs, speed, names = 0, 0, {}, []
+    only = set(filter(None, args.families.split(",")))
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for name, make in fixtures.families(corpus, args.entries).items():
+            if only and name not in only:
+                continue
+            path = Path(folder) / f"{name}.json"
+            path.write_text(json.dumps(make(), ensure_ascii=False))
+            found.append((name, path))
+        if args.folder:
+            found += [(path.parent.name, path) for path in sorted(args.folder.glob("*/tokenizer.json"))]
+        for name, path in found:
+            bad = compare(name, path, texts, args.program)
+            faults, runs = faults + bad, runs + len(texts)
+            names.append(name)
+            print(f"{name:14} {len(texts)} texts, {len(megabyte)} bytes in the first: {bad} differ", flush=True)
+            if documents:
+                speed[name] = timed(name, path, documents, args.program)
+    print(json.dumps({"battery": "tokenizers", "families": names, "runs": runs, "faults": faults,
+                      "tokenizers": tokenizers.__version__, "unicode": unicodedata.unidata_version,
+                      "megabytes_per_second": speed, "ok": faults == 0}))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
