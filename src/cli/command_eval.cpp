@@ -77,7 +77,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   const std::optional<Weights> weights = weights_at(o.eval.init);
   TokenInput input = open_tokens(o.tokens, pointer_to(weights));
   // Numbers are taken to be those of the weights' tokenizer.
-  if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
+  if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   o.eval.tokenizer = std::move(input.tokenizer);
   run.model = model_for(o.grid, pointer_to(weights), o.eval.tokenizer.get());
   take_forms(run, o.grid, choose_forms(run));

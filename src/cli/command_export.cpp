@@ -28,11 +28,11 @@ std::filesystem::path origin_of(const ExportCommand& o, const Weights& weights) 
 }
 
 bool has_tokenizer_of(const std::filesystem::path& origin, const Weights& weights) {
-  const auto own = tokenizer_of(&weights, nullptr);
+  const auto own = tokenizer_for_numbers(&weights);
   if (own == nullptr) return true;
   if (!has_family_weights(origin)) return false;
   const Weights published = open_weights(origin);
-  const auto theirs = tokenizer_of(&published, nullptr);
+  const auto theirs = tokenizer_for_numbers(&published);
   return theirs != nullptr && theirs->hash() == own->hash();
 }
 

@@ -35,6 +35,7 @@ bool has_numbers(const GenerateCommand& o) {
 // nullptr: none is known, and numbers go in and out.
 std::unique_ptr<Tokenizer> tokenizer_for(const GenerateCommand& o, const Weights* weights) {
   auto asked = tokenizer_called(o.tokenizer);
+  if (has_numbers(o) && !asked) return tokenizer_for_numbers(weights);
   if (has_numbers(o)) return tokenizer_of(weights, std::move(asked));
   if (weights == nullptr && asked == nullptr) {
     throw Error(ErrorCode::kUsage, "--prompt", "no tokenizer is known without weights",

@@ -285,7 +285,7 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
   }
   TokenInput input = open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
-  if (!input.tokenizer) input.tokenizer = tokenizer_of(pointer_to(weights), nullptr);
+  if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
   take_forms(o, run, resumed);
   o.train.tokenizer = std::move(input.tokenizer);

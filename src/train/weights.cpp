@@ -68,7 +68,11 @@ void warn_of_another(const Weights& weights, const Tokenizer& asked) {
 
 Weights open_weights(const fs::path& path) {
   if (is_model_folder(path)) {
-    return {path, open_family_weights(path), path / "tokenizer.json", ""};
+    std::error_code ignored;
+    const bool has_model =
+        fs::exists(path / kTokenizerModel, ignored) && !fs::exists(path / kTokenizerJson, ignored);
+    return {
+        path, open_family_weights(path), path / (has_model ? kTokenizerModel : kTokenizerJson), {}};
   }
   if (const auto found = checkpoint_of_weights(path)) return weights_of(path, *found);
   // Under the name of the option, so that the message of a missing file has it.
@@ -88,6 +92,16 @@ std::unique_ptr<Tokenizer> tokenizer_of(const Weights* weights, std::unique_ptr<
   if (asked == nullptr) return saved_tokenizer(*weights);
   warn_of_another(*weights, *asked);
   return asked;
+}
+
+std::unique_ptr<Tokenizer> tokenizer_for_numbers(const Weights* weights) {
+  try {
+    return tokenizer_of(weights, nullptr);
+  } catch (const Error& error) {
+    if (!weights->tensors.is_published()) throw;
+    log_warn("[tokenizer] the numbers have no text: {}", error.message());
+    return nullptr;
+  }
 }
 
 std::unique_ptr<Tokenizer> tokenizer_for_text(const Weights* weights,

@@ -93,7 +93,7 @@ TEST_F(ModelsCommandTest, WhatIsTrainedHereIsEvaluatedSampledAndResumedAsItsMode
 
 TEST_F(ModelsCommandTest, AFolderWithWeightsIsTrainedFurtherAndHandedBack) {
   testing::write_family_fixture("phi3", folder_ / "my-phi3");
-  folder_.write("my-phi3/tokenizer.json", "{}");
+  folder_.write("my-phi3/special_tokens_map.json", "{}");
   std::string tokens;
   for (int i = 0; i < 400; ++i) tokens += std::string{static_cast<char>(i * i % 48), 0};
   folder_.write("tokens.bin", tokens);
@@ -107,7 +107,7 @@ TEST_F(ModelsCommandTest, AFolderWithWeightsIsTrainedFurtherAndHandedBack) {
   for (const std::string out : {"one", "two"}) {
     EXPECT_EQ(output_of("eval --model " + out + shape), trained);
     EXPECT_EQ(output_of("eval --init " + out + shape), trained);
-    EXPECT_TRUE(std::filesystem::exists(folder_ / out / "tokenizer.json"));
+    EXPECT_TRUE(std::filesystem::exists(folder_ / out / "special_tokens_map.json"));
     EXPECT_EQ(content_of(folder_ / out / "model.safetensors"),
               content_of(folder_ / "one/model.safetensors"));
   }
@@ -125,6 +125,40 @@ TEST_F(ModelsCommandTest, AFolderWithWeightsIsTrainedFurtherAndHandedBack) {
   output_of("train --steps 1 --checkpoint ranks --model one --parallel dp=2,shard=3" + shape);
   output_of("export ranks four");
   EXPECT_EQ(output_of("eval --init ranks" + shape), output_of("eval --init four" + shape));
+}
+
+// Of letters, a blank and <unk>: fewer than the 48 of the fixtures.
+std::string tokenizer_of_letters() {
+  Json vocab = Json::object();
+  vocab["<unk>"] = 0;
+  for (char c = 'a'; c <= 'z'; ++c) vocab[std::string{c}] = c - 'a' + 1;
+  for (const char* more : {" ", ",", "."}) vocab[more] = static_cast<std::int64_t>(vocab.size());
+  return R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,)"
+         R"("pre_tokenizer":null,"post_processor":null,"decoder":null,"model":{"type":"BPE",)"
+         R"("dropout":null,"unk_token":"<unk>","continuing_subword_prefix":null,)"
+         R"("end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"merges":[],"vocab":)" +
+         vocab.dump() + "}}";
+}
+
+TEST_F(ModelsCommandTest, TheTokenizerOfAFolderGoesWithItsWeights) {
+  testing::write_family_fixture("qwen2", folder_ / "qwen");
+  folder_.write("qwen/tokenizer.json", tokenizer_of_letters());
+  const std::string text = " --text text.txt --context 8 --batch 2 ";
+  output_of("train --model qwen --steps 2 --checkpoint run --save W.safetensors" + text);
+  output_of("export run out");
+  output_of("export W.safetensors again");
+  const std::string trained = output_of("eval --init run" + text);
+  for (const std::string out : {"out", "again"}) {
+    EXPECT_EQ(output_of("eval --model " + out + text), trained);
+    EXPECT_EQ(content_of(folder_ / out / "tokenizer.json"), tokenizer_of_letters());
+  }
+  EXPECT_THAT(output_of("generate --model out --prompt 'a small' --max-tokens 4"),
+              ::testing::StartsWith("a small"));
+  folder_.write("qwen/tokenizer.json", "{}");
+  EXPECT_THAT(error_of("eval --init qwen" + text, 3), HasSubstr("tokenizer.json"));
+  const ProgramRun numbers = run("generate --init qwen --prompt-tokens 1,2 --max-tokens 3");
+  EXPECT_EQ(numbers.status, 0);
+  EXPECT_THAT(numbers.err, HasSubstr("the numbers have no text"));
 }
 
 TEST_F(ModelsCommandTest, TheProductsOfAProfileAreThoseOfTheModel) {
