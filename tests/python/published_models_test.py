@@ -12,12 +12,14 @@ import array
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
 try:
+    import tokenizers
     import torch
     import transformers
     from safetensors.torch import load_file
@@ -89,9 +91,10 @@ class PublishedModelsTest(unittest.TestCase):
                                    pad_token_id=0)
             self.assertEqual(here, there[0, len(PROMPT):].tolist(), (weights, cache))
 
-    def make(self, kind, name):
+    def make(self, kind, name, **more):
         kind, fields = MODELS[kind]
-        config = getattr(transformers, kind)(**dict(fields, pad_token_id=None), attn_implementation="eager")
+        fields = dict(fields, pad_token_id=None) | more
+        config = getattr(transformers, kind)(**fields, attn_implementation="eager")
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         with torch.no_grad():  # norms and biases start as ones and zeros, which hides mistakes
             for x in model.parameters():
@@ -132,6 +135,29 @@ class PublishedModelsTest(unittest.TestCase):
             self.assertEqual(type(model).__name__, "LlamaForCausalLM")
             self.expect_same_logits(model, "--init", name + ".safetensors")
             self.expect_same_greedy_tokens(model, "--init", name)
+
+    def test_a_text_goes_through_the_tokenizer_of_the_folder(self):
+        text = "The train that left at noon, says the clock, is late: it came at 17:45.\n" * 3
+        (self.folder / "text.txt").write_text(text)
+        for kind, tokenizer in (("llama3", "llama3"), ("gemma2", "gemma"), ("qwen2", "qwen2"), ("phi3", "phi3")):
+            file = ROOT / "tests/golden/tokenizers" / (tokenizer + ".json")
+            library = tokenizers.Tokenizer.from_file(str(file))
+            name = "my-" + kind
+            model = self.make(kind, name, vocab_size=library.get_vocab_size() + 7).eval()
+            shutil.copy(file, self.folder / name / "tokenizer.json")
+            ids = torch.tensor(library.encode(text, add_special_tokens=False).ids)
+            with torch.no_grad():
+                logits = model(ids[:BATCH * CONTEXT].reshape(BATCH, CONTEXT), use_cache=False).logits
+            wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[1:BATCH * CONTEXT + 1]).item()
+            done = self.run_program("eval", "--model", name, "--text", "text.txt", "--batches", 1, "--batch", BATCH,
+                                    "--context", CONTEXT, "--format", "json")
+            self.assertAlmostEqual(json.loads(done.stdout)["rows"][0]["loss"], wanted, delta=2e-6 * wanted, msg=kind)
+            prompt = library.encode(text[:40], add_special_tokens=False).ids
+            there = model.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False, pad_token_id=0,
+                                   eos_token_id=None)
+            done = self.run_program("generate", "--model", name, "--prompt", text[:40], "--max-tokens", 20,
+                                    "--temperature", 0, "--format", "json")
+            self.assertEqual(json.loads(done.stdout)["rows"][0]["tokens"], there[0, len(prompt):].tolist(), kind)
 
     def test_shards_of_transformers_are_read(self):
         model = self.make("llama2", "whole").eval()
