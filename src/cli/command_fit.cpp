@@ -6,15 +6,18 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/units.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/fit_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/plan_page.h"
+#include "cli/search_progress.h"
 #include "cli/time_source.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
+#include "lab/memory/largest.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
 
@@ -54,33 +57,37 @@ std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
 }
 
 // The least memory that would do and what holds it, where nothing keeps the task.
-void add_least(const Advice& advice, const DeviceTraits& traits, std::vector<Table>& tables) {
+void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table>& tables) {
   if (!advice.least) return;
-  tables.push_back(least_table(advice));
-  tables.push_back(holder_table({.run = predict_memory(advice.least->step, traits)}));
+  tables.push_back(least_table(asked, advice));
+  tables.push_back(holder_table({.run = predict_memory(advice.least->step, asked.traits)}));
 }
 
 // Says whether the step as asked fits, and what would make it fit.
-Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSource& source) {
+Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSource& source,
+                    SearchProgress& progress) {
   const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
   Fitted out;
   std::vector<Table>& tables = out.tables;
-  if (cell) tables.push_back(fit_table(*cell, asked));
+  FitQuestion known = asked;
+  if (cell) {
+    tables.push_back(fit_table(*cell, asked));
+    known.asked = figures_of(asked.step, cell->run.program, asked.traits, asked.times);
+  }
   if (!o.largest.empty()) {
     const Growth growth = o.largest == name_of(Growth::kBatch) ? Growth::kBatch : Growth::kContext;
-    tables.push_back(
-        largest_table(asked.step, asked.traits, asked.within_bytes(), growth, asked.times));
+    tables.push_back(largest_table(known, growth));
     return out;
   }
-  FitQuestion known = asked;
-  known.asked = figures_of(asked.step, cell->run.program, asked.traits, asked.times);
   const FitVerdict verdict = fit_verdict(cell->run.predicted_peak_bytes, asked);
   if (verdict == FitVerdict::kFits) {
     out.plans.push_back({.step = asked.step, .figures = *known.asked});
   } else {
+    progress.know(fmt::format("the peak is {}, of {}", format_bytes(known.asked->peak_bytes),
+                              format_bytes(asked.limit_bytes)));
     const Advice advice = advise(known);
     tables.push_back(remedy_table(asked, advice));
-    if (verdict == FitVerdict::kDoesNotFit) add_least(advice, asked.traits, tables);
+    if (verdict == FitVerdict::kDoesNotFit) add_least(known, advice, tables);
     out.plans = advice.remedies;
   }
   if (o.plan.is_training()) {
@@ -115,17 +122,18 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   const Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);
   std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
-  ProgressLine progress;
-  const FitQuestion asked{.step = run,
-                          .traits = traits_of(run.place),
-                          .limit_bytes = limit_of(run, source),
-                          .margin = o.margin_percent / 100,
-                          .times = predictor ? &*predictor : nullptr,
-                          .progress = [&](const std::string& step) { progress.update(step); }};
-  asked.progress("planning " + label_of(run));
+  SearchProgress progress;
+  const FitQuestion asked{
+      .step = run,
+      .traits = traits_of(run.place),
+      .limit_bytes = limit_of(run, source),
+      .margin = o.margin_percent / 100,
+      .times = predictor ? &*predictor : nullptr,
+      .progress = [&](const std::string& trying, double share) { progress.update(trying, share); }};
+  asked.progress("planning " + label_of(run), 0);
   Fitted found = o.largest == kLargestModel ? largest_model(asked, o.plan, source)
                  : o.plan.has_devices()     ? fit_on_devices(asked, o.plan, source)
-                                            : fit_as_asked(asked, o, source);
+                                            : fit_as_asked(asked, o, source, progress);
   progress.done();
   found.tables[0].notes.push_back(source.note);
   if (is_page(o.output)) {

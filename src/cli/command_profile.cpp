@@ -15,7 +15,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
-#include "lab/memory/fit.h"
+#include "lab/memory/largest.h"
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
 #include "spec/step_program.h"

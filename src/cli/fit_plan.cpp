@@ -245,7 +245,7 @@ Fitted fit_on_devices(const FitQuestion& asked, const PlanOptions& o, const Time
   const Advice advice = found->advice;
   Fitted out = std::move(*found).fitted();
   if (!advice.least) return out;
-  out.tables.push_back(least_table(advice));
+  out.tables.push_back(least_table(asked, advice));
   out.tables.push_back(holder_table({.run = predict_memory(advice.least->step, asked.traits)}));
   return out;
 }

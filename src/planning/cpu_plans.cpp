@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace tracestep {
 namespace {
@@ -35,10 +36,13 @@ void choose_blocks(GemmPlan& plan, int threads) {
   double best = std::numeric_limits<double>::max();
   const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, kBlockM));
   const std::int64_t least_n = std::max<std::int64_t>(1, ceil_div(plan.n, kBlockN));
-  for (std::int64_t pm = least_m; pm <= 4 * least_m + 4; ++pm) {
-    for (std::int64_t pn = least_n; pn <= 4 * least_n + 4; ++pn) {
-      const std::int64_t bm = round_up(ceil_div(plan.m, pm), 2);
+  // Several numbers of parts come to the same block, which is looked at once.
+  for (std::int64_t pm = least_m, bm_before = 0; pm <= 4 * least_m + 4; ++pm) {
+    const std::int64_t bm = round_up(ceil_div(plan.m, pm), 2);
+    if (std::exchange(bm_before, bm) == bm) continue;
+    for (std::int64_t pn = least_n, bn_before = 0; pn <= 4 * least_n + 4; ++pn) {
       const std::int64_t bn = round_up(ceil_div(plan.n, pn), kColumnStrip);
+      if (std::exchange(bn_before, bn) == bn) continue;
       const std::int64_t blocks_m = ceil_div(plan.m, bm), blocks_n = ceil_div(plan.n, bn);
       const std::int64_t jobs = plan.batch * blocks_m * blocks_n * plan.splits;
       const auto area = static_cast<double>(round_up(bm, 6)) * static_cast<double>(bn);

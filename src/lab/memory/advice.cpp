@@ -153,7 +153,7 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   return table;
 }
 
-Table least_table(const Advice& advice) {
+Table least_table(const FitQuestion& asked, const Advice& advice) {
   struct Least {
     const char* what;
     const Remedy& r;
@@ -165,6 +165,10 @@ Table least_table(const Advice& advice) {
       {bytes_column("kept_bytes", "weights and states"),
        [](L l) { return l.r.figures.kept_bytes; }},
       {text_column("flags"), [](L l) { return or_null(l.r.command); }},
+      {data_only(int_column("batch")), [](L l) { return l.r.step.shape.batch; }},
+      {data_only(int_column("context")), [](L l) { return l.r.step.shape.context; }},
+      {data_only(text_column("precision", {}, "as asked for")),
+       [&](L) { return name_of(asked.step.precision); }},
       {data_only(text_column("command")), [](L l) { return command_of(l.r.step); }}};
   return table_of("least", "The least memory that would do", fields,
                   std::vector<Least>{{"as asked for", *advice.least},

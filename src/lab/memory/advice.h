@@ -19,6 +19,6 @@ Table failure_holder_table(const MemoryCell& cell);
 // Rows: the remedies of `advice`, each with its price. Notes: the margin, and what fits without it.
 Table remedy_table(const FitQuestion& asked, const Advice& advice);
 // Rows: the least peaks that were found, of the task and of one sequence, and what holds them.
-Table least_table(const Advice& advice);
+Table least_table(const FitQuestion& asked, const Advice& advice);
 
 }  // namespace tracestep

@@ -17,9 +17,6 @@
 namespace tracestep {
 namespace {
 
-constexpr std::int64_t kContextUnit = 64;                  // odd lengths are slow
-constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a context (spec/fields)
-
 struct Fit {
   const MemoryCell& cell;
   const FitQuestion& question;
@@ -33,136 +30,7 @@ struct Fit {
   }
 };
 
-// The largest size of one kind of step.
-struct Largest {
-  std::string what = {};
-  std::optional<RunSpec> step = {};  // none: nothing fits
-  std::int64_t size = 0, peak_bytes = 0;
-  bool is_capped = false;  // the search ended before the memory did
-};
-
-// None: no choice of what to recompute fits.
-std::optional<std::int64_t> peak_of(const RunSpec& step, const DeviceTraits& traits) {
-  try {
-    check_run(step);
-    return predicted_peak_bytes(step.executor, step_program(step, traits), traits);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kUsage) throw;
-    return std::nullopt;
-  }
-}
-
-class Finder {
- public:
-  Finder(DeviceTraits traits, std::int64_t limit, Growth growth, const ModelConfig& model)
-      : traits_(traits),
-        limit_(limit),
-        growth_(growth),
-        positions_(model.positions == Positions::kLearned ? model.max_positions : kMostSize) {}
-
-  Largest find(std::string what, const RunSpec& step) const {
-    Largest out{.what = std::move(what)};
-    std::int64_t start = 0;
-    if (step.recompute.kind == Recomputation::Kind::kBudget) {
-      // Whole blocks are one of the choices, and quickly predicted.
-      RunSpec blocks = step;
-      blocks.recompute = parse_recomputation("recompute", "blocks");
-      Largest ignored;
-      start = largest_units(blocks, 0, ignored);
-      // A budget of its own may be smaller than the limit.
-      if (start > 0 && !tries(step, start, out)) start = 0;
-    }
-    out.is_capped = largest_units(step, start, out) == most_units();
-    return out;
-  }
-
- private:
-  // From a size that fits on, in steps that double; then halves the interval: peaks grow with it.
-  std::int64_t largest_units(const RunSpec& step, std::int64_t fits, Largest& out) const {
-    std::int64_t stride = 1;
-    while (fits + stride <= most_units() && tries(step, fits + stride, out)) {
-      fits += stride;
-      stride *= 2;
-    }
-    std::int64_t fails = std::min(fits + stride, most_units() + 1);
-    while (fails - fits > 1) {
-      const std::int64_t middle = fits + (fails - fits) / 2;
-      (tries(step, middle, out) ? fits : fails) = middle;
-    }
-    return fits;
-  }
-
-  // Where commands end, or the model's positions.
-  std::int64_t most_units() const {
-    return growth_ == Growth::kBatch ? kMostSize : ceil_div(most_context(), kContextUnit);
-  }
-  std::int64_t most_context() const { return std::min(kMostSize, positions_); }
-
-  bool tries(const RunSpec& step, std::int64_t units, Largest& out) const {
-    RunSpec grown = step;
-    const bool is_batch = growth_ == Growth::kBatch;
-    (is_batch ? grown.shape.batch : grown.shape.context) =
-        is_batch ? units : std::min(units * kContextUnit, most_context());
-    const std::optional<std::int64_t> peak = peak_of(grown, traits_);
-    if (!peak || *peak > limit_) return false;
-    out.size = is_batch ? grown.shape.batch : grown.shape.context;
-    out.peak_bytes = *peak;
-    out.step = std::move(grown);
-    return true;
-  }
-
-  DeviceTraits traits_;
-  std::int64_t limit_;
-  Growth growth_;
-  std::int64_t positions_;  // the longest context that the model takes
-};
-
-struct Variant {
-  std::string what = {};
-  RunSpec step;
-};
-
-// The step as asked for, and with what keeps its task.
-std::vector<Variant> changes_of(const RunSpec& step, std::int64_t limit) {
-  std::vector<Variant> out{{"as asked for", step}};
-  const auto add = [&](const std::string& what, RunSpec next) {
-    const bool is_new =
-        std::ranges::none_of(out, [&](const Variant& c) { return key_of(c.step) == key_of(next); });
-    if (is_new) out.push_back({what, std::move(next)});
-  };
-  RunSpec flash = step, again = step;
-  flash.attention = AttentionForm::kFlash;
-  add("flash attention", flash);
-  if (step.mode == Mode::kInference) return out;
-  const Recomputation budget{.kind = Recomputation::Kind::kBudget, .budget_bytes = limit};
-  again.recompute = budget;
-  add("recomputation", again);
-  flash.recompute = budget;
-  add("flash attention, recomputation", flash);
-  if (step.precision == Precision()) {
-    flash.precision = {.autocast = DType::kBF16};
-    add("flash attention, recomputation, bf16", flash);
-  }
-  return out;
-}
-
 }  // namespace
-
-std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
-                                          std::int64_t limit_bytes) {
-  std::optional<RunSpec> out;
-  for (std::int64_t tokens = kContextUnit; tokens <= kMostSize; tokens *= 2) {
-    step.shape.context = tokens;
-    const std::optional<std::int64_t> peak = peak_of(step, traits);
-    if (!peak || *peak > limit_bytes) break;
-    out = step;
-  }
-  return out;
-}
-
-std::string_view name_of(Growth growth) {
-  return growth == Growth::kBatch ? "batch" : "context";
-}
 
 std::string flags_of(const RunSpec& step) {
   std::string out;
@@ -208,6 +76,9 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
   status.words.emplace_back("tight", "fits tightly");
   Fields<Fit> fields = {
       {as_key(text_column("step")), [](F f) { return label_of(f.cell); }},
+      {data_only(int_column("batch")), [](F f) { return f.step().shape.batch; }},
+      {data_only(int_column("context")), [](F f) { return f.step().shape.context; }},
+      {data_only(text_column("precision")), [](F f) { return name_of(f.step().precision); }},
       {status, status_of},
       {bytes_column("peak_bytes", "predicted peak"), &Fit::peak},
       {bytes_column("limit_bytes", "limit"), [](F f) { return f.question.limit_bytes; }},
@@ -234,44 +105,6 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
     if (const std::string note = correction_note({&*time, 1}); !note.empty()) {
       table.notes.push_back("times are " + note);
     }
-  }
-  return table;
-}
-
-Table largest_table(const RunSpec& step, const DeviceTraits& traits, std::int64_t limit_bytes,
-                    Growth growth, const Predictor* times) {
-  using L = const Largest&;
-  const std::string size = std::string(name_of(growth));
-  Fields<Largest> fields = {
-      {text_column("change"), &Largest::what},
-      {int_column(size, "largest " + size), [](L l) { return when(l.step.has_value(), l.size); }},
-      {bytes_column("peak_bytes", "predicted peak"),
-       [](L l) { return when(l.step.has_value(), l.peak_bytes); }}};
-  add_times<Largest>(fields, traits, times, [](L l) { return l.step ? &*l.step : nullptr; });
-  fields.add(text_column("command"),
-             [](L l) { return l.step ? Json(command_of(*l.step)) : Json(); });
-  const Finder finder(traits, limit_bytes, growth, step.model);
-  std::vector<Largest> rows;
-  for (const Variant& change : changes_of(step, limit_bytes)) {
-    rows.push_back(finder.find(change.what, change.step));
-  }
-  const std::string unit =
-      growth == Growth::kContext ? fmt::format(", in steps of {}", kContextUnit) : "";
-  Table table = table_of(
-      "largest", fmt::format("The largest {} in {}{}", size, format_bytes(limit_bytes), unit),
-      fields, rows);
-  if (step.loss_chunks == 0) {
-    table.notes.push_back(
-        fmt::format("a search ends at the first {} that does not fit; as the loss of larger ones "
-                    "is computed in more parts, a larger one may fit",
-                    size));
-  }
-  for (const Largest& row : rows) {
-    if (!row.is_capped) continue;
-    const std::string_view most = row.size < kMostSize ? "all that the model has positions for"
-                                                       : "the most that commands take";
-    table.notes.push_back(
-        fmt::format("{}: more than {} would fit, which is {}", row.what, row.size, most));
   }
   return table;
 }

@@ -51,9 +51,11 @@ void Judge::take_figures(Remedy& r, const StepFigures& figures) const {
 // What is tried, behind the first answer as soon as there is one.
 void Judge::say(const Remedy& tried) const {
   if (!q_.progress) return;
-  q_.progress(!first_ ? "trying " + tried.command
-                      : fmt::format("{} fits ({}); trying {}", first_->command,
-                                    format_bytes(first_->figures.peak_bytes), tried.command));
+  const std::string trying = "trying " + tried.command;
+  q_.progress(!first_ ? trying
+                      : fmt::format("{} fits ({}); {}", first_->command,
+                                    format_bytes(first_->figures.peak_bytes), trying),
+              share_);
 }
 
 void Judge::sketch(Remedy& r) {

@@ -1,6 +1,7 @@
 // A way to make a step fit, and how it is judged.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <string>
@@ -36,7 +37,8 @@ struct FitQuestion {
   double margin = kUsualMargin;           // of the limit, that a remedy leaves free
   const Predictor* times = nullptr;       // nullptr: times are modelled with rounded rates
   std::optional<StepFigures> asked = {};  // of `step`, where they are known
-  std::function<void(const std::string& trying)> progress = {};
+  // Called before each step that is tried; `share`: of the search, from 0 to 1.
+  std::function<void(const std::string& trying, double share)> progress = {};
   std::vector<Parallel> parallels = {};  // how ranks may share the step; empty: as asked
   bool is_of_task_alone = false;         // nothing is said where no remedy keeps the task
 
@@ -69,6 +71,8 @@ class Judge {
   // Figures of the whole program.
   void look_at(Remedy& r);
 
+  // How much of the search is done.
+  void reach(double share) { share_ = std::max(share_, share); }
   // The remedy that progress names from now on.
   void answer(const Remedy& first) { first_ = first; }
   // Of the same task and by whole programs.
@@ -82,6 +86,7 @@ class Judge {
   FiguresOfSteps figures_;
   StepFigures asked_;
   std::optional<Remedy> first_, least_;
+  double share_ = 0;
 };
 
 // Of each kind of change of the task (batch, everything narrow, context) the one that takes least

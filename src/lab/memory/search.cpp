@@ -122,6 +122,7 @@ class Search {
 
   void sketch(Set& set) {
     if (set.is_sketched) return;
+    judge_.reach(static_cast<double>(sketched_++) / static_cast<double>(sets_.size()));
     judge_.sketch(set.remedy);
     set.is_sketched = true;
   }
@@ -307,6 +308,7 @@ class Search {
   const FitQuestion& q_;
   Judge judge_;
   std::vector<Set> sets_;
+  std::size_t sketched_ = 0;  // of them
   Advice advice_;
 };
 

@@ -1,4 +1,4 @@
-// What fits: the largest sizes against the sizes after them, and commands that mean their step.
+// What fits: the verdict, and commands that mean their step.
 #include "lab/memory/fit.h"
 
 #include <gmock/gmock.h>
@@ -46,59 +46,6 @@ RunSpec run_of(const std::string& command) {
     }
   }
   return grid.run();
-}
-
-TEST_F(FitTest, TheLargestFitsAndTheNextDoesNot) {
-  const std::int64_t limit = peak_of(step()) * 2;
-  for (Growth growth : kAllGrowths) {
-    const Table table = largest_table(step(), {}, limit, growth);
-    ASSERT_EQ(table.rows.size(), 5u);
-    std::int64_t before = 0;
-    for (std::size_t i = 0; i < table.rows.size(); ++i) {
-      const std::string command = cell(table, i, "command").as_string();
-      RunSpec found = run_of(command);
-      const std::int64_t size = cell(table, i, name_of(growth)).as_int();
-      EXPECT_EQ(growth == Growth::kBatch ? found.shape.batch : found.shape.context, size);
-      EXPECT_EQ(peak_of(found), cell(table, i, "peak_bytes").as_int()) << command;
-      EXPECT_LE(peak_of(found), limit) << command;
-      (growth == Growth::kBatch ? found.shape.batch : found.shape.context) +=
-          growth == Growth::kBatch ? 1 : 64;
-      if (found.recompute == Recomputation()) {
-        EXPECT_GT(peak_of(found), limit) << command;
-      } else {
-        EXPECT_THROW(peak_of(found), Error) << command;
-      }
-      if (i == 0) before = size;
-      EXPECT_GE(size, before) << command;
-    }
-    EXPECT_GT(cell(table, 2, name_of(growth)).as_int(), before);  // recomputation
-  }
-}
-
-// A search without an end finds sizes that no command takes.
-TEST_F(FitTest, TheLargestIsOneThatCommandsTakeAndMoreIsSaid) {
-  RunSpec small = step();
-  small.mode = Mode::kInference;
-  small.attention = AttentionForm::kFlash;
-  small.model.layers = 1;
-  for (Growth growth : kAllGrowths) {
-    const RunField& field = field_named(name_of(growth));
-    const Table table = largest_table(small, {}, std::int64_t{1} << 60, growth);
-    const std::int64_t size = cell(table, 0, name_of(growth)).as_int();
-    EXPECT_NO_THROW(field.parse("", std::to_string(size)));
-    EXPECT_THROW(field.parse("", std::to_string(size + 1)), Error);
-    ASSERT_EQ(table.notes.size(), 1u);
-    EXPECT_NE(table.notes[0].find(fmt::format("more than {} would fit", size)), std::string::npos);
-  }
-  EXPECT_TRUE(largest_table(step(), {}, peak_of(step()), Growth::kBatch).notes.empty());
-}
-
-TEST_F(FitTest, WhereNothingFitsTheCellsAreEmpty) {
-  const Table table = largest_table(step(), {}, 1000, Growth::kBatch);
-  for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    EXPECT_TRUE(cell(table, i, "batch").is_null());
-    EXPECT_TRUE(cell(table, i, "command").is_null());
-  }
 }
 
 TEST_F(FitTest, ACommandMeansItsStep) {
@@ -150,31 +97,6 @@ TEST_F(FitTest, WhatWouldFitHasItsTime) {
               predict_run(remedy, {}, times).time.ms);
     EXPECT_GT(cell(remedies, i, "tokens_per_s").as_double(), 0);
   }
-  const Table none = largest_table(step(), {}, 1000, Growth::kBatch, &times);
-  EXPECT_TRUE(cell(none, 0, "predicted_ms").is_null());  // nothing fits
-}
-
-TEST_F(FitTest, WhereLargerMayFitTheTableSaysSo) {
-  RunSpec asked = step();
-  for (const std::int64_t chunks : {1, 0}) {
-    asked.loss_chunks = chunks;
-    const Table table = largest_table(asked, {}, 1 << 20, Growth::kBatch, nullptr);
-    const bool says = std::ranges::any_of(table.notes, [](const std::string& note) {
-      return note.find("a larger one may fit") != note.npos;
-    });
-    EXPECT_EQ(says, chunks == 0);
-  }
-}
-
-// The step's own budget is less than the limit, within which larger batches of whole blocks fit.
-TEST_F(FitTest, ABudgetBelowTheLimitHasALargestBatch) {
-  RunSpec asked = step();
-  asked.shape.batch = 2;
-  asked.recompute = parse_recomputation("test", "blocks");
-  const std::int64_t budget = predict_memory(asked, {}).predicted_peak_bytes;
-  asked.recompute = parse_recomputation("test", fmt::format("budget={}B", budget));
-  const Table found = largest_table(asked, {}, 4 * budget, Growth::kBatch, nullptr);
-  EXPECT_GE(cell(found, 0, "batch").as_int(), 2);
 }
 
 }  // namespace

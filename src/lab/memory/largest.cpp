@@ -1,0 +1,337 @@
+#include "lab/memory/largest.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/integers.h"
+#include "base/units.h"
+#include "exec/executor.h"
+#include "lab/memory/fit.h"
+#include "lab/memory/plan.h"
+#include "lab/report/fields.h"
+#include "spec/run_grid.h"
+#include "spec/step_program.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kContextUnit = 64;                  // odd lengths are slow
+constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a context (spec/fields)
+// What a set of changes has to gain to have a row of its own.
+constexpr double kWorthARow = 1.1;
+
+// A step with changes, and the largest size that fits of it.
+struct Largest {
+  Remedy remedy;
+  std::string flags;       // of the changes, without the size
+  std::int64_t size = 0;   // 0: none fits
+  bool is_capped = false;  // the search ended before the memory did
+
+  std::string change() const { return flags.empty() ? "as asked for" : flags; }
+};
+
+// Searches the largest of [1, most] units whose peak is within a limit. Peaks grow with the size,
+// and more the larger it is, so that the line through two of them leads near it.
+template <class PeakOf>  // std::optional<std::int64_t>(std::int64_t units); nothing: refused
+class Bracket {
+ public:
+  Bracket(std::int64_t most, std::int64_t limit, PeakOf peak_of)
+      : fails_(most + 1), limit_(limit), peak_of_(std::move(peak_of)) {}
+
+  // `guess`: tried first.
+  std::int64_t largest(std::int64_t guess) {
+    for (int i = 0; fails_ - fits_ > 1; ++i) {
+      const std::int64_t width = fails_ - fits_;
+      try_units(std::clamp(guess, fits_ + 1, fails_ - 1));
+      // A line that cuts off less than half of what is left is followed by a step to the middle.
+      const bool is_slow = i > 2 && 2 * (fails_ - fits_) > width;
+      guess = is_slow ? fits_ + (fails_ - fits_) / 2 : on_line();
+      // Peaks far beyond the limit may be more than numbers hold.
+      constexpr std::int64_t kMostGrowth = 16;
+      guess = std::min(guess, kMostGrowth * std::max<std::int64_t>(fits_, 1));
+    }
+    return fits_;
+  }
+
+ private:
+  struct Point {
+    double units, peak;
+  };
+
+  void try_units(std::int64_t units) {
+    const std::optional<std::int64_t> peak = peak_of_(units);
+    (peak && *peak <= limit_ ? fits_ : fails_) = units;
+    if (!peak) return;
+    before_ = last_;
+    last_ = Point{static_cast<double>(units), static_cast<double>(*peak)};
+  }
+
+  std::int64_t on_line() const {
+    if (!before_ || last_->units == before_->units) return 2 * std::max<std::int64_t>(fits_, 1);
+    const double slope = (last_->peak - before_->peak) / (last_->units - before_->units);
+    if (slope <= 0) return 2 * std::max<std::int64_t>(fits_, 1);
+    const double units = last_->units + (static_cast<double>(limit_) - last_->peak) / slope;
+    return static_cast<std::int64_t>(std::clamp(units, 1.0, static_cast<double>(kMostSize)));
+  }
+
+  std::int64_t fits_ = 0, fails_;
+  std::int64_t limit_;
+  PeakOf peak_of_;
+  std::optional<Point> last_, before_;
+};
+
+class Finder {
+ public:
+  Finder(const FitQuestion& q, Growth growth) : q_(q), judge_(q), growth_(growth) {}
+
+  std::vector<Largest> find() {
+    std::vector<Largest> out{largest({}, 1)};
+    if (out[0].size > 0) judge_.answer(out[0].remedy);
+    const std::vector<Choices> all = sets();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      judge_.reach(static_cast<double>(i + 1) / static_cast<double>(all.size() + 1));
+      const Choices& set = all[i];
+      const std::int64_t before = out.back().size;
+      Largest next = largest(set, before + 1);
+      const bool is_worth_it = next.size > 0 && static_cast<double>(next.size) >=
+                                                    kWorthARow * static_cast<double>(before);
+      if (!is_worth_it) continue;
+      // Without a change that is not needed more may fit: an early update with states that are not
+      // in the device's memory.
+      out.push_back(largest(needed(set, next), next.size));
+      judge_.answer(out.back().remedy);
+    }
+    return out;
+  }
+
+ private:
+  // --- sizes ------------------------------------------------------------------------------------
+
+  std::int64_t unit() const {
+    return growth_ == Growth::kContext ? kContextUnit : q_.step.parallel.replicas();
+  }
+  // Where commands end, or the model's positions.
+  std::int64_t most_size() const {
+    const ModelConfig& model = q_.step.model;
+    const bool is_bounded = growth_ == Growth::kContext && model.positions == Positions::kLearned;
+    return is_bounded ? std::min(kMostSize, model.max_positions) : kMostSize;
+  }
+  std::int64_t most_units() const {
+    return growth_ == Growth::kContext ? ceil_div(most_size(), unit()) : most_size() / unit();
+  }
+
+  std::int64_t& size_of(RunSpec& step) const {
+    return growth_ == Growth::kBatch ? step.shape.batch : step.shape.context;
+  }
+  Remedy changed(const Choices& set) const {
+    Remedy out{.step = q_.step};
+    for (const StepChange& change : set) {
+      change.apply(out.step);
+      out.severity = std::max(out.severity, change.severity);
+    }
+    judge_.describe(out);
+    return out;
+  }
+  Remedy with_units(Remedy r, std::int64_t units) const {
+    size_of(r.step) = std::min(units * unit(), most_size());
+    return r;
+  }
+
+  // Nothing: the step is refused, or no choice of what to recompute meets its own budget.
+  std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
+    try {
+      check_run(r.step);
+      (judge_.*look)(r);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      return std::nullopt;
+    }
+    return r.figures.peak_bytes > 0 ? std::optional(r.figures.peak_bytes) : std::nullopt;
+  }
+  std::optional<std::int64_t> sketched_peak(Remedy r) { return peak_of(r, &Judge::sketch); }
+
+  // Few layers find it, the whole program decides.
+  Largest largest(const Choices& set, std::int64_t guess) {
+    const Remedy start = changed(set);
+    Largest out{.remedy = start, .flags = start.command};
+    const auto sketched = [&](std::int64_t units) {
+      return sketched_peak(with_units(start, units));
+    };
+    const auto exact = [&](std::int64_t units) {
+      Remedy tried = with_units(start, units);
+      const std::optional<std::int64_t> peak = peak_of(tried, &Judge::look_at);
+      if (peak && *peak <= q_.within_bytes()) out.remedy = tried;
+      return peak;
+    };
+    std::int64_t most = most_units(), units = 0;
+    if (has_budget(start.step)) {
+      units = Bracket(most, q_.within_bytes(), exact).largest(of_blocks(start));
+    } else {
+      units = Bracket(most, q_.within_bytes(), sketched).largest(ceil_div(guess, unit()));
+      units = Bracket(units, q_.within_bytes(), exact).largest(units);
+    }
+    out.is_capped = units == most;
+    out.size = units > 0 ? size_of(out.remedy.step) : 0;
+    return out;
+  }
+
+  // Whole blocks are one of the choices for a budget, and quickly predicted.
+  std::int64_t of_blocks(Remedy blocks) {
+    const std::int64_t within = std::min(q_.within_bytes(), blocks.step.recompute.budget_bytes);
+    blocks.step.recompute = parse_recomputation("recompute", std::string(kBlocks));
+    const auto sketched = [&](std::int64_t units) {
+      return sketched_peak(with_units(blocks, units));
+    };
+    return Bracket(most_units(), within, sketched).largest(1);
+  }
+
+  // --- changes ----------------------------------------------------------------------------------
+
+  // All changes up to each severity, with whole blocks recomputed and with nested ones; last the
+  // optimizer in the host's memory, which takes much longer.
+  std::vector<Choices> sets() const {
+    using enum ChangeSeverity;
+    std::vector<Choices> out;
+    Choices most;
+    for (const ChangeSeverity severity :
+         {kSameNumbers, kOtherRoundings, kOtherPrecision, kOtherStates}) {
+      std::ranges::copy(changes_of(severity), std::back_inserter(most));
+      if (q_.step.mode == Mode::kInference) out.push_back(most);
+      for (const char* recompute : {"blocks", "nested"}) {
+        if (q_.step.mode == Mode::kInference) continue;
+        out.push_back(most);
+        const Recomputation choice = parse_recomputation("recompute", recompute);
+        out.back().push_back({kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }});
+      }
+    }
+    if (q_.step.mode != Mode::kStep || !q_.traits.has_own_memory()) return out;
+    out.push_back(out.back());
+    out.back().push_back({kSameNumbers, [](RunSpec& step) { step.offload = Offload::kOptimizer; }});
+    return out;
+  }
+
+  // Of one severity, but for what is recomputed and where the optimizer is.
+  Choices changes_of(ChangeSeverity severity) const {
+    Choices out;
+    for (const Choices& choices : choices_of(q_.step, q_.traits)) {
+      for (const StepChange& change : choices) {
+        RunSpec step = q_.step;
+        change.apply(step);
+        const bool is_of_others =
+            step.recompute != q_.step.recompute || step.offload != q_.step.offload;
+        if (!is_of_others && change.severity == severity) out.push_back(change);
+      }
+    }
+    return out;
+  }
+
+  // Without the changes that so large a size does not need, the severest first.
+  Choices needed(Choices set, const Largest& found) {
+    std::ranges::stable_sort(set, std::greater{}, &StepChange::severity);
+    for (std::size_t i = 0; i < set.size();) {
+      Choices fewer = set;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      Remedy tried = changed(fewer);
+      size_of(tried.step) = found.size;
+      if (is_within_margin(tried)) {
+        set = std::move(fewer);
+      } else {
+        ++i;
+      }
+    }
+    return set;
+  }
+
+  bool is_within_margin(Remedy& tried) {
+    const std::optional<std::int64_t> sketched = sketched_peak(tried);
+    if (!sketched || *sketched > q_.within_bytes()) return false;
+    const std::optional<std::int64_t> peak = peak_of(tried, &Judge::look_at);
+    return peak && *peak <= q_.within_bytes();
+  }
+
+  const FitQuestion& q_;
+  Judge judge_;
+  Growth growth_;
+};
+
+std::string title_of(const FitQuestion& asked, Growth growth) {
+  const std::string unit =
+      growth == Growth::kContext ? fmt::format(", in steps of {}", kContextUnit) : "";
+  const std::string within =
+      asked.margin > 0
+          ? fmt::format("{}, {:.3g} % less than {}", format_bytes(asked.within_bytes()),
+                        100 * asked.margin, format_bytes(asked.limit_bytes))
+          : format_bytes(asked.limit_bytes);
+  return fmt::format("The largest {} in {}{}", name_of(growth), within, unit);
+}
+
+Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
+  using L = const Largest&;
+  const auto where_any = [](auto value) { return [=](L l) { return when(l.size > 0, value(l)); }; };
+  const std::string size = std::string(name_of(growth));
+  Fields<Largest> fields = {
+      {text_column("change", {}, "flags beyond those that were given"), &Largest::change},
+      {int_column(size, "largest " + size), where_any([](L l) { return l.size; })},
+      {bytes_column("peak_bytes", "predicted peak"),
+       where_any([](L l) { return l.remedy.figures.peak_bytes; })}};
+  if (asked.times != nullptr) {
+    fields.add(real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
+               where_any([](L l) { return l.remedy.figures.ms; }));
+    fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"),
+               where_any([&](L l) { return tokens_per_s(asked, l.remedy); }));
+  }
+  fields.add(text_column("severity", {}, "what it costs besides time"),
+             [](L l) { return when(!l.flags.empty(), name_of(l.remedy.severity)); });
+  fields.add(data_only(text_column("command")),
+             where_any([](L l) { return command_of(l.remedy.step); }));
+  return fields;
+}
+
+}  // namespace
+
+std::string_view name_of(Growth growth) {
+  return growth == Growth::kBatch ? "batch" : "context";
+}
+
+Table largest_table(const FitQuestion& asked, Growth growth) {
+  const std::vector<Largest> rows = Finder(asked, growth).find();
+  Table table = table_of("largest", title_of(asked, growth), fields_of(asked, growth), rows);
+  const bool has_auto_chunks = std::ranges::any_of(
+      rows, [](const Largest& row) { return row.remedy.step.loss_chunks == 0; });
+  if (has_auto_chunks) {
+    table.notes.push_back(
+        fmt::format("a search ends at the first {} that does not fit; as the loss of larger ones "
+                    "is computed in more parts, a larger one may fit",
+                    name_of(growth)));
+  }
+  for (const Largest& row : rows) {
+    if (!row.is_capped) continue;
+    const std::string_view most = row.size < kMostSize ? "all that the model has positions for"
+                                                       : "the most that commands take";
+    table.notes.push_back(
+        fmt::format("{}: more than {} would fit, which is {}", row.change(), row.size, most));
+  }
+  return table;
+}
+
+std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
+                                          std::int64_t limit_bytes) {
+  std::optional<RunSpec> out;
+  for (std::int64_t tokens = kContextUnit; tokens <= kMostSize; tokens *= 2) {
+    step.shape.context = tokens;
+    try {
+      check_run(step);
+      if (predicted_peak_bytes(step.executor, step_program(step, traits), traits) > limit_bytes) {
+        break;
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      break;
+    }
+    out = step;
+  }
+  return out;
+}
+
+}  // namespace tracestep
