@@ -194,6 +194,7 @@ const Command* parse_arguments(std::span<const Command> commands,
   if (behind.empty()) check_mark(command, app.remaining());
   std::vector<std::string> words = app.remaining();
   if (behind.size() > 1) words.push_back(behind[1]);
+  if (OutputOptions* output = command.options.output()) settle_format(*output);
   read_positionals(command, words);
   return &command;
 }

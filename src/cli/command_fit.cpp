@@ -33,7 +33,7 @@ struct FitOptions {
   double margin_percent = 100 * kUsualMargin;
 };
 
-constexpr const char* kLargestModel = "model";
+constexpr const char *kLargestModel = "model", *kPageEnding = ".html";
 
 std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
   const std::int64_t limit = run.place.memory_limit_bytes;
@@ -99,7 +99,7 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSou
 
 // A page where --output names one.
 bool is_page(const OutputOptions& output) {
-  return output.format == Format::kText && output.path.extension() == ".html";
+  return output.format == Format::kText && output.path.extension() == kPageEnding;
 }
 
 void write_page(const FitOptions& o, FitQuestion asked, const Fitted& found,
@@ -188,6 +188,7 @@ Command fit_command() {
   add_fields(set, o.grid, FieldGroup::kHow, Values::kOne, "cpu; cuda[:N]; null (plans only)");
   add_plan_options(set, o.plan);
   add_output_options(set, o.output);
+  o.output.own_endings = {std::string(kPageEnding)};
   command.run = [options](std::span<const std::string> arguments) {
     return run_fit(*options, arguments);
   };

@@ -95,8 +95,10 @@ int count_of_views(const ShowOptions& o) {
 // `mark`: of a file that a later run may replace; pages of the documentation say themselves what
 // they were written by.
 void show_text(const ShowOptions& o, const std::string& text, std::string_view mark = {}) {
-  if (o.output.format != Format::kText) {
-    throw Error(ErrorCode::kUsage, "--format", "a program is plain text",
+  const bool is_page = !o.docs.empty() && o.output.format == Format::kMarkdown;
+  if (o.output.format != Format::kText && (!is_page || o.output.is_format_given)) {
+    throw Error(ErrorCode::kUsage, o.output.is_format_given ? "--format" : "--output",
+                "a program is plain text",
                 "--format goes with --passes, --ops-list and --devices, json with --docs cli");
   }
   write_text(o.output.path.empty() ? text : std::string(mark) + text, o.output.path);
@@ -185,6 +187,7 @@ Command show_command() {
   add_fields(command.options, options->grid, FieldGroup::kHow, Values::kOne,
              "its kernels decide which ops are expanded: null (has all), cpu, cuda or reference");
   add_output_options(command.options, options->output);
+  options->output.own_endings = {".1"};  // of the manual page
   command.run = [options](std::span<const std::string> arguments) {
     return run_show(*options, arguments);
   };

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <utility>
 
@@ -108,8 +109,9 @@ void add_output_options(OptionSet& set, OutputOptions& output) {
       "--format", "NAME", std::string(kFormatNames),
       [&output](const std::string& where, const std::string& text) {
         output.format = parse_format(where, text);
+        output.is_format_given = true;
       },
-      "text");
+      "as the ending of --output says, else text");
   set.offer({"text", "markdown", "csv", "json", "latex", "typst"});
   set.value("--output", "FILE", "write the result here instead of to stdout, which - stands for",
             [&output](const std::string& where, const std::string& text) {
@@ -132,6 +134,28 @@ void add_output_options(OptionSet& set, OutputOptions& output) {
   }
   set.toggle("--all", output.is_all,
              "every table and column, where a text is one sentence and one table of a screen");
+}
+
+void settle_format(OutputOptions& output) {
+  std::string ending = output.path.extension().string();
+  const bool is_own = std::ranges::find(output.own_endings, ending) != output.own_endings.end();
+  if (ending.size() < 2 || is_own || is_stream(output.path)) return;
+  std::ranges::transform(ending, ending.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::optional<Format> named = format_of_ending(ending);
+  if (output.is_format_given) {
+    if (!named || *named == output.format || *named == Format::kText) return;
+    throw Error(ErrorCode::kUsage, "--output",
+                fmt::format("{} ends as {} does, and --format says {}", output.path.string(),
+                            name_of(*named), name_of(output.format)),
+                "give one of the two");
+  }
+  if (!named) {
+    throw Error(ErrorCode::kUsage, "--output",
+                fmt::format("{}: the ending {} stands for no format", output.path.string(), ending),
+                fmt::format("end it in {}, or give --format", kFormatEndings));
+  }
+  output.format = *named;
 }
 
 Json environment_of(std::span<const std::string> arguments, const RunSpec& run) {

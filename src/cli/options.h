@@ -26,13 +26,20 @@ inline constexpr const char *kModelGroup = "Model",
                             *kArchitectureGroup = "Architecture (comes with --model or --size)";
 
 struct OutputOptions {
-  Format format = Format::kText;
-  std::filesystem::path path;             // empty: stdout
-  std::vector<std::string> columns = {};  // of the tables that have all of them; empty: all
-  std::vector<std::string> tables = {};   // by name; empty: the one that answers
-  bool is_all = false;                    // every table and column, as text
-  std::filesystem::path pictures = {};    // the folder of charts; empty: none are drawn
+  Format format = Format::kText;  // as --format says, else as the file's ending does
+  bool is_format_given = false;
+  std::filesystem::path path;                 // empty: stdout
+  std::vector<std::string> own_endings = {};  // with which this command writes something else
+  std::vector<std::string> columns = {};      // of the tables that have all of them; empty: all
+  std::vector<std::string> tables = {};       // by name; empty: the one that answers
+  bool is_all = false;                        // every table and column, as text
+  std::filesystem::path pictures = {};        // the folder of charts; empty: none are drawn
 };
+
+// Takes the format from the ending of --output where no --format is given. Error{kUsage}: the
+// ending stands for no format, or for another one than is given. Other endings go with --format,
+// and streams have none.
+void settle_format(OutputOptions& output);
 
 // How many values a flag may have: one, or with kGrid a list for fields that are axes.
 enum class Values { kOne, kGrid };

@@ -59,6 +59,59 @@ TEST_F(OutputsTest, LinksAndOtherSpellingsAreTheSameFile) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
+// A file's ending says what is in it.
+TEST_F(OutputsTest, TheEndingOfAFileDecidesItsFormat) {
+  const std::string models = "models --output ";
+  const auto written = [&](const std::string& rest) {
+    const std::string name = rest.substr(0, rest.find(' '));
+    const ProgramRun run = run_tracestep(words_of(models + rest), {.folder = folder_.path()});
+    EXPECT_EQ(run.status, 0) << rest << "\n" << run.err;
+    const std::string text = content_of(folder_ / name);
+    std::filesystem::remove(folder_ / name);
+    return text;
+  };
+  // The environment holds the command line, which differs.
+  const auto rows = [](const std::string& text) {
+    return Json::parse(text, "models").at("rows").dump();
+  };
+  EXPECT_EQ(rows(written("a.json")), rows(written("a --format json")));
+  EXPECT_EQ(rows(written("a.JSON")), rows(written("a.txt --format json")));
+  for (const auto& [ending, format] :
+       {std::pair("txt", "text"), std::pair("md", "markdown"), std::pair("csv", "csv"),
+        std::pair("tex", "latex"), std::pair("typ", "typst")}) {
+    EXPECT_EQ(written(fmt::format("a.{}", ending)), written(fmt::format("a --format {}", format)));
+  }
+  EXPECT_EQ(written("a"), written("a.dat --format text"));
+}
+
+TEST_F(OutputsTest, AnEndingThatSaysNothingOrSomethingElseIsRefused) {
+  const auto error_of = [&](const std::string& command) {
+    const ProgramRun run = run_tracestep(words_of(command), {.folder = folder_.path()});
+    EXPECT_EQ(run.status, 2) << command;
+    return run.err;
+  };
+  EXPECT_TRUE(contains(error_of("models --output a.csv --format json"),
+                       "[--output] a.csv ends as csv does, and --format says json"));
+  EXPECT_TRUE(contains(error_of("show --size tiny --output program.json"),
+                       "[--output] a program is plain text"));
+  const Json listing =
+      Json::parse(run_tracestep(words_of("show --docs cli --format json")).out, "commands");
+  std::size_t asked = 0;
+  for (const Json& command : listing.at("commands").items()) {
+    const bool has_output = std::ranges::any_of(
+        command.at("options").items(),
+        [](const Json& option) { return option.at("flag").as_string() == "--output"; });
+    if (!has_output) continue;
+    ++asked;
+    const std::string name = command.at("name").as_string();
+    EXPECT_TRUE(contains(error_of(name + " --output a.xlsx"),
+                         "[--output] a.xlsx: the ending .xlsx stands for no format; end it in"))
+        << name;
+  }
+  EXPECT_GT(asked, 15u);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a.xlsx"));
+}
+
 // Whatever flag named it: a message with another one would send a reader there.
 TEST_F(OutputsTest, AFileThatCannotBeWrittenIsNamedWithoutAFlag) {
   for (const char* flag : {"--snapshot", "--output"}) {

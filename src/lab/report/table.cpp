@@ -21,18 +21,19 @@ namespace {
 
 struct NamedFormat {
   const char* name;
+  const char* ending;
   Format format;
   void (*write)(const Document&, std::ostream&);
   const char *comment = nullptr, *comment_end = "";  // what a line that readers pass over has
 };
 
 constexpr std::array<NamedFormat, 6> kFormats = {
-    {{"text", Format::kText, write_text, "# "},
-     {"markdown", Format::kMarkdown, write_markdown, "<!-- ", " -->"},
-     {"csv", Format::kCsv, write_csv},
-     {"json", Format::kJson, write_json},
-     {"latex", Format::kLatex, write_latex, "% "},
-     {"typst", Format::kTypst, write_typst, "// "}}};
+    {{"text", ".txt", Format::kText, write_text, "# "},
+     {"markdown", ".md", Format::kMarkdown, write_markdown, "<!-- ", " -->"},
+     {"csv", ".csv", Format::kCsv, write_csv},
+     {"json", ".json", Format::kJson, write_json},
+     {"latex", ".tex", Format::kLatex, write_latex, "% "},
+     {"typst", ".typ", Format::kTypst, write_typst, "// "}}};
 
 constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part"};
 
@@ -184,6 +185,17 @@ Format parse_format(const std::string& where, std::string_view name) {
   throw Error(ErrorCode::kUsage, where,
               fmt::format("unknown format \"{}\"{}", name, did_you_mean(name, names)),
               fmt::format("one of {}", kFormatNames));
+}
+
+std::optional<Format> format_of_ending(std::string_view ending) {
+  for (const NamedFormat& known : kFormats) {
+    if (ending == known.ending) return known.format;
+  }
+  return std::nullopt;
+}
+
+std::string_view name_of(Format format) {
+  return std::ranges::find(kFormats, format, &NamedFormat::format)->name;
 }
 
 void write(const Document& document, Format format, std::ostream& out) {

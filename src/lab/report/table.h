@@ -99,6 +99,10 @@ enum class Format { kText, kMarkdown, kCsv, kJson, kLatex, kTypst };
 inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, latex, typst";
 // Error{kUsage} naming `where` (the flag) and the known formats.
 Format parse_format(const std::string& where, std::string_view name);
+std::string_view name_of(Format format);
+// That files with this ending (".json") have; nullopt: it stands for none.
+inline constexpr std::string_view kFormatEndings = ".txt, .md, .csv, .json, .tex or .typ";
+std::optional<Format> format_of_ending(std::string_view ending);
 
 // json: {"schema", "answer", "environment", "columns", "rows", "notes"} of the first table; with
 // more than one, all of them also under "tables" by name. csv: RFC 4180; an empty line between

@@ -199,8 +199,8 @@ std::string memory_in(const std::string& low) {
 }
 
 std::string fit(const std::string& peak, const std::string& more) {
-  return R"({"fit":[{"status":")" + std::string(more.empty() ? "ok" : "oom") +
-         R"(","peak_bytes":)" + peak +
+  return R"({"fit":[{"batch":4,"context":512,"precision":"fp32","status":")" +
+         std::string(more.empty() ? "ok" : "oom") + R"(","peak_bytes":)" + peak +
          R"(,"limit_bytes":2147483648,"spare_bytes":1073741824,"missing_bytes":1073741824}])" +
          more + "}";
 }
@@ -221,8 +221,9 @@ const std::string kTwoRemedies =
     R"({"flags":"--moments bf16","peak_bytes":1024,"time_per_token":1.1}])";
 // The least peaks: of the task, and 1 GiB of one sequence.
 std::string least(const std::string& peak) {
-  return R"(,"least":[{"task":"as asked for","flags":"--updates early","peak_bytes":)" + peak +
-         R"(},{"task":"one sequence","peak_bytes":1073741824}])";
+  return R"(,"least":[{"task":"as asked for","batch":8,"context":64,"precision":"bf16",)"
+         R"("flags":"--updates early","peak_bytes":)" +
+         peak + R"(},{"task":"one sequence","peak_bytes":1073741824}])";
 }
 std::string compare(const std::string& rows) {
   return R"({"compare":[)" + rows + "]}";
@@ -412,10 +413,12 @@ std::vector<Case> cases() {
        changed(fit("1073741824", ""), R"("limit_bytes")", R"("predicted_ms":40.0,"limit_bytes")"),
        "A step is predicted to take 40.00 ms."},
       {"fit", fit("3221225472", kRemedies.substr(0, kRemedies.size() - 1)),
-       "It does not fit: the peak is 3.00 GiB, 1.00 GiB above the limit of 2.00 GiB; with --batch "
+       "It does not fit: at batch 4, context 512, fp32 the peak is 3.00 GiB, 1.00 GiB above the "
+       "limit of 2.00 GiB; with --batch "
        "1 it fits: 1.00 GiB."},
       {"fit", fit("3221225472", R"(,"remedies":[])"),
-       "It does not fit: the peak is 3.00 GiB, 1.00 GiB above the limit of 2.00 GiB, and nothing "
+       "It does not fit: at batch 4, context 512, fp32 the peak is 3.00 GiB, 1.00 GiB above the "
+       "limit of 2.00 GiB, and nothing "
        "that was tried fits."},
       {"fit", plan(R"("flags":"--parallel dp=8","tokens_per_s":84750.4,"mfu_percent":43.0)"),
        "8 × H100 SXM: fits with --parallel dp=8, 1.00 GiB each; 84,751 tokens/s (43.0 % of the "
@@ -431,7 +434,8 @@ std::vector<Case> cases() {
       {"fit", R"({"largest_model":[{"model":"pythia-160m","peak_bytes":1073741824}]})",
        "The largest model that fits is pythia-160m, with a peak of 1.00 GiB on each device."},
       {"fit", "{" + least("2147483648").substr(1) + "}",
-       "It does not fit: each device would hold 2.00 GiB at least, with --updates early."},
+       "It does not fit: at batch 8, context 64, bf16 each device would hold 2.00 GiB at least, "
+       "with --updates early."},
       {"fit", tight_fit(),
        "It fits with 1.00 MiB to spare, which is less than the margin: the peak "
        "is 1.00 GiB; with --batch 1 it is 1.00 GiB."},
@@ -446,13 +450,20 @@ std::vector<Case> cases() {
       {"fit", R"({"largest":[{"change":"as asked for","batch":43,"peak_bytes":1024}]})",
        "The largest batch that fits is 43, 1.00 KiB at the peak."},
       {"fit",
-       R"({"largest":[{"change":"as asked for","batch":43},{"change":"flash attention","batch":60}]})",
-       "The largest batch that fits is 43 as asked for, and 60 with flash attention."},
+       R"({"largest":[{"change":"as asked for","batch":43},{"change":"--attention flash","batch":60}]})",
+       "The largest batch that fits is 43 as asked for, and 60 with --attention flash."},
+      {"fit",
+       R"({"largest":[{"change":"as asked for"},{"change":"--attention flash","batch":60}]})",
+       "As asked for, not even a batch of one fits; with --attention flash the largest is 60."},
+      {"fit",
+       R"({"largest":[{"change":"as asked for"},{"change":"--attention flash","context":64}]})",
+       "As asked for, not even the shortest context fits; with --attention flash the longest is "
+       "64."},
       {"fit", R"({"largest":[{"change":"as asked for","context":512,"peak_bytes":1024}]})",
        "The largest context that fits is 512, 1.00 KiB at the peak."},
       {"fit",
-       R"({"largest":[{"change":"as asked for","context":512},{"change":"flash attention","context":1024}]})",
-       "The largest context that fits is 512 as asked for, and 1024 with flash attention."},
+       R"({"largest":[{"change":"as asked for","context":512},{"change":"--attention flash","context":1024}]})",
+       "The largest context that fits is 512 as asked for, and 1024 with --attention flash."},
       {"memory", memory("1073741824") + "}",
        "It fits: the peak is 1.00 GiB, 1.00 GiB below the limit of 2.00 GiB"},
       {"memory", memory("3221225472") + kRemedies,
