@@ -3,6 +3,7 @@
 #include "base/integers.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tracestep {
 namespace {
@@ -106,6 +107,49 @@ std::int64_t cuda_attention_backward_bytes(const AttentionSizes& a) {
   if (!is_for_hopper(a)) return statistics;
   const std::int64_t turns = piece(a.heads * ceil_div(a.queries, 128) * 2 * 2 * 4);
   return statistics + statistic_bytes(a, a.width < 64 ? 64 : a.width) + turns;
+}
+
+SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
+                                    std::int64_t batch) {
+  using Plan = SplitProductPlan;
+  constexpr std::int64_t kMultiprocessors = 132, kLeastBlocks = 4, kMostShares = 8;
+  constexpr std::int64_t kAlignment = 256, kHalf = 2, kWord = 4;
+  Plan plan;
+  plan.padded_k = round_up(k, Plan::kBlock);
+  const auto tiles_of = [&](std::int64_t columns) {
+    return ceil_div(m, Plan::kTileRows) * ceil_div(n, columns) * batch;
+  };
+  // In units of a column's time: whole waves of tiles, each with some time of its own.
+  constexpr std::int64_t kOwnColumns = 16;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t columns : {160, 128, 96}) {
+    const std::int64_t time =
+        ceil_div(tiles_of(columns), kMultiprocessors) * (columns + kOwnColumns);
+    if (time >= least) continue;
+    least = time;
+    plan.tile_columns = columns;
+  }
+  const std::int64_t tiles = tiles_of(plan.tile_columns), blocks = plan.padded_k / Plan::kBlock;
+  if (tiles * 2 <= kMultiprocessors) {
+    plan.shares = std::clamp<std::int64_t>(
+        std::min(kMultiprocessors / tiles, blocks / kLeastBlocks), 1, kMostShares);
+  }
+  std::int64_t end = 0;
+  const auto take = [&](std::int64_t bytes) {
+    const std::int64_t begin = end;
+    end += round_up(bytes, kAlignment);
+    return begin;
+  };
+  plan.a_parts = take(2 * kHalf * batch * m * plan.padded_k);
+  plan.b_parts = take(2 * kHalf * batch * n * plan.padded_k);
+  const std::int64_t chunks = ceil_div(k, Plan::kMaximaRows);
+  plan.a_scales = take(kWord * batch * m);
+  plan.b_scales = take(kWord * batch * n);
+  plan.a_maxima = take(kWord * batch * m * chunks);
+  plan.b_maxima = take(kWord * batch * n * chunks);
+  plan.sums = take(plan.shares > 1 ? kFloat * plan.shares * batch * m * n : 0);
+  plan.workspace_bytes = end;
+  return plan;
 }
 
 }  // namespace tracestep

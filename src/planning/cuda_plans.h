@@ -47,6 +47,26 @@ struct NormGradPlan {
 };
 NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width);
 
+// A float32 product by parts (backends/cuda/split_product.h): each operand as two float16 parts
+// along K, in whole blocks of 64, and the shares of K that different blocks sum. Offsets in bytes.
+struct SplitProductPlan {
+  static constexpr std::int64_t kBlock = 64;      // of K
+  static constexpr std::int64_t kTileRows = 128;  // of a thread block's results
+  static constexpr std::int64_t kMaximaRows =
+      256;  // of K whose largest elements one thread block finds
+
+  std::int64_t padded_k = 0;
+  std::int64_t tile_columns = 128;          // 96, 128 or 160
+  std::int64_t shares = 1;                  // of K
+  std::int64_t a_parts = 0, b_parts = 0;    // [batch][2][rows][padded_k] float16
+  std::int64_t a_scales = 0, b_scales = 0;  // [batch][rows] bits of the largest magnitude
+  std::int64_t a_maxima = 0, b_maxima = 0;  // [batch][K / kMaximaRows][rows], likewise
+  std::int64_t sums = 0;                    // [shares][batch][m][n] float32, of several shares
+  std::int64_t workspace_bytes = 0;
+};
+SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
+                                    std::int64_t batch);
+
 // flash_attention and its gradient: enough for either family of kernels (Hopper, portable).
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes);
 std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes);

@@ -31,8 +31,9 @@ cudaError_t encode_tensor_map(const TensorMapRequest& request, CUtensorMap& map)
   const auto stride = [](std::int64_t elements, int extent) {
     return extent > 1 ? static_cast<cuuint64_t>(elements) * 2 : cuuint64_t{16};
   };
+  const int all_panels = std::max(panels, request.width / columns);
   const cuuint64_t extents[5] = {count(std::min(columns, request.width)), count(request.rows),
-                                 count(panels), count(request.heads), count(request.batch)};
+                                 count(all_panels), count(request.heads), count(request.batch)};
   const cuuint64_t strides[4] = {stride(request.strides.row, request.rows), count(columns) * 2,
                                  stride(request.strides.head, request.heads),
                                  stride(request.strides.batch, request.batch)};

@@ -1,0 +1,42 @@
+// Products of float32 matrices on the tensor cores of Hopper, as accurate as the float32 units are.
+// Each operand becomes two float16 parts, x = 2^e (high + low), with e chosen for each of its rows
+// along K; of the four products of parts all but low times low are summed. Tensor cores drop bits
+// of long sums, so sums are carried over to float32 registers every 256 elements of K.
+//
+// The error of an element is at most about 2^-22 of the sum of |a b| over K, in practice below that
+// of a float32 product, plus 2^-38 K times the largest |a| of its row and |b| of its column:
+// elements that are 2^-16 of the largest in their row have fewer bits than float32. Rows and
+// columns with an infinity or a NaN are multiplied element by element in float32. Source: Ootomo
+// and Yokota 2022, "Recovering single precision accuracy from Tensor Cores while surpassing the
+// FP32 theoretical peak performance"; scales by row as in Ozaki et al. 2012.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/kernel_launch.h"
+
+namespace tracestep::cuda {
+
+// An operand [batch, rows, K] as it is stored: element (r, k) of a matrix is `leading` elements per
+// row on, or, where K runs down the stored rows, per element of K.
+struct SplitOperand {
+  const float* data = nullptr;
+  std::int64_t leading = 0, batch_stride = 0;
+  bool is_down = false;  // K runs down the stored rows
+};
+
+// y[b] = A[b] · B[b]' (+ c[b]); y and c are dense [batch, m, n], and c may be y.
+struct SplitProduct {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  SplitOperand a, b;  // [m, k], [n, k]
+  const float* c = nullptr;
+  float* y = nullptr;
+  void* workspace =
+      nullptr;  // plan_split_product(m, n, k, batch).workspace_bytes, 256-byte aligned
+};
+
+// Enqueues the product without allocating or waiting; on Hopper only. The same bits every run.
+// k >= 1 and no empty results.
+cudaError_t multiply_split(const SplitProduct& product, const LaunchStream& stream);
+
+}  // namespace tracestep::cuda
