@@ -71,6 +71,7 @@ GROUPS = {
         ("element types and launches",
          ["element_types.cuh", "kernel_launch.h", "predecessors.cuh"]),
         ("attention", ["attention/*"]),  # a library of its own, also behind the C interface
+        ("products by parts", ["split/*"]),
         ("toolkit", ["check.*", "stream.h", "waits.*", "events.*", "graph.*", "pinned_memory.*",
                      "transfers.*", "memory_source.*", "gate.*", "outbox.*", "nvml.*", "nvrtc.*",
                      "nvtx_ranges.*", "cupti*", "cublaslt.*", "device_info.*", "tuning_file.*"]),

@@ -33,8 +33,9 @@ struct RoofTime {
 };
 
 RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s);
-// Products run at the rate of their operands' dtype (those of float32 at TF32's with `tf32`; where
-// that rate is 0, at float32's), all other arithmetic at fp32_tflops.
+// Products run at the rate of their operands' dtype (those of float32 at TF32's with `tf32`, and
+// those by parts at a third of fp16's; where that rate is 0, at float32's), all other arithmetic at
+// fp32_tflops.
 RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks,
                    bool tf32 = false);
 

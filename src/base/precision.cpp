@@ -15,6 +15,7 @@ struct Named {
 
 constexpr Named kNamed[] = {{"fp32", {DType::kF32}},
                             {"tf32", {DType::kF32, std::nullopt, true}},
+                            {"fp32-split", {.parameters = DType::kF32, .split = true}},
                             {"bf16", {DType::kF32, DType::kBF16}},
                             {"fp16", {DType::kF32, DType::kF16}},
                             {"bf16-pure", {DType::kBF16}},

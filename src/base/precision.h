@@ -16,12 +16,15 @@ struct Precision {
   std::optional<DType> autocast = {};
   // float32 products of operands rounded to 10 bits (TensorFloat-32), on a GPU that has them.
   bool tf32 = false;
+  // float32 products as three products of float16 parts, on a GPU of the Hopper generation
+  // (passes/by_parts.h).
+  bool split = false;
 
   friend bool operator==(const Precision&, const Precision&) = default;
 };
 
-// "fp32", "tf32", "bf16" and "fp16" (autocast over float32 parameters), "bf16-pure" and "fp16-pure"
-// (everything stored so).
+// "fp32", "tf32", "fp32-split", "bf16" and "fp16" (autocast over float32 parameters), "bf16-pure"
+// and "fp16-pure" (everything stored so).
 const std::vector<std::string>& precision_names();
 // Error{kUsage} naming `where` and the closest name when there is no such precision.
 Precision parse_precision(std::string_view where, std::string_view name);

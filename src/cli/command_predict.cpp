@@ -49,12 +49,12 @@ void check_options(const PredictOptions& o) {
 
 std::vector<Precision> calibrated_precisions(const PredictOptions& o, const RunSpec& run) {
   const RunField& field = field_named("precision");
-  const bool has_tf32 = run.place.device != "cpu";
+  const bool is_gpu = run.place.device != "cpu";
   std::vector<Precision> out;
   for (const std::string& name :
        o.grid.is_given(field.name) ? o.grid.texts(field) : precision_names()) {
     const Precision precision = parse_precision(field.flag, name);
-    if (!precision.tf32 || has_tf32) out.push_back(precision);
+    if (is_gpu || !(precision.tf32 || precision.split)) out.push_back(precision);
   }
   return out;
 }

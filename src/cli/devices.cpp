@@ -90,9 +90,10 @@ void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
   const std::string& device = run.place.device;
   const bool is_cuda = cuda_index(device).has_value();
   const std::string like = is_cuda ? "cuda" : device_named(device).like;
-  if (run.precision.tf32 && !is_cuda) {
+  if ((run.precision.tf32 || run.precision.split) && !is_cuda) {
     throw Error(ErrorCode::kUsage, "--precision",
-                fmt::format("tf32 is how a GPU multiplies; {} has no such products", device),
+                fmt::format("{} is how a GPU multiplies; {} has no such products",
+                            name_of(run.precision), device),
                 "use fp32, or --device cuda");
   }
   check_tuning(run.place);

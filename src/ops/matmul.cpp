@@ -105,7 +105,9 @@ std::vector<Val> sum_decomposed(const OpExpansion& e) {
 
 const std::vector<AttrDef> kAttrs{
     {"transpose_a", AttrKind::kBool, AttrValue(false), "a is [...,K,M]"},
-    {"transpose_b", AttrKind::kBool, AttrValue(false), "b is [...,N,K]"}};
+    {"transpose_b", AttrKind::kBool, AttrValue(false), "b is [...,N,K]"},
+    {"by_parts", AttrKind::kBool, AttrValue(false),
+     "f32 as products of f16 parts, where the device has that (docs/precision.md)"}};
 
 ProductAxes product_axes(const OpCall& c) {
   const bool ta = c.attrs.flag("transpose_a"), tb = c.attrs.flag("transpose_b");

@@ -10,6 +10,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "passes/autocast.h"
+#include "passes/by_parts.h"
 #include "passes/choose.h"
 #include "passes/chunk_loss.h"
 #include "passes/decompose.h"
@@ -297,6 +298,9 @@ std::vector<Pass> kernel_passes() {
        .needed = always,
        .run = with_kernels(epilogue),
        .compiles = true},
+      {"by_parts", "products of float32 on tensor cores, as products of float16 parts",
+       [](const Options& o) { return o.by_parts && o.traits.kind == DeviceKind::kCuda; },
+       [](const Program& p, const Options&) { return by_parts(p); }},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
       {"overlap", "collectives in batches, beside the other nodes", communicates,

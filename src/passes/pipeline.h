@@ -45,6 +45,7 @@ struct PipelineOptions {
   OptimizerOptions optimizer = {};  // its loss scaling also scales what autograd starts from
   AttentionForm attention = AttentionForm::kNaive;
   std::optional<DType> autocast = {};  // low dtype of mixed precision; none: off
+  bool by_parts = false;               // products of float32 as passes/by_parts.h has them
   // Also runs compile_passes(), which save launches and traffic. `shadow` and `join` change no
   // value; `pad`, `overwrite` and `fuse` may add up in another order; `merge` rounds sums of
   // products once; `epilogue` does not round products before they are added.

@@ -47,7 +47,7 @@ struct NormGradPlan {
 };
 NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width);
 
-// A float32 product by parts (backends/cuda/split_product.h): each operand as two float16 parts
+// A float32 product by parts (backends/cuda/split/product.h): each operand as two float16 parts
 // along K, in whole blocks of 64, and the shares of K that different blocks sum. Offsets in bytes.
 struct SplitProductPlan {
   static constexpr std::int64_t kBlock = 64;      // of K

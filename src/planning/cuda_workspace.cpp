@@ -11,7 +11,14 @@ using Traits = const DeviceTraits&;
 constexpr std::int64_t kFloat = sizeof(float);
 
 std::int64_t matmul(Call c, Traits) {
-  return c.outputs[0].count() == 0 ? 0 : kCudaGemmWorkspaceBytes;
+  const Type& a_type = c.inputs[0];
+  const Shape &a = a_type.shape, &y = c.outputs[0].shape;
+  if (y.product() == 0) return 0;
+  const std::int64_t k = a.back(c.attrs.flag("transpose_a") ? 1 : 0);
+  if (!c.attrs.flag("by_parts") || a_type.dtype != DType::kF32 || k == 0)
+    return kCudaGemmWorkspaceBytes;
+  const std::int64_t m = y.back(1), n = y.back(0);
+  return plan_split_product(m, n, k, y.product() / (m * n)).workspace_bytes;
 }
 
 std::int64_t reduction(Call c, Traits) {

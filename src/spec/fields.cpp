@@ -338,7 +338,8 @@ void add_form_fields(Rows& rows) {
   rows.choice(
       {.name = "precision",
        .is_axis = true,
-       .help = "tf32 (CUDA only) rounds the operands of matrix products; bf16 and fp16 compute "
+       .help = "tf32 (CUDA only) rounds the operands of matrix products; fp32-split (Hopper only) "
+               "multiplies float32 by parts on tensor cores; bf16 and fp16 compute "
                "matrix products in 16 bits and keep float32 weights; bf16-pure and fp16-pure "
                "store everything in 16 bits",
        .about = "of parameters and activations"},

@@ -103,6 +103,7 @@ PipelineOptions pipeline_options(const RunSpec& spec) {
   }
   options.verify = spec.verify;
   options.autocast = spec.precision.autocast;
+  options.by_parts = spec.precision.split;
   options.compile = true;  // but for those of its passes that are disabled
   options.disabled = disabled_passes(spec, options);
   if (spec.compile_passes) options.asked = *spec.compile_passes;

@@ -59,6 +59,34 @@ std::vector<OpCase> products_of_ones() {
   return out;
 }
 
+OpCase by_parts(OpCase one) {
+  one.attrs.set("by_parts", true);
+  return one;
+}
+
+// Tiles and blocks of K that are whole and not, both orders of each operand, few tiles, batches.
+std::vector<OpCase> products_by_parts() {
+  std::vector<OpCase> out;
+  for (int bits = 0; bits < 4; ++bits) {
+    const bool ta = (bits & 1) != 0, tb = (bits & 2) != 0;
+    const auto sized = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+      return product(plain(ta ? Shape{k, m} : Shape{m, k}), plain(tb ? Shape{n, k} : Shape{k, n}),
+                     ta, tb);
+    };
+    out.push_back(sized(128, 96, 64));
+    out.push_back(sized(129, 161, 131));
+    out.push_back(sized(3, 5, 1031));
+    out.push_back(sized(1, 1, 1));
+    out.push_back(product(plain(ta ? Shape{3, 70, 40} : Shape{3, 40, 70}),
+                          plain(tb ? Shape{3, 50, 70} : Shape{3, 70, 50}), ta, tb));
+    out.push_back(product(stored(ta ? Shape{2, 3, 67, 41} : Shape{2, 3, 41, 67}, kHeads),
+                          stored(tb ? Shape{2, 3, 37, 67} : Shape{2, 3, 67, 37}, kHeads), ta, tb));
+  }
+  out.push_back(product(stored({33, 21}, kSliced), stored({21, 15}, kTransposed)));
+  for (OpCase& one : out) one = by_parts(std::move(one));
+  return out;
+}
+
 OpTest matmul() {
   OpTest out{
       .op = "matmul",
@@ -85,6 +113,7 @@ OpTest matmul() {
                 product(stored({3, 5, 7}, kBroadcast), plain({3, 7, 4})),
                 product(plain({3, 5, 7}), stored({3, 4, 7}, kBroadcast), false, true)}};
   for (OpCase& one : products_of_ones()) out.cases.push_back(std::move(one));
+  for (OpCase& one : products_by_parts()) out.cases.push_back(std::move(one));
   return out;
 }
 
@@ -113,6 +142,8 @@ OpTest matmul_add() {
           added_product(plain({3, 5003}), plain({5003, 7}), sum({3, 7})),
           added_product(plain({271, 12}), plain({12, 401}), sum({271, 401})),
           added_product(plain({67, 700}), plain({700, 1100}), sum({67, 1100})),
+          by_parts(added_product(plain({67, 700}), plain({700, 300}), sum({67, 300}))),
+          by_parts(added_product(plain({70, 67}), plain({65, 70}), sum({67, 65}), true, true)),
           added_product(plain({2, 3, 5, 7}), plain({2, 3, 4, 7}), sum({2, 3, 5, 4}), false, true),
           added_product(stored({33, 21}, kTransposed), stored({21, 15}, kSliced), sum({33, 15}))}) {
       out.cases.push_back(std::move(one));

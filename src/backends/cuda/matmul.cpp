@@ -1,11 +1,13 @@
 // matmul and matmul_add: pass the operands to the library without copies. A product is prepared for
-// the guaranteed alignment of its operands, since their addresses are not known yet.
+// the guaranteed alignment of its operands, since their addresses are not known yet. Products by
+// parts are our own (split/product.h).
 #include <algorithm>
 #include <bit>
 
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/random_fill.h"
+#include "backends/cuda/split/product.h"
 #include "runtime/allocator.h"
 
 namespace tracestep::cuda {
@@ -130,6 +132,51 @@ class Matmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
+SplitOperand operand_of(const OperandSpec& x, const void* data, bool is_transposed) {
+  const Matrix matrix = as_matrix(x);
+  return {.data = static_cast<const float*>(data),
+          .leading = matrix.leading,
+          .batch_stride = matrix.batch,
+          .is_down = is_transposed != matrix.by_columns};
+}
+
+// A product of float32 by parts.
+class SplitMatmul final : public PreparedKernel {
+ public:
+  SplitMatmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream), problem_(problem_of(spec_)) {
+    if (stream.compute_capability == kHopper) return;
+    throw Error(ErrorCode::kUsage, "precision",
+                fmt::format("fp32-split needs compute capability 9.0, and this device has {:.1f}",
+                            stream.compute_capability / 10.0),
+                "use fp32 or tf32");
+  }
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const bool ta = spec_.attrs.flag("transpose_a"), tb = spec_.attrs.flag("transpose_b");
+    const SplitProduct product{
+        .m = problem_.m,
+        .n = problem_.n,
+        .k = problem_.k,
+        .batch = problem_.batch,
+        .a = operand_of(spec_.inputs[0], at.inputs[0], ta),
+        .b = operand_of(spec_.inputs[1], at.inputs[1], !tb),
+        .c = at.inputs.size() == 3 ? static_cast<const float*>(at.inputs[2]) : nullptr,
+        .y = static_cast<float*>(at.outputs[0]),
+        .workspace = at.workspace};
+    const cudaError_t status = multiply_split(product, stream_.launch_stream());
+    if (status != cudaSuccess) [[unlikely]]
+      throw DeviceError("cuda", "matmul by parts", cudaGetErrorString(status));
+  }
+
+ private:
+  static constexpr int kHopper = 90;
+
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  const GemmProblem problem_;
+};
+
 // Of a product with k = 0: zeros, or what it is added to.
 void empty_sum_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
@@ -147,6 +194,9 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   const std::int64_t k = spec.inputs[0].shape.back(spec.attrs.flag("transpose_a") ? 1 : 0);
   if (k == 0 || spec.outputs[0].shape.product() == 0) {
     return bind_kernel(std::move(spec), empty_sum_kernel);
+  }
+  if (spec.attrs.flag("by_parts") && spec.inputs[0].dtype == DType::kF32) {
+    return std::make_unique<SplitMatmul>(std::move(spec), stream_of(context));
   }
   return std::make_unique<Matmul>(std::move(spec), stream_of(context));
 }

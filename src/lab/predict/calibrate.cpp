@@ -182,13 +182,15 @@ double measure_host_link(Device& device) {
 }
 
 // Of every dtype that the steps multiply in, except float32 with rounded operands (tf32), which
-// another device multiplies. Empty when a signal to stop came.
+// another device multiplies, and by parts, whose products have other kernels. Empty when a signal
+// to stop came.
 std::vector<MeasuredProduct> measure_products(Device& device, const CalibrationPlan& plan,
                                               std::size_t count, const StopSignal* stop) {
   std::set<DType> dtypes;
   for (const CalibrationStep& step : plan.steps) {
     const Precision& precision = step.run.precision;
-    if (!precision.tf32) dtypes.insert(precision.autocast.value_or(precision.parameters));
+    if (!precision.tf32 && !precision.split)
+      dtypes.insert(precision.autocast.value_or(precision.parameters));
   }
   std::vector<MeasuredProduct> out;
   for (DType dtype : dtypes) {

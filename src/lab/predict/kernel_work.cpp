@@ -45,6 +45,7 @@ std::string kernel_name(const Program& program, const Node& node) {
     out += ' ';
     out += fastest_index(program.value(node.inputs[0]), node.attrs.flag("transpose_a"), "mk");
     out += fastest_index(program.value(node.inputs[1]), node.attrs.flag("transpose_b"), "kn");
+    if (node.attrs.flag("by_parts")) out += " by parts";
     return out + (result.shape.rank() > 2 ? " batched" : "");
   }
   if (node.op->kernel_class == KernelClass::kReduction && sums_columns(program, node)) {

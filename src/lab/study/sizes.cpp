@@ -22,7 +22,7 @@ RunSpec in_bf16(RunSpec step) {
   return step;
 }
 
-constexpr Precision kFp32{}, kTf32{.tf32 = true};
+constexpr Precision kFp32{}, kTf32{.tf32 = true}, kSplit{.split = true};
 constexpr Precision kBf16{.autocast = DType::kBF16}, kFp16{.autocast = DType::kF16};
 
 }  // namespace
@@ -63,7 +63,7 @@ StudySizes gpu_study_sizes() {
   out.contexts = {128, 256, 512, 1024};
   out.warmups = {0, 1, 2, 5};
   out.precise = {preset("large"), preset("small"), preset("medium")};
-  out.precisions = {kFp32, kTf32, kBf16, kFp16};
+  out.precisions = {kFp32, kTf32, kSplit, kBf16, kFp16};
   out.compiled = {preset("small"), preset("medium"), preset("large")};
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};

@@ -10,8 +10,8 @@
 namespace tracestep::cuda {
 
 // A tensor [batch, heads, rows, width] of 16-bit numbers, seen as [batch][head][panel][row][column]
-// with panels of one swizzle width, in boxes of box_rows rows of one head. A box may be wider than the
-// tensor if it is one panel, and narrower if the tensor is whole panels.
+// with panels of one swizzle width, in boxes of box_rows rows of one head. A box may be wider than
+// the tensor if it is one panel, and narrower if the tensor is whole panels.
 struct TensorMapRequest {
   const void* data = nullptr;  // 16-byte aligned, as all strides
   AttentionStrides strides;

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "backends/cuda/predecessors.cuh"
-#include "backends/cuda/split_product.h"
+#include "backends/cuda/split/product.h"
 
 namespace tracestep::cuda {
 

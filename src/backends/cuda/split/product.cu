@@ -1,6 +1,6 @@
 // The product by parts: thread blocks of two warpgroups with 64 x kN results each and one warp that
 // loads, over tiles handed out in a fixed order.
-#include "backends/cuda/split_product.h"
+#include "backends/cuda/split/product.h"
 
 #include <algorithm>
 
@@ -8,8 +8,8 @@
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
 #include "backends/cuda/attention/tensor_map.h"
-#include "backends/cuda/split_launch.h"
-#include "backends/cuda/split_parts.cuh"
+#include "backends/cuda/split/launch.h"
+#include "backends/cuda/split/parts.cuh"
 #include "base/integers.h"
 #include "planning/cuda_plans.h"
 

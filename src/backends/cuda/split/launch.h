@@ -1,4 +1,4 @@
-// The first half of a product by parts, for the second (split_product.cu).
+// The first half of a product by parts, for the second (product.cu).
 #pragma once
 
 #include "backends/cuda/kernel_launch.h"

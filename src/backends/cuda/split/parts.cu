@@ -3,8 +3,8 @@
 // every 256 elements of K and another transposes tiles of 64 by 64.
 #include <algorithm>
 
-#include "backends/cuda/split_launch.h"
-#include "backends/cuda/split_parts.cuh"
+#include "backends/cuda/split/launch.h"
+#include "backends/cuda/split/parts.cuh"
 #include "base/integers.h"
 #include "planning/cuda_plans.h"
 
