@@ -1,5 +1,5 @@
 // Operands of products by parts: largest magnitudes of rows, and the parts. Where K runs along the
-// stored rows a warp does both for its row; where it runs down, one kernel finds the largest of
+// stored rows some warps do both for a row; where it runs down, one kernel finds the largest of
 // every 256 elements of K and another transposes tiles of 64 by 64.
 #include <algorithm>
 
@@ -45,8 +45,11 @@ __global__ void __launch_bounds__(kThreads)
   std::uint32_t largest = 0;
   if (row < s.rows) {
     const float* x = s.from.data + batch * s.from.batch_stride + row;
-    for (std::int64_t k = begin + part; k < end; k += kPartsOfBlock)
-      largest = max(largest, magnitude_bits(__ldg(x + k * s.from.leading)));
+#pragma unroll 16
+    for (int i = 0; i < kRows / kPartsOfBlock; ++i) {
+      const std::int64_t k = begin + part + i * kPartsOfBlock;
+      if (k < end) largest = max(largest, magnitude_bits(__ldg(x + k * s.from.leading)));
+    }
   }
   __shared__ std::uint32_t found[kPartsOfBlock][kTile];
   found[part][column] = largest;
@@ -102,13 +105,15 @@ __device__ void split_down(const SplitSource& s, unsigned block) {
 
 // --- K runs along the stored rows ----------------------------------------------------------------
 
-__device__ __forceinline__ float4 load4(const SplitSource& s, const float* x, std::int64_t k) {
-  if (s.has_vectors && k + 4 <= s.k) return __ldg(reinterpret_cast<const float4*>(x + k));
+// Elements of x from k on; zeros from `end` on.
+__device__ __forceinline__ float4 load4(const SplitSource& s, const float* x, std::int64_t k,
+                                        std::int64_t end) {
+  if (s.has_vectors && k + 4 <= end) return __ldg(reinterpret_cast<const float4*>(x + k));
   float4 out = make_float4(0, 0, 0, 0);
-  if (k < s.k) out.x = __ldg(x + k);
-  if (k + 1 < s.k) out.y = __ldg(x + k + 1);
-  if (k + 2 < s.k) out.z = __ldg(x + k + 2);
-  if (k + 3 < s.k) out.w = __ldg(x + k + 3);
+  if (k < end) out.x = __ldg(x + k);
+  if (k + 1 < end) out.y = __ldg(x + k + 1);
+  if (k + 2 < end) out.z = __ldg(x + k + 2);
+  if (k + 3 < end) out.w = __ldg(x + k + 3);
   return out;
 }
 
@@ -128,26 +133,50 @@ __device__ __forceinline__ void store4(__half* high, __half* low, const float4& 
   *reinterpret_cast<uint2*>(low) = l.bits;
 }
 
-// Of a row for each warp; the second time it comes from a cache.
+// A row for so many warps that they can hold it in registers; what is longer than all warps of a
+// block can hold is read again.
+constexpr int kHeld = 8;                           // packs of four elements that a lane holds
+constexpr std::int64_t kHeldOfWarp = 128 * kHeld;  // elements
+
 __device__ void split_along(const SplitSource& s, unsigned block) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const std::int64_t of_all = std::int64_t{block} * kWarps + threadIdx.x / 32;
-  if (of_all >= s.rows * s.batch) return;
-  const std::int64_t batch = of_all / s.rows, row = of_all % s.rows;
+  __shared__ std::uint32_t found[kWarps];
+  const int warp = static_cast<int>(threadIdx.x) / 32, team = warp / s.warps;
+  const int lane = static_cast<int>(threadIdx.x) % (32 * s.warps);
+  const std::int64_t of_all = std::int64_t{block} * (kWarps / s.warps) + team;
+  const bool is_row = of_all < s.rows * s.batch;
+  const std::int64_t batch = is_row ? of_all / s.rows : 0, row = is_row ? of_all % s.rows : 0;
+  const std::int64_t k_end = is_row ? s.k : 0, step = std::int64_t{128} * s.warps;
   const float* x = s.from.data + batch * s.from.batch_stride + row * s.from.leading;
   std::uint32_t largest = 0;
-  for (std::int64_t k = 4 * lane; k < s.k; k += 128) {
-    const float4 v = load4(s, x, k);
+  const auto look_at = [&](const float4& v) {
     largest = max(largest, max(max(magnitude_bits(v.x), magnitude_bits(v.y)),
                                max(magnitude_bits(v.z), magnitude_bits(v.w))));
-  }
+  };
+  float4 held[kHeld];
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) held[i] = load4(s, x, 4 * lane + i * step, k_end);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) look_at(held[i]);
+  for (std::int64_t k = 4 * lane + kHeld * step; k < k_end; k += step)
+    look_at(load4(s, x, k, k_end));
   largest = __reduce_max_sync(0xffffffffU, largest);
+  if (s.warps > 1) {
+    if (threadIdx.x % 32 == 0) found[warp] = largest;
+    __syncthreads();
+    for (int i = 0; i < s.warps; ++i) largest = max(largest, found[team * s.warps + i]);
+  }
+  if (!is_row) return;
   if (lane == 0) s.scales[of_all] = largest;
   const Scaling scaling(largest);
   const std::int64_t plane = s.rows * s.padded_k;
   __half* high = s.parts + 2 * batch * plane + row * s.padded_k;
-  for (std::int64_t k = 4 * lane; k < s.padded_k; k += 128)
-    store4(high + k, high + plane + k, load4(s, x, k), scaling);
+#pragma unroll
+  for (int i = 0; i < kHeld; ++i) {
+    const std::int64_t k = 4 * lane + i * step;
+    if (k < s.padded_k) store4(high + k, high + plane + k, held[i], scaling);
+  }
+  for (std::int64_t k = 4 * lane + kHeld * step; k < s.padded_k; k += step)
+    store4(high + k, high + plane + k, load4(s, x, k, k_end), scaling);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -177,18 +206,22 @@ unsigned arrange(SplitSources& both, unsigned a_blocks, unsigned b_blocks) {
 
 cudaError_t split_operands(const SplitSource& a, const SplitSource& b, const LaunchStream& stream) {
   SplitSources both{a, b};
+  for (SplitSource* s : {&both.a, &both.b}) {
+    while (s->warps < kWarps && s->warps * kHeldOfWarp < s->k) s->warps *= 2;
+  }
   const auto maxima_blocks = [](const SplitSource& s) {
     return s.from.is_down ? row_groups(s) * static_cast<unsigned>(s.chunks) : 0U;
   };
   const auto parts_blocks = [](const SplitSource& s) {
     if (s.from.is_down) return row_groups(s) * static_cast<unsigned>(s.padded_k / kTile);
-    return static_cast<unsigned>(ceil_div(s.rows * s.batch, kWarps));
+    return static_cast<unsigned>(ceil_div(s.rows * s.batch, kWarps / s.warps));
   };
   if (const unsigned blocks = arrange(both, maxima_blocks(a), maxima_blocks(b)); blocks > 0) {
     const cudaError_t status = launch_kernel(stream, {blocks, kThreads}, split_maxima_kernel, both);
     if (status != cudaSuccess) return status;
   }
-  return launch_kernel(stream, {arrange(both, parts_blocks(a), parts_blocks(b)), kThreads},
+  return launch_kernel(stream,
+                       {arrange(both, parts_blocks(both.a), parts_blocks(both.b)), kThreads},
                        split_parts_kernel, both);
 }
 

@@ -16,6 +16,7 @@ struct SplitSource {
   SplitOperand from;
   std::int64_t rows = 0, k = 0, padded_k = 0;
   int batch = 1;
+  int warps = 1;                    // that share a row, where K runs along
   bool has_vectors = false;         // `from` can be read in steps of 16 bytes
   __half* parts = nullptr;          // [batch][2][rows][padded_k]
   std::uint32_t* scales = nullptr;  // [batch][rows]: bits of the largest magnitude
