@@ -179,12 +179,16 @@ __device__ void split_along(const SplitSource& s, unsigned block) {
     store4(high + k, high + plane + k, load4(s, x, k, k_end), scaling);
 }
 
+// Which ways K runs in the two operands: each alone needs fewer registers than both.
+enum class Ways { kAlong, kDown, kBoth };
+
+template <Ways kWays>
 __global__ void __launch_bounds__(kThreads)
     split_parts_kernel(Predecessors before, const SplitSources both) {
   before.wait();
   unsigned block;
   const SplitSource& s = source_of(both, block);
-  if (s.from.is_down) {
+  if (kWays == Ways::kDown || (kWays == Ways::kBoth && s.from.is_down)) {
     split_down(s, block);
   } else {
     split_along(s, block);
@@ -220,9 +224,11 @@ cudaError_t split_operands(const SplitSource& a, const SplitSource& b, const Lau
     const cudaError_t status = launch_kernel(stream, {blocks, kThreads}, split_maxima_kernel, both);
     if (status != cudaSuccess) return status;
   }
-  return launch_kernel(stream,
-                       {arrange(both, parts_blocks(both.a), parts_blocks(both.b)), kThreads},
-                       split_parts_kernel, both);
+  auto* kernel = a.from.is_down != b.from.is_down ? split_parts_kernel<Ways::kBoth>
+                 : a.from.is_down                 ? split_parts_kernel<Ways::kDown>
+                                                  : split_parts_kernel<Ways::kAlong>;
+  const unsigned blocks = arrange(both, parts_blocks(both.a), parts_blocks(both.b));
+  return launch_kernel(stream, {blocks, kThreads}, kernel, both);
 }
 
 }  // namespace tracestep::cuda
