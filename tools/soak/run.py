@@ -21,6 +21,7 @@ BATTERIES = [
     ("signals.py", "--count", 200, "of SIGTERM and SIGINT each, for train, bench, attention, precision"),
     ("kills_inside_saves.py", "--count", 200, "kills of training that saves every step"),
     ("damaged_folders.py", "--count", 100, "damaged checkpoint folders"),
+    ("damaged_models.py", "--count", 2000, "damaged folders of published models"),
     ("full_disks.py", "--count", 100, "runs on full disks"),
     ("accessibility.py", "--count", 6, "audits of a report by axe-core, three widths in both schemes"),
     ("empty_machine.py", "--count", 5, "commands of README.md's quick start on an empty Debian 12"),
