@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/model_weights.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -203,6 +202,8 @@ Command generate_command() {
       .examples = {{"--init tiny.safetensors --prompt \"The step \"", "128 more tokens"},
                    {"--init tiny.safetensors --prompt \"The step \" --temperature 0",
                     "always the most likely token"},
+                   {"--model ./my-model --prompt \"Once \" --precision bf16-pure",
+                    "a published model, held in 16 bits"},
                    {"--init W.safetensors --prompt-tokens 1,2,3 --top-k 40 --format json",
                     "numbers instead of text"}}};
   OptionSet& set = command.options;

@@ -12,7 +12,6 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/model_weights.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
@@ -389,6 +388,8 @@ Command train_command() {
           {"--text book.txt --recipe gpt --steps 2000 --validate-every 100 --checkpoint run "
            "--sample-every 500",
            "as GPTs are trained; eval and generate take --init run/best"},
+          {"--model ./my-model --text mine.txt --steps 500 --checkpoint run",
+           "a published model goes on from its weights; export writes what became of them"},
           {"--tokens train.bin --token-dtype uint16 --size small --steps 1000 "
            "--checkpoint run --checkpoint-every 100 --resume",
            "a long run that may be interrupted and called again"},

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "spec/fields.h"
+#include "train/family_files.h"
 #include "train/model_store.h"
 #include "train/text_source.h"
 
@@ -135,6 +136,18 @@ void add_init_option(OptionSet& set, std::filesystem::path& init) {
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {
   if (name.empty()) return nullptr;
   return name == "bytes" ? byte_tokenizer() : load_tokenizer(name);
+}
+
+void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init) {
+  if (init == "none") return init.clear();
+  const std::filesystem::path folder = grid.combinations().front().model.source;
+  if (!init.empty() || find_model(folder.string()) != nullptr || !is_model_folder(folder)) return;
+  if (has_family_weights(folder)) {
+    init = folder;
+    log_info("weights: those in {} (--init none starts from --seed)", folder.string());
+  } else {
+    log_info("weights: from --seed, as {} has no {}", folder.string(), kFamilyWeights);
+  }
 }
 
 std::optional<Weights> weights_at(const std::filesystem::path& path) {

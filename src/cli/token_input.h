@@ -28,6 +28,10 @@ struct TokenInput {
 void add_token_options(OptionSet& set, TokenOptions& tokens);
 void add_init_option(OptionSet& set, std::filesystem::path& init);
 
+// Where --init is left out and --model names a folder that has weights, these are `init`; a line
+// says so, and another where the folder has none. --init none is an empty path: from --seed.
+void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init);
+
 // The weights at `path`; nullopt where it is empty. Errors: as open_weights().
 std::optional<Weights> weights_at(const std::filesystem::path& path);
 
