@@ -105,7 +105,7 @@ std::int64_t cuda_attention_backward_bytes(const AttentionSizes& a) {
   if (a.dtype == DType::kF32) return 4 * statistic_bytes(a) + split_bytes(a, 2, 2);
   const std::int64_t statistics = 2 * statistic_bytes(a);
   if (!is_for_hopper(a)) return statistics;
-  const std::int64_t turns = piece(a.heads * ceil_div(a.queries, 128) * 2 * 2 * 4);
+  const std::int64_t turns = piece(a.heads * ceil_div(a.queries, 128) * 2 * 4);
   return statistics + statistic_bytes(a, a.width < 64 ? 64 : a.width) + turns;
 }
 

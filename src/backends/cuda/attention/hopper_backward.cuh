@@ -40,6 +40,7 @@ class BackwardConsumer {
     keys_left_ = parameters.keys - first_key;
     distance_ = first_key - parameters.offset - tile.begin * kM;
     count_ = BackwardWalk<Traits>::steps(tile, parameters);
+    turned_ = tile.is_descending ? count_ - 1 : 0;
   }
 
   __device__ __forceinline__ void run() {
@@ -139,11 +140,14 @@ class BackwardConsumer {
     wgmma_commit();
   }
 
+  // Blocks of queries between the first that sees the keys and the one at hand, see BackwardWalk.
+  __device__ __forceinline__ int blocks_before() const {
+    return Traits::kGrouped ? abs(turned_ - done_) / p_.group : done_;
+  }
+
   // Scores of keys that do not exist or lie in a query's future become -infinity.
   __device__ __forceinline__ void mask() {
-    // distance_, for this block of queries: grouped heads reach the first block last.
-    const int distance =
-        distance_ - (Traits::kGrouped ? (count_ - 1 - done_) / p_.group : done_) * kM;
+    const int distance = distance_ - blocks_before() * kM;  // distance_, for this block of queries
     if (__builtin_expect(!(Traits::kCausal && distance + 63 > 0) && keys_left_ >= 64, 1)) return;
     const int t = thread(), lane = t % 32, row = t / 32 * 16 + lane / 4;
     // The first of this thread's columns (queries) that sees the key of a row.
@@ -217,7 +221,7 @@ class BackwardConsumer {
     for (int j = 0; j < Layout::kQColumns / 8; ++j)
       store_float4(target + j * 2048, dq_[4 * j], dq_[4 * j + 1], dq_[4 * j + 2], dq_[4 * j + 3]);
     fence_async();
-    release(Layout::kDQFull + 8 * group_);
+    release(Layout::kDQFull + 16 * buffer() + 8 * group_);
   }
 
   template <bool kLast>
@@ -291,7 +295,8 @@ class BackwardConsumer {
   int group_;
   int keys_left_;         // from this warpgroup's first on
   int distance_;          // from the last key that the first query sees to this warpgroup's first
-  int done_ = 0, count_;  // blocks of queries
+  int done_ = 0, count_;  // steps: blocks of queries, of each head that shares the keys
+  int turned_;            // the step at the first block of queries that sees the keys
   Ring<Traits::kQStages> ring_q_;
   float s_[kM / 2], dp_[kM / 2];
   float dk_[kD / 2], dv_[kD / 2], dq_[Layout::kQColumns / 2];
@@ -327,6 +332,7 @@ __global__ void __launch_bounds__(384, 1)
     }
     for (int i = 0; i < 2; ++i) {
       barrier_init(shared + Layout::kDQFull + 8 * i, 4);
+      barrier_init(shared + Layout::kDQFull + 16 + 8 * i, 4);
       barrier_init(shared + Layout::kDQEmpty + 8 * i, 1);
     }
     barrier_init_fence();

@@ -34,11 +34,12 @@ struct BackwardParameters {
   CUtensorMap q, k, v, d_o, dk, dv;
   const float *lse2, *delta;  // [batch * heads][padded_queries]; LSE in log2
   float* dq_sums;             // [batch * heads][padded_queries / 64][D / 8][128][4]
-  int* turns;                 // [batch * heads][blocks of queries][2], zeros; null: in any order
+  int* turns;                 // [batch * heads][blocks of queries], zeros; null: in any order
   int queries, keys, key_heads, padded_queries, key_blocks;
-  int group;  // heads of queries that share one of keys
-  int all_key_heads,
-      section_heads;  // of all batches; those whose blocks are mixed, see BackwardTile
+  int group;          // heads of queries that share one of keys
+  int all_key_heads;  // of all batches
+  int section_heads;  // whose blocks are mixed, see BackwardTile
+  bool alternates;    // sections, see BackwardWalk
   int offset;         // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
   float scale, scale_log2;
@@ -68,7 +69,7 @@ struct BackwardLayout {
                        kQEmpty = kQFull + 8 * Traits::kQStages,
                        kDOFull = kQEmpty + 8 * Traits::kQStages,
                        kDOEmpty = kDOFull + 8 * Traits::kDOStages,
-                       kDQFull = kDOEmpty + 8 * Traits::kDOStages, kDQEmpty = kDQFull + 16;
+                       kDQFull = kDOEmpty + 8 * Traits::kDOStages, kDQEmpty = kDQFull + 32;
   static constexpr int kBytes = kDQEmpty + 16 + 1024;
   static_assert(Q::kBytes % 1024 == 0 && K::kBytes % 1024 == 0 && DS::kBytes % 1024 == 0 &&
                 kQBytes % 1024 == 0);
@@ -79,6 +80,7 @@ struct BackwardLayout {
 template <class Traits>
 struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;  // heads: of keys
+  bool is_descending = false;                                  // see BackwardWalk
   __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {
     const int x = static_cast<int>(blockIdx.x);
     if constexpr (Traits::kGrouped)
@@ -116,29 +118,28 @@ struct BackwardTile {
     const int place = x - section * section_blocks;
     block = place / heads;
     head_of_all = first_head + place - block * heads;
+    is_descending = !p.alternates || section % 2 == 0;
   }
 };
 
 // The order in which blocks of queries meet a block of keys; the producer, the consumers and the
-// threads that add up dQ follow it. Heads that share keys take turns, from the last block on: so
-// all blocks of keys begin at the same queries, and in ordered mode, where the first keys go first,
-// follow each other at the distance of one addition.
+// threads that add up dQ follow it. Heads that share keys take turns at each block of queries. All
+// blocks of keys of a section go from the last queries to the first: they begin at the same ones,
+// and follow each other at the distance of one addition in ordered mode. Where sections alternate,
+// every second one goes from its diagonal to the last queries: its blocks start as those of the
+// section before end, the shortest first, each at the queries that those before it have reached. So
+// the blocks of a head read the same queries at about the same time, and these come from L2.
 template <class Traits>
 struct BackwardWalk {
-  int block, member = 0;  // of the heads that share the keys
+  int block, left, member = 0;  // left: blocks of queries; member: of the heads that share the keys
   __device__ __forceinline__ explicit BackwardWalk(const BackwardTile<Traits>& tile)
-      : block(Traits::kGrouped ? tile.end - 1 : tile.begin) {}
-  __device__ __forceinline__ bool is_over(const BackwardTile<Traits>& tile) const {
-    return Traits::kGrouped ? block < tile.begin : block >= tile.end;
-  }
-  __device__ __forceinline__ void advance(const BackwardParameters& p) {
-    if constexpr (Traits::kGrouped) {
-      if (++member < p.group) return;
-      member = 0;
-      --block;
-    } else {
-      ++block;
-    }
+      : block(goes_down(tile) ? tile.end - 1 : tile.begin), left(tile.end - tile.begin) {}
+  __device__ __forceinline__ void advance(const BackwardTile<Traits>& tile,
+                                          const BackwardParameters& p) {
+    if (Traits::kGrouped && ++member < p.group) return;
+    member = 0;
+    --left;
+    block += goes_down(tile) ? -1 : 1;
   }
   // The head of queries whose turn it is, of those that follow the head of keys `head`.
   __device__ __forceinline__ int query_head(int head, const BackwardParameters& p) const {
@@ -147,6 +148,11 @@ struct BackwardWalk {
   static __device__ __forceinline__ int steps(const BackwardTile<Traits>& tile,
                                               const BackwardParameters& p) {
     return (tile.end - tile.begin) * (Traits::kGrouped ? p.group : 1);
+  }
+
+ private:
+  static __device__ __forceinline__ bool goes_down(const BackwardTile<Traits>& tile) {
+    return Traits::kGrouped && tile.is_descending;
   }
 };
 
@@ -168,7 +174,7 @@ __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
   load_box(shared + Layout::kV, &p.v, shared + Layout::kVFull, tile.first_key, tile.head,
            tile.batch);
 #pragma unroll 1  // 24 registers have to do
-  for (BackwardWalk<Traits> walk(tile); !walk.is_over(tile); walk.advance(p)) {
+  for (BackwardWalk<Traits> walk(tile); walk.left > 0; walk.advance(tile, p)) {
     const int row = walk.block * Traits::kM, head = walk.query_head(tile.head, p);
     const std::int64_t place =
         std::int64_t{walk.query_head(tile.head_of_all, p)} * p.padded_queries + row;
@@ -190,7 +196,7 @@ __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
   }
 }
 
-// --- one thread adds a warpgroup's dQ to the sums ------------------------------------------------
+// --- two threads add dQ to the sums, every second step each --------------------------------------
 __device__ __forceinline__ int load_acquire(const int* address) {
   int x;
   asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
@@ -200,35 +206,40 @@ __device__ __forceinline__ void add_release(int* address) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(address) : "memory");
 }
 
+// While one thread waits for its addition to be complete, the other makes the next one.
 template <class Traits>
 __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::uint32_t shared,
-                                              int group) {
+                                              int which) {
   using Layout = BackwardLayout<Traits>;
   constexpr int kD = Traits::kD, kM = Traits::kM;
+  // What the second warpgroup leaves out, and where its share of a block of queries begins: floats.
+  constexpr int kLeftOut = Layout::kQShared * 64;
+  constexpr int kSecond = kM == 128 ? 64 * kD : Layout::kQFirst * 64 + kLeftOut;
+  const std::uint32_t full = shared + Layout::kDQFull + 16 * which, dq = shared + Layout::kDQ;
   const BackwardTile<Traits> tile(p);
-  const int left_out = group == 1 ? Layout::kQShared * 64 : 0;  // floats
-  const int bytes = Layout::kQBytes - 4 * left_out;
-  const std::uint32_t source = shared + Layout::kDQ + group * Layout::kQBytes + 4 * left_out;
-  // Of this warpgroup's share of a block of queries.
-  const int first = kM == 128 ? group * 64 * kD : Layout::kQFirst * group * 64 + left_out;
-  std::uint32_t parity = 0;
-  for (BackwardWalk<Traits> walk(tile); !walk.is_over(tile); walk.advance(p)) {
+  int step = 0;
+  for (BackwardWalk<Traits> walk(tile); walk.left > 0; walk.advance(tile, p), ++step) {
+    if (step % 2 != which) continue;
     const std::int64_t head = walk.query_head(tile.head_of_all, p);
     int* turn = p.turns;
     if (turn != nullptr) {
-      turn += (head * tile.end + walk.block) * 2 + group;
+      turn += head * tile.end + walk.block;
       while (load_acquire(turn) != tile.turn(walk.block, p)) {
       }
     }
-    barrier_wait(shared + Layout::kDQFull + 8 * group, parity);
-    parity ^= 1;
-    add_floats(p.dq_sums + (head * p.padded_queries + walk.block * kM) * kD + first, source, bytes);
+    float* target = p.dq_sums + (head * p.padded_queries + walk.block * kM) * kD;
+    const std::uint32_t parity = static_cast<unsigned>(step / 2 % 2);
+    barrier_wait(full, parity);
+    add_floats(target, dq, Layout::kQBytes);
+    barrier_wait(full + 8, parity);
+    add_floats(target + kSecond, dq + Layout::kQBytes + 4 * kLeftOut,
+               Layout::kQBytes - 4 * kLeftOut);
     bulk_commit();
     bulk_wait_read<0>();
-    barrier_arrive(shared + Layout::kDQEmpty + 8 * group);
+    barrier_arrive(shared + Layout::kDQEmpty);
+    barrier_arrive(shared + Layout::kDQEmpty + 8);
     if (turn != nullptr) {
       bulk_wait<0>();
-      __threadfence();
       add_release(turn);
     }
   }

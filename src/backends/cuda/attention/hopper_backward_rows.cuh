@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(256)
   float4* clear =
       reinterpret_cast<float4*>(p.dq_sums + std::int64_t{blockIdx.x} * 64 * p.padded_width);
   for (int i = thread; i < 16 * p.padded_width; i += 256) clear[i] = make_float4(0, 0, 0, 0);
-  if (p.turns != nullptr && thread < 2) p.turns[std::int64_t{blockIdx.x} * 2 + thread] = 0;
+  if (p.turns != nullptr && thread == 0) p.turns[blockIdx.x] = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
 #pragma unroll

@@ -76,14 +76,25 @@ inline int section_heads(const AttentionShape& shape) {
   return equal_sections(shape.batch * shape.heads, most * shape.group() / key_bytes);
 }
 
-// Heads of keys whose blocks are mixed in backward, the longest first: blocks enough for the
+// The order of the blocks of keys in backward, see BackwardTile and BackwardWalk.
+struct BackwardOrder {
+  int section_heads;
+  bool alternates;
+};
+
+// Without a mask all blocks are as long, and heads go one by one. Causal: sections alternate if
+// each just fills the multiprocessors and they come in pairs; short walks (two heads to share keys)
+// lose more by following each other than they gain. Otherwise a section has blocks enough for all
 // multiprocessors to end at about the same time, and not more, since all blocks of a head read the
-// same queries. Without a mask all blocks are as long.
-inline int backward_section_heads(const AttentionShape& shape, int key_blocks) {
-  if (!shape.causal) return 1;
-  const int blocks = 4 * multiprocessor_count();
-  return equal_sections(shape.batch * shape.heads_of_keys(),
-                        (blocks + key_blocks - 1) / key_blocks);
+// same queries.
+inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks) {
+  if (!shape.causal) return {1, false};
+  const int heads = shape.batch * shape.heads_of_keys(), most = multiprocessor_count();
+  const int fitting = equal_sections(heads, most / key_blocks);
+  const bool fills = fitting * key_blocks <= most && fitting * key_blocks >= most * 7 / 8;
+  const bool is_long = shape.group() > 2;
+  if (fills && is_long && heads % (2 * fitting) == 0) return {fitting, true};
+  return {equal_sections(heads, 2 * most / key_blocks), false};
 }
 
 // `counter`: 4 bytes of scratch for handing out tiles as multiprocessors come free, or null.
@@ -179,7 +190,9 @@ cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchSt
   p.padded_queries = static_cast<int>(layout.padded_queries);
   p.key_blocks = (shape.keys + Traits::kN - 1) / Traits::kN;
   p.all_key_heads = shape.batch * p.key_heads;
-  p.section_heads = backward_section_heads(shape, p.key_blocks);
+  const BackwardOrder order = backward_order(shape, p.key_blocks);
+  p.section_heads = order.section_heads;
+  p.alternates = order.alternates;
   p.offset = shape.offset;
   p.scale = shape.scale;
   p.scale_log2 = shape.scale * 1.44269504F;

@@ -29,7 +29,7 @@ inline HopperBackwardWorkspace hopper_backward_workspace(const AttentionShape& s
   w.delta = round_up(w.lse2 + rows * 4, 256);
   w.dq_sums = round_up(w.delta + rows * 4, 256);
   w.turns = round_up(w.dq_sums + rows * hopper_width(shape.width) * 4, 256);
-  w.bytes = w.turns + (shape.deterministic ? round_up(rows / 64 * 2 * 4, 256) : 0);
+  w.bytes = w.turns + (shape.deterministic ? round_up(rows / 64 * 4, 256) : 0);
   return w;
 }
 
