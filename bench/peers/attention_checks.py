@@ -18,11 +18,13 @@ class Case:
     kind: str = "normal"  # normal, large (logits of 1e4), equal (all logits), strided, bottom
     deterministic: bool = True
     group: int = 1  # heads of q that share one of k and v
+    window: int = 0  # keys that a query sees, its own the last; 0: all
 
     def __str__(self):
         dtype = str(self.dtype).replace("torch.", "")
         return (f"{dtype} {self.batch}x{self.heads}x{self.queries}x{self.keys}x{self.width}"
                 f"{f' groups of {self.group}' if self.group > 1 else ''}"
+                f"{f' window of {self.window}' if self.window else ''}"
                 f"{' causal' if self.causal else ''} {self.kind}"
                 f"{'' if self.deterministic else ' any-order'}")
 
@@ -46,6 +48,10 @@ def cases(dtypes, widths):
                 for heads, group in ((4, 2), (6, 3), (8, 8)):
                     yield Case(dtype, 2, heads, 513, 513, width, causal, "strided", group=group)
                     yield Case(dtype, 1, heads, 300, 431, width, causal, "bottom", False, group)
+            for window in (1, 50, 128, 300):
+                yield Case(dtype, 1, 2, 777, 777, width, True, window=window)
+                yield Case(dtype, 2, 6, 513, 600, width, True, "bottom", group=3, window=window)
+                yield Case(dtype, 1, 2, 340, 300, width, True, deterministic=False, window=window)
 
 
 def make_inputs(case, generator):
@@ -73,6 +79,8 @@ def unfused(case, q, k, v, g):
     seen = torch.ones(case.queries, case.keys, dtype=torch.bool, device=q.device)
     if case.causal:
         seen = seen.tril(case.offset)
+    if case.window:
+        seen = seen.triu(case.offset - case.window + 1)
     some = seen.any(-1, keepdim=True)  # queries that see a key; the others give 0
     scores = scores.masked_fill(~seen & some, -math.inf)
     lse = torch.logsumexp(scores, -1).masked_fill(~some.squeeze(-1), -math.inf)
@@ -104,11 +112,11 @@ def check_case(library, case, generator, repeats):
     q, k, v, g = make_inputs(case, generator)
     exact = unfused(case, *(x.double() for x in (q, k, v, g)))
     usual = unfused(case, q, k, v, g)
-    options = dict(offset=case.offset, deterministic=case.deterministic)
+    options = dict(offset=case.offset, deterministic=case.deterministic, window=case.window)
     o, o_zones = poisoned(q)
     lse, lse_zones = poisoned(torch.empty(q.shape[:3], dtype=torch.float32, device="cuda"))
     grads, zones = zip(*(poisoned(x) for x in (q, k, v)))
-    library.forward(q, k, v, case.causal, o, lse, offset=case.offset)
+    library.forward(q, k, v, case.causal, o, lse, offset=case.offset, window=case.window)
     library.backward(q, k, v, o, g, lse, case.causal, list(grads), **options)
     results = [o, lse, *grads]
     for pair in (o_zones, lse_zones, *zones):
@@ -123,7 +131,7 @@ def check_case(library, case, generator, repeats):
             raise AssertionError(f"{case}: {name} off by {error:.2e}, the bar is {bar:.2e}")
         worst = max(worst, error / bar if scale > 1e-2 else 0.0)
     for _ in range(repeats):
-        again, _ = library.forward(q, k, v, case.causal, offset=case.offset)
+        again, _ = library.forward(q, k, v, case.causal, offset=case.offset, window=case.window)
         assert torch.equal(again, o), f"{case}: forward differs between runs"
         if case.deterministic:
             others = library.backward(q, k, v, o, g, lse, case.causal, **options)

@@ -13,6 +13,7 @@ import argparse
 import json
 import pathlib
 import random
+import re
 import statistics
 import sys
 import time
@@ -31,7 +32,8 @@ from tracestep._attention_library import Library  # noqa: E402
 NAME = "libtracestep_attention.so"
 PLACES = (ROOT / "build-cuda" / NAME, ROOT / NAME)  # of a checkout; of an unpacked bundle
 BACKENDS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
-# Batch x heads x tokens x width; g: so many heads share one of keys; c: causal.
+# Batch x heads x tokens x width; g: so many heads share one of keys; c: causal; w: in a window of so many
+# keys, which PyTorch's back ends do not have.
 SHAPES = ("1x16x16384x128c,1x16x16384x128,1x32x16384x64c,1x32x16384x64,1x16x16384x64c,2x32x8192x80c,"
           "2x32x8192x80,2x16x8192x128c,2x32x8192x64c,8x16x2048x128c,8x32x2048x64c,8x32x2048x80c,"
           "4x48x1024x128c,16x25x1024x64c,32x16x512x128c,32x32x512x64c,32x32x512x80c")
@@ -45,7 +47,8 @@ def parse_arguments():
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "fp16"))
     parser.add_argument("--family", default="auto", choices=("auto", "portable"))
     parser.add_argument("--shapes", default=SHAPES,
-                        help="BxHxTxD, g and the heads that share one of keys, c when causal; comma separated")
+                        help="BxHxTxD, g and the heads that share one of keys, w and a window, c when causal; "
+                             "comma separated")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--turn-ms", type=float, default=20, help="replays last about as long")
     parser.add_argument("--check-widths", default="64,80,96,128,32,59,111")
@@ -137,7 +140,7 @@ def turn(graph, count):
 
 
 def time_shape(library, options, dtype, shape):
-    batch, heads, tokens, width, group, causal = shape
+    batch, heads, tokens, width, group, window, causal = shape
     make = torch.Generator("cuda").manual_seed(2)
     q, k, v, g = (torch.randn((batch, n, tokens, width), device="cuda", dtype=torch.float32,
                               generator=make).to(dtype)
@@ -146,10 +149,10 @@ def time_shape(library, options, dtype, shape):
     people = {}
     for name, extra in (("ours", False), ("ordered", True)):
         people[name] = our_graphs(library, q, k, v, g, causal, stream, deterministic=extra,
-                                  family=options.family)
-    if group > 1:
+                                  family=options.family, window=window)
+    if group > 1 and not window:
         people["copied"] = copied_graphs(library, q, k, v, g, causal, stream, family=options.family)
-    for name, backend in BACKENDS.items():
+    for name, backend in BACKENDS.items() if not window else ():
         try:
             people[name] = torch_graphs(backend, q, k, v, g, causal, stream)
         except RuntimeError as error:  # a back end that does not take this shape
@@ -163,8 +166,11 @@ def time_shape(library, options, dtype, shape):
                 time.sleep(0.02)
                 count = max(1, min(200, int(options.turn_ms / turn(graphs[phase], 1))))
                 times[name][phase].append(turn(graphs[phase], count))
-    flops = 4.0 * batch * heads * tokens * tokens * width / (2 if causal else 1)
-    row = {"shape": f"{batch}x{heads}x{tokens}x{width}{f' g{group}' if group > 1 else ''}", "causal": causal}
+    seen = (tokens**2 - (tokens - window if window else 0)**2) / 2 if causal else tokens**2
+    flops = 4.0 * batch * heads * seen * width
+    words = [f"{batch}x{heads}x{tokens}x{width}"]
+    words += [f"g{group}"] * (group > 1) + [f"w{window}"] * (window > 0)
+    row = {"shape": " ".join(words), "causal": causal}
     for name, phases in times.items():
         for phase, samples in phases.items():
             ms = statistics.median(samples)
@@ -202,8 +208,8 @@ def table(rows):
 
 def parse_shapes(text):
     for word in text.split(","):
-        sizes, _, group = word.rstrip("c").partition("g")
-        yield (*(int(n) for n in sizes.split("x")), int(group or 1), word.endswith("c"))
+        sizes, group, window, causal = re.fullmatch(r"([\dx]+)(?:g(\d+))?(?:w(\d+))?(c?)", word).groups()
+        yield (*(int(n) for n in sizes.split("x")), int(group or 1), int(window or 0), bool(causal))
 
 
 def main():

@@ -2,6 +2,8 @@
 // Compiled where the CUDA back end is.
 #include "capi/tracestep_attention.h"
 
+#include <algorithm>
+
 #include "backends/cuda/attention/attention.h"
 
 namespace {
@@ -12,7 +14,8 @@ int check(const tracestep_attention_shape& s) {
   if (s.dtype < TRACESTEP_FLOAT32 || s.dtype > TRACESTEP_FLOAT16) return TRACESTEP_BAD_DTYPE;
   const bool sizes = s.batch >= 0 && s.heads >= 0 && s.queries >= 0 && s.keys >= 0;
   const bool shares = s.key_heads == 0 || (s.key_heads > 0 && s.heads % s.key_heads == 0);
-  const bool fits = sizes && shares && s.width >= 1 && s.width <= 256 && s.scale > 0;
+  const bool sees = s.window == 0 || (s.window > 0 && s.causal != 0);
+  const bool fits = sizes && shares && sees && s.width >= 1 && s.width <= 256 && s.scale > 0;
   return fits ? TRACESTEP_SUCCESS : TRACESTEP_BAD_SHAPE;
 }
 
@@ -35,6 +38,7 @@ cuda::AttentionShape translate(const tracestep_attention_shape& s) {
   out.batch = s.batch;
   out.heads = s.heads;
   out.key_heads = s.key_heads;
+  out.window = std::min(s.window, 1 << 30);  // sums with it must not overflow
   out.queries = s.queries;
   out.keys = s.keys;
   out.width = s.width;
@@ -153,8 +157,8 @@ const char* tracestep_attention_message(int status) {
   switch (status) {
     case TRACESTEP_SUCCESS: return "enqueued";
     case TRACESTEP_BAD_SHAPE:
-      return "sizes must not be negative, key_heads must divide heads, width must be 1 to 256, "
-             "scale above 0";
+      return "sizes must not be negative, key_heads must divide heads, a window needs causal, "
+             "width must be 1 to 256, scale above 0";
     case TRACESTEP_BAD_POINTER: return "a tensor that the call needs is NULL";
     case TRACESTEP_BAD_WORKSPACE:
       return "the workspace must lie at a multiple of 256 bytes and be as large as "

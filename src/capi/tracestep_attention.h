@@ -47,8 +47,8 @@ typedef enum {
 
 typedef enum {
   TRACESTEP_SUCCESS = 0,
-  TRACESTEP_BAD_SHAPE = -1,   /* a negative size, key_heads that do not divide heads, width outside
-                                 1..256, scale not above 0 */
+  TRACESTEP_BAD_SHAPE = -1,   /* a negative size, key_heads that do not divide heads, a window that
+                                 is not causal, width outside 1..256, scale not above 0 */
   TRACESTEP_BAD_POINTER = -2, /* a tensor that is needed is NULL */
   TRACESTEP_BAD_WORKSPACE = -3, /* NULL, unaligned or smaller than the query says */
   TRACESTEP_BAD_DTYPE = -4,     /* outside tracestep_dtype */
@@ -66,6 +66,7 @@ typedef struct {
   int32_t tf32;          /* float32 tensors; 0: about float32 accuracy, not 0: as TF32, faster */
   int32_t family;        /* tracestep_family */
   int32_t key_heads;     /* of k and v, a divisor of heads; 0: as many as heads */
+  int32_t window;        /* causal; not 0: of keys 0 .. i + offset query i sees so many, the last */
 } tracestep_attention_shape;
 
 typedef struct {

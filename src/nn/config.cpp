@@ -95,9 +95,8 @@ std::int64_t ModelConfig::window_of(std::int64_t layer) const {
   return window_layers[at] == 'w' ? window : 0;
 }
 
-bool ModelConfig::takes_tiles(std::int64_t layer, std::int64_t context) const {
-  const std::int64_t seen = window_of(layer);
-  return score_cap == 0.0 && (seen == 0 || seen >= context);
+bool ModelConfig::takes_tiles() const {
+  return score_cap == 0.0;
 }
 
 namespace {

@@ -104,9 +104,8 @@ struct ModelConfig {
   std::int64_t rotated_width() const;
   // The window of a layer; 0: it sees all tokens before its own.
   std::int64_t window_of(std::int64_t layer) const;
-  // Says whether tiled attention has a form for the layer: neither a cap, nor a window that is
-  // shorter than the context.
-  bool takes_tiles(std::int64_t layer, std::int64_t context) const;
+  // Says whether tiled attention has a form for the layers: scores have no cap.
+  bool takes_tiles() const;
 
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };

@@ -58,17 +58,20 @@ std::vector<Val> naive(Expansion e) {
 }
 
 // The naive form is used with `position`, which flash_attention does not take (the few queries of
-// decoding need no tiling), and with windows and caps, for which it has no tiles. With heads its
-// result is [..., T, H, D], rows for the next projection.
+// decoding need no tiling), with caps and with windows that see the future, for which it has no
+// tiles. With heads its result is [..., T, H, D], rows for the next projection.
 std::vector<Val> flash(Expansion e) {
-  if (e.inputs.size() > 3 || has_window(e.attrs) || e.attrs.real("cap") > 0.0) return naive(e);
+  const bool has_no_tiles =
+      e.attrs.real("cap") > 0.0 || (has_window(e.attrs) && !e.attrs.flag("causal"));
+  if (e.inputs.size() > 3 || has_no_tiles) return naive(e);
   const auto guard = e.builder.scope("flash");
   const int rank = e.inputs[0].shape().rank();
   const bool has_heads = rank >= 4;
   const Val y = e.builder.call(find_op("flash_attention"), {e.inputs[0], e.inputs[1], e.inputs[2]},
                                {{"scale", e.attrs.real("scale")},
                                 {"causal", e.attrs.flag("causal")},
-                                {"token_major", has_heads}})[0];
+                                {"token_major", has_heads},
+                                {"window", e.attrs.integer("window")}})[0];
   if (!has_heads) return {y};
   Dims axes;
   for (int i = 0; i < rank; ++i) axes.push_back(i);

@@ -1,6 +1,6 @@
 // Attention tile by tile, without the matrix of scores in memory, and its gradient, which computes
 // the scores again from q, k and the log-sum-exp of their rows.
-#include <cmath>
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -30,6 +30,11 @@ bool is_token_major(const Attrs& attrs) {
   return attrs.flag("token_major");
 }
 
+// Keys that a query sees, its own the last; 0: all before it.
+std::int64_t window_of(const Attrs& attrs) {
+  return attrs.integer("window");
+}
+
 // The type of y and of the gradient of `x`.
 Type result_type(const OpCall& c, const Type& x) {
   return is_token_major(c.attrs) ? Type{x.dtype, heads_moved(x.shape)} : x;
@@ -56,6 +61,10 @@ void check_operands(const OpCall& c, int q) {
                "{} queries with {} keys: the first {} see no key; causal needs as many "
                "keys as queries",
                queries, keys, queries - keys);
+  }
+  if (window_of(c.attrs) < 0 || (window_of(c.attrs) > 0 && !c.attrs.flag("causal"))) {
+    fail_usage(c.op.name, "a window of {} keys{}; a window counts back from a query's own key",
+               window_of(c.attrs), c.attrs.flag("causal") ? "" : " without causal");
   }
 }
 
@@ -97,8 +106,11 @@ Val scores_of(Val q, Val k, const Attrs& attrs) {
   Val x = times_transposed(q, k, attention_group(q.shape(), k.shape()));
   x = affine(cast(x, rules::accumulation_dtype(x.dtype())), attrs.real("scale"));
   if (!attrs.flag("causal")) return x;
-  const Val hidden = fill(*x.builder, -std::numeric_limits<double>::infinity(), {x.dtype(), {}});
-  return select(causal_mask(*x.builder, x.dim(-2), x.dim(-1)), x, hidden);
+  Builder& b = *x.builder;
+  const std::int64_t rows = x.dim(-2), cols = x.dim(-1), window = window_of(attrs);
+  const Val hidden = fill(b, -std::numeric_limits<double>::infinity(), {x.dtype(), {}});
+  const Val seen = select(causal_mask(b, rows, cols), x, hidden);
+  return window == 0 ? seen : select(window_mask(b, rows, cols, window), seen, hidden);
 }
 
 std::vector<Val> forward_decomposed(Expansion e) {
@@ -148,10 +160,16 @@ std::vector<Val> forward_gradient(Expansion e) {
 
 // --- cost --------------------------------------------------------------------------------------
 
-// `products` matrix products of T_q × T_k × D; causal: half of the last square is left out.
-std::int64_t flops_of(const AttentionSizes& a, bool causal, std::int64_t products) {
-  const std::int64_t all = 2 * a.queries * a.keys;
-  const std::int64_t twice_the_pairs = causal ? all - a.queries * a.queries : all;
+// `products` matrix products of T_q × T_k × D; causal: half of the last square is left out, and so
+// are the keys before a window.
+std::int64_t flops_of(const AttentionSizes& a, const Attrs& attrs, std::int64_t products) {
+  std::int64_t twice_the_pairs = 2 * a.queries * a.keys;
+  if (attrs.flag("causal")) twice_the_pairs -= a.queries * a.queries;
+  if (const std::int64_t window = window_of(attrs); window > 0 && window < a.keys) {
+    // The last query does not see `most` keys, each one before it one less.
+    const std::int64_t most = a.keys - window, rows = std::min(a.queries, most);
+    twice_the_pairs -= rows * (2 * most - rows);
+  }
   return products * a.heads * twice_the_pairs * a.width;
 }
 
@@ -159,7 +177,9 @@ std::vector<AttrDef> attributes() {
   return {{"scale", AttrKind::kReal, std::nullopt, "factor on the scores"},
           {"causal", AttrKind::kBool, AttrValue(true), "query i sees keys j <= i + (Tk - Tq)"},
           {"token_major", AttrKind::kBool, AttrValue(false),
-           "results as [..., T, H, D] for operands [..., H, T, D]"}};
+           "results as [..., T, H, D] for operands [..., H, T, D]"},
+          {"window", AttrKind::kInt, AttrValue(std::int64_t{0}),
+           "causal: keys that a query sees, its own the last; 0: all"}};
 }
 
 void register_gradient() {
@@ -179,7 +199,7 @@ void register_gradient() {
        .decompose = gradient_decomposed,
        .flops =
            [](const OpCall& c) {
-             return flops_of(attention_sizes(c.inputs[1], c.inputs[2]), c.attrs.flag("causal"), 5);
+             return flops_of(attention_sizes(c.inputs[1], c.inputs[2]), c.attrs, 5);
            },
        .stays_whole = true});
 }
@@ -203,8 +223,7 @@ void register_flash_attention() {
                .decompose = forward_decomposed,
                .flops =
                    [](const OpCall& c) {
-                     return flops_of(attention_sizes(c.inputs[0], c.inputs[1]),
-                                     c.attrs.flag("causal"), 2);
+                     return flops_of(attention_sizes(c.inputs[0], c.inputs[1]), c.attrs, 2);
                    },
                .stays_whole = true});
   register_gradient();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "ops/functions.h"
@@ -27,8 +28,9 @@ struct Sizes {
   std::int64_t keys = 0;
   bool causal = true;
   DType dtype = DType::kF32;
-  double scale = 0.0;      // 0: 1/sqrt(D)
-  std::int64_t group = 1;  // heads of q that share one of k and v
+  double scale = 0.0;       // 0: 1/sqrt(D)
+  std::int64_t group = 1;   // heads of q that share one of k and v
+  std::int64_t window = 0;  // keys that a query sees; 0: all
 };
 
 Type keys_of(const Sizes& s) {
@@ -64,9 +66,9 @@ Program flash_program(const Sizes& s) {
   Builder b("flash");
   const Val q = b.input("q", {s.dtype, s.q});
   const Val k = b.input("k", keys_of(s)), v = b.input("v", keys_of(s));
-  const std::vector<Val> results =
-      b.call(find_op("flash_attention"), {q, k, v},
-             {{"scale", scale_of(s)}, {"causal", s.causal}, {"token_major", false}});
+  const std::vector<Val> results = b.call(
+      find_op("flash_attention"), {q, k, v},
+      {{"scale", scale_of(s)}, {"causal", s.causal}, {"token_major", false}, {"window", s.window}});
   b.output("y", results[0]);
   b.output("lse", results[1]);
   return differentiated(b, results[0]);
@@ -79,7 +81,12 @@ Program naive_program(const Sizes& s) {
   const Val q = b.input("q", {s.dtype, s.q});
   const Val k = b.input("k", keys_of(s)), v = b.input("v", keys_of(s));
   const Val keys = for_each_head(k, s.group), values = for_each_head(v, s.group);
-  const Val scores = ops::affine(ops::matmul(q, keys, {.transpose_b = true}), scale_of(s));
+  Val scores = ops::affine(ops::matmul(q, keys, {.transpose_b = true}), scale_of(s));
+  if (s.window > 0) {
+    const Val seen = ops::window_mask(b, scores.dim(-2), scores.dim(-1), s.window);
+    const double hidden = -std::numeric_limits<double>::infinity();
+    scores = ops::select(seen, scores, ops::fill(b, hidden, {s.dtype, {}}));
+  }
   const Val y = ops::matmul(ops::softmax(scores, {.scale = 1.0, .causal = s.causal}), values);
   b.output("y", y);
   return differentiated(b, y);
@@ -179,6 +186,26 @@ TEST(FlashAttentionTest, HeadsThatShareKeysAreAsGoodAsHeadsWithCopies) {
   }
 }
 
+// Windows shorter than a tile, about as long, and over several tiles.
+TEST(FlashAttentionTest, WindowsAreAsGoodAsScoresThatAreHidden) {
+  struct Case {
+    std::int64_t heads, group, tokens, width, window;
+  };
+  for (const Case& c : {Case{2, 1, 301, 64, 7}, Case{4, 2, 777, 64, 200}, Case{2, 1, 277, 128, 64},
+                        Case{6, 3, 549, 80, 129}, Case{2, 2, 301, 24, 100}, Case{3, 3, 149, 96, 33},
+                        Case{2, 1, 149, 200, 31}}) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      const Sizes s{.q = {c.heads, c.tokens, c.width},
+                    .keys = c.tokens + 3,
+                    .dtype = dtype,
+                    .group = c.group,
+                    .window = c.window};
+      SCOPED_TRACE(std::string(name_of(dtype)) + " " + s.q.str());
+      expect_as_good_as_naive(s, leaves_of(flash_program(s)));
+    }
+  }
+}
+
 // Its weight is 1 whatever the score, so dq and dk are 0 and dv is the sum of dy. What is left of
 // dq and dk is measured by the terms that cancel.
 TEST(FlashAttentionTest, OneKeyForEverybodyTakesAllOfTheGradient) {
@@ -267,9 +294,17 @@ TEST(FlashAttentionTest, TheFirstCausalRowIsItsValueAndTheFutureChangesNoBit) {
 // Several blocks of keys, so that many threads take turns at the gradient of the queries.
 TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    for (const auto& [causal, group] : {std::pair{true, 1}, {false, 1}, {true, 2}}) {
-      const Sizes s{
-          .q = {2, 401, 72}, .keys = 401, .causal = causal, .dtype = dtype, .group = group};
+    struct Case {
+      bool causal;
+      std::int64_t group = 1, window = 0;
+    };
+    for (const Case& c : {Case{true}, Case{false}, Case{true, 2}, Case{true, 1, 150}}) {
+      const Sizes s{.q = {2, 401, 72},
+                    .keys = 401,
+                    .causal = c.causal,
+                    .dtype = dtype,
+                    .group = c.group,
+                    .window = c.window};
       const Program program = flash_program(s);
       const Tensors leaves = leaves_of(program);
       const Backend& cpu = backend_named("cpu");
@@ -286,9 +321,14 @@ TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
 
 // Often where thousands of blocks race.
 TEST(FlashAttentionTest, RepeatsHaveTheSameBits) {
-  for (const auto& [dtype, group] :
-       {std::pair{DType::kBF16, 1}, {DType::kF32, 1}, {DType::kBF16, 3}}) {
-    const Sizes s{.q = {3, 150, 64}, .keys = 150, .dtype = dtype, .group = group};
+  struct Case {
+    DType dtype;
+    std::int64_t group = 1, window = 0;
+  };
+  for (const Case& c :
+       {Case{DType::kBF16}, Case{DType::kF32}, Case{DType::kBF16, 3}, Case{DType::kBF16, 3, 70}}) {
+    const Sizes s{
+        .q = {3, 150, 64}, .keys = 150, .dtype = c.dtype, .group = c.group, .window = c.window};
     const Program program = flash_program(s);
     const Tensors leaves = leaves_of(program);
     for (const Backend& backend : backends_under_test()) {
@@ -354,24 +394,27 @@ TEST(FlashAttentionTest, TheChosenFormIsTheNaiveOneInFloat64) {
     const Val q = b.input("q", {DType::kF64, queries});
     const Val k = b.input("k", {DType::kF64, keys}), v = b.input("v", {DType::kF64, keys});
     b.output("y", ops::attention(q, k, v));
+    b.output("windowed", ops::attention(q, k, v, {.window = 3}));
     const Program program = b.finish();
     const Program flash = choose(program, {{"attention", "flash"}});
     const Tensors leaves = leaves_of(program);
     const Tensors expected = reference_values(program, leaves);
-    EXPECT_LE(max_difference(to_doubles(reference_values(flash, leaves).at("y")),
-                             to_doubles(expected.at("y"))),
-              1e-14);
+    const Tensors got = reference_values(flash, leaves);
+    for (const char* name : {"y", "windowed"}) {
+      EXPECT_LE(max_difference(to_doubles(got.at(name)), to_doubles(expected.at(name))), 1e-14);
+    }
+    for (const Node& node : flash.nodes) EXPECT_NE(node.op->name, "softmax");
     EXPECT_THROW(choose(program, {{"attention", "sparse"}}), Error);
   }
 }
 
 TEST(FlashAttentionTest, WhatNoTileHoldsIsRefused) {
   ops::register_all();
-  const auto attend = [](Shape q, Shape k, bool causal) {
+  const auto attend = [](Shape q, Shape k, bool causal, std::int64_t window = 0) {
     Builder b("refused");
     const Val key = b.input("k", {DType::kF32, k});
     b.call(find_op("flash_attention"), {b.input("q", {DType::kF32, q}), key, key},
-           {{"scale", 1.0}, {"causal", causal}});
+           {{"scale", 1.0}, {"causal", causal}, {"window", window}});
   };
   EXPECT_THROW(attend({8, 257}, {8, 257}, true), Error);
   EXPECT_THROW(attend({8, 4}, {7, 4}, true), Error);  // the first query would see no key
@@ -380,6 +423,9 @@ TEST(FlashAttentionTest, WhatNoTileHoldsIsRefused) {
   EXPECT_NO_THROW(attend({4, 8, 16}, {2, 8, 16}, true));
   EXPECT_THROW(attend({4, 8, 16}, {3, 8, 16}, true), Error);  // heads that keys cannot share out
   EXPECT_THROW(attend({2, 8, 16}, {4, 8, 16}, true), Error);
+  EXPECT_NO_THROW(attend({8, 16}, {8, 16}, true, 3));
+  EXPECT_THROW(attend({8, 16}, {8, 16}, false, 3), Error);
+  EXPECT_THROW(attend({8, 16}, {8, 16}, true, -1), Error);
 }
 
 }  // namespace

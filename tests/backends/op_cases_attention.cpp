@@ -13,11 +13,15 @@ struct Wish {
   double reach = 1.0;
   double scale = 0.3;
   bool token_major = false;
-  std::int64_t group = 1;  // heads of q that share one of k and v
+  std::int64_t group = 1;   // heads of q that share one of k and v
+  std::int64_t window = 0;  // keys that a query sees; 0: all
 };
 
 Attrs attrs_of(const Wish& w) {
-  return {{"scale", w.scale}, {"causal", w.causal}, {"token_major", w.token_major}};
+  return {{"scale", w.scale},
+          {"causal", w.causal},
+          {"token_major", w.token_major},
+          {"window", w.window}};
 }
 
 Shape keys_of(const Wish& w) {
@@ -97,7 +101,20 @@ std::vector<Wish> wishes() {
       {.q = {2, 8, 259, 32}, .keys = 131, .causal = false, .group = 2},
       {.q = {4, 53, 200}, .keys = 53, .causal = false, .group = 4},
       {.q = {2, 8, 77, 64}, .keys = 77, .how = Stored::kHeads, .token_major = true, .group = 4},
-      {.q = {2, 6, 19, 34}, .keys = 29, .how = Stored::kSliced, .token_major = true, .group = 3}};
+      {.q = {2, 6, 19, 34}, .keys = 29, .how = Stored::kSliced, .token_major = true, .group = 3},
+      // Windows within a tile and over several; keys that nobody sees.
+      {.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .window = 5},
+      {.q = {3, 149, 64}, .keys = 149, .window = 40},
+      {.q = {4, 301, 80}, .keys = 431, .group = 4, .window = 70},
+      {.q = {131, 128}, .keys = 131, .window = 2},
+      {.q = {2, 401, 32}, .keys = 401, .window = 129},
+      {.q = {2, 2, 77, 200}, .keys = 77, .group = 2, .window = 33},
+      {.q = {2, 8, 77, 64},
+       .keys = 77,
+       .how = Stored::kHeads,
+       .token_major = true,
+       .group = 4,
+       .window = 20}};
 }
 
 std::vector<OpCase> forward_cases() {

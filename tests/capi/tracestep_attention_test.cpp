@@ -22,7 +22,8 @@ tracestep_attention_shape small_shape() {
 
 TEST(TracestepAttentionTest, ABadShapeIsRefusedByItsKind) {
   tracestep_attention_shape wide = small_shape(), negative = small_shape(), dtype = small_shape();
-  tracestep_attention_shape uneven = small_shape(), fewer = small_shape();
+  tracestep_attention_shape uneven = small_shape(), fewer = small_shape(), future = small_shape();
+  future.window = 4;
   uneven.heads = 8;
   uneven.key_heads = 3;
   fewer.key_heads = -1;
@@ -34,6 +35,7 @@ TEST(TracestepAttentionTest, ABadShapeIsRefusedByItsKind) {
   EXPECT_EQ(tracestep_attention_forward_workspace(&dtype), TRACESTEP_BAD_DTYPE);
   EXPECT_EQ(tracestep_attention_forward_workspace(&uneven), TRACESTEP_BAD_SHAPE);
   EXPECT_EQ(tracestep_attention_backward_workspace(&fewer), TRACESTEP_BAD_SHAPE);
+  EXPECT_EQ(tracestep_attention_forward_workspace(&future), TRACESTEP_BAD_SHAPE);
 }
 
 TEST(TracestepAttentionTest, NothingGivenIsABadPointer) {

@@ -89,9 +89,13 @@ struct Sight {
   std::int64_t keys_until(std::int64_t end) const {
     return std::clamp<std::int64_t>(p.visible(first_query + end - 1) - first_key, 0, keys);
   }
-  // Columns that do not see key `key` of the tile.
+  // Columns before those that see key `key` of the tile, and where these end.
   std::int64_t columns_before(std::int64_t key) const {
     return std::clamp<std::int64_t>(p.first_query(first_key + key) - first_query, 0, kPanel);
+  }
+  std::int64_t columns_until(std::int64_t key) const {
+    if (!p.has_window()) return kPanel;
+    return std::clamp<std::int64_t>(p.end_query(first_key + key) - first_query, 0, kPanel);
   }
 };
 

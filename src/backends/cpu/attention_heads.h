@@ -57,6 +57,7 @@ struct AttentionProblem {
   std::int64_t heads, key_heads;  // of q, and of k and v
   std::int64_t group;             // heads of q that share one of k
   std::int64_t queries, keys, width;
+  std::int64_t window;  // keys that a query sees; all: as many as there are
 
   AttentionProblem(const KernelCall& call, std::size_t q)
       : scale(static_cast<float>(call.attrs.real("scale"))),
@@ -65,7 +66,9 @@ struct AttentionProblem {
         group(attention_group(call.inputs[q].shape, call.inputs[q + 1].shape)),
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
-        width(call.inputs[q].shape.back()) {
+        width(call.inputs[q].shape.back()),
+        window(call.attrs.integer("window")) {
+    if (window == 0) window = keys;
     const std::int64_t count = call.inputs[q].count();
     heads = count == 0 ? 0 : count / (queries * width);
     key_heads = heads / group;
@@ -75,9 +78,17 @@ struct AttentionProblem {
   std::int64_t visible(std::int64_t i) const {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }
-  // The first query that sees key j.
+  // The first key that it sees.
+  std::int64_t first_visible(std::int64_t i) const {
+    return std::max<std::int64_t>(0, i + (keys - queries) + 1 - window);
+  }
+  bool has_window() const { return window < keys; }
+  // The first query that sees key j, and the first after it that does not.
   std::int64_t first_query(std::int64_t j) const {
     return causal ? std::max<std::int64_t>(0, j - (keys - queries)) : 0;
+  }
+  std::int64_t end_query(std::int64_t j) const {
+    return has_window() ? std::min(queries, j - (keys - queries) + window) : queries;
   }
 };
 

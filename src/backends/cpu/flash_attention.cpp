@@ -97,10 +97,12 @@ HWY_NOINLINE void add_scores(const Sight& sight, std::int64_t queries, float* pa
   }
 }
 
-// Gives keys a `value` for queries that come before them.
+// Gives keys a `value` for queries that come before them, and for those that see them no more.
 void hide(const Sight& sight, float value, float* panel) {
   for (std::int64_t j = 0; j < sight.keys; ++j) {
-    std::fill_n(panel + j * kPanel, sight.columns_before(j), value);
+    float* row = panel + j * kPanel;
+    std::fill_n(row, sight.columns_before(j), value);
+    std::fill(row + sight.columns_until(j), row + kPanel, value);
   }
 }
 
@@ -108,11 +110,12 @@ void hide(const Sight& sight, float value, float* panel) {
 void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_key,
               std::int64_t keys, std::int64_t first, std::int64_t at, std::int64_t queries) {
   const std::int64_t seen = std::min(keys, p.visible(first + queries - 1) - first_key);
-  if (seen <= 0) return;
+  if (seen <= 0 || p.first_visible(first) >= first_key + seen) return;
   const Sight sight{p, first_key, seen, first};
   const std::int64_t rows = round_up(queries, kRows), columns = round_up(rows, kColumns);
   score_panel(sight, columns, p.width, s.k, s.q + at * p.width, s.panel);
-  const bool hides = p.visible(first) < first_key + seen;
+  const bool hides =
+      p.visible(first) < first_key + seen || p.first_visible(first + queries - 1) > first_key;
   if (hides) hide(sight, -kInfinity, s.panel);
   add_scores(sight, columns, s.panel, s.top + at, s.sum + at, s.factor);
   // exp2 gave hidden keys 2^-126; their weight must be 0.
@@ -153,10 +156,11 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   const std::int64_t whole = round_up(count, kPanel);
   std::fill_n(s.q + packed * p.width, (whole - packed) * p.width, 0.0f);
   std::fill_n(s.o, whole * s.ldo, 0.0f);
-  std::fill_n(s.top, whole, -kInfinity);
+  // A window may begin behind a tile: its rows have no maximum then, but must not become NaN.
+  std::fill_n(s.top, whole, p.has_window() ? std::numeric_limits<float>::lowest() : -kInfinity);
   std::fill_n(s.sum, whole, 0.0f);
   const std::int64_t end = p.visible(first + count - 1);
-  for (std::int64_t j = 0; j < end; j += kKeyTile) {
+  for (std::int64_t j = p.first_visible(first) / kKeyTile * kKeyTile; j < end; j += kKeyTile) {
     const std::int64_t keys = std::min(kKeyTile, end - j);
     pack_across<kRows>(f.k.rows<T>(head / p.group, j), f.k.row_stride, keys, p.width, s.k);
     pack_along(f.v.rows<T>(head / p.group, j), f.v.row_stride, keys, p.width, s.v);

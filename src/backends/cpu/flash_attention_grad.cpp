@@ -37,7 +37,7 @@ struct Backward {
   float* inner;         // [heads, queries]: dy·y
   float* missing;       // [heads, queries]: what lse lacks, to base two
   float* wide_dq;       // [heads, queries, width] where the dtype of q is narrow
-  std::int32_t* turns;  // [heads, panels]: blocks that have added to the panel
+  std::int32_t* turns;  // [heads, panels]: the block whose turn it is to add to the panel
   float* scratch;
 
   explicit Backward(const KernelCall& call)
@@ -67,6 +67,10 @@ struct Backward {
 
   float* own(int thread) const { return scratch + thread * plan.backward_floats_per_thread(); }
   bool is_narrow() const { return q.dtype != DType::kF32; }
+  // The first block of keys that a panel of queries meets.
+  std::int64_t first_block(std::int64_t panel) const {
+    return p.first_visible(panel * kPanel) / block;
+  }
 };
 
 // The buffers of one thread.
@@ -148,14 +152,16 @@ HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
   for (std::int64_t j = 0; j < round_up(m.keys, kRows); ++j) {
     float *p = s.weights + j * kPanel, *ds = s.slopes + j * kPanel;
     const std::int64_t hidden = j < m.keys ? sight.columns_before(j) : kPanel;
-    const std::int64_t from = hidden / kLanes * kLanes;
+    const std::int64_t from = hidden / kLanes * kLanes, until = sight.columns_until(j);
     for (std::int64_t c = from; c < columns; c += kLanes) {
       const V weight = exp2((load(p + c) - load(s.lse + c)) - load(s.lse_rest + c));
       store(weight, p + c);
       store(weight * (load(ds + c) - load(s.inner + c)), ds + c);
     }
-    std::fill_n(p, hidden, 0.0f);
-    std::fill_n(ds, hidden, 0.0f);
+    for (float* row : {p, ds}) {
+      std::fill_n(row, hidden, 0.0f);
+      std::fill(row + until, row + kPanel, 0.0f);
+    }
   }
 }
 
@@ -274,12 +280,13 @@ void run_block(const Backward& b, std::int64_t key_head, std::int64_t block, flo
   std::fill_n(s.dk, b.block * s.ldo, 0.0f);
   std::fill_n(s.dv, b.block * s.ldo, 0.0f);
   for (std::int64_t head = key_head * p.group; head < (key_head + 1) * p.group; ++head) {
-    for (std::int64_t panel = p.first_query(first) / kPanel; panel < b.panels; ++panel) {
+    const std::int64_t end_panel = ceil_div(p.end_query(first + keys - 1), kPanel);
+    for (std::int64_t panel = p.first_query(first) / kPanel; panel < end_panel; ++panel) {
       Meeting m{.head = head,
                 .panel = panel,
                 .first_key = first,
                 .first_query = panel * kPanel,
-                .is_first = block == 0};
+                .is_first = block == b.first_block(panel)};
       m.queries = std::min(kPanel, p.queries - m.first_query);
       const std::int64_t end = p.visible(m.first_query + m.queries - 1);
       m.keys = std::min(keys, end - first);
@@ -326,7 +333,7 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
   const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
   const std::int64_t end = p.visible(m.first_query + m.queries - 1);
   std::fill_n(s.inner, kPanel, 0.0f);  // used for the sums: dy·y is not needed here
-  for (; m.first_key < end; m.first_key += b.block) {
+  for (m.first_key = b.first_block(m.panel) * b.block; m.first_key < end; m.first_key += b.block) {
     m.keys = std::min(b.block, end - m.first_key);
     pack_across<kRows>(b.k.rows<T>(m.head / p.group, m.first_key), b.k.row_stride, m.keys, p.width,
                        s.k);
@@ -336,6 +343,7 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
       float* row = s.weights + j * kPanel;
       const std::int64_t hidden = sight.columns_before(j);
       std::fill_n(row, hidden, -kInfinity);
+      std::fill(row + sight.columns_until(j), row + kPanel, -kInfinity);
       for (std::int64_t c = hidden / kLanes * kLanes; c < columns; c += kLanes) {
         const V weight = exp2((load(row + c) - load(s.lse + c)) - load(s.lse_rest + c));
         store(load(s.inner + c) + weight, s.inner + c);
@@ -371,7 +379,9 @@ void flash_attention_grad_kernel(const KernelCall& call) {
     m.queries = std::min(kPanel, b.p.queries - m.first_query);
     with_type(b.q.dtype, [&](auto type) { find_missing<decltype(type)>(b, m, b.own(thread)); });
   });
-  std::fill_n(b.turns, b.p.heads * b.panels, 0);
+  for (std::int64_t i = 0; i < b.p.heads * b.panels; ++i) {
+    b.turns[i] = static_cast<std::int32_t>(b.first_block(i % b.panels));
+  }
   // The first blocks of keys are seen by most queries: they come first. Those of one head are far
   // apart where there are many, and follow each other through the panels where there are few.
   const std::int64_t blocks = ceil_div(b.p.keys, b.block);

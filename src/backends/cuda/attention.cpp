@@ -52,6 +52,8 @@ AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const Tensor
   out.scale = static_cast<float>(call.attrs.real("scale"));
   out.causal = call.attrs.flag("causal");
   out.offset = out.keys - out.queries;
+  const std::int64_t window = call.attrs.integer("window");
+  out.window = window < out.keys ? static_cast<int>(window) : 0;
   if (stream_of(call).tf32) out.f32 = AttentionF32::kTF32;
   return out;
 }

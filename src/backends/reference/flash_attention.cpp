@@ -93,7 +93,7 @@ struct Sizes {
   double scale;
   bool causal, token_major;
   std::int64_t group;  // heads of q that share one of k and v
-  std::int64_t queries, keys, width;
+  std::int64_t queries, keys, width, window;
 
   Sizes(const KernelCall& call, std::size_t q)
       : scale(call.attrs.real("scale")),
@@ -102,13 +102,20 @@ struct Sizes {
         group(attention_group(call.inputs[q].shape, call.inputs[q + 1].shape)),
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
-        width(call.inputs[q].shape.back()) {}
+        width(call.inputs[q].shape.back()),
+        window(call.attrs.integer("window")) {}
 
   // The first key that query i does not see.
   std::int64_t visible(std::int64_t i) const {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }
-  bool sees(std::int64_t i, std::int64_t j) const { return j < visible(i); }
+  // The first key that it sees.
+  std::int64_t first_visible(std::int64_t i) const {
+    return window > 0 ? std::max<std::int64_t>(0, i + (keys - queries) + 1 - window) : 0;
+  }
+  bool sees(std::int64_t i, std::int64_t j) const {
+    return first_visible(i) <= j && j < visible(i);
+  }
   // The head of k and v that a head of q reads, and the i-th head of q that reads one.
   Dims key_head(Dims head) const {
     if (group > 1) head[head.rank() - 1] /= group;
@@ -150,6 +157,10 @@ struct Running {
       double& top = m[static_cast<std::size_t>(i)];
       const double before = top;
       for (std::int64_t j = 0; j < scores.columns; ++j) top = std::max(top, scores(i, j));  // (9)
+      if (top == -kInfinity) {  // the row's window begins behind the tile
+        for (std::int64_t j = 0; j < scores.columns; ++j) scores(i, j) = 0.0;
+        continue;
+      }
       // What was summed with the old maximum is brought to the new one.
       const double correction = std::exp(before - top);
       double& sum = l[static_cast<std::size_t>(i)];
@@ -175,7 +186,7 @@ void forward_head(const KernelCall& call, const Sizes& s, const Dims& head) {
     Running running(rows, s.width);
     // Tiles of keys that none of these queries sees are left out.
     const std::int64_t end = s.visible(i0 + rows - 1);
-    for (std::int64_t j0 = 0; j0 < end; j0 += kKeyTile) {  // (6)
+    for (std::int64_t j0 = s.first_visible(i0); j0 < end; j0 += kKeyTile) {  // (6)
       const std::int64_t columns = std::min(kKeyTile, end - j0);
       Tile scores = scores_of(s, q_tile, k.read(j0, columns), i0, j0);  // (8)
       running.add(scores, v.read(j0, columns));
@@ -215,7 +226,10 @@ void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& key
   const View<double> lse(call.inputs[5]);
   for (std::int64_t i0 = 0; i0 < s.queries; i0 += kQueryTile) {  // (8)
     const std::int64_t rows = std::min(kQueryTile, s.queries - i0), columns = keys.k.rows;
-    if (s.visible(i0 + rows - 1) <= keys.first) continue;  // no query sees a key of the tile
+    // No query sees a key of the tile.
+    if (s.visible(i0 + rows - 1) <= keys.first || s.first_visible(i0) >= keys.first + columns) {
+      continue;
+    }
     const Tile q_tile = q.read(i0, rows), dy_tile = dy.read(i0, rows), y_tile = y.read(i0, rows);
     Tile p = scores_of(s, q_tile, keys.k, i0, keys.first);  // (10)
     const Tile dp = times_transposed(dy_tile, keys.v);      // (13)

@@ -187,17 +187,23 @@ std::optional<ModelConfig> labelled_model(const ResultRow& row) {
   return out;
 }
 
-// Three times the forward pass for a mode with backward. Flash attention leaves out the hidden half
+// The share of the T² scores that tiled attention computes: half, and less in a window.
+double tiled_share(double context, double window) {
+  const double before = window > 0 ? std::max(0.0, context - window) / context : 0;
+  return (1 - before * before) / 2;
+}
+
+// Three times the forward pass for a mode with backward. Flash attention leaves out what is hidden
 // of 4·BT²·HD of a layer, and backward computes the scores again: five products instead of four.
 double flops_formula(const ModelConfig& m, double batch, double context, std::string_view mode,
                      bool is_flash) {
   const bool has_backward = mode == "forward-backward" || mode == "step";
   const double forward = forward_flops(m, batch, context);
   const double layer = 4 * batch * context * context * static_cast<double>(m.query_width());
-  const double naive = (has_backward ? 3 : 1) * layer, flash = (has_backward ? 3.5 : 1) * layer / 2;
+  const double naive = (has_backward ? 3 : 1) * layer, flash = (has_backward ? 3.5 : 1) * layer;
   double out = (has_backward ? 3 : 1) * forward;
-  for (std::int64_t i = 0; i < m.layers; ++i) {
-    if (is_flash && m.takes_tiles(i, static_cast<std::int64_t>(context))) out += flash - naive;
+  for (std::int64_t i = 0; is_flash && m.takes_tiles() && i < m.layers; ++i) {
+    out += flash * tiled_share(context, static_cast<double>(m.window_of(i))) - naive;
   }
   return out;
 }

@@ -172,10 +172,7 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const RunSpec& step = cell.profile.spec.step;
   const std::int64_t layers = step.model.layers;
   // Layers whose attention can be one kernel.
-  std::int64_t tiled = 0;
-  for (std::int64_t i = 0; i < layers; ++i) {
-    tiled += step.model.takes_tiles(i, step.shape.context) ? 1 : 0;
-  }
+  const std::int64_t tiled = step.model.takes_tiles() ? layers : 0;
   const std::int64_t whole = check.has_whole_attention(Phase::kForward) ? tiled : 0;
   const std::int64_t chunks = check.loss_chunks();
   const int of_layer = step.model.is_gated ? 7 : 6;

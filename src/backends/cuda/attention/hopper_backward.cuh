@@ -148,7 +148,9 @@ class BackwardConsumer {
   // Scores of keys that do not exist or lie in a query's future become -infinity.
   __device__ __forceinline__ void mask() {
     const int distance = distance_ - blocks_before() * kM;  // distance_, for this block of queries
-    if (__builtin_expect(!(Traits::kCausal && distance + 63 > 0) && keys_left_ >= 64, 1)) return;
+    const bool is_diagonal = Traits::kCausal && distance + 63 > 0;
+    const bool is_late = Traits::kWindowed && distance + p_.window < kM;
+    if (__builtin_expect(!is_diagonal && !is_late && keys_left_ >= 64, 1)) return;
     const int t = thread(), lane = t % 32, row = t / 32 * 16 + lane / 4;
     // The first of this thread's columns (queries) that sees the key of a row.
     const int never = 2 * kM, seen = distance + row - lane % 4 * 2;
@@ -160,6 +162,18 @@ class BackwardConsumer {
       for (int e = 0; e < 2; ++e) {
         if (8 * j + e < begin0) s_[4 * j + e] = -INFINITY;
         if (8 * j + e < begin1) s_[4 * j + 2 + e] = -INFINITY;
+      }
+    }
+    if constexpr (Traits::kWindowed) {
+      if (!is_late) return;
+      const int end0 = seen + p_.window;  // of the key of a row; 8 rows further: 8 later
+#pragma unroll
+      for (int j = 0; j < kM / 8; ++j) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if (8 * j + e >= end0) s_[4 * j + e] = -INFINITY;
+          if (8 * j + e >= end0 + 8) s_[4 * j + 2 + e] = -INFINITY;
+        }
       }
     }
   }

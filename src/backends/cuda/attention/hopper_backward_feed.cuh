@@ -19,10 +19,11 @@ struct BackwardTraits {
   static constexpr int kM = kM_;  // queries of a block: 64 or 128
   static constexpr int kN = 128;  // keys of a block
   static constexpr bool kCausal = kCausal_;
-  static constexpr bool kGrouped = false;  // several heads of queries share one of keys
-  static constexpr int kQStages = 3;       // blocks of Q in flight
-  static constexpr int kDOStages = 2;      // of dO
-  static constexpr bool kAhead = true;     // next scores under this block's dK and dQ
+  static constexpr bool kWindowed = false;  // causal, and a query sees the last keys alone
+  static constexpr bool kGrouped = false;   // several heads of queries share one of keys
+  static constexpr int kQStages = 3;        // blocks of Q in flight
+  static constexpr int kDOStages = 2;       // of dO
+  static constexpr bool kAhead = true;      // next scores under this block's dK and dQ
   // kLateValues: P is rounded together with dS, and only then dV is multiplied. kEarlyKeys: dK is
   // complete before the next block begins. Both save registers for the accumulators, and are
   // faster even where registers suffice.
@@ -40,6 +41,7 @@ struct BackwardParameters {
   int all_key_heads;  // of all batches
   int section_heads;  // whose blocks are mixed, see BackwardTile
   bool alternates;    // sections, see BackwardWalk
+  int window;         // windowed: the keys that a query sees, up to i + offset
   int offset;         // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
   float scale, scale_log2;
@@ -80,6 +82,7 @@ struct BackwardLayout {
 template <class Traits>
 struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;  // heads: of keys
+  int blocks_of_head;                                          // of queries
   bool is_descending = false;                                  // see BackwardWalk
   __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {
     const int x = static_cast<int>(blockIdx.x);
@@ -90,11 +93,18 @@ struct BackwardTile {
     first_key = block * Traits::kN;
     head = head_of_all % p.key_heads;
     batch = head_of_all / p.key_heads;
-    end = (p.queries + Traits::kM - 1) / Traits::kM;
+    blocks_of_head = (p.queries + Traits::kM - 1) / Traits::kM;
+    end = blocks_of_head;
+    if (Traits::kWindowed) {
+      const int unseen = first_key + Traits::kN - 1 + p.window - p.offset;  // the first such query
+      end = min(end, (max(0, unseen) + Traits::kM - 1) / Traits::kM);
+    }
     begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
   }
   // How many blocks of keys add to dQ of a block of queries before this one does.
   __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
+    if (Traits::kWindowed)
+      return block - max(0, query_block * Traits::kM + p.offset - p.window + 1) / Traits::kN;
     if (!Traits::kCausal || Traits::kGrouped) return block;
     const int last = (query_block * Traits::kM + Traits::kM - 1 + p.offset) / Traits::kN;
     return min(last, p.key_blocks - 1) - block;
@@ -223,7 +233,7 @@ __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::
     const std::int64_t head = walk.query_head(tile.head_of_all, p);
     int* turn = p.turns;
     if (turn != nullptr) {
-      turn += head * tile.end + walk.block;
+      turn += head * tile.blocks_of_head + walk.block;
       while (load_acquire(turn) != tile.turn(walk.block, p)) {
       }
     }

@@ -37,6 +37,12 @@ struct TunedBackward : BackwardTraits<T, kD, kD == 64 ? 128 : 64, kCausal> {
   static constexpr bool kGrouped = kGroupedHeads;
 };
 
+template <class T, int kD>
+using WindowedForward =
+    Windowed<TunedForward<T, kD, true, kD <= 80 ? ForwardForm::kTrio : ForwardForm::kPair>>;
+template <class T, int kD>
+using WindowedBackward = Windowed<TunedBackward<T, kD, true, true>>;
+
 // Calls f(width, causal) with both as types.
 template <class F>
 cudaError_t with_tuned_shape(const AttentionShape& shape, F&& f) {
@@ -58,6 +64,10 @@ cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stre
   const ForwardForm form = forward_form(call.shape);
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
     int* counter = static_cast<int*>(call.workspace);
+    if constexpr (causal()) {
+      if (call.shape.window > 0)
+        return launch_hopper_forward<WindowedForward<T, width()>>(call, counter, stream);
+    }
     if constexpr (width() == 64) {
       if (form == kTeams)
         return launch_hopper_forward<TunedForward<T, width(), causal(), kTeams>>(call, counter,
@@ -75,6 +85,10 @@ cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stre
 template <class T>
 cudaError_t tuned_backward(const AttentionBackward& call, const LaunchStream& stream) {
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
+    if constexpr (causal()) {
+      if (call.shape.window > 0)
+        return launch_hopper_backward<WindowedBackward<T, width()>>(call, stream);
+    }
     return call.shape.group() == 1
                ? launch_hopper_backward<TunedBackward<T, width(), causal(), false>>(call, stream)
                : launch_hopper_backward<TunedBackward<T, width(), causal(), true>>(call, stream);

@@ -119,7 +119,8 @@ class ForwardConsumer {
   __device__ __forceinline__ void mask(int block, int first_row) {
     const int begin = block * kN;
     const bool is_diagonal = Traits::kCausal && begin + kN - 1 > first_row + p_.offset;
-    if (__builtin_expect(!is_diagonal && begin + kN <= p_.keys, 1)) return;
+    const bool is_early = Traits::kWindowed && begin <= first_row + 63 + p_.offset - p_.window;
+    if (__builtin_expect(!is_diagonal && !is_early && begin + kN <= p_.keys, 1)) return;
     const int thread = this->thread(), lane = thread % 32;
     const int row = first_row + thread / 32 * 16 + lane / 4;
     const int column = begin + lane % 4 * 2;
@@ -134,6 +135,18 @@ class ForwardConsumer {
         if (8 * j + e >= end1) s_[4 * j + 2 + e] = -INFINITY;
       }
     }
+    if constexpr (Traits::kWindowed) {
+      if (!is_early) return;
+      const int begin0 = row + 1 + p_.offset - p_.window - column;  // of row; of row + 8: 8 later
+#pragma unroll
+      for (int j = 0; j < kN / 8; ++j) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          if (8 * j + e < begin0) s_[4 * j + e] = -INFINITY;
+          if (8 * j + e < begin0 + 8) s_[4 * j + 2 + e] = -INFINITY;
+        }
+      }
+    }
   }
 
   __device__ __forceinline__ void round_probabilities() {
@@ -146,6 +159,7 @@ class ForwardConsumer {
     const int first_row = tile_row + group_ * 64;
     const int all_blocks = key_blocks<Traits>(p_, min(tile_row + Layout::kM, p_.queries) - 1);
     const int blocks = min(all_blocks, key_blocks<Traits>(p_, first_row + 63));
+    const int begin = first_key_block<Traits>(p_, tile_row, all_blocks);
 #pragma unroll 1
     for (int skipped = blocks; skipped < all_blocks; ++skipped) skip_block();
 #pragma unroll
@@ -159,7 +173,7 @@ class ForwardConsumer {
     mask(blocks - 1, first_row);
     softmax_.begin(s_, p_.scale_log2);
     round_probabilities();
-    for (int block = blocks - 2; block >= 0; --block) {
+    for (int block = blocks - 2; block >= begin; --block) {
       if constexpr (Traits::kOverlap)
         step_overlapped(block, first_row);
       else

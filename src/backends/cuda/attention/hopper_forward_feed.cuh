@@ -27,6 +27,13 @@ struct ForwardTraits {
   static constexpr bool kTurns = true;         // warpgroups take turns at the matrix units
   static constexpr float kThreshold = 8.0F;    // growth of the maximum (log2) that rescales O
   static constexpr bool kSections = kCausal_;  // the longest tiles of several heads come first
+  static constexpr bool kWindowed = false;     // causal, and a query sees the last keys alone
+};
+
+// A kernel of the same make for queries that see a window of keys.
+template <class Traits>
+struct Windowed : Traits {
+  static constexpr bool kWindowed = true;
 };
 
 struct ForwardParameters {
@@ -36,6 +43,7 @@ struct ForwardParameters {
   int queries, keys, heads;
   int group;   // heads of q that share one of k and v
   int offset;  // causal: query i sees keys 0 .. i + offset
+  int window;  // windowed: of these the last
   bool has_o;
   int row_tiles, tiles;          // of a head; of all
   int all_heads, section_heads;  // of all batches; those whose tiles are mixed, see ForwardTile
@@ -107,6 +115,14 @@ __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_r
   return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
+// The first of them that rows from `first_row` on see; `blocks` is what key_blocks() says.
+template <class Traits>
+__device__ __forceinline__ int first_key_block(const ForwardParameters& p, int first_row,
+                                               int blocks) {
+  if (!Traits::kWindowed) return 0;
+  return min(blocks - 1, max(0, first_row + p.offset - p.window + 1) / Traits::kN);
+}
+
 // --- the producer: one thread of a team ----------------------------------------------------------
 template <class Traits>
 __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std::uint32_t shared,
@@ -149,13 +165,14 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
     index = (p.counter != nullptr ? atomicAdd(p.counter, 1) : index) + teams;
     const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
     const int key_head = tile.head / p.group;
+    const int begin = first_key_block<Traits>(p, tile.row, blocks);
     load_k(tile, key_head, blocks - 1);
 #pragma unroll 1  // few registers have to do
-    for (int block = blocks - 1; block > 0; --block) {
+    for (int block = blocks - 1; block > begin; --block) {
       load_k(tile, key_head, block - 1);
       load_v(tile, key_head, block);
     }
-    load_v(tile, key_head, 0);
+    load_v(tile, key_head, begin);
   }
 }
 

@@ -83,16 +83,16 @@ struct BackwardOrder {
 };
 
 // Without a mask all blocks are as long, and heads go one by one. Causal: sections alternate if
-// each just fills the multiprocessors and they come in pairs; short walks (two heads to share keys)
-// lose more by following each other than they gain. Otherwise a section has blocks enough for all
-// multiprocessors to end at about the same time, and not more, since all blocks of a head read the
-// same queries.
+// each just fills the multiprocessors and they come in pairs; short walks (two heads to share keys,
+// a window) lose more by following each other than they gain. Otherwise a section has blocks enough
+// for all multiprocessors to end at about the same time, and not more, since all blocks of a head
+// read the same queries.
 inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks) {
   if (!shape.causal) return {1, false};
   const int heads = shape.batch * shape.heads_of_keys(), most = multiprocessor_count();
   const int fitting = equal_sections(heads, most / key_blocks);
   const bool fills = fitting * key_blocks <= most && fitting * key_blocks >= most * 7 / 8;
-  const bool is_long = shape.group() > 2;
+  const bool is_long = shape.group() > 2 && shape.window == 0;
   if (fills && is_long && heads % (2 * fitting) == 0) return {fitting, true};
   return {equal_sections(heads, 2 * most / key_blocks), false};
 }
@@ -121,6 +121,7 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
   p.tiles = p.row_tiles * shape.heads * shape.batch;
   p.offset = shape.offset;
   p.scale_log2 = shape.scale * 1.44269504F;
+  p.window = shape.window;
   p.all_heads = shape.heads * shape.batch;
   p.section_heads = Traits::kSections ? section_heads(shape) : 1;
   const int blocks = std::min(p.tiles, multiprocessor_count());
@@ -193,6 +194,7 @@ cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchSt
   const BackwardOrder order = backward_order(shape, p.key_blocks);
   p.section_heads = order.section_heads;
   p.alternates = order.alternates;
+  p.window = shape.window;
   p.offset = shape.offset;
   p.scale = shape.scale;
   p.scale_log2 = shape.scale * 1.44269504F;

@@ -141,6 +141,7 @@ ForwardParams forward_params(const AttentionForward& call) {
   params.scale = shape.scale;
   params.causal = shape.causal;
   params.offset = shape.offset;
+  if (shape.window > 0) params.window = shape.window;
   return params;
 }
 
@@ -163,6 +164,7 @@ void set_backward_params(BackwardParams& params, const AttentionShape& shape, in
   params.scale = shape.scale;
   params.causal = shape.causal;
   params.offset = shape.offset;
+  if (shape.window > 0) params.window = shape.window;
 }
 
 cudaError_t prepare_stats(const AttentionBackward& call, const StatsPieces& pieces,

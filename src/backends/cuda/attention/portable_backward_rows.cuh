@@ -22,8 +22,11 @@ struct BackwardTile {
     // Causal: the first keys are seen by most queries, the last queries see most keys.
     first = (kQueries && p.causal ? tiles - 1 - index : index) * kRows;
     batch = batch_head / p.heads, head = batch_head % p.heads;
-    begin = !kQueries && p.causal ? ::max(first - p.offset, 0) / kN * kN : 0;
-    const int end = kQueries && p.causal ? ::min(p.y.rows, first + kRows + p.offset) : p.y.rows;
+    // The first row that the first one here sees or is seen by, and the end for the last one.
+    const int see = kQueries ? first + p.offset - p.window + 1 : first - p.offset;
+    const int unseen = first + kRows + (kQueries ? p.offset : p.window - 1 - p.offset);
+    begin = p.causal ? ::max(see, 0) / kN * kN : 0;
+    const int end = p.causal ? ::min(p.y.rows, unseen) : p.y.rows;
     steps = end > begin ? (end - begin + kN - 1) / kN : 0;
   }
 
@@ -37,22 +40,34 @@ struct BackwardTile {
 
   // Whether any of a warp's rows, which begin at `own`, and of the kN from `row` on see each other.
   __device__ __forceinline__ bool sees_any(const BackwardParams& p, int own, int row) const {
-    return !(p.causal &&
-             (kQueries ? row > own + p.offset + kWarpRows - 1 : row + p.offset + kN - 1 < own));
+    if (!p.causal) return true;
+    if (kQueries) return are_seen(p, own, kWarpRows, row, kN);
+    return are_seen(p, row, kN, own, kWarpRows);
   }
 
   // Whether hides() holds for any of these.
   __device__ __forceinline__ bool hides_any(const BackwardParams& p, int own, int row) const {
     const bool is_edge = kQueries && row + kN > p.y.rows;
-    const bool is_diagonal =
-        kQueries ? row + kN - 1 > own + p.offset : row + p.offset < own + kWarpRows - 1;
-    return is_edge || (p.causal && is_diagonal);
+    return is_edge || (p.causal && (kQueries ? hides_some(p, own, kWarpRows, row, kN)
+                                             : hides_some(p, row, kN, own, kWarpRows)));
   }
 
   // Whether the query of this pair of rows must not see the key, or the key lies behind the last.
   __device__ __forceinline__ bool hides(const BackwardParams& p, int own, int other) const {
-    const bool is_masked = p.causal && (kQueries ? other > own + p.offset : own > other + p.offset);
+    const int before = kQueries ? own + p.offset - other : other + p.offset - own;
+    const bool is_masked = p.causal && (before < 0 || before >= p.window);
     return is_masked || (kQueries && other >= p.y.rows);
+  }
+
+ private:
+  // Whether any of these queries sees any of these keys, and whether any does not see one.
+  static __device__ __forceinline__ bool are_seen(const BackwardParams& p, int query, int queries,
+                                                  int key, int keys) {
+    return key <= query + queries - 1 + p.offset && key + keys > query + p.offset - p.window + 1;
+  }
+  static __device__ __forceinline__ bool hides_some(const BackwardParams& p, int query, int queries,
+                                                    int key, int keys) {
+    return key + keys - 1 > query + p.offset || key <= query + queries - 1 + p.offset - p.window;
   }
 };
 

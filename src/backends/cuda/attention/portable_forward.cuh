@@ -43,16 +43,17 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   const int batch = batch_head / p.heads, head = batch_head % p.heads;
   const int key_head = head / p.group;
   const int keys = p.causal ? ::min(p.k.rows, first + kRows + p.offset) : p.k.rows;
-  const int steps = keys > 0 ? (keys + kN - 1) / kN : 0;
+  const int begin = p.causal ? ::max(0, first + p.offset - p.window + 1) / kN * kN : 0;
+  const int steps = keys > begin ? (keys - begin + kN - 1) / kN : 0;
 
   const E* k_head = head_start<E>(p.k, batch, key_head);
   const E* v_head = head_start<E>(p.v, batch, key_head);
   const std::uint32_t q_tile = shared_address(memory), kv_tiles = q_tile + Shared::kQ;
   const auto load_stage = [&](int step) {
     const std::uint32_t k_tile = kv_tiles + (step & 1) * 2 * Shared::kTile;
-    load_tile<kD, kN, kThreads, kParts>(k_tile, k_head, p.k, step * kN, p.width, thread);
-    load_tile<kD, kN, kThreads, kParts>(k_tile + Shared::kTile, v_head, p.v, step * kN, p.width,
-                                        thread);
+    const int key = begin + step * kN;
+    load_tile<kD, kN, kThreads, kParts>(k_tile, k_head, p.k, key, p.width, thread);
+    load_tile<kD, kN, kThreads, kParts>(k_tile + Shared::kTile, v_head, p.v, key, p.width, thread);
   };
   load_tile<kD, kRows, kThreads, kParts>(q_tile, head_start<E>(p.q, batch, head), p.q, first,
                                          p.width, thread);
@@ -88,8 +89,10 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     __syncthreads();  // this stage is there for all, and all warps have finished with the other one
     if (step + 1 < steps) load_stage(step + 1);
     commit_copies();
-    const int key = step * kN;
-    if (p.causal && key > warp_first + p.offset + 16 * kMT - 1) continue;  // every key is masked
+    const int key = begin + step * kN;
+    // The last keys that the warp's first and last rows see; windows begin `window` before them.
+    const int first_end = warp_first + p.offset, last_end = first_end + 16 * kMT - 1;
+    if (p.causal && (key > last_end || key + kN <= first_end - p.window + 1)) continue;
 
     const std::uint32_t k_tile = kv_tiles + (step & 1) * 2 * Shared::kTile;
     float s[kMT][kNT][4] = {};
@@ -104,18 +107,21 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
 #pragma unroll
       for (int i = 0; i < kMT * kNT * 4; ++i) (&s[0][0][0])[i] = -(&s[0][0][0])[i];
     }
-    if ((p.causal && key + kN - 1 > warp_first + p.offset) || key + kN > p.k.rows) {
+    if ((p.causal && (key + kN - 1 > first_end || key <= last_end - p.window)) ||
+        key + kN > p.k.rows) {
 #pragma unroll
       for (int mt = 0; mt < kMT; ++mt) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int row = warp_first + mt * 16 + half * 8 + g;
           const int last = p.causal ? ::min(row + p.offset, p.k.rows - 1) : p.k.rows - 1;
+          const int before = p.causal ? row + p.offset - p.window : -1;
 #pragma unroll
           for (int n = 0; n < kNT; ++n) {
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
-              if (key + n * 8 + 2 * t + e > last) s[mt][n][2 * half + e] = -INFINITY;
+              const int column = key + n * 8 + 2 * t + e;
+              if (column > last || column <= before) s[mt][n][2 * half + e] = -INFINITY;
             }
           }
         }

@@ -30,6 +30,9 @@ struct HeadRange {
   std::uint32_t squares[kOperands];
 };
 
+// A window that hides nothing; sums with it do not overflow.
+inline constexpr int kNoWindow = 1 << 30;
+
 struct ForwardParams {
   TileView q, k, v;
   ResultView o;
@@ -40,7 +43,8 @@ struct ForwardParams {
   int width = 0;
   float scale = 1.0F;
   bool causal = false;
-  int offset = 0;  // causal: query i sees keys 0 .. i + offset
+  int offset = 0;  // causal: query i sees keys i + offset - window + 1 .. i + offset
+  int window = kNoWindow;
 };
 
 struct BackwardParams {
@@ -64,7 +68,8 @@ struct BackwardParams {
   int width = 0;
   float scale = 1.0F;
   bool causal = false;
-  int offset = 0;  // causal: query i sees keys 0 .. i + offset
+  int offset = 0;  // causal: query i sees keys i + offset - window + 1 .. i + offset
+  int window = kNoWindow;
 };
 
 }  // namespace tracestep::cuda::portable
