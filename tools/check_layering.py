@@ -91,7 +91,7 @@ CONFINED = [
     (r"sentencepiece", ["train/"], "SentencePiece"),
     (r"xxhash", ["base/hash.cpp"], "xxHash (slow to compile)"),
     (r"pcre2", ["train/text_pattern.cpp"], "PCRE2"),
-    (r"utf8proc", ["train/"], "utf8proc"),
+    (r"utf8proc", ["train/text_steps.cpp"], "utf8proc"),
     (r"sodium", ["backends/comm/tcp/"], "libsodium"),
     (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
     (r"nlohmann/", ["base/json"], "nlohmann-json (slow to compile)"),

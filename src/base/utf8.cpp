@@ -79,6 +79,18 @@ std::size_t find_invalid_utf8(std::string_view text) {
   return utf8::find_invalid(text);
 }
 
+std::string_view first_character(std::string_view text) {
+  std::size_t end = 1;
+  while (end < text.size() && continues(text[end])) ++end;
+  return text.substr(0, end);
+}
+
+std::string_view last_character(std::string_view text) {
+  std::size_t begin = text.size() - 1;
+  while (begin > 0 && continues(text[begin])) --begin;
+  return text.substr(begin);
+}
+
 std::string with_replacements(std::string_view text) {
   std::string out;
   while (!text.empty()) {

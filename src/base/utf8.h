@@ -11,6 +11,10 @@ bool is_utf8(std::string_view text);
 // The first byte that belongs to no character; std::string_view::npos: all is text.
 std::size_t find_invalid_utf8(std::string_view text);
 
+// The first character of `text`, and the last: valid UTF-8 that is not empty.
+std::string_view first_character(std::string_view text);
+std::string_view last_character(std::string_view text);
+
 // `text` with U+FFFD for what is not UTF-8: one for each byte, or for the bytes that begin a
 // character together. Source: The Unicode Standard, section 3.9, U+FFFD substitution of maximal
 // subparts.

@@ -13,6 +13,7 @@
 #include <sentencepiece_trainer.h>
 
 #include "base/own_file.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {
@@ -21,6 +22,7 @@ constexpr std::int64_t kMinBpeTokens = 300, kMaxBpeTokens = 1'000'000;
 constexpr std::size_t kMaxTrainingBytes = std::size_t{16} << 20;
 // Lines are cut here for training and encoding: the library's memory grows with the line.
 constexpr std::size_t kMaxLineBytes = 4000;
+constexpr std::string_view kSpace = "\u2581";  // three bytes for one
 
 // Takes the next line off `text`, its newline included; cut at kMaxLineBytes, between characters.
 std::string_view take_line(std::string_view& text) {
@@ -70,20 +72,18 @@ class BpeTokenizer : public Tokenizer {
  public:
   BpeTokenizer(std::string model, const std::string& origin) : model_(std::move(model)) {
     if (!load()) fail_input("tokenizer", "{} is no tokenizer file", origin);
+    is_own_ = processor_.bos_id() < 0 && processor_.eos_id() < 0;
+    cuts_at_lines_ = !is_own_ && keeps_lines_apart();
   }
 
   std::string name() const override { return "bpe"; }
   std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
 
-  // Line by line: newline is a piece of its own, so no piece ever spans two lines.
+  // Line by line: in our own models newline is a piece of its own, so no piece spans two lines.
   std::vector<std::int32_t> encode(std::string_view text) const override {
+    if (!is_own_) return encode_published(with_replacements(text));
     std::vector<std::int32_t> out;
-    std::vector<int> ids;
-    while (!text.empty()) {
-      const auto status = processor_.Encode(take_line(text), &ids);
-      if (!status.ok()) fail_input("tokenizer", "encoding failed: {}", status.ToString());
-      out.insert(out.end(), ids.begin(), ids.end());
-    }
+    while (!text.empty()) append_ids(take_line(text), out);
     return out;
   }
 
@@ -104,13 +104,17 @@ class BpeTokenizer : public Tokenizer {
     if (token < 0 || token >= vocab_size() || processor_.IsUnknown(id)) return std::nullopt;
     if (processor_.IsControl(id)) return 0;
     if (processor_.IsByte(id)) return 1;
-    constexpr std::string_view kSpace = "\u2581";  // three bytes for one
     const std::string& piece = processor_.IdToPiece(id);
     std::int64_t out = std::ssize(piece);
     for (std::size_t at = 0; (at = piece.find(kSpace, at)) != piece.npos; at += kSpace.size()) {
       out -= std::ssize(kSpace) - 1;
     }
     return out;
+  }
+
+  std::vector<std::int32_t> start() const override {
+    if (processor_.bos_id() < 0) return {};
+    return {processor_.bos_id()};
   }
 
   std::string content() const override {
@@ -122,6 +126,47 @@ class BpeTokenizer : public Tokenizer {
   }
 
  private:
+  void append_ids(std::string_view text, std::vector<std::int32_t>& out) const {
+    std::vector<int> ids;
+    const auto status = processor_.Encode(text, &ids);
+    if (!status.ok()) fail_input("tokenizer", "encoding failed: {}", status.ToString());
+    out.insert(out.end(), ids.begin(), ids.end());
+  }
+
+  // The ids of the whole text; before newlines it is cut where that changes none. There a model may
+  // put a space in front, as it does before a text.
+  std::vector<std::int32_t> encode_published(std::string_view text) const {
+    std::vector<std::int32_t> out;
+    const int space = processor_.PieceToId(kSpace);
+    for (bool is_first = true; !text.empty(); is_first = false) {
+      const std::size_t line = std::min(text.find_first_not_of('\n'), text.size());
+      const std::size_t end =
+          cuts_at_lines_ ? std::min(text.find('\n', line), text.size()) : text.size();
+      const std::size_t before = out.size();
+      append_ids(text.substr(0, end), out);
+      text.remove_prefix(end);
+      if (!is_first && before < out.size() && out[before] == space) {
+        out.erase(out.begin() + static_cast<std::ptrdiff_t>(before));
+      }
+    }
+    return out;
+  }
+
+  // Whether newlines are kept, and no piece joins one with what is before it.
+  bool keeps_lines_apart() {
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const std::string& piece = processor_.IdToPiece(id);
+      const std::size_t other = piece.find_first_not_of('\n');
+      if (other != piece.npos && piece.find('\n', other) != piece.npos) return false;
+    }
+    const std::string probe = "a\n\nb \n c  \nd";
+    cuts_at_lines_ = false;
+    const auto whole = encode_published(probe);
+    cuts_at_lines_ = true;
+    const std::vector<std::int64_t> ids(whole.begin(), whole.end());
+    return decode(ids) == probe && encode_published(probe) == whole;
+  }
+
   // The library throws, too, for some pieces that no vocabulary can hold.
   bool load() {
     try {
@@ -134,6 +179,8 @@ class BpeTokenizer : public Tokenizer {
   // As it was read: the library might write the same model in other bytes.
   std::string model_;
   sentencepiece::SentencePieceProcessor processor_;
+  bool is_own_ = false;  // made by train_bpe()
+  bool cuts_at_lines_ = false;
 };
 
 // Identity normalisation and byte fallback keep the text exactly; one thread keeps the vocabulary

@@ -13,19 +13,6 @@ namespace {
 constexpr std::size_t kMostLeftOut = 65536;
 constexpr std::size_t kMostCachedBytes = 128, kMostCachedWords = std::size_t{1} << 20;
 
-std::size_t character_bytes(std::string_view text) {
-  std::size_t size = 1;
-  while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xc0u) == 0x80u) ++size;
-  return size;
-}
-
-// The character that ends before byte `at`.
-std::string_view character_before(std::string_view text, std::size_t at) {
-  std::size_t begin = at - 1;
-  while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xc0u) == 0x80u) --begin;
-  return text.substr(begin, at - begin);
-}
-
 // The characters of GPT-2's alphabet: printable ones of Latin-1 are themselves, the others follow
 // from U+0100 on. All are below U+0800.
 std::array<std::string, 256> alphabet() {
@@ -86,11 +73,11 @@ std::optional<std::string> bytes_of_alphabet(std::string_view text) {
   }();
   std::string out;
   while (!text.empty()) {
-    const std::size_t size = character_bytes(text);
-    const auto found = bytes.find(text.substr(0, size));
+    const std::string_view character = first_character(text);
+    const auto found = bytes.find(character);
     if (found == bytes.end()) return std::nullopt;
     out += found->second;
-    text.remove_prefix(size);
+    text.remove_prefix(character.size());
   }
   return out;
 }
@@ -194,7 +181,7 @@ void BytePairs::add_merge(const TokenizerFields& model, std::string_view left,
     return;
   }
   for (std::size_t at = 1; (at = result.find(space_, at)) != result.npos; ++at) {
-    before_space_.emplace(character_before(result, at));
+    before_space_.emplace(last_character(std::string_view(result).substr(0, at)));
   }
 }
 
@@ -209,7 +196,7 @@ std::int32_t BytePairs::number_of(const TokenizerFields& model, std::string_view
 std::size_t BytePairs::next_cut(std::string_view word) const {
   if (!cuts_at_spaces_) return word.size();
   for (std::size_t at = 1; (at = word.find(space_, at)) != word.npos; ++at) {
-    if (!before_space_.contains(character_before(word, at))) return at;
+    if (!before_space_.contains(last_character(word.substr(0, at)))) return at;
   }
   return word.size();
 }
@@ -250,9 +237,8 @@ std::vector<std::int32_t> BytePairs::tokens_of(std::string_view part) const {
   std::vector<std::int32_t> out;
   bool waits = false;
   while (!part.empty()) {
-    const std::size_t size = is_byte_level_ ? 1 : character_bytes(part);
-    const std::string_view character = part.substr(0, size);
-    part.remove_prefix(size);
+    const auto character = is_byte_level_ ? part.substr(0, 1) : first_character(part);
+    part.remove_prefix(character.size());
     const auto byte_token = [this](char c) { return byte_tokens_[static_cast<unsigned char>(c)]; };
     const bool has_bytes =
         std::ranges::all_of(character, [&](char c) { return byte_token(c) >= 0; });

@@ -8,6 +8,7 @@
 #include <pcre2.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {
@@ -18,127 +19,33 @@ constexpr std::uint32_t kMostNested = 50, kMostHeapKiB = 256 << 10;
 // again is stopped.
 constexpr std::size_t kLeastSteps = 200'000, kStepsPerByte = 20;
 
-constexpr std::string_view kCategories =
-    " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc "
-    "Cf "
-    "Cn Co Cs ";
+// One part of what Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
+// group, a repeat. In (?i:…) are plain letters only, as cases are folded otherwise beyond them;
+// behind a repeat in braces a sign means another thing to each.
+constexpr std::string_view kTaken =
+    R"((?x) (?<escape> \\ (?: [sSdrntf] | [^A-Za-z0-9\x80-\x{10ffff}] | [pP] \{ (?: L[ultmo]? |
+         M[nce]? | N[dlo]? | P[cdseifo]? | S[mcko]? | Z[slp]? | C[cfnos]? ) \} ) )
+      | \[ \^? (?: [^][\\&] | & (?! & ) | (?&escape) )++ \]
+      | \( (?: \? (?: [:=!>] | <[=!] | i: (?= [][A-Za-z'|]* \) ) ) | (?! [?*] ) )
+      | \{ [0-9]++ (?: , [0-9]*+ )? \} (?! [+?] )
+      | [^][\\({}^$])";
 
-bool is_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+// \s of PCRE2 has U+180E, which is no white space any more; \d is said by its category.
+std::string translated(std::string_view source) {
+  std::string out;
+  for (std::size_t at = 0; at < source.size(); ++at) {
+    if (source[at] != '\\') {
+      out += source[at];
+      continue;
+    }
+    const char c = source[++at];
+    out += c == 's'   ? "\\p{White_Space}"
+           : c == 'S' ? "\\P{White_Space}"
+           : c == 'd' ? "\\p{Nd}"
+                      : std::string{'\\', c};
+  }
+  return out;
 }
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-// An expression of Oniguruma's syntax as one of PCRE2's that matches the same.
-class Translation {
- public:
-  Translation(std::string_view source, const std::string& where) : rest_(source), where_(where) {
-    while (!rest_.empty()) {
-      if (rest_.front() == '\\') {
-        escape();
-      } else if (in_class_) {
-        inside_class();
-      } else {
-        outside();
-      }
-    }
-  }
-
-  std::string take() { return std::move(out_); }
-
- private:
-  [[noreturn]] void refuse(std::size_t size) const {
-    fail_input("tokenizer", "{}: \"{}\" in its expression is not taken", where_,
-               rest_.substr(0, size));
-  }
-
-  void copy(std::size_t size) {
-    out_ += rest_.substr(0, size);
-    rest_.remove_prefix(size);
-  }
-
-  void replace(std::size_t size, std::string_view by) {
-    out_ += by;
-    rest_.remove_prefix(size);
-  }
-
-  // PCRE2's own \s has U+180E, which is no white space any more; \d is said by its category.
-  void escape() {
-    if (rest_.size() < 2) refuse(1);
-    const char c = rest_[1];
-    if (c == 's') return replace(2, "\\p{White_Space}");
-    if (c == 'S') return replace(2, "\\P{White_Space}");
-    if (c == 'd') return replace(2, "\\p{Nd}");
-    if (c == 'p' || c == 'P') return category();
-    const bool is_sign = static_cast<unsigned char>(c) < 0x80 && !is_letter(c) && !is_digit(c);
-    if (!is_sign && std::string_view("rntf").find(c) == std::string_view::npos) refuse(2);
-    copy(2);
-  }
-
-  void category() {
-    const std::size_t close = rest_.find('}');
-    if (rest_.size() < 4 || rest_[2] != '{' || close == rest_.npos || close < 4) refuse(3);
-    const std::string name = fmt::format(" {} ", rest_.substr(3, close - 3));
-    if (kCategories.find(name) == kCategories.npos) refuse(close + 1);
-    copy(close + 1);
-  }
-
-  void inside_class() {
-    if (rest_.front() == '[' || rest_.starts_with("&&")) refuse(2);
-    in_class_ = rest_.front() != ']';
-    copy(1);
-  }
-
-  void outside() {
-    switch (rest_.front()) {
-      case '[':
-        copy(rest_.starts_with("[^") ? 2 : 1);
-        if (rest_.starts_with(']')) refuse(1);
-        in_class_ = true;
-        return;
-      case '(': return group();
-      case '{': return repeat();
-      case '^':
-      case '$': refuse(1);
-      default: copy(1);
-    }
-  }
-
-  void group() {
-    if (rest_.starts_with("(*")) refuse(2);
-    if (!rest_.starts_with("(?")) return copy(1);
-    for (const std::string_view known : {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"}) {
-      if (rest_.starts_with(known)) return copy(known.size());
-    }
-    // Beyond plain letters the libraries fold cases differently.
-    constexpr std::string_view kCaseless = "(?i:";
-    if (!rest_.starts_with(kCaseless)) refuse(3);
-    const std::size_t close = std::min(rest_.find(')'), rest_.size());
-    const std::string_view inside = rest_.substr(kCaseless.size(), close - kCaseless.size());
-    if (!std::ranges::all_of(inside, [](char c) {
-          return is_letter(c) || std::string_view("'|[]").find(c) != std::string_view::npos;
-        })) {
-      refuse(close);
-    }
-    copy(close);
-  }
-
-  // {n}, {n,} and {n,m}; with a sign behind it, the two libraries read it differently.
-  void repeat() {
-    std::size_t at = 1;
-    while (at < rest_.size() && (is_digit(rest_[at]) || (at > 1 && rest_[at] == ','))) ++at;
-    if (at == 1 || at == rest_.size() || rest_[at] != '}') refuse(at);
-    if (at + 1 < rest_.size() && (rest_[at + 1] == '+' || rest_[at + 1] == '?')) refuse(at + 2);
-    copy(at + 1);
-  }
-
-  std::string_view rest_;
-  const std::string& where_;
-  std::string out_;
-  bool in_class_ = false;
-};
 
 std::string message_of(int error) {
   std::array<char, 256> text{};
@@ -176,21 +83,16 @@ TextPattern TextPattern::literal(std::string text) {
   return out;
 }
 
-TextPattern TextPattern::expression(std::string_view source, const std::string& where) {
-  if (source.size() > kMostSourceBytes) {
-    fail_input("tokenizer", "{}: its expression has {} bytes, more than {}", where, source.size(),
-               kMostSourceBytes);
-  }
-  const std::string text = Translation(source, where).take();
+TextPattern TextPattern::trusted(std::string_view source, const std::string& where) {
   const std::unique_ptr<pcre2_compile_context, Freed<pcre2_compile_context_free>> context(
       pcre2_compile_context_create(nullptr));
+  if (!context) throw std::bad_alloc();
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), kMostNested);
   int error = 0;
   std::size_t at = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, context.get());
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
+                                   PCRE2_UTF | PCRE2_UCP, &error, &at, context.get());
   if (code == nullptr) {
     fail_input("tokenizer", "{}: its expression is malformed: {}", where, message_of(error));
   }
@@ -203,6 +105,23 @@ TextPattern TextPattern::expression(std::string_view source, const std::string& 
   }
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without it, the search is slower
   return out;
+}
+
+TextPattern TextPattern::expression(std::string_view source, const std::string& where) {
+  if (source.size() > kMostSourceBytes) {
+    fail_input("tokenizer", "{}: its expression has {} bytes, more than {}", where, source.size(),
+               kMostSourceBytes);
+  }
+  static const TextPattern part = trusted(kTaken, "parts of expressions");
+  for (std::size_t at = 0; at < source.size();) {
+    const auto taken = part.find(source, at);
+    if (!taken || taken->begin != at) {
+      fail_input("tokenizer", "{}: its expression is not taken from \"{}\" on", where,
+                 escaped(source.substr(at)));
+    }
+    at = taken->end;
+  }
+  return trusted(translated(source), where);
 }
 
 std::optional<TextPattern::Match> TextPattern::find(std::string_view text, std::size_t from) const {

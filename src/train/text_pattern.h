@@ -22,6 +22,9 @@ class TextPattern {
   // malformed, may match nothing, or has parts that are not taken.
   static TextPattern expression(std::string_view source, const std::string& where);
 
+  // The same of our own, in all of PCRE2's syntax.
+  static TextPattern trusted(std::string_view source, const std::string& where);
+
   // The first match in `text`, valid UTF-8, at or behind byte `from`. Errors: kInput for an
   // expression that needs far more steps than the text has bytes.
   std::optional<Match> find(std::string_view text, std::size_t from) const;

@@ -29,6 +29,9 @@ class Tokenizer {
   // The bytes of text that `token` stands for, exactly; nullopt: for an unknown text, or for none
   // as it is no token.
   virtual std::optional<std::int64_t> byte_count(std::int64_t token) const = 0;
+  // The tokens that its model expects before a text that begins, as a prompt does: encode() leaves
+  // them out.
+  virtual std::vector<std::int32_t> start() const { return {}; }
   // Its file, which parse_tokenizer() reads: the same for tokenizers that are the same.
   virtual std::string content() const = 0;
 

@@ -12,6 +12,28 @@
 namespace tracestep {
 namespace {
 
+// The tokens that a template sets before a text; only kinds are taken that set nothing within it.
+std::vector<std::int32_t> start_in(const TokenizerFields& file) {
+  std::vector<std::int32_t> out;
+  if (file.find("post_processor") == nullptr) return out;
+  for_each_component(file.part("post_processor"), "processors", [&out](const auto& step) {
+    if (step.type() == "ByteLevel") return;
+    if (step.type() != "TemplateProcessing") {
+      step.refuse("the post-processor {} is not known here; ByteLevel, TemplateProcessing are",
+                  step.type());
+    }
+    const TokenizerFields tokens = step.part("special_tokens");
+    int index = 0;
+    for (const Json& item : step.array("single")) {
+      const TokenizerFields piece(item, fmt::format("{}: single[{}]", step.where(), index++));
+      if (piece.find("SpecialToken") == nullptr) break;  // the text
+      const std::string name = piece.part("SpecialToken").text("id");
+      for (const Json& id : tokens.part(name).array("ids")) out.push_back(step.id(id, name));
+    }
+  });
+  return out;
+}
+
 template <class Steps>
 Steps steps_in(const TokenizerFields& file, std::string_view name) {
   return file.find(name) == nullptr ? Steps() : Steps(file.part(name));
@@ -25,8 +47,10 @@ class JsonTokenizer : public Tokenizer {
         pre_tokenizer_(steps_in<PreTokenizer>(file, "pre_tokenizer")),
         pairs_(file.part("model"),
                {.is_byte_level = pre_tokenizer_.is_byte_level(), .space = space()}),
-        texts_(pairs_.take_texts()) {
+        texts_(pairs_.take_texts()),
+        start_(start_in(file)) {
     add_tokens(file);
+    for (const std::int32_t id : start_) check_token(id, vocab_size());
   }
 
   std::string name() const override { return "bpe"; }
@@ -72,6 +96,7 @@ class JsonTokenizer : public Tokenizer {
     return text ? std::optional<std::int64_t>(std::ssize(*text)) : std::nullopt;
   }
 
+  std::vector<std::int32_t> start() const override { return start_; }
   std::string content() const override { return content_; }
 
  private:
@@ -132,19 +157,9 @@ class JsonTokenizer : public Tokenizer {
   PreTokenizer pre_tokenizer_;
   BytePairs pairs_;
   std::vector<std::optional<std::string>> texts_;
+  std::vector<std::int32_t> start_;
   AddedTokens of_raw_, of_normalized_;
 };
-
-// What may stand around a text, and is left out: only kinds of which that is known.
-void check_post_processor(const TokenizerFields& file) {
-  if (file.find("post_processor") == nullptr) return;
-  for_each_component(file.part("post_processor"), "processors", [](const TokenizerFields& step) {
-    if (step.type() != "ByteLevel" && step.type() != "TemplateProcessing") {
-      step.refuse("the post-processor {} is not known here; ByteLevel, TemplateProcessing are",
-                  step.type());
-    }
-  });
-}
 
 }  // namespace
 
@@ -157,7 +172,6 @@ std::unique_ptr<Tokenizer> parse_tokenizer_json(const std::string& content,
   if (file.find("version") != nullptr && file.text("version") != "1.0") {
     file.refuse("its version is {}; 1.0 is read here", file.text("version"));
   }
-  check_post_processor(file);
   return std::make_unique<JsonTokenizer>(file, content);
 }
 

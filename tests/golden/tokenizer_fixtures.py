@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Writes tests/golden/tokenizers/: for each family a small tokenizer.json, trained here in that
-family's configuration, and the tokens that the library `tokenizers` makes of texts by it.
+family's configuration, and the tokens that the library `tokenizers` makes of texts by it; and models
+of SentencePiece, with the tokens that it makes.
 
-    python3 tests/golden/tokenizer_fixtures.py [FOLDER]     (needs tokenizers)
+    python3 tests/golden/tokenizer_fixtures.py [NAME...]     (needs tokenizers and sentencepiece)
 
 texts.bin holds the texts, a byte 0x1e between them; NAME.ids the tokens as little-endian uint16, with
 0xffff between those of two texts. Bytes that are not UTF-8 reach the library as U+FFFD.
 """
 import array
+import io
 import json
 import pathlib
 import sys
@@ -197,21 +199,54 @@ def ids_of(document, text):
     return tokenizer.encode(text.decode("utf-8", "replace"), add_special_tokens=False).ids
 
 
+def sentence_piece_model(corpus, entries, **how):
+    import sentencepiece
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus), model_writer=model, vocab_size=entries, hard_vocab_limit=False,
+        character_coverage=0.98, minloglevel=2, num_threads=1, **how)
+    return model.getvalue()
+
+
+# Name: the model of a published folder's tokenizer.model.
+MODELS = {
+    "sp_llama": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                     remove_extra_whitespaces=False, split_digits=True),
+    "sp_gemma": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                     remove_extra_whitespaces=False, add_dummy_prefix=False, split_digits=True,
+                     user_defined_symbols=["\n", "\n\n", "\n\n\n", "\t\t", "▁▁", "▁▁▁", "<start_of_turn>"]),
+    "sp_unigram": dict(model_type="unigram", normalization_rule_name="identity"),
+}
+
+
+def write_ids(path, lists):
+    numbers = array.array("H")
+    for index, ids in enumerate(lists):
+        numbers.extend(([0xffff] if index else []) + ids)
+    if sys.byteorder != "little":
+        numbers.byteswap()
+    path.write_bytes(numbers.tobytes())
+
+
 def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
-                          pathlib.Path(__file__).parent / "tokenizers")
+    folder = pathlib.Path(__file__).parent / "tokenizers"
     folder.mkdir(parents=True, exist_ok=True)
+    only = sys.argv[1:]
     (folder / "texts.bin").write_bytes(b"\x1e".join(texts()))
     for name, make in families(SENTENCES.splitlines() * 3, 620).items():
+        if only and name not in only:
+            continue
         document = make()
         (folder / f"{name}.json").write_text(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
-        numbers = array.array("H")
-        for index, text in enumerate(texts()):
-            numbers.extend(([0xffff] if index else []) + ids_of(document, text))
-        if sys.byteorder != "little":
-            numbers.byteswap()
-        (folder / f"{name}.ids").write_bytes(numbers.tobytes())
-        print(f"{name}: {len(document['model']['vocab'])} entries, {len(numbers)} tokens")
+        write_ids(folder / f"{name}.ids", [ids_of(document, text) for text in texts()])
+    for name, how in MODELS.items():
+        if only and name not in only:
+            continue
+        import sentencepiece
+        model = sentence_piece_model(SENTENCES.splitlines() * 3, 800, **how)
+        (folder / f"{name}.model").write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        write_ids(folder / f"{name}.ids", [processor.encode(t.decode("utf-8", "replace")) for t in texts()])
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ TEST(TokenizerJsonTest, ExpressionsThatTwoLibrariesReadOtherwiseAreRefused) {
   for (const char* bad :
        {"\\w+", "^a", "a$", "[a[b]]", "[a&&b]", "(?i)a", "(?i:\\p{Lu})", "a{,3}", "a{2}+", "a{2}?",
         "\\p{Han}", "\\bword", "(*LIMIT_MATCH=1)a", "\\1", "[]a]"}) {
-    EXPECT_THAT(message(bad), HasSubstr("is not taken")) << bad;
+    EXPECT_THAT(message(bad), HasSubstr("is not taken from")) << bad;
   }
   EXPECT_THAT(message("(a"), HasSubstr("is malformed: missing closing parenthesis"));
   EXPECT_THAT(message("a*"), HasSubstr("may match nothing"));
@@ -194,6 +194,19 @@ TEST(TokenizerJsonTest, AnExpressionThatGoesBackWithoutEndIsStopped) {
   EXPECT_THAT(
       message_of(ErrorCode::kInput, [&] { tokenizer->encode(std::string(5000, 'a') + "c"); }),
       HasSubstr("its expression stops at byte 0 of 5001 of a text"));
+}
+
+TEST(TokenizerJsonTest, ThePartsThatFamiliesUseAreTaken) {
+  for (const char* good :
+       {R"( ?[^\s\p{L}\p{N}]+[\r\n/]*)", R"((?i:'s|[dmt]|ll)|\d{1,3}|(?=a)b|(?<!x)y)",
+        R"([!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|\p{Lu}\P{M})",
+        "[\u4e00-\u9fa5]+|a{2,}"}) {
+    Json file = small_file();
+    Json split = Json::parse(R"({"type": "Split", "pattern": {}, "behavior": "Isolated"})", "t");
+    split["pattern"]["Regex"] = good;
+    file["pre_tokenizer"] = split;
+    EXPECT_EQ(parsed(file)->encode("ab").size(), 1u) << good;
+  }
 }
 
 TEST(TokenizerJsonTest, SequencesInSequencesEndSomewhere) {
