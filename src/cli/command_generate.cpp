@@ -76,9 +76,7 @@ std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* t
     }
     return out;
   }
-  const std::string text = o.prompt == "-" ? text_of_stdin() : o.prompt;
-  for (std::int32_t token : tokenizer->encode(text)) out.push_back(token);
-  return out;
+  return prompt_tokens(*tokenizer, o.prompt == "-" ? text_of_stdin() : o.prompt);
 }
 
 Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
@@ -110,7 +108,7 @@ std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
   bool has_prompt = false;
   const auto begin = [&] {
     if (std::exchange(has_prompt, true)) return;
-    for (std::int64_t token : o.generate.prompt) stream.add(token);
+    for (std::int64_t token : text_of_prompt(tokenizer, o.generate.prompt)) stream.add(token);
   };
   std::vector<std::int64_t> tokens = generate(device, o.generate, &stop, [&](std::int64_t token) {
     begin();
@@ -198,7 +196,8 @@ Command generate_command() {
           "cache and shows them as they come. "
           "The tokenizer is the one that was saved with the weights, beside their file or in their "
           "checkpoint, unless --tokenizer says otherwise; without one, token numbers go in and "
-          "out.",
+          "out. What a published tokenizer sets before a text (its template, as <s>) is set before "
+          "--prompt, and not shown.",
       .examples = {{"--init tiny.safetensors --prompt \"The step \"", "128 more tokens"},
                    {"--init tiny.safetensors --prompt \"The step \" --temperature 0",
                     "always the most likely token"},
@@ -215,7 +214,7 @@ Command generate_command() {
   set.integer("--context", options->context, kShapeRange,
               "longest text, prompt included; as long as needed");
   add_init_option(set, options->generate.init);
-  set.text("--tokenizer", "bytes|FILE", options->tokenizer,
+  set.text("--tokenizer", "bytes|FILE|DIR", options->tokenizer,
            "instead of the one that was saved with the weights");
   set.group("Sampling");
   set.real("--temperature", options->generate.temperature, {}, "0 is always the most likely");

@@ -16,6 +16,7 @@
 #include "cli/output.h"
 #include "cli/processes.h"
 #include "cli/resumed_options.h"
+#include "cli/text_stream.h"
 #include "cli/token_input.h"
 #include "cli/training_view.h"
 #include "course/tables.h"
@@ -214,10 +215,10 @@ void set_sample_prompt(TrainCommand& o) {
                 "give --text, or --init with weights that have one");
   }
   const std::string text = o.sample_prompt.empty() ? "\n" : o.sample_prompt;
-  for (std::int32_t token : o.train.tokenizer->encode(text)) {
-    o.train.sample_prompt.push_back(token);
+  o.train.sample_prompt = prompt_tokens(*o.train.tokenizer, text);
+  if (text_of_prompt(o.train.tokenizer.get(), o.train.sample_prompt).empty()) {
+    fail_usage("--sample-prompt", "the text is empty");
   }
-  if (o.train.sample_prompt.empty()) fail_usage("--sample-prompt", "the text is empty");
 }
 
 // --save may be the same file as --init, so that a model can be trained further in place.

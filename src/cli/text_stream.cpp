@@ -25,6 +25,22 @@ constexpr std::size_t kWindow = 64;
 
 }  // namespace
 
+std::vector<std::int64_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view text) {
+  const auto start = tokenizer.start(), tokens = tokenizer.encode(text);
+  std::vector<std::int64_t> out(start.begin(), start.end());
+  out.insert(out.end(), tokens.begin(), tokens.end());
+  return out;
+}
+
+std::span<const std::int64_t> text_of_prompt(const Tokenizer* tokenizer,
+                                             std::span<const std::int64_t> prompt) {
+  if (tokenizer == nullptr) return prompt;
+  const auto start = tokenizer->start();
+  const bool has_start =
+      prompt.size() >= start.size() && std::ranges::equal(start, prompt.first(start.size()));
+  return has_start ? prompt.subspan(start.size()) : prompt;
+}
+
 TextStream::TextStream(const Tokenizer* tokenizer, std::function<void(std::string_view)> show)
     : tokenizer_(tokenizer), show_(std::move(show)) {}
 

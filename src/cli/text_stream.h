@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,12 @@
 #include "train/tokenizer.h"
 
 namespace tracestep::cli {
+
+// The tokens of a text that begins: what its model expects before it, and those of `text`.
+std::vector<std::int64_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view text);
+// `prompt` without what stands before its text.
+std::span<const std::int64_t> text_of_prompt(const Tokenizer* tokenizer,
+                                             std::span<const std::int64_t> prompt);
 
 class TextStream {
  public:

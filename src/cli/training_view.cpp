@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "base/utf8.h"
 #include "cli/remaining_time.h"
+#include "cli/text_stream.h"
 #include "lab/report/columns.h"
 #include "train/tokenizer.h"
 
@@ -108,7 +109,8 @@ void TrainingView::add(const TrainStep& step) {
     validation_.reset();
   }
   if (step.sample.empty()) return;
-  std::vector<std::int64_t> tokens = setup_.prompt;
+  const auto prompt = text_of_prompt(setup_.tokenizer, setup_.prompt);
+  std::vector<std::int64_t> tokens(prompt.begin(), prompt.end());
   tokens.insert(tokens.end(), step.sample.begin(), step.sample.end());
   // A model's vocabulary may have more entries than its tokenizer.
   std::erase_if(tokens, [&](std::int64_t id) { return !setup_.tokenizer->byte_count(id); });

@@ -20,6 +20,7 @@ constexpr std::string_view kSchema = "tracestep.checkpoint/2";
 constexpr std::string_view kSchema1 = "tracestep.checkpoint/1";
 constexpr std::string_view kShardsSchema = "tracestep.checkpoint/3";
 constexpr const char* kMeta = "meta.json";
+constexpr const char* kTokenizerFile = "tokenizer";
 constexpr std::array<const char*, 2> kTensorFiles = {"model.safetensors", "state.safetensors"};
 
 // A limit far above what the sizes and shapes of a run take: a few KiB, and in shards some 200
@@ -96,8 +97,9 @@ Json table_document(const SavedTensors::Table& table) {
 // adds to `document`.
 void write_run(const Directory& folder, Json document, const CheckpointRun& run) {
   if (!run.tokenizer.empty()) {
-    write_file(folder, kTokenizerFile, run.tokenizer);
-    document["files"][kTokenizerFile] = file_entry(facts_of(folder, kTokenizerFile));
+    const char* name = tokenizer_name(run.tokenizer);
+    write_file(folder, name, run.tokenizer);
+    document["files"][name] = file_entry(facts_of(folder, name));
   }
   document["meta"] = run.meta;
   document["checksum"] = kXxh3.text(document.dump());
@@ -157,8 +159,11 @@ SafetensorsFile read_tensors(const Directory& folder, const std::string& name,
 // Whoever asks for the tokenizer uses all of it, so every byte is verified. Empty: the run had
 // none, or its version did not store it.
 std::string read_tokenizer(const Directory& folder, const Description& description) {
-  if (description.document.at("files").find(kTokenizerFile) == nullptr) return {};
-  return open_verified(folder, kTokenizerFile, description, Verify::kAll).text(kMostTokenizerBytes);
+  for (const char* name : {kTokenizerFile, kTokenizerJson}) {
+    if (description.document.at("files").find(name) == nullptr) continue;
+    return open_verified(folder, name, description, Verify::kAll).text(kMostTokenizerBytes);
+  }
+  return {};
 }
 
 Shape read_shape(const Json& shape, const std::string& where, const std::string& name) {
@@ -234,6 +239,10 @@ void add_model(SavedTensors& model, const Json& meta) {
 }
 
 }  // namespace
+
+const char* tokenizer_name(std::string_view content) {
+  return is_tokenizer_json(content) ? kTokenizerJson : kTokenizerFile;
+}
 
 std::string checkpoint_name(std::int64_t step) {
   return fmt::format("{}{:08}", kPrefix, step);

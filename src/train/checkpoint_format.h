@@ -30,8 +30,9 @@ struct Checkpoint {
   std::vector<std::string> warnings;  // skipped checkpoints and their damage
 };
 
-// The file of the tokenizer, in the folder of a checkpoint.
-inline constexpr const char* kTokenizerFile = "tokenizer";
+// The file of a tokenizer with this content, in the folder of a checkpoint: the name by which
+// others know it, tokenizer.json, or tokenizer.
+const char* tokenizer_name(std::string_view content);
 
 // "step-00000100", and its inverse: nullopt for any other name.
 std::string checkpoint_name(std::int64_t step);

@@ -69,11 +69,15 @@ std::unique_ptr<Tokenizer> byte_tokenizer() {
   return std::make_unique<ByteTokenizer>();
 }
 
+bool is_tokenizer_json(std::string_view content) {
+  const std::size_t start = content.find_first_not_of(" \t\r\n");
+  return start != content.npos && content[start] == '{';
+}
+
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin) {
   if (content == kByteFile) return byte_tokenizer();
   if (content.empty()) fail_input("tokenizer", "{} is empty", origin);
-  const std::size_t start = content.find_first_not_of(" \t\r\n");
-  if (start != content.npos && content[start] == '{') return parse_tokenizer_json(content, origin);
+  if (is_tokenizer_json(content)) return parse_tokenizer_json(content, origin);
   return load_bpe(content, origin);
 }
 

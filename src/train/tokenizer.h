@@ -56,6 +56,8 @@ bool has_bpe();
 // without has_bpe(), kInput for an empty text.
 std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_size);
 
+// Whether the content of a tokenizer's file is a tokenizer.json.
+bool is_tokenizer_json(std::string_view content);
 // A tokenizer of any kind, from the content of its file: bytes, SentencePiece, tokenizer.json
 // (tokenizer_json.h); `origin` names it in messages. Errors: kInput when it is malformed.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin);

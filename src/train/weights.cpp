@@ -80,7 +80,8 @@ Weights open_weights(const fs::path& path) {
 }
 
 Weights weights_of(const fs::path& path, const Checkpoint& checkpoint) {
-  return {path, checkpoint.model, checkpoint.folder / kTokenizerFile, checkpoint.tokenizer};
+  return {path, checkpoint.model, checkpoint.folder / tokenizer_name(checkpoint.tokenizer),
+          checkpoint.tokenizer};
 }
 
 fs::path tokenizer_beside(const fs::path& weights) {

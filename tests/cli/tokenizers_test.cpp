@@ -159,7 +159,7 @@ TEST_F(TokenizersTest, ThatOfAPublishedModelGoesWithTheWeightsAsItIs) {
       kSizes;
   done(training);
   EXPECT_EQ(file("w.safetensors.tokenizer"), json);
-  EXPECT_EQ(file("c/step-00000002/tokenizer"), json);
+  EXPECT_EQ(file("c/step-00000002/tokenizer.json"), json);
   for (const char* weights : {"w.safetensors", "c"}) {
     const std::string init = fmt::format(" --init {}", weights);
     EXPECT_THAT(done("eval --text text.txt --batches 1" + init + kShape).err,
@@ -177,6 +177,24 @@ TEST_F(TokenizersTest, ThatOfAPublishedModelGoesWithTheWeightsAsItIs) {
   folder_.write("published/tokenizer.json", R"({"model": {"type": "Unigram"}})");
   expect_refusal("eval --text text.txt --tokenizer published --init w.safetensors" + kShape, 3,
                  "published/tokenizer.json: model: models of type Unigram are not known here");
+}
+
+TEST_F(TokenizersTest, WhatATemplateSetsBeforeATextGoesBeforeAPromptAndIsNotShown) {
+  const fs::path golden = testing::source_folder() / "tests/golden/tokenizers/llama2.json";
+  const ProgramRun training = done(
+      "train --text text.txt --steps 2 --save w.safetensors --sample-every 2 --sample-prompt "
+      "'the quick' --tokenizer " +
+      golden.string() + kSizes);
+  EXPECT_THAT(training.err, HasSubstr("sample after step 2: the quick"));
+  const std::string sample = "generate --init w.safetensors --max-tokens 4 --temperature 0 ";
+  const std::string text = done(sample + "--prompt 'the quick'").out;
+  EXPECT_EQ(text.find("the quick"), 0u) << text;
+  std::string numbers = "1";
+  const auto tokens = load_tokenizer(golden)->encode("the quick");
+  for (const std::int32_t id : tokens) numbers += fmt::format(",{}", id);
+  EXPECT_EQ(done(sample + "--prompt-tokens " + numbers).out, text);
+  EXPECT_EQ(value(sample + "--prompt 'the quick'", "prompt_tokens"),
+            static_cast<double>(1 + tokens.size()));
 }
 
 TEST_F(TokenizersTest, TokensWithoutATextAreShownAsSuch) {
