@@ -81,11 +81,6 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-template <class... Functions>
-struct Visitor : Functions... {
-  using Functions::operator()...;
-};
-
 }  // namespace
 
 TextNormalizer::TextNormalizer(const TokenizerFields& component) {
@@ -114,10 +109,13 @@ void TextNormalizer::add(const TokenizerFields& step) {
 std::string TextNormalizer::apply(std::string_view text) const {
   std::string out(text);
   for (const auto& step : steps_) {
-    out = std::visit(Visitor{[&](const Nfc&) { return nfc(out); },
-                             [&](const Prepend& s) { return out.empty() ? out : s.content + out; },
-                             [&](const Replace& s) { return replaced(out, s.pattern, s.content); }},
-                     step);
+    if (const auto* prepend = std::get_if<Prepend>(&step)) {
+      if (!out.empty()) out = prepend->content + out;
+    } else if (const auto* replace = std::get_if<Replace>(&step)) {
+      out = replaced(out, replace->pattern, replace->content);
+    } else {
+      out = nfc(out);
+    }
   }
   return out;
 }

@@ -152,7 +152,7 @@ class PublishedModelsTest(unittest.TestCase):
             done = self.run_program("eval", "--model", name, "--text", "text.txt", "--batches", 1, "--batch", BATCH,
                                     "--context", CONTEXT, "--format", "json")
             self.assertAlmostEqual(json.loads(done.stdout)["rows"][0]["loss"], wanted, delta=2e-6 * wanted, msg=kind)
-            prompt = library.encode(text[:40], add_special_tokens=False).ids
+            prompt = library.encode(text[:40]).ids  # with what its template sets before
             there = model.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False, pad_token_id=0,
                                    eos_token_id=None)
             done = self.run_program("generate", "--model", name, "--prompt", text[:40], "--max-tokens", 20,
