@@ -13,6 +13,13 @@ namespace {
 constexpr std::size_t kMostLeftOut = 65536;
 constexpr std::size_t kMostCachedBytes = 128, kMostCachedWords = std::size_t{1} << 20;
 
+// A merge that was possible when it was put on the heap; the earliest of the list is taken first.
+struct Candidate {
+  std::uint32_t rank, at;
+  std::int32_t result;
+  bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
+};
+
 // The characters of GPT-2's alphabet: printable ones of Latin-1 are themselves, the others follow
 // from U+0100 on. All are below U+0800.
 std::array<std::string, 256> alphabet() {
@@ -271,11 +278,6 @@ void BytePairs::merge_all(std::vector<std::int32_t>& tokens) const {
   constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   constexpr std::int32_t kGone = -1;
   if (tokens.size() >= kNone) fail_input("tokenizer", "a word of {} tokens", tokens.size());
-  struct Candidate {
-    std::uint32_t rank, at;
-    std::int32_t result;
-    bool operator>(const Candidate& o) const { return rank != o.rank ? rank > o.rank : at > o.at; }
-  };
   const auto count = static_cast<std::uint32_t>(tokens.size());
   std::vector<std::uint32_t> before(count), after(count);
   std::vector<Candidate> heap;
