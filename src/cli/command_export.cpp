@@ -27,13 +27,25 @@ std::filesystem::path origin_of(const ExportCommand& o, const Weights& weights) 
               "give the folder of that model");
 }
 
-bool has_tokenizer_of(const std::filesystem::path& origin, const Weights& weights) {
+bool is_of(const std::filesystem::path& origin, const Tokenizer& tokenizer) {
+  try {
+    return load_tokenizer(origin)->hash() == tokenizer.hash();
+  } catch (const Error&) {  // there is none, or one that cannot be read
+    return false;
+  }
+}
+
+// The tokenizer is that of the origin, or a tokenizer.json of another one, or stays here.
+void take_tokenizer(FamilyExport& what, const Weights& weights) {
   const auto own = tokenizer_for_numbers(&weights);
-  if (own == nullptr) return true;
-  if (!has_family_weights(origin)) return false;
-  const Weights published = open_weights(origin);
-  const auto theirs = tokenizer_for_numbers(&published);
-  return theirs != nullptr && theirs->hash() == own->hash();
+  if (own == nullptr || is_of(what.origin, *own)) return;
+  what.has_tokenizer_of_origin = false;
+  std::string content = own->content();
+  if (content.starts_with('{')) {
+    what.tokenizer_json = std::move(content);
+  } else {
+    log_warn("[export] the tokenizer stays behind: transformers does not read those made here");
+  }
 }
 
 int run_export(const ExportCommand& o) {
@@ -44,10 +56,7 @@ int run_export(const ExportCommand& o) {
                 "give weights or a checkpoint that tracestep has written");
   }
   FamilyExport what{.model = config_of(tensors, {}), .origin = origin_of(o, weights)};
-  what.has_tokenizer_of_origin = has_tokenizer_of(what.origin, weights);
-  if (!what.has_tokenizer_of_origin) {
-    log_warn("[export] the tokenizer stays behind: transformers does not read those made here");
-  }
+  take_tokenizer(what, weights);
   if (!o.dtype.empty()) what.dtype = parse_dtype(o.dtype);
   TensorsToSave from{.types = {},
                      .get = [&](const std::string& name) { return tensors.read(name); }};

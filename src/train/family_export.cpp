@@ -11,6 +11,7 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "train/family_files.h"
+#include "train/tokenizer.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
@@ -23,8 +24,8 @@ constexpr const char* kConfig = "config.json";
 // What is copied from the origin, where it is there.
 constexpr const char* kBeside[] = {"generation_config.json"};
 constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json", "tokenizer.model",   "tokenizer_config.json", "special_tokens_map.json",
-    "vocab.json",     "added_tokens.json", "chat_template.jinja",   "merges.txt"};
+    kTokenizerJson, kTokenizerModel,     "tokenizer_config.json", "special_tokens_map.json",
+    "vocab.json",   "added_tokens.json", "chat_template.jinja",   "merges.txt"};
 
 // --- config.json --------------------------------------------------------------------------------
 
@@ -248,6 +249,7 @@ void write_family_folder(const fs::path& path, const FamilyExport& what,
       if (what.has_tokenizer_of_origin) copy_file(what.origin / file, folder);
     }
   }
+  if (!what.tokenizer_json.empty()) write_file(folder, kTokenizerJson, what.tokenizer_json);
   write_weights(folder, targets, divided(targets, what.shard_bytes), tensors);
   folder.sync();
   parent.rename(unfinished, name);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "nn/config.h"
 #include "train/checkpoint_format.h"
@@ -14,6 +15,7 @@ struct FamilyExport {
   ModelConfig model;             // whose parameters `tensors` are
   std::filesystem::path origin;  // the folder of the published model that it is; empty: none
   bool has_tokenizer_of_origin = true;
+  std::string tokenizer_json = {};  // the content of another one; empty: none
   std::optional<DType> dtype = {};  // of the files; nullopt: that of the origin, else the tensors'
   std::int64_t shard_bytes = 5'000'000'000;  // the most in a file, unless one tensor has more
 };

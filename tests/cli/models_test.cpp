@@ -154,6 +154,13 @@ TEST_F(ModelsCommandTest, TheTokenizerOfAFolderGoesWithItsWeights) {
   }
   EXPECT_THAT(output_of("generate --model out --prompt 'a small' --max-tokens 4"),
               ::testing::StartsWith("a small"));
+  // A new model has it too; one made here stays.
+  output_of("train --size tiny --steps 1 --tokenizer qwen --save new.safetensors" + text);
+  output_of("export new.safetensors new");
+  EXPECT_EQ(content_of(folder_ / "new/tokenizer.json"), tokenizer_of_letters());
+  output_of("train --size tiny --steps 1 --save bytes.safetensors" + text);
+  EXPECT_THAT(run("export bytes.safetensors bytes").err, HasSubstr("the tokenizer stays behind"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "bytes/tokenizer.json"));
   folder_.write("qwen/tokenizer.json", "{}");
   EXPECT_THAT(error_of("eval --init qwen" + text, 3), HasSubstr("tokenizer.json"));
   const ProgramRun numbers = run("generate --init qwen --prompt-tokens 1,2 --max-tokens 3");
