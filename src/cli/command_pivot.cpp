@@ -75,7 +75,7 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
   const Json document = Json::parse(read_text_file(o.file, "FILE", kMaxResultBytes), o.file);
   check_members(document, o.file);
   const std::vector<Table> tables = tables_of(document, o.file, "rows");
-  if (tables.empty()) fail_input(o.file, "it has no tables");
+  if (tables.empty()) fail_input(o.file, "it is no result: there are no rows in it");
   const Table& table = asked_table(tables, o);
   std::vector<std::string> known;
   for (const Column& column : table.columns) known.push_back(column.name);

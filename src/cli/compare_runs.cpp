@@ -24,7 +24,17 @@ std::optional<Json> result_of_command(const std::string& command, const StopSign
                 fmt::format("`{}` ended with status {}: {}", command, process.status,
                             last_line(process.err)));
   }
-  return Json::parse(process.out, "--run");
+  try {
+    Json out = Json::parse(process.out, "--run");
+    result_of(out, "--run");
+    return out;
+  } catch (const Error& error) {
+    throw Error(
+        ErrorCode::kInput, "--run",
+        fmt::format("`{}` prints no result that can be compared: {}", command, error.message()),
+        "give commands that measure, as tracestep bench, or that print such JSON "
+        "themselves");
+  }
 }
 
 }  // namespace
@@ -42,7 +52,6 @@ std::optional<RunPair> run_in_pairs(const std::string& a, const std::string& b, 
     std::optional<Json> result = result_of_command(is_b ? b : a, stop);
     if (!result) return std::nullopt;
     results.push_back(*std::move(result));
-    result_of(results.back(), "--run");  // refuses what cannot be compared after the first run
   }
   progress.done();
   return RunPair{result_of(merged_result(of_a, "--run"), "A"),

@@ -99,8 +99,7 @@ std::string plan_page(const FitQuestion& q, const std::vector<Remedy>& plans,
   sections.push_back(std::move(numbers));
   const std::vector<PageTopic> topics{
       {.title = "The step", .cards = cards_of(q, tables, label_of(step))}};
-  Json json = to_json({kFitSchema, environment, tables});
-  json["layout"] = layout_of(tables);
+  const Json json = to_json({kFitSchema, environment, tables});
   return html_page(head, json.dump(2), tables, topics, sections);
 }
 

@@ -217,6 +217,13 @@ TEST(CompareCommandTest, ACommandThatFailsIsNamed) {
   }
   EXPECT_TRUE(contains(run_tracestep(words_of(cases[0].first), here).err,
                        "ended with status 9: out of paper"));
+  for (const char* printed : {"text", "[1, 2]", "{}"}) {
+    const std::string call =
+        fmt::format("compare --run 'echo \"{0}\" #' --run 'echo \"{0}\" #'", printed);
+    const std::string said = run_tracestep(words_of(call), here).err;
+    EXPECT_TRUE(contains(said, "` prints no result that can be compared: ")) << said;
+    EXPECT_TRUE(contains(said, "give commands that measure, as tracestep bench")) << said;
+  }
 }
 
 TEST(CompareCommandTest, MoreBytesAreARegressionAndTheirBuffersAreNamed) {

@@ -76,7 +76,7 @@ TEST_F(PivotTest, AFileOfAnotherKindIsRefused) {
   folder_.write("none.json", R"({"schema": "x/1", "environment": {}, "rows": [], "tables": {}})");
   const ProgramRun none = run("none.json");
   EXPECT_EQ(none.status, 3);
-  EXPECT_THAT(none.err, HasSubstr("it has no tables"));
+  EXPECT_THAT(none.err, HasSubstr("it is no result: there are no rows in it"));
   const ProgramRun cell = run("cell.json");
   EXPECT_EQ(cell.status, 3);
   EXPECT_THAT(cell.err, HasSubstr("where its kind is int"));

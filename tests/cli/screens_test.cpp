@@ -100,7 +100,14 @@ std::vector<Screen> screens() {
        {"loss", "bits per byte"},
        true,
        kTrain},
+      {"compare --run 'PROGRAM bench MODEL --steps 6 --warmup 1 --roof 0' --run 'PROGRAM bench "
+       "MODEL "
+       "--ops primitive --steps 6 --warmup 1 --roof 0' --processes 2",
+       {"row", "verdict", "B / A"}},
+      {"bench MODEL --mode forward,step --sbatch FOLDER/array", {}, false},
+      {"show --passes", {"pass", "what it does"}, false},
       {"study --from STUDY --output-dir FOLDER/study", {}},
+      {"study --from STUDY --course --output-dir FOLDER/study", {}},
       {"merge FOLDER/jobs", {"mode", "mean (ms)", "std (ms)", "peak"}, true, kJobs},
   };
 }

@@ -65,7 +65,7 @@ Fields<PartRow> part_fields(const std::string& part) {
        [](P p) { return when(p.ok, p.samples.median); }},
       {data_only(ms("_mean_ms", " mean", "mean")), [](P p) { return when(p.ok, p.samples.mean); }},
       {ms("_std_ms", " std", "sample standard deviation"),
-       [](P p) { return when(p.ok, p.samples.sample_std); }},
+       [](P p) { return when(p.ok, finite_or_null(p.samples.sample_std)); }},
       {data_only(ms("_interval_low_ms", " from", "lower end of the 95 % interval of the median")),
        [](P p) { return when(p.has_interval(), p.interval.low); }},
       {data_only(ms("_interval_high_ms", " to", "upper end")),
@@ -232,8 +232,9 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   for (auto& row : table.rows) row.emplace_back();
   table.notes.push_back(
       "forward: from the call until the last kernel of y is done; backward: from the gradient of y "
-      "until those of q, k and v are done, the forward pass not in it; whole: steps of their own "
-      "that stop nowhere, with the loss's two small kernels");
+      "until those of q, k and v are done, the forward pass not in it");
+  table.notes.push_back(
+      "whole: steps of their own that stop nowhere, with the loss's two small kernels");
   table.notes.push_back(
       "FLOPs are those that a form computes: the tiled one leaves out what a causal mask hides, "
       "and on "

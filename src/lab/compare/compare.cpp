@@ -377,8 +377,8 @@ ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
   const std::vector<TablePair> pairs = table_pairs(a, b, options.ignored);
   if (pairs.empty()) {
     throw Error(ErrorCode::kUsage, "compare",
-                fmt::format("{} ({}) and {} ({}) have no table in common", a.name, a.schema, b.name,
-                            b.schema),
+                fmt::format("{} ({}) and {} ({}) measure different things", a.name, a.schema,
+                            b.name, b.schema),
                 "compare two results of the same command");
   }
   check_ignored(pairs, options.ignored);

@@ -56,7 +56,7 @@ Json merged_result(std::span<const Json> documents, const std::string& where) {
         document.at("rows").size() == out.at("rows").size()) {
       continue;
     }
-    throw Error(ErrorCode::kFailed, where, "two runs of the command gave different tables",
+    throw Error(ErrorCode::kFailed, where, "two runs of the command measured different cells",
                 "name a command that measures the same cells every time");
   }
   out["rows"] = joined_rows(documents, [](const Json& document) { return &document; });

@@ -107,9 +107,9 @@ void add_table(const std::string& name, const Json& table,
 }
 
 void fail_without_tables(const ResultFile& file) {
-  const std::string of_schema = file.schema.empty() ? "" : " of " + file.schema;
+  const std::string schema = file.schema.empty() ? "" : fmt::format(" ({})", file.schema);
   throw Error(ErrorCode::kInput, file.name,
-              fmt::format("no table{} has both keys and figures to compare", of_schema),
+              fmt::format("it holds nothing that can be compared{}", schema),
               "give a result of bench, attention, memory, profile, precision, compile or study");
 }
 

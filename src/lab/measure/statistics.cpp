@@ -157,7 +157,7 @@ double mean_of(std::span<const double> samples) {
 }
 
 double sample_std_of(std::span<const double> samples) {
-  if (samples.size() < 2) return samples.empty() ? kNan : 0.0;
+  if (samples.size() < 2) return kNan;
   return std::sqrt(squared_deviations(samples) / static_cast<double>(samples.size() - 1));
 }
 

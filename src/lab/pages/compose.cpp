@@ -356,6 +356,7 @@ class Composer {
   }
   Text at(const Placeholder& place) {
     if (const Outcome* phrase = page_.phrase(place.name)) return chosen(*phrase);
+    constexpr std::size_t kShortName = 40;  // bytes
     const bool is_of_row = place.spec == "model" || place.spec == "name";
     if (const Figure* found = page_.figure(place.name); found != nullptr && !is_of_row) {
       return shown(*figure(place.name), place.spec.empty() ? found->unit : place.spec);
@@ -367,6 +368,9 @@ class Composer {
     const Json* cell = row.peek(column);
     if (cell != nullptr && cell->is_string() && place.spec == "why") {
       return Text(Piece{words_of_verdict(cell->as_string())});
+    }
+    if (cell != nullptr && cell->is_string() && place.spec == "short") {
+      return row.quote(column, kShortName);
     }
     if (cell != nullptr && cell->is_string()) return row.quote(column);
     const Quantity q = row.get(column);

@@ -83,6 +83,7 @@ std::vector<double> numbers_in(const Json& list) {
 }
 
 std::string mean_and_deviation(double mean, double deviation) {
+  if (std::isnan(deviation)) return shown(Quantity::constant(mean), "ms").words();
   const Quantity q = plus_minus(Quantity::constant(mean), Quantity::constant(deviation));
   return shown(q, "± ms").words();
 }

@@ -152,7 +152,7 @@ Fields<StepRow> step_row_fields() {
        {real_column("median_ms", "median", "ms", 3),
         [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
        {real_column("std_ms", "std", "ms", 3),
-        [](R s) { return when(s.ok(), sample_std_of(s.r().samples_ms)); }},
+        [](R s) { return when(s.ok(), finite_or_null(sample_std_of(s.r().samples_ms))); }},
        {data_only(as_samples(reals_column("samples_ms", "wall time of each timed step"))),
         [](R s) { return when(s.ok(), list_of(s.r().samples_ms)); }},
        {visits_field("samples_ms"), [](R s) { return visit_counts(timed_samples(s.r())); }},
@@ -202,8 +202,8 @@ Table precision_step_table(std::span<const PrecisionCell> cells) {
                          step_row_fields(), rows);
   show_unusual(table);
   table.notes = {
-      "errors: the same weights and tokens in float64 by the reference; one sequence, and no more "
-      "layers than the column says, since the reference is slow. Infinite errors are empty",
+      "errors: the same weights and tokens in float64 by the reference, of one sequence and of as "
+      "many layers as are named here, since the reference is slow. Infinite errors are empty",
       "times are of plain steps, never of recorded ones"};
   std::vector<ResultRow> judged;
   for (const PrecisionCell& cell : cells) {

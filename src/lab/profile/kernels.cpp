@@ -128,7 +128,8 @@ struct KernelRow {
 Fields<KernelRow> kernel_fields() {
   using R = const KernelRow&;
   const auto ns = [](const char* name, double Summary::*member) {
-    return Field<KernelRow>{real_column(name, name, "", 1), [member](R r) { return r.ns.*member; }};
+    return Field<KernelRow>{real_column(name, name, "", 1),
+                            [member](R r) { return finite_or_null(r.ns.*member); }};
   };
   Fields<KernelRow> out = {
       {real_column("Time (%)", "Time (%)", "", 1, "of the kernels' total time"),

@@ -44,8 +44,6 @@ std::string name_in_formula(const std::string& name) {
   return is_plain ? name : Json(name).dump();
 }
 
-constexpr std::size_t kLongestQuote = 200;  // bytes: names of kernels differ in their middle
-
 }  // namespace
 
 std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma,
@@ -187,8 +185,8 @@ Quantity Evidence::Row::get(std::string_view column) const {
   return Quantity::exact(number(column), formula(column));
 }
 
-Text Evidence::Row::quote(std::string_view column) const {
-  return Text(Piece{message_line(text(column), kLongestQuote), Basis::kQuote, formula(column)});
+Text Evidence::Row::quote(std::string_view column, std::size_t max_bytes) const {
+  return Text(Piece{message_line(text(column), max_bytes), Basis::kQuote, formula(column)});
 }
 
 std::string Evidence::Row::text(std::string_view column) const {

@@ -24,11 +24,14 @@ class Evidence {
  public:
   using Where = std::vector<std::pair<std::string_view, Json>>;  // column and value
 
+  static constexpr std::size_t kLongestQuote = 200;  // names of kernels differ in their middle
+
   class Row {
    public:
     // The cell; Unsupported when the column is missing, empty or of another kind.
     Quantity get(std::string_view column) const;  // exact
-    Text quote(std::string_view column) const;    // a long text is shortened
+    // The middle of a long text is left out.
+    Text quote(std::string_view column, std::size_t max_bytes = kLongestQuote) const;
     std::vector<double> numbers(std::string_view column) const;
     // The row's model and label; with the vocabulary where other models of the report have the same
     // size and another one: "tiny, vocabulary 256".

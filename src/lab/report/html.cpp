@@ -74,19 +74,6 @@ std::string anchor(std::string_view name) {
   return out;
 }
 
-Json layout_of(const Table& table, std::size_t index) {
-  const Column& column = table.columns[index];
-  Json out = Json::Object{{"name", column.name}, {"kind", name_of(column.kind)}};
-  if (!column.title.empty()) out["title"] = column.title;
-  if (!column.unit.empty()) out["unit"] = column.unit;
-  if (column.digits >= 0) out["digits"] = column.digits;
-  if (!column.description.empty()) out["description"] = column.description;
-  if (!is_shown(table, index)) out["hidden"] = true;
-  if (column.timing == Timing::kSampled) out["timing"] = "sampled";
-  if (column.timing == Timing::kSingle) out["timing"] = "single";
-  return out;
-}
-
 // --- text ---------------------------------------------------------------------------------------
 
 std::string prose(std::string_view text) {
@@ -277,16 +264,6 @@ std::string section_html(const PageSection& section, std::span<const Table> tabl
 }
 
 }  // namespace
-
-Json layout_of(std::span<const Table> tables) {
-  Json out = Json::Object{{"tables", Json::object()}};
-  for (const Table& table : tables) {
-    Json columns = Json::array();
-    for (std::size_t c = 0; c < table.columns.size(); ++c) columns.push_back(layout_of(table, c));
-    out["tables"][table.name] = Json::Object{{"columns", std::move(columns)}};
-  }
-  return out;
-}
 
 std::string json_of_page(std::string_view page) {
   constexpr std::string_view kOpens = " id=\"report\">";

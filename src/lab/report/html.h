@@ -48,10 +48,7 @@ struct PageHead {
   std::string numbers = {};  // the file beside it that has the same numbers; empty: there is none
 };
 
-// How columns are shown, without any figures: the member "layout" of the page's JSON.
-Json layout_of(std::span<const Table> tables);
-
-// `json`: a result with `tables` and their layout in it.
+// `json`: a result with `tables` in it.
 std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
                       std::span<const PageTopic> topics, std::span<const PageSection> sections);
 

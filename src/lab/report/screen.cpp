@@ -28,6 +28,10 @@ Place place_of(const Table& table, std::size_t at) {
 
 }  // namespace
 
+bool is_about(const std::string& note, const Column& column) {
+  return note.starts_with((column.title.empty() ? column.name : column.title) + ": ");
+}
+
 Table on_screen(const Table& table) {
   if (table.rows.empty()) return table;
   Table out{.name = table.name, .title = table.title, .rows = {}, .notes = table.notes};
@@ -35,7 +39,10 @@ Table on_screen(const Table& table) {
   std::string same;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const Place place = place_of(table, c);
-    if (place == Place::kNowhere) continue;
+    if (place == Place::kNowhere) {
+      std::erase_if(out.notes, [&](const auto& note) { return is_about(note, table.columns[c]); });
+      continue;
+    }
     if (place == Place::kColumn) {
       out.columns.push_back(table.columns[c]);
       for (std::size_t r = 0; r < table.rows.size(); ++r) out.rows[r].push_back(table.rows[r][c]);

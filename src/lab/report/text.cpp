@@ -228,6 +228,13 @@ std::size_t append_fitting(std::vector<std::string>& to,
   return items.size() - done;
 }
 
+// `columns`: headers, with their units.
+bool is_about_any(const std::string& note, const std::vector<std::string>& columns) {
+  return std::ranges::any_of(columns, [&](const std::string& header) {
+    return note.starts_with(header.substr(0, header.find(" (")) + ": ");
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> in_lines(const std::string& text, std::size_t width) {
@@ -252,6 +259,10 @@ LeftOut write_table(const Table& table, const TextView& view, std::ostream& out)
   std::size_t note_lines = 0;
   for (const auto& row : shown.rows) rows.push_back(lines_of_row(row, shown, widths, view));
   for (const std::string& note : shown.notes) {
+    if (view.lines > 0 && is_about_any(note, left.columns)) {
+      ++left.notes;
+      continue;
+    }
     notes.push_back(in_lines(note, view.width));
     for (std::string& line : notes.back()) line = coloured(line, tone_of_note(note), view);
     note_lines += notes.back().size();
@@ -267,7 +278,7 @@ LeftOut write_table(const Table& table, const TextView& view, std::ostream& out)
   }
   if (!shown.rows.empty() && !notes.empty()) lines.emplace_back();
   const std::size_t most = view.lines == 0 ? 0 : std::min(view.lines, lines.size() + kNoteLines);
-  left.notes = append_fitting(lines, std::move(notes), most);
+  left.notes += append_fitting(lines, std::move(notes), most);
   for (const std::string& line : lines) out << line << '\n';
   return left;
 }

@@ -232,9 +232,7 @@ StudyReport answered(std::vector<StudySection> sections) {
 }
 
 Json study_json(const StudyReport& report, const Json& environment) {
-  Json out = to_json({kStudySchema, environment, report.tables});
-  out["layout"] = layout_of(report.tables);
-  return out;
+  return to_json({kStudySchema, environment, report.tables});
 }
 
 }  // namespace tracestep

@@ -281,7 +281,20 @@ std::vector<Case> cases() {
       {"bench", changed(one_bench(), "\"none\"", "\"dp=2\""),
        "Split as dp=2, one step of tiny takes 212.0 ± 1.0 ms."},
       {"bench", changed(changed(one_bench(), "\"none\"", "\"dp=2\""), R"("std_ms":1.0,)", ""),
+       "Split as dp=2, one step of tiny takes 212.0 ms; so few samples have no spread."},
+      {"bench",
+       changed(changed(changed(one_bench(), "\"none\"", "\"dp=2\""), R"("std_ms":1.0,)", ""),
+               R"("median_ms":212.0,)", ""),
        "Split as dp=2, one step of tiny holds 1.00 MiB at its peak."},
+      {"bench", changed(passes("150.0"), R"("std_ms":1.0,)", ""),
+       "In tiny, forward takes 50.00 ms, forward and backward 150.0 ms, a whole step 190.0 ms; so "
+       "few samples have no spread."},
+      {"bench", changed(precisions("50.0"), R"("std_ms":1.0,)", ""),
+       "takes 50.00 ms in bf16 and 100.0 ms in fp32; so few samples have no spread."},
+      {"bench",
+       changed(changed(one_bench(), R"("std_ms":1.0,)", ""),
+               "[212.0,212.0,212.0,212.0,212.0,212.0]", "[212.0]"),
+       "One step of tiny takes 212.0 ms and 1.00 MiB at its peak. One sample has no spread."},
       {"bench", changed(changed(one_bench(), "\"none\"", "\"dp=2\""), kBusy, kBusier),
        "Noisy: other programs used 1.3"},
       {"bench", precisions("50.0"),
@@ -306,6 +319,9 @@ std::vector<Case> cases() {
       {"warmup", warmup("10.0", 0),
        "Noise hides what a start costs: steps take 12.0 ± 1.0 ms without warm-up"},
       {"warmup", warmup("30.0", 1), "the first timed one takes 3.00 times as long as the others."},
+      {"warmup", changed(warmup("30.0", 1), R"("std_ms":1.0,)", ""),
+       "The first timed step takes 30.00 ms without warm-up and 10.00 ms behind 2 steps of it; so "
+       "few samples have no spread."},
       {"warmup", R"({"warmup":[{"status":"ok","warmup":2,"first_ms":9.0,"median_ms":8.0}]})",
        "Behind 2 warm-up steps the first timed step takes 9.000 ms, and the median of them 8.000 "
        "ms;"},
@@ -338,7 +354,8 @@ std::vector<Case> cases() {
        R"({"formats":[{"format":"f16","max":65504.0,"spacing_at_one":0.00098},{"format":"bf16","max":3.39e38,"spacing_at_one":0.0078}]})",
        "float16 ends at 6.55e+04, bfloat16 at 3.39e+38; beside one, their numbers are 0.00098 and "
        "0.0078 apart."},
-      {"precision", R"({"autocast":[{"value":"a","dtype":"f32"},{"value":"b","dtype":"bf16"}]})",
+      {"precision",
+       R"({"autocast":[{"autocast":"f16","value":"a","dtype":"f32"},{"autocast":"f16","value":"b","dtype":"f16"},{"autocast":"bf16","value":"a","dtype":"f32"}]})",
        "Under autocast 1 of 2 values of a small model stay float32."},
       {"precision",
        R"({"norms":[{"norm":"RMS norm","format":"bf16","step":"sum of squares","error":0.11}]})",
@@ -357,6 +374,11 @@ std::vector<Case> cases() {
        "Memory ends at context 4096, width 64, which needs 1.00 MiB."},
       {"attention", changed(attention(""), kBusy, kBusier), "Noisy: other programs used 1.3"},
       {"attention", changed(attention(""), R"("forward_std_ms":0.1,)", ""),
+       "At context 128, width 64, forward takes 2.000 ms and backward 4.000 ms, from one sample "
+       "each; 1.00 KiB are alive in between."},
+      {"attention",
+       changed(changed(attention(""), R"("forward_std_ms":0.1,)", ""),
+               R"("backward_median_ms":4.0,)", ""),
        "Of context 128 and width 64, 1.00 KiB are alive before backward."},
       {"attention",
        R"({"attention":[{"context":64,"width":16,"status":"ok","before_backward_bytes":1024,"peak_bytes":2048}]})",
@@ -377,6 +399,8 @@ std::vector<Case> cases() {
        "most, 2.00 times."},
       {"compile", changed(ladder("5.0"), "\"ladder\"", "\"ladder@tiny 16 step\""),
        "The ladder takes a step from 10.00 ms to 5.000 ms, 2.00 times as fast;"},
+      {"compile", changed(ladder("5.0"), "[5.0,5.0,5.0,5.0,5.0,5.0]", "[5.0]"),
+       "So few samples tell little."},
       {"compile", ladder("10.0"), "from 10.00 ms to 10.00 ms: not apart beyond noise."},
       {"compile", ladder("20.0"), "from 10.00 ms to 20.00 ms: 2.00 times as long."},
       {"compile", R"({"ladder":[{"rung":"naive","status":"ok","median_ms":10.0}]})",
@@ -570,8 +594,8 @@ std::vector<Case> cases() {
        "and device. By their own arithmetic 2 of 30"},
       {"published",
        R"({"published":[{"times":9,"compared":5,"agree":4}],"published_verdicts":[{"figures":30,"suspicious":2}]})",
-       "Of 5 published times that can be held against yours 4 agree; 2 of 30 published figures are "
-       "suspicious."},
+       "Of 5 published times that can be held against yours 4 agree. By their own arithmetic or "
+       "beside yours, 2 of 30 published figures are suspicious."},
       {"explain",
        explain_rows(
            R"({"what":"first step","shown":"9 ms"},{"what":"first over median","shown":"3.0"},{"what":"error by the missing warm-up","shown":"1.2"})"),

@@ -63,19 +63,6 @@ TEST(HtmlTest, ThePageCarriesTheSameNumbersAsTheJson) {
   EXPECT_LT(page_of(large).size(), page.size() + 100000);
 }
 
-TEST(HtmlTest, TheLayoutHoldsNoFigureOfTheRun) {
-  const Json layout = study_json(small_study(), environment()).at("layout");
-  EXPECT_EQ(layout.find("rows"), nullptr);
-  for (const auto& [name, table] : layout.at("tables").members()) {
-    EXPECT_EQ(table.size(), 1u) << name;  // columns alone
-    for (const Json& column : table.at("columns").items()) {
-      for (const auto& [key, value] : column.members()) {
-        EXPECT_TRUE(value.is_string() || key == "digits" || key == "hidden") << name << " " << key;
-      }
-    }
-  }
-}
-
 TEST(HtmlTest, NothingIsFetched) {
   const std::string page = page_of(small_study());
   // The name of the SVG namespace is no address that a browser would open.

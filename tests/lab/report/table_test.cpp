@@ -136,6 +136,22 @@ TEST(TableTest, AScreenThatIsNarrowKeepsKeysAndResults) {
             "bf16             2.5\n");
 }
 
+// A note about one column goes where that column goes.
+TEST(TableTest, AScreenDoesNotSpeakOfColumnsThatItHides) {
+  Table table = keyed_table();
+  table.columns[5].data_only = true;
+  table.notes = {"wall: by the host's clock", "none: of a column that is never shown", "a note"};
+  const auto notes_in = [&](std::size_t width) {
+    std::ostringstream out;
+    const LeftOut left = write_table(on_screen(table), {.width = width, .lines = 40}, out);
+    const std::string text = out.str();
+    return std::pair(text.substr(text.rfind("\n\n") + 2), left.notes);
+  };
+  EXPECT_EQ(notes_in(80),
+            std::pair(std::string("wall: by the host's clock\na note\n"), std::size_t{0}));
+  EXPECT_EQ(notes_in(20), std::pair(std::string("a note\n"), std::size_t{1}));
+}
+
 TEST(TableTest, RowsAndNotesBeyondAScreenAreCounted) {
   Table table = keyed_table();
   for (int i = 0; i < 30; ++i) table.add_row({"tiny", "fp16", "ok", 1.0, 2.0, Json()});

@@ -118,7 +118,7 @@ std::string wrong_quote(const Piece& piece, std::span<const Table> tables) {
   const std::size_t cut = piece.words.find(" ... ");
   if (cut != std::string::npos && text.size() > piece.words.size()) {
     // message_line() leaves that much of a long text.
-    constexpr std::size_t kLeast = 80;
+    constexpr std::size_t kLeast = 32;
     if (piece.words.size() < kLeast) return "quotes too little of the cell";
     const std::string head = piece.words.substr(0, cut), tail = piece.words.substr(cut + 5);
     return text.starts_with(head) && text.ends_with(tail) ? "" : "not what the cell says";

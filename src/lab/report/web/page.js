@@ -1,8 +1,8 @@
 // Fills the places of the tables from what the page carries: `report`, the JSON of the run, with
-// every figure, and its member `layout`, which says how columns are shown.
+// every figure and, of each column, how it is shown.
 'use strict';
 
-let report = {tables: {}}, layout = {tables: {}};  // until it is unpacked
+let report = {tables: {}};  // until it is unpacked
 
 // The page carries it as base64 of gzip.
 async function unpack(id) {
@@ -30,7 +30,17 @@ function make(tag, attributes, ...children) {
 }
 
 const rowsOf = name => (report.tables[name] || {rows: []}).rows;
-const columnsOf = name => (layout.tables[name] || {columns: []}).columns;
+// Of an object's names those that are numbers come first, whatever the table's order; keys of rows
+// are words, and stand before them.
+const columnsOf = name => Object.entries((report.tables[name] || {columns: {}}).columns)
+  .map(([column, facts]) => ({name: column, ...facts}))
+  .sort((a, b) => /^\d+$/.test(a.name) - /^\d+$/.test(b.name));
+// As is_shown() (report/display.cpp) has it.
+function isShown(column, rows) {
+  if (column.kind === 'reals' || column.kind === 'structured' || column.shown === 'no') return false;
+  const differs = row => JSON.stringify(row[column.name]) !== JSON.stringify(rows[0][column.name]);
+  return column.shown !== 'if it varies' || rows.some(differs);
+}
 const columnOf = (table, name) => columnsOf(table).find(c => c.name === name) || {name};
 const anchorOf = name => 'table-' + name.replace(/[^A-Za-z0-9_.-]+/g, '-');
 
@@ -114,7 +124,7 @@ function cellOf(text, isNumber) {
 // Columns with one value for all rows stand in a line below the table.
 function tableBlock(name) {
   const table = report.tables[name];
-  const shown = columnsOf(name).filter(c => !c.hidden);
+  const shown = columnsOf(name).filter(c => isShown(c, table.rows));
   const isNumber = c => c.kind === 'int' || c.kind === 'real' || c.kind === 'bytes';
   const format = new Map(shown.map(c => [c, formatOf(table.rows.map(row => row[c.name]), c)]));
   const words = (value, c) => value === null || value === undefined ? '–' : format.get(c).show(value);
@@ -225,12 +235,12 @@ async function build() {
   const giveUp = reason => {
     document.getElementById('json').hidden = true;  // it would save nothing
     document.getElementById('tables').append(make('p', {text: reason + ' the tables of this page ' +
-      'cannot be unpacked; study.json beside it has them.'}));
+      'cannot be unpacked. A JSON file that was written with it has them.'}));
   };
   if (!('DecompressionStream' in window)) return giveUp('This browser is from before 2023:');
   try {
     report = await unpack('report');
-    layout = report.layout || layout;
+    report.tables ||= {[report.table]: report};  // a result of one table has it at the top
   } catch (error) {
     return giveUp('This file is damaged (' + error.message + '):');
   }
