@@ -102,10 +102,8 @@ std::vector<Screen> screens() {
        kTrain},
       {"compare --run 'PROGRAM bench MODEL --steps 6 --warmup 1 --roof 0' --run 'PROGRAM bench "
        "MODEL "
-       "--ops primitive --steps 6 --warmup 1 --roof 0' --processes 2",
+       "--steps 6 --warmup 1 --roof 0' --processes 2",
        {"row", "verdict", "B / A"}},
-      {"bench MODEL --mode forward,step --sbatch FOLDER/array", {}, false},
-      {"show --passes", {"pass", "what it does"}, false},
       {"study --from STUDY --output-dir FOLDER/study", {}},
       {"study --from STUDY --course --output-dir FOLDER/study", {}},
       {"merge FOLDER/jobs", {"mode", "mean (ms)", "std (ms)", "peak"}, true, kJobs},
