@@ -304,7 +304,8 @@ std::vector<Case> cases() {
       {"bench", precisions("160.0"), "in bf16 and 100.0 ± 1.0 ms in fp32: 1.60 times as long."},
       {"bench", changed(precisions("50.0"), kBusy, kBusier),
        "Noisy: other programs used 1.3 of your 2 cores."},
-      {"bench", R"({"bench":[{"size":"tiny","mode":"step","status":"ok","peak_bytes":1024}]})",
+      {"bench",
+       R"({"bench":[{"size":"tiny","mode":"step","status":"ok","median_ms":0.02,"peak_bytes":1024}]})",
        "One step of tiny holds 1.00 KiB at its peak; this device computes nothing, so it has no "
        "time."},
       {"bench",
