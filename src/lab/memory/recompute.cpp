@@ -60,9 +60,9 @@ Table recompute_table(const MemoryCell& cell) {
       {int_column("flops", "FLOPs", "of these"), &Again::flops},
       {real_column("flops_percent", "of the others", "%", 1, "FLOPs of forward and backward"),
        [](A a) { return percent_of(a.flops, a.other_flops); }},
-      {real_column("modelled_us", "modelled time", "µs", 1,
+      {real_column("modelled_ms", "modelled time", "ms", 1,
                    "by rounded rates of a typical device; no prediction"),
-       &Again::us},
+       [](A a) { return 1e-3 * a.us; }},
       {real_column("modelled_percent", "of the others", "%", 1, "modelled in the same way"),
        [](A a) { return percent_of(a.us, a.other_us); }}};
   std::vector<Again> rows{again_in(cell.run)};

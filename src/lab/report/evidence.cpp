@@ -97,7 +97,7 @@ std::vector<Evidence::Row> Evidence::rows(std::string_view name, const Where& wh
   }
   if (!out.empty()) return out;
   if (where.empty()) refuse("the table {} is empty", name);
-  refuse("the table {} has no row with {}", name, words_of(where));
+  refuse("this run measured nothing with {} (table {})", words_of(where), name);
 }
 
 Evidence::Row Evidence::row(std::string_view name, const Where& where) const {
@@ -115,8 +115,8 @@ Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
   }
   const std::string& name = row.table_->name;
   if (!find(name, where)) {
-    refuse("the table {} has no row like its row {} with {}", name, row.index_ + 1,
-           words_of(changed));
+    refuse("this run did not measure the same with {} (table {}, row {})", words_of(changed), name,
+           row.index_ + 1);
   }
   return this->row(name, where);
 }
@@ -162,7 +162,7 @@ const Json& Evidence::Row::present(std::string_view column) const {
   const Json* found = cell(column);
   evidence_->note(*table_, index_, column);
   if (found->is_null()) {
-    refuse("the column {} of the table {} is empty where it is needed", column, table_->name);
+    refuse("this run has no {} here (table {})", column, table_->name);
   }
   return *found;
 }

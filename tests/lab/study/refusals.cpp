@@ -86,8 +86,7 @@ bool has_no_number(const Json& cell) {
 }
 const CellReason kCellReasons[] = {
     {"{} of {} has what is no number", has_no_number},  // before "is no number"
-    {"the column {} of the table {} is empty where it is needed",
-     [](const Json& c) { return c.is_null(); }},
+    {"this run has no {} here (table {})", [](const Json& c) { return c.is_null(); }},
     {"{} of {} is no whole number", [](const Json& c) { return !c.is_int(); }},
     {"{} of {} is no number", [](const Json& c) { return !c.is_number(); }},
     {"{} of {} is no text", [](const Json& c) { return !c.is_string(); }},
@@ -116,21 +115,22 @@ std::string wrong_reason(const std::string& reason, std::span<const Table> table
     const Table* table = table_named((*names)[0], tables);
     return table != nullptr && table->rows.empty() ? "" : wrong;
   }
-  if (const auto names = matched(reason, "the table {} has no row like its row {} with {}")) {
-    const Table* table = table_named((*names)[0], tables);
+  if (const auto names =
+          matched(reason, "this run did not measure the same with {} (table {}, row {})")) {
+    const Table* table = table_named((*names)[1], tables);
     if (table == nullptr) return wrong;
-    const std::vector<Json>& like = table->rows.at(std::stoul((*names)[1]) - 1);
-    std::string all = (*names)[2];  // the conditions, and every other setting of that run
+    const std::vector<Json>& like = table->rows.at(std::stoul((*names)[2]) - 1);
+    std::string all = (*names)[0];  // the conditions, and every other setting of that run
     for (std::size_t i = 0; i < table->columns.size(); ++i) {
       const std::string& column = table->columns[i].name;
       if (find_field(column) == nullptr || (", " + all).find(", " + column + " ") != all.npos)
         continue;
       all += ", " + column + " " + (like[i].is_string() ? like[i].as_string() : like[i].dump());
     }
-    return has_row((*names)[0], all, tables) ? wrong : "";
+    return has_row((*names)[1], all, tables) ? wrong : "";
   }
-  if (const auto names = matched(reason, "the table {} has no row with {}")) {
-    return has_row((*names)[0], (*names)[1], tables) ? wrong : "";
+  if (const auto names = matched(reason, "this run measured nothing with {} (table {})")) {
+    return has_row((*names)[1], (*names)[0], tables) ? wrong : "";
   }
   if (const auto names = matched(reason, "the table {} has no column {}")) {
     const Table* table = table_named((*names)[0], tables);
