@@ -74,7 +74,7 @@ def translations(rng, size):
         path = rng.choice(files)
         try:
             catalog = gettext.GNUTranslations(path.open("rb"))._catalog
-        except (OSError, UnicodeDecodeError, ValueError):
+        except (OSError, ValueError, IndexError):  # damaged, or with a head of its own
             continue
         lines = [text for key, text in catalog.items() if key and isinstance(text, str)]
         for text in rng.sample(lines, min(len(lines), 200)):
