@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ops/functions.h"
+#include "planning/cuda_plans.h"
 #include "planning/workspace_rules.h"
 
 namespace tracestep {
@@ -25,7 +26,7 @@ TEST(NeedsTest, EveryRuleIsForAnOpThatExistsAndStandsOnce) {
 TEST(NeedsTest, AProductNeedsWhatItsBackEndSays) {
   ops::register_all();
   const OpDef& op = find_op("matmul");
-  const Attrs attrs{{"transpose_a", false}, {"transpose_b", true}};
+  Attrs attrs{{"transpose_a", false}, {"transpose_b", true}, {"by_parts", false}};
   const Type inputs[] = {{DType::kF32, {64, 48}}, {DType::kF32, {80, 48}}};
   const Type outputs[] = {{DType::kF32, {64, 80}}};
   const OpCall call{op, attrs, inputs, outputs};
@@ -36,6 +37,10 @@ TEST(NeedsTest, AProductNeedsWhatItsBackEndSays) {
   EXPECT_EQ(bytes(DeviceKind::kCuda, 16), bytes(DeviceKind::kCuda, 1));
   EXPECT_GT(bytes(DeviceKind::kCpu, 16), bytes(DeviceKind::kCpu, 1)) << "packing, per thread";
   EXPECT_EQ(bytes(DeviceKind::kReference, 1), 0);
+  const std::int64_t on_cpu = bytes(DeviceKind::kCpu, 1);
+  attrs.set("by_parts", true);  // a GPU splits the operands; others have no parts
+  EXPECT_EQ(bytes(DeviceKind::kCuda, 1), plan_split_product(64, 80, 48, 1).workspace_bytes);
+  EXPECT_EQ(bytes(DeviceKind::kCpu, 1), on_cpu);
 }
 
 TEST(NeedsTest, OnlyTheReferenceComputesInFloat64) {

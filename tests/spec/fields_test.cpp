@@ -78,7 +78,8 @@ TEST(FieldsTest, ADeviceIsNamedInAnyCase) {
 }
 
 TEST(FieldsTest, AnUnknownTextIsNamedWithWhatIsKnown) {
-  EXPECT_THAT(message_of([] { with("precision", "fp8"); }), HasSubstr("one of fp32, tf32, bf16"));
+  EXPECT_THAT(message_of([] { with("precision", "fp8"); }),
+              HasSubstr("one of fp32, tf32, fp32-split, bf16"));
   EXPECT_THAT(message_of([] { with("ops", "primitve"); }), HasSubstr("did you mean primitive?"));
   EXPECT_THAT(message_of([] { with("executor", "compield"); }),
               HasSubstr("did you mean compiled?"));

@@ -656,11 +656,12 @@ std::regex pattern_of(const std::string& text) {
 }
 
 TEST(AnswerPagesTest, EveryTextOfEveryPageIsSaidByOneOfTheCases) {
+  const std::filesystem::path folder = testing::source_folder() / "src/lab/pages/answers";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "these are no sources";
   std::vector<std::string> said;
   for (const Case& c : cases()) said.push_back(answer_of(c).value().sentence);
   std::set<std::string> schemas;
-  for (const auto& file :
-       std::filesystem::directory_iterator(testing::source_folder() / "src/lab/pages/answers")) {
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
     schemas.insert(file.path().stem().string());
   }
   EXPECT_EQ(schemas.size(), 17u);
