@@ -190,6 +190,17 @@ class EndTest(unittest.TestCase):
         with self.assertRaises(AttributeError):
             tracestep.launch
 
+    def test_the_module_run_by_python_is_the_program(self):
+        path = f"{os.path.dirname(PROGRAM)}:{os.environ['PATH']}"
+        words = [sys.executable, "-m", "tracestep", "fit", "--size", "tiny", "--memory-limit", "8GiB"]
+        run = subprocess.run(words, cwd=ROOT / "python", env={**os.environ, "PATH": path},
+                             capture_output=True, text=True)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("fits", run.stdout)
+        run = subprocess.run([*words[:3], "no-such"], cwd=ROOT / "python",
+                             env={**os.environ, "PATH": path}, capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+
     def test_messages_go_to_stderr_unless_they_are_not_wanted(self):
         for progress, wanted in ((True, "step 1/1"), (False, "")):
             shown = io.StringIO()
