@@ -558,7 +558,11 @@ ModelConfig model_called(const std::string& where, const std::string& text) {
     return read.config;
   }
   const bool is_path = text.find('/') != std::string::npos || text.ends_with(".json");
-  if (is_path) fail_input(text, "there is no such file or folder");
+  if (is_path) {
+    const ModelConfig* named = find_model(text.substr(text.rfind('/') + 1));  // "meta-llama/…"
+    throw Error(ErrorCode::kInput, text, "there is no such file or folder",
+                named == nullptr ? "" : fmt::format("did you mean '{}'?", named->name));
+  }
   try {
     return preset(text);
   } catch (const Error& unknown) {

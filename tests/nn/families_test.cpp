@@ -191,6 +191,7 @@ TEST(FamiliesTest, AModelIsANameAFolderOrAFile) {
   };
   EXPECT_THAT(error("llama-3.1-9b"), HasSubstr("did you mean llama-3.1-8b?"));
   EXPECT_THAT(error("./nothing"), HasSubstr("there is no such file or folder"));
+  EXPECT_THAT(error("meta-llama/Llama-3.1-8B"), HasSubstr("did you mean 'llama-3.1-8b'?"));
   EXPECT_THAT(error(folder.path().string()), HasSubstr("config.json"));
 }
 
