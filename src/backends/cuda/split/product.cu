@@ -14,7 +14,7 @@
 #include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {
-namespace {
+namespace split_product {  // not anonymous: other architectures than Hopper use little of it
 
 constexpr int kM = SplitProductPlan::kTileRows, kK = SplitProductPlan::kBlock;
 constexpr int kGroups = kM / 64, kThreads = 128 * (1 + kGroups);
@@ -298,6 +298,12 @@ __global__ void __launch_bounds__(256)
   for (int s = 0; s < shares; ++s) sum += x[s * of_matrix];
   y[i] = c == nullptr ? sum : sum + c[i];
 }
+
+}  // namespace split_product
+
+namespace {
+
+using namespace split_product;
 
 int multiprocessors() {
   static const int count = [] {
