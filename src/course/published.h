@@ -45,7 +45,7 @@ ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 // only held against predictions and against themselves.
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
 
-// The same as a section of a study.
+// Puts these tables into a section of a study.
 StudySection published_section(std::vector<ResultRow> rows, const Json& environment);
 
 // --- the parts -----------------------------------------------------------------------------------

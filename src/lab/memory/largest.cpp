@@ -211,7 +211,7 @@ class Finder {
     return out;
   }
 
-  // Of one severity, but for what is recomputed and where the optimizer is.
+  // Takes the changes of one severity, but for what is recomputed and where the optimizer is.
   Choices changes_of(ChangeSeverity severity) const {
     Choices out;
     for (const Choices& choices : choices_of(q_.step, q_.traits)) {

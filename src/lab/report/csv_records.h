@@ -19,7 +19,7 @@ class CsvRecord {
   const std::string& text(std::string_view column) const;
   bool has(std::string_view cell) const;  // in any column
   double number(std::string_view column) const;
-  // Of a cell that may be empty.
+  // These read a cell that may be empty.
   double number_or(std::string_view column, double otherwise) const;
   std::int64_t whole_or(std::string_view column, std::int64_t otherwise) const;
 

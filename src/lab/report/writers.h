@@ -55,8 +55,8 @@ bool is_shown(const Table& table, std::size_t column);
 // The table as a screen shows it: a column with one value for all rows stands in the title, one
 // without any is left out. Results stay, whatever they hold.
 Table on_screen(const Table& table);
-// Whether a note is about one column: it begins with that one's title, "energy: by the device's
-// counter". A screen without the column goes without the note.
+// Says whether a note is about one column: it begins with that one's title, "energy: by the
+// device's counter". A screen without the column goes without the note.
 bool is_about(const std::string& note, const Column& column);
 
 // Text as LaTeX prints it.

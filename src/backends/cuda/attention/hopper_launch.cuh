@@ -28,7 +28,7 @@ struct MapEncoder {
   const AttentionShape& shape;
   cudaError_t status = cudaSuccess;
 
-  // Of a tensor with the rows of q, or of k, in boxes of box_rows rows.
+  // These map a tensor with the rows of q, or of k, in boxes of box_rows rows.
   void queries(CUtensorMap& map, const void* data, const AttentionStrides& strides, int box_rows) {
     encode(map, data, strides, shape.heads, shape.queries, box_rows);
   }

@@ -60,7 +60,7 @@ struct BackwardTile {
   }
 
  private:
-  // Whether any of these queries sees any of these keys, and whether any does not see one.
+  // They say whether any of these queries sees any of these keys, and whether any does not see one.
   static __device__ __forceinline__ bool are_seen(const BackwardParams& p, int query, int queries,
                                                   int key, int keys) {
     return key <= query + queries - 1 + p.offset && key + keys > query + p.offset - p.window + 1;

@@ -3,7 +3,6 @@
 // every 256 elements of K and another transposes tiles of 64 by 64.
 #include <algorithm>
 
-#include "backends/cuda/split/launch.h"
 #include "backends/cuda/split/parts.cuh"
 #include "base/integers.h"
 #include "planning/cuda_plans.h"
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   s.maxima[(std::int64_t{batch} * s.chunks + chunk) * s.rows + row] = largest;
 }
 
-// Of a tile of 64 rows of the operand and 64 elements of K.
+// A block splits a tile of 64 rows of the operand and 64 elements of K.
 __device__ void split_down(const SplitSource& s, unsigned block) {
   __shared__ float tile[kTile][kTile + 1];  // [k][row]
   __shared__ std::uint32_t largest_of[kTile];

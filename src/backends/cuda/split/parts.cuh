@@ -58,4 +58,7 @@ __device__ __forceinline__ Parts parts_of(float scaled) {
   return {high, __float2half_rn(scaled - __half2float(high))};
 }
 
+// Fills the parts and scales of both operands (parts.cu).
+cudaError_t split_operands(const SplitSource& a, const SplitSource& b, const LaunchStream& stream);
+
 }  // namespace tracestep::cuda

@@ -8,7 +8,6 @@
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
 #include "backends/cuda/attention/tensor_map.h"
-#include "backends/cuda/split/launch.h"
 #include "backends/cuda/split/parts.cuh"
 #include "base/integers.h"
 #include "planning/cuda_plans.h"
