@@ -234,6 +234,28 @@ def broken_by_field_lists(path, text, fields):
                    f"a list of run fields ({', '.join(names)}); say which by a rule over spec/fields.h")
 
 
+# A device is asked what it can do (planning/device_traits.h): a test of its name or kind would be
+# wrong for the next one. The command line's table of devices names them, and what the vendor's
+# libraries say of a machine is about them.
+DEVICE_NAME = re.compile(r'''(?x)
+    [=!]=\s*"(cpu|cuda|reference)"                     # device == "cuda"
+  | device\b[^;{}=!]{0,24}[=!]=\s*"null"              # "null" is JSON's word as well
+  | device\b[^;{}]{0,24}starts_with\("(cpu|cuda)
+  | [=!]=\s*DeviceKind::k | DeviceKind::k\w+\s*[=!]= | case\s+DeviceKind::k''')
+DEVICES_NAMED = ("backends/", "planning/", "cli/cuda.", "cli/devices.")
+
+
+def broken_by_device_names(path, text):
+    """(line, rule) of each comparison of a device's name or kind in src/`path`."""
+    if path.startswith(DEVICES_NAMED):
+        return
+    text = COMMENT.sub("", text)
+    for match in DEVICE_NAME.finditer(text):
+        yield (text.count("\n", 0, match.start()) + 1,
+               f"{match.group().strip()}: a test of a device's name; ask its traits "
+               "(planning/device_traits.h)")
+
+
 def check_file(file, root, fields):
     path = file.relative_to(root / "src").as_posix()
     row = row_of(path)
@@ -244,6 +266,7 @@ def check_file(file, root, fields):
     yield from broken_by_flags(path, text)
     yield from broken_by_waits(path, text)
     yield from broken_by_field_lists(path, text, fields)
+    yield from broken_by_device_names(path, text)
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:

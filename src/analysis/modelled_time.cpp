@@ -13,7 +13,7 @@ struct TypicalDevice {
 const TypicalDevice& typical(DeviceKind kind) {
   static const TypicalDevice gpu{{"GPU", 50, 500, 3000, 0, 0, 500}, 3};
   static const TypicalDevice cpu{{"CPU", 1, 1, 100, 0, 0, 1}, 1};
-  return kind == DeviceKind::kCuda ? gpu : cpu;
+  return DeviceTraits{.kind = kind}.has_own_memory() ? gpu : cpu;
 }
 
 }  // namespace

@@ -1,60 +1,11 @@
 #include "cli/ceilings.h"
 
-#include <algorithm>
-#include <map>
-#include <memory>
-
 #include "backends/cpu/ceilings.h"
-#include "cli/cuda.h"
-#include "lab/measure/host_facts.h"
 #include "session/devices.h"
 
 namespace tracestep::cli {
 namespace {
 
-// The run's memory limit does not apply to the arrays that its device is measured with.
-std::unique_ptr<Device> unlimited_device(RunSpec run) {
-  run.place.memory_limit_bytes = 0;
-  return make_device(run);
-}
-
-// --- for rooflines ------------------------------------------------------------------------------
-constexpr std::int64_t kArrayBytes = std::int64_t{128} << 20;
-
-Ceilings cpu_ceilings(const RunSpec& run) {
-  const auto device = unlimited_device(run);
-  const HostFacts before = read_host_facts();
-  Ceilings out;
-  for (int i = 0; i < 3; ++i) {
-    out.arithmetic_gflops = std::max(out.arithmetic_gflops, measure_fma_gflops(*device));
-  }
-  const BandwidthCeiling b = measure_bandwidth(*device, kArrayBytes, 3);
-  out.bandwidth_gb_s = std::max({b.copy_gb_s, b.copy_streaming_gb_s, b.triad_gb_s, b.update_gb_s});
-  // Every dtype is multiplied in float32.
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    out.products_gflops[dtype] = out.arithmetic_gflops;
-  }
-  out.how = fmt::format(
-      "float32 multiply-adds on {} threads; the fastest of copy, triad and update over arrays of "
-      "128 MiB",
-      run.place.threads);
-  out.others_cores = others_cores(before, read_host_facts());
-  return out;
-}
-
-// --- for rows of `bench` ------------------------------------------------------------------------
-double measured_tflops(const RunSpec& run) {
-  if (cuda_index(run.place.device)) return cuda_roof_tflops(run);
-  if (run.place.device != "cpu") return 0.0;
-  // The CPU computes every precision in float32. The roof is the best of several runs.
-  constexpr int kRuns = 5;
-  const auto device = unlimited_device(run);
-  double best = 0.0;
-  for (int i = 0; i < kRuns; ++i) best = std::max(best, measure_fma_gflops(*device) * 1e-3);
-  return best * run.parallel.ranks;  // each has threads of its own
-}
-
-// --- for `doctor` -------------------------------------------------------------------------------
 Column rate(std::string name, std::string title, std::string unit, std::string description = "") {
   return {.name = std::move(name),
           .title = std::move(title),
@@ -113,56 +64,10 @@ Table products(const CpuCeilings& c) {
 
 }  // namespace
 
-Ceilings device_ceilings(const RunSpec& run) {
-  if (cuda_index(run.place.device)) return cuda_ceilings(run);
-  return run.place.device == "cpu" ? cpu_ceilings(run) : Ceilings{};
-}
-
-std::vector<Table> ceiling_tables(const RunSpec& run) {
-  if (cuda_index(run.place.device)) return cuda_ceiling_tables(run);
+std::vector<Table> cpu_ceiling_tables(const RunSpec& run) {
   const auto device = make_device(run);
   const CpuCeilings measured = measure_cpu_ceilings(*device);
   return {arithmetic(measured), bandwidth(measured), products(measured)};
-}
-
-namespace {
-
-struct KnownRoof {
-  double tflops = 0;
-  std::optional<double> others_cores = {};
-};
-
-KnownRoof& known_roof(const RunSpec& run) {
-  static std::map<std::string, KnownRoof> all;
-  const std::string key = fmt::format("{} {} {} {}", run.place.device, run.place.threads,
-                                      run.parallel.ranks, name_of(run.precision));
-  const auto [found, is_new] = all.try_emplace(key);
-  if (is_new) found->second.tflops = measured_tflops(run);
-  return found->second;
-}
-
-}  // namespace
-
-double roof_tflops(const RunSpec& run) {
-  return known_roof(run).tflops;
-}
-
-double roof_tflops_for(const RunSpec& run, double reached) {
-  constexpr double kMostSeconds = 2;
-  double best = roof_tflops(run);
-  if (best <= 0.0 || best >= reached) return best;
-  KnownRoof& known = known_roof(run);
-  const HostFacts before = read_host_facts();
-  for (HostFacts now = before; best < reached && now.at_s - before.at_s < kMostSeconds;) {
-    best = std::max(best, measured_tflops(run));
-    now = read_host_facts();
-    if (!cuda_index(run.place.device)) known.others_cores = tracestep::others_cores(before, now);
-  }
-  return known.tflops = best;
-}
-
-std::optional<double> roof_others_cores(const RunSpec& run) {
-  return known_roof(run).others_cores;
 }
 
 }  // namespace tracestep::cli

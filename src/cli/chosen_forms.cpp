@@ -1,8 +1,8 @@
 #include "cli/chosen_forms.h"
 
 #include "base/log.h"
-#include "cli/cuda.h"
 #include "ops/attention_sizes.h"
+#include "planning/device_traits.h"
 
 namespace tracestep::cli {
 namespace {
@@ -17,8 +17,10 @@ Forms choose_forms(const RunSpec& run) {
   // Compiled steps train 1.8 times as many tokens a second on an H200, and flash attention saves
   // another twentieth (bench/results/cuda-h200.md). On a CPU compiled steps take as long as eager
   // ones.
-  const bool is_gpu = cuda_index(run.place.device).has_value();
-  const bool is_long = run.place.device == "cpu" && run.shape.context >= kTiledContext;
+  const DeviceTraits traits = traits_named(run.place.device);
+  const bool is_gpu = traits.has_own_memory();
+  const bool is_long = traits.computes && traits.shares_kernels_among_threads() &&
+                       run.shape.context >= kTiledContext;
   // Simple ops in the place of composite ones are meant for attention as well.
   const bool can_tile = run.ops == RunSpec().ops && run.model.head_width() <= kMostFlashWidth;
   const bool tiles = can_tile && (is_gpu || is_long);

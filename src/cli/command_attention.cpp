@@ -7,13 +7,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/grid.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lab/attention/tables.h"
+#include "lab/measure/ceilings.h"
 
 namespace tracestep::cli {
 namespace {
@@ -140,7 +140,7 @@ void add_accounts(std::span<const AttentionResult> results, std::vector<Table>& 
 
 int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   complete(o);
-  RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"});
+  RunSpec run = run_of(o.grid, Takes::kPlanner);
   check_rounds(o.rounds);
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
@@ -171,7 +171,7 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
 
 JobPlan plan_of(AttentionOptions o) {
   complete(o);
-  const RunSpec run = run_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
+  const RunSpec run = run_of(o.grid, Takes::kPlanner, DeviceUse::kPlan);
   const auto planned = make_null_device({.traits = traits_of(run.place)});
   JobPlan out{.place = run.place, .has_time = o.base.protocol.max_seconds > 0};
   for (const AttentionSpec& spec : specs_of(o, run)) {

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "cli/bench_warmup.h"
 #include "cli/command.h"
-#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/grid.h"
 #include "cli/nsys_hint.h"
@@ -78,7 +77,7 @@ Table bench_table(const std::vector<CellResult>& results, const Json& environmen
 }
 
 void print_nsys_hint(const std::vector<RunSpec>& runs, std::span<const std::string> arguments) {
-  if (!cuda_index(runs[0].place.device)) {
+  if (!traits_of(runs[0].place).has_own_memory()) {
     throw Error(ErrorCode::kUsage, "--nsys-hint",
                 fmt::format("nsys sees what a GPU does; this runs on {}", runs[0].place.device),
                 "add --device cuda");
@@ -129,8 +128,7 @@ void check_together(const BenchOptions& o) {
 
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
-  const std::vector<RunSpec> runs =
-      runs_of(options.grid, {"cpu", "cuda", "reference", "null"}, use, Ranks::kUsed);
+  const std::vector<RunSpec> runs = runs_of(options.grid, Takes::kAll, use, Ranks::kUsed);
   if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
   check_sampling(options.protocol);
   check_together(options);
@@ -163,8 +161,7 @@ JobPlan plan_of(const BenchOptions& o) {
   const bool is_by_noise = p.max_noise_percent > 0;
   const double repeats =
       std::max<double>(o.rounds.visits(), static_cast<double>(o.warmup_study.size()));
-  std::vector<RunSpec> runs =
-      runs_of(o.grid, {"cpu", "cuda", "reference", "null"}, DeviceUse::kPlan, Ranks::kUsed);
+  std::vector<RunSpec> runs = runs_of(o.grid, Takes::kAll, DeviceUse::kPlan, Ranks::kUsed);
   const double count = static_cast<double>(runs.size());
   JobPlan out = plan_of_runs(std::move(runs), repeats * (p.warmup + (is_by_noise ? 0 : p.steps) +
                                                          p.recorded_steps + p.part_steps));

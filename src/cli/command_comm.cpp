@@ -6,7 +6,6 @@
 #include "base/signals.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -55,7 +54,7 @@ int run_comm(CommOptions o, std::span<const std::string> arguments) {
   probe_output(o.output);
   o.run.parallel.ranks = processes() == nullptr ? 2 : processes()->count();
   o.run.shape.batch = o.run.parallel.ranks;
-  o.run = placed(o.run, {"cpu", "cuda"}, DeviceUse::kRun, Ranks::kUsed);
+  o.run = placed(o.run, Takes::kFast, DeviceUse::kRun, Ranks::kUsed);
   if (processes() != nullptr) o.ranks = {processes()->count()};
   const auto device = make_device(o.run);
   const StopSignal stop("the rows measured so far are written");
@@ -79,7 +78,7 @@ int run_comm(CommOptions o, std::span<const std::string> arguments) {
 JobPlan plan_of(const CommOptions& o) {
   const int ranks = static_cast<int>(*std::ranges::max_element(o.ranks));
   JobPlan out{.place = o.run.place, .has_time = false};
-  (cuda_index(out.place.device) ? out.processes : out.place.threads) = ranks;
+  (traits_of(out.place).has_own_links() ? out.processes : out.place.threads) = ranks;
   out.peak_bytes = 2 * ranks * *std::ranges::max_element(o.sizes);
   return out;
 }

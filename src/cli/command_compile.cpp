@@ -165,7 +165,7 @@ void measure_ladders(Work& work) {
 }
 
 int run_compile(const CompileOptions& o, std::span<const std::string> arguments) {
-  Work work{.options = o, .runs = runs_of(o.grid, {"cpu", "cuda", "null"})};
+  Work work{.options = o, .runs = runs_of(o.grid, Takes::kPlanner)};
   probe_output(o.output);
   const Json environment = environment_of(arguments, work.runs[0]);
   if (o.has("steps")) measure_steps(work);
@@ -208,7 +208,7 @@ JobPlan plan_of(const CompileOptions& o) {
   constexpr double kSecondsOfParts = 300;  // attention alone, compiling, errors against float64
   const std::size_t rungs = o.has("ladder") ? (o.rungs.empty() ? rung_names() : o.rungs).size() : 0;
   const Protocol& p = o.spec.protocol;
-  JobPlan out = plan_of_runs(runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan),
+  JobPlan out = plan_of_runs(runs_of(o.grid, Takes::kPlanner, DeviceUse::kPlan),
                              static_cast<double>(1 + rungs) * o.rounds * (p.warmup + p.steps));
   out.seconds = kSecondsOfParts;
   return out;

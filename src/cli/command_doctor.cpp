@@ -5,7 +5,6 @@
 
 #include "base/env.h"
 #include "base/log.h"
-#include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/cuda.h"
 #include "cli/devices.h"
@@ -76,8 +75,7 @@ Table variables_table() {
 }
 
 int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
-  const RunSpec run =
-      run_of(o.grid, {"cpu", "cuda"}, o.ceilings ? DeviceUse::kRun : DeviceUse::kPlan);
+  const RunSpec run = run_of(o.grid, Takes::kFast, o.ceilings ? DeviceUse::kRun : DeviceUse::kPlan);
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
   std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),

@@ -64,7 +64,7 @@ int finite_status(const EvalResult& result) {
 
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
-  run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
+  run = placed(o.grid.combinations().front(), Takes::kOracle);
   const Json environment = environment_of(arguments, run);
   take_weights_of_model(o.grid, o.eval.init);
   std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};

@@ -117,7 +117,7 @@ void write_page(const FitOptions& o, FitQuestion asked, const Fitted& found,
 int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   check_plan(o.plan, o.grid, o.largest);
   const RunGrid grid = on_planned_device(on_timed_device(o.grid, o.times), o.plan);
-  const RunSpec run = run_of(grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan, Ranks::kUsed);
+  const RunSpec run = run_of(grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed);
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);

@@ -147,7 +147,7 @@ void check_positions(const GenerateCommand& o, std::int64_t needed) {
 
 int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.generate.run;
-  run = placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"});
+  run = placed(o.grid.combinations().front(), Takes::kOracle);
   const Json environment = environment_of(arguments, run);
   take_weights_of_model(o.grid, o.generate.init);
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},

@@ -22,7 +22,7 @@
 #include "cli/arguments.h"
 #include "cli/child_process.h"
 #include "cli/command.h"
-#include "cli/cuda.h"
+#include "cli/devices.h"
 #include "cli/flag_names.h"
 #include "cli/processes.h"
 
@@ -213,7 +213,7 @@ int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
   if (!plan) return 0;
   ::setenv(std::string(env::kCommTimeout.name).c_str(), fmt::format("{}", o.comm_timeout_s).c_str(),
            1);
-  if (!cuda_index(plan->place.device)) become_mpirun(o.processes, words);
+  if (!traits_of(plan->place).has_own_links()) become_mpirun(o.processes, words);
   const StopSignal stop("the ranks are asked to stop", "the ranks are asked to save");
   PlainProcesses ranks(o, words);
   const int status = ranks.wait(stop, o.grace_s);

@@ -219,7 +219,7 @@ std::vector<Table> drawn_tables(std::span<const MemoryCell> cells) {
 // Reads a snapshot instead of running a step.
 int run_fingerprint(const MemoryOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
-  const std::vector<RunSpec> runs = runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan);
+  const std::vector<RunSpec> runs = runs_of(o.grid, Takes::kPlanner, DeviceUse::kPlan);
   const RunSpec& run = runs[0];
   if (runs.back().model.name != run.model.name || runs.back().shape.context != run.shape.context) {
     throw Error(ErrorCode::kUsage, "--fingerprint", "a snapshot is of one size and context",
@@ -238,9 +238,8 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
                                {"--output", o.output.path}};
   check_apart(input, outputs);
   if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
-  const std::vector<RunSpec> runs =
-      runs_of(o.grid, {"cpu", "cuda", "null"}, o.predict ? DeviceUse::kPlan : DeviceUse::kRun,
-              Ranks::kUsed);
+  const std::vector<RunSpec> runs = runs_of(
+      o.grid, Takes::kPlanner, o.predict ? DeviceUse::kPlan : DeviceUse::kRun, Ranks::kUsed);
   probe_output(o.output);
   check_options(o, runs.size());
   const Json environment = environment_of(arguments, runs[0]);
@@ -314,8 +313,7 @@ void add_filter(OptionSet& set, BufferFilter& filter) {
 }
 
 JobPlan plan_of(const MemoryOptions& o) {
-  std::vector<RunSpec> runs =
-      runs_of(o.grid, {"cpu", "cuda", "null"}, DeviceUse::kPlan, Ranks::kUsed);
+  std::vector<RunSpec> runs = runs_of(o.grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed);
   // A prediction touches no device.
   if (o.predict) return {.place = {.threads = 1}, .has_time = false};
   return plan_of_runs(std::move(runs), o.protocol.warmup + 1 + 2 * o.protocol.steps);

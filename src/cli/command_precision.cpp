@@ -48,7 +48,7 @@ std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const Preci
 }
 
 int run_precision(const PrecisionOptions& o, std::span<const std::string> arguments) {
-  const std::vector<RunSpec> runs = runs_of(o.grid, {"cpu", "cuda"});
+  const std::vector<RunSpec> runs = runs_of(o.grid, Takes::kFast);
   check_rounds(o.rounds);
   probe_output(o.output);
   const Json environment = environment_of(arguments, runs[0]);
@@ -85,7 +85,7 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
 JobPlan plan_of(const PrecisionOptions& o) {
   constexpr double kSecondsOfErrors = 60;  // against float64, on a part of the model
   const Protocol& p = o.protocol;
-  JobPlan out = plan_of_runs(runs_of(o.grid, {"cpu", "cuda"}, DeviceUse::kPlan),
+  JobPlan out = plan_of_runs(runs_of(o.grid, Takes::kFast, DeviceUse::kPlan),
                              o.rounds.visits() * (p.warmup + p.steps + p.recorded_steps));
   if (o.error.layers > 0) out.seconds = kSecondsOfErrors * static_cast<double>(out.runs.size());
   return out;

@@ -49,7 +49,7 @@ void check_options(const PredictOptions& o) {
 
 std::vector<Precision> calibrated_precisions(const PredictOptions& o, const RunSpec& run) {
   const RunField& field = field_named("precision");
-  const bool is_gpu = run.place.device != "cpu";
+  const bool is_gpu = traits_of(run.place).has_product_formats();
   std::vector<Precision> out;
   for (const std::string& name :
        o.grid.is_given(field.name) ? o.grid.texts(field) : precision_names()) {
@@ -189,7 +189,7 @@ int check_all(const PredictOptions& o, const std::string& date_utc, const KnownD
 // memory.
 void check_ranks(const PredictOptions& o, const RunSpec& run) {
   if (!run.parallel.is_on()) return;
-  if (run.place.device == "cpu") {
+  if (!traits_of(run.place).has_own_memory()) {
     throw Error(ErrorCode::kUsage, "--parallel", "ranks on one CPU take each other's time",
                 "bench --parallel measures them; for GPUs give --device cuda or --published");
   }
@@ -200,7 +200,7 @@ void check_ranks(const PredictOptions& o, const RunSpec& run) {
 int run_predict(const PredictOptions& o, std::span<const std::string> arguments) {
   check_options(o);
   const bool runs_here = o.calibrate || o.check;
-  const std::vector<RunSpec> runs = runs_of(on_timed_device(o.grid, o.times), {"cpu", "cuda"},
+  const std::vector<RunSpec> runs = runs_of(on_timed_device(o.grid, o.times), Takes::kFast,
                                             runs_here ? DeviceUse::kRun : DeviceUse::kPlan,
                                             runs_here ? Ranks::kRefused : Ranks::kUsed);
   for (const RunSpec& run : runs) check_ranks(o, run);

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/beyond_budget.h"
-#include "cli/ceilings.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/grid.h"
@@ -15,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
+#include "lab/measure/ceilings.h"
 #include "lab/memory/largest.h"
 #include "lab/profile/chrome_trace.h"
 #include "lab/profile/tables.h"
@@ -120,8 +120,7 @@ void check_programs(const std::vector<RunSpec>& runs, const std::vector<std::str
 }
 
 int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
-  std::vector<RunSpec> runs =
-      runs_of(o.grid, {"cpu", "cuda", "reference"}, DeviceUse::kRun, Ranks::kUsed);
+  std::vector<RunSpec> runs = runs_of(o.grid, Takes::kOracle, DeviceUse::kRun, Ranks::kUsed);
   const NamedPath outputs[] = {
       {"--trace", o.trace}, {"--tune-file", runs[0].place.tune_file}, {"--output", o.output.path}};
   check_apart({}, outputs);
@@ -159,7 +158,7 @@ int run_profile(const ProfileOptions& o, std::span<const std::string> arguments)
 
 JobPlan plan_of(const ProfileOptions& o) {
   const Protocol& p = o.protocol;
-  return plan_of_runs(runs_of(o.grid, {"cpu", "cuda", "reference"}, DeviceUse::kPlan, Ranks::kUsed),
+  return plan_of_runs(runs_of(o.grid, Takes::kOracle, DeviceUse::kPlan, Ranks::kUsed),
                       o.rounds.visits() * (p.warmup + p.steps) + p.warmup + p.recorded_steps);
 }
 

@@ -108,8 +108,7 @@ int run_show(const ShowOptions& o, std::span<const std::string> arguments) {
   if (count_of_views(o) > 1) {
     fail_usage("show", "give one of --after, --diff, --passes, --ops-list, --devices and --docs");
   }
-  const RunSpec run =
-      run_of(o.grid, {"cpu", "cuda", "reference", "null"}, DeviceUse::kRun, Ranks::kUsed);
+  const RunSpec run = run_of(o.grid, Takes::kAll, DeviceUse::kRun, Ranks::kUsed);
   probe_output(o.output);
   if (o.docs == "ops") return show_text(o, ops_page()), 0;
   if (o.docs == "man") return show_text(o, manual_page(all_commands())), 0;

@@ -11,9 +11,7 @@
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cli/bench_warmup.h"
-#include "cli/ceilings.h"
 #include "cli/command.h"
-#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -23,6 +21,7 @@
 #include "course/hand_in.h"
 #include "course/published.h"
 #include "lab/compare/result_file.h"
+#include "lab/measure/ceilings.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
 
@@ -42,7 +41,7 @@ struct StudyOptions {
 double minutes_of(const StudyOptions& o, const Place& place) {
   constexpr double kMinutes = 4.0, kGpuMinutes = 4.4, kQuickMinutes = 1.0;
   if (o.budget_minutes > 0) return o.budget_minutes;
-  return o.quick ? kQuickMinutes : cuda_index(place.device) ? kGpuMinutes : kMinutes;
+  return o.quick ? kQuickMinutes : traits_of(place).has_own_memory() ? kGpuMinutes : kMinutes;
 }
 
 // Says what begins, and how much of its time the study has left. It may need less.
@@ -80,9 +79,9 @@ Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::in
 }
 
 StudySizes sizes_of(const StudyOptions& o, const Place& place) {
-  StudySizes out = o.quick                    ? quick_study_sizes()
-                   : cuda_index(place.device) ? gpu_study_sizes()
-                                              : cpu_study_sizes();
+  StudySizes out = o.quick                             ? quick_study_sizes()
+                   : traits_of(place).has_own_memory() ? gpu_study_sizes()
+                                                       : cpu_study_sizes();
   if (o.grid.is_given("context")) at_context(o.grid.run().shape.context, out);
   if (o.grid.is_given("size") || o.grid.is_given("model")) of_model(o.grid.run().model, out);
   return out;
@@ -110,7 +109,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
           },
       .beside_published = published_section,
       .traits = traits_of(place),
-      .runs_ranks = !cuda_index(place.device),
+      .runs_ranks = !traits_of(place).has_own_links(),
       .memory_bytes = place.memory_limit_bytes > 0 ? place.memory_limit_bytes : memory,
       .place = place,
       .seed = run.seed,
@@ -184,7 +183,7 @@ void write_report(const StudyOptions& o, const StudyReport& report, const Json& 
 RunSpec run_alone(const StudyOptions& o, DeviceUse use = DeviceUse::kRun) {
   RunSpec run = o.grid.run();
   run.parallel = {};
-  return placed(run, {"cpu", "cuda"}, use);
+  return placed(run, Takes::kFast, use);
 }
 
 // Each process of a launcher would write the whole report.

@@ -24,7 +24,7 @@ struct ThroughputOptions {
 // Every run with every batch, the smallest first.
 std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
   std::vector<RunSpec> out;
-  for (RunSpec run : runs_of(o.grid, {"cpu", "cuda", "null"}, use)) {
+  for (RunSpec run : runs_of(o.grid, Takes::kPlanner, use)) {
     for (const std::int64_t batch : o.batches) {
       run.shape.batch = batch;
       check_run(run);

@@ -237,8 +237,7 @@ void check_files(const TrainCommand& o) {
 
 // What the flags say of the run; the model may depend on the tokens.
 RunSpec run_of_flags(const TrainCommand& o, DeviceUse use) {
-  return placed(o.grid.combinations().front(), {"cpu", "cuda", "reference"}, use,
-                Ranks::kUsedByLaterModel);
+  return placed(o.grid.combinations().front(), Takes::kOracle, use, Ranks::kUsedByLaterModel);
 }
 
 std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set) {

@@ -112,52 +112,6 @@ std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& devi
   return make_nccl_group(processes, [&device](int lane) { return native_stream_of(device, lane); });
 }
 
-namespace {
-
-// Measured without the run's memory limit and without writing to its tuning file.
-CudaCeilings measured_ceilings(const RunSpec& run) {
-  RunSpec plain = run;
-  plain.place = {.device = run.place.device};
-  const auto device = make_cuda(plain);
-  return measure_cuda_ceilings(*device);
-}
-
-}  // namespace
-
-double cuda_roof_tflops(const RunSpec& run) {
-  const Precision& p = run.precision;
-  // bf16 has those of bf16-pure; three products of float16 make one of float32 by parts.
-  const DType operands = p.split ? DType::kF16 : p.autocast.value_or(p.parameters);
-  double best = 0.0;
-  for (const CudaProductCeiling& product : measured_ceilings(run).products) {
-    const bool is_same = product.operands() == operands && product.precision.tf32 == p.tf32;
-    if (is_same) best = std::max(best, product.tflops);
-  }
-  return p.split ? best / 3 : best;
-}
-
-Ceilings cuda_ceilings(const RunSpec& run) {
-  const CudaCeilings measured = measured_ceilings(run);
-  Ceilings out;
-  out.bandwidth_gb_s = measured.copy_gb_s;
-  const auto keep = [&](DType dtype, double tflops) {
-    double& best = out.products_gflops[dtype];
-    best = std::max(best, tflops * 1e3);
-  };
-  for (const CudaProductCeiling& p : measured.products) {
-    const bool is_float32 = p.operands() == DType::kF32, is_tf32 = p.precision.tf32;
-    if (is_float32 && !is_tf32) {
-      out.arithmetic_gflops = std::max(out.arithmetic_gflops, p.tflops * 1e3);
-    }
-    if (!is_float32 || is_tf32 == run.precision.tf32) keep(p.operands(), p.tflops);
-    if (run.precision.split && p.operands() == DType::kF16) keep(DType::kF32, p.tflops / 3);
-  }
-  out.how =
-      "copy of arrays of 1 GiB; square products of random numbers through the library, the best of "
-      "4096 and 8192; arithmetic outside products: the float32 product";
-  return out;
-}
-
 std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {
   const auto real = [](std::string name, std::string title, std::string unit, int digits,
                        std::string description = "") {
@@ -168,7 +122,9 @@ std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {
                   .digits = digits,
                   .description = std::move(description)};
   };
-  const CudaCeilings measured = measured_ceilings(run);
+  RunSpec plain = run;  // without its memory limit, and nothing is written to its tuning file
+  plain.place = {.device = run.place.device};
+  const CudaCeilings measured = measure_cuda_ceilings(*make_cuda(plain));
   Table memory{
       .name = "bandwidth",
       .title = "Memory, and the host's part",
@@ -262,15 +218,6 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
 
 std::unique_ptr<Communicator> make_cuda_group(Processes&, Device&) {
   return nullptr;
-}
-
-double cuda_roof_tflops(const RunSpec&) {
-  return 0.0;
-}
-
-Ceilings cuda_ceilings(const RunSpec& run) {
-  check_cuda(run.place);
-  return {};
 }
 
 std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {

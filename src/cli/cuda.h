@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "lab/measure/ceilings.h"
 #include "lab/report/table.h"
 #include "runtime/communicator.h"
 #include "runtime/device.h"
@@ -31,13 +30,6 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run);
 
 // A group of ranks with a GPU each. Errors as make_nccl_group().
 std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device);
-
-// The highest speed of matrix products in the run's precision on the device, in TFLOP/s; 0:
-// unknown.
-double cuda_roof_tflops(const RunSpec& run);
-
-// The GPU's measured ceilings for the run's precision; errors as make_cuda().
-Ceilings cuda_ceilings(const RunSpec& run);
 
 // What `doctor --ceilings` shows of a GPU: memory, issuing, square matrix products in every
 // precision; errors as make_cuda().

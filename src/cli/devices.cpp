@@ -11,8 +11,10 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/suggest.h"
+#include "cli/ceilings.h"
 #include "cli/cuda.h"
 #include "cli/processes.h"
+#include "planning/needs.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -30,7 +32,7 @@ void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
     throw Error(ErrorCode::kUsage, "--parallel", "this command runs one rank alone",
                 "leave it out; bench, memory, predict, profile, show and train have it");
   }
-  if (use == DeviceUse::kRun && cuda_index(run.place.device) && processes() == nullptr) {
+  if (use == DeviceUse::kRun && traits_of(run.place).has_own_links() && processes() == nullptr) {
     throw Error(ErrorCode::kUsage, "--parallel", "each GPU needs a process of its own",
                 fmt::format("use tracestep launch -n {} -- …; memory --predict needs no GPU",
                             run.parallel.ranks));
@@ -43,28 +45,35 @@ void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
   rank_shape(checked);  // throws where they cannot share the batch, or divide the model
 }
 
-// A name of --device, which commands take it, and how it is made.
+// A name of --device, which commands take it, and how it is made and measured.
 struct NamedDevice {
   std::string name;
-  std::string like;  // commands that list this name as usable take the device
+  Takes taken_by = Takes::kFast;  // what a command must take at least
   DeviceFactory make;
+  std::vector<Table> (*ceilings)(const RunSpec& run) = nullptr;
 };
+
+bool is_taken(const NamedDevice& device, Takes takes) {
+  return (static_cast<int>(takes) & static_cast<int>(device.taken_by)) ==
+         static_cast<int>(device.taken_by);
+}
 
 const std::vector<NamedDevice>& all_devices() {
   static const std::vector<NamedDevice> all{
-      {"cpu", "cpu",
+      {"cpu", Takes::kFast,
        [](const RunSpec& run) {
          return make_cpu_device({.threads = threads_of(run.place),
                                  .guarded = env::guarded_allocator(),
                                  .memory_limit = run.place.memory_limit_bytes});
-       }},
-      {"cuda", "cuda", make_cuda},
-      {"reference", "reference",
+       },
+       cpu_ceiling_tables},
+      {"cuda", Takes::kFast, make_cuda, cuda_ceiling_tables},
+      {"reference", Takes::kOracle,
        [](const RunSpec& run) {
          return make_reference_device(
              {.guarded = env::guarded_allocator(), .memory_limit = run.place.memory_limit_bytes});
        }},
-      {"null", "null", [](const RunSpec& run) {
+      {"null", Takes::kPlanner, [](const RunSpec& run) {
          return make_null_device(
              {.traits = traits_of(run.place), .memory_limit = run.place.memory_limit_bytes});
        }}};
@@ -79,6 +88,10 @@ const NamedDevice& device_named(const std::string& name) {
   return *std::ranges::find(all_devices(), name, &NamedDevice::name);
 }
 
+const NamedDevice& row_of(const std::string& device) {
+  return device_named(cuda_index(device) ? "cuda" : device);
+}
+
 }  // namespace
 
 void register_devices() {
@@ -86,11 +99,12 @@ void register_devices() {
   register_group(connect_ranks);
 }
 
-void check_device(const RunSpec& run, std::initializer_list<const char*> usable, DeviceUse use) {
+void check_device(const RunSpec& run, Takes takes, DeviceUse use) {
   const std::string& device = run.place.device;
   const bool is_cuda = cuda_index(device).has_value();
-  const std::string like = is_cuda ? "cuda" : device_named(device).like;
-  if ((run.precision.tf32 || run.precision.split) && !is_cuda) {
+  const NamedDevice& row = row_of(device);
+  const DeviceTraits traits = traits_named(device);
+  if ((run.precision.tf32 || run.precision.split) && !traits.has_product_formats()) {
     throw Error(ErrorCode::kUsage, "--precision",
                 fmt::format("{} is how a GPU multiplies; {} has no such products",
                             name_of(run.precision), device),
@@ -101,22 +115,26 @@ void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
     if (use == DeviceUse::kRun) check_cuda(run.place);
     return;
   }
-  if (std::ranges::find(usable, like) == usable.end()) {
+  if (!is_taken(row, takes)) {
+    std::vector<std::string> usable;
+    for (const NamedDevice& one : all_devices()) {
+      if (is_taken(one, takes)) usable.push_back(one.name);
+    }
     throw Error(ErrorCode::kUsage, "--device",
-                like == "null"
-                    ? fmt::format("{} computes nothing, and this command needs numbers", device)
-                    : fmt::format("{}, the slow float64 oracle, is not for this command", device),
+                traits.computes
+                    ? fmt::format("{}, the slow float64 oracle, is not for this command", device)
+                    : fmt::format("{} computes nothing, and this command needs numbers", device),
                 fmt::format("use {}", fmt::join(usable, " or ")));
   }
-  if (device == "reference" && run.precision != Precision()) {
+  if (!computes_in(traits.kind, DType::kF32) && run.precision != Precision()) {
     throw Error(ErrorCode::kUsage, "--precision",
                 "reference computes in float64 and has no other precision", "leave it out");
   }
 }
 
-RunSpec placed(RunSpec run, std::initializer_list<const char*> usable, DeviceUse use, Ranks ranks) {
+RunSpec placed(RunSpec run, Takes takes, DeviceUse use, Ranks ranks) {
   run.place.device = device_of_process(run.place.device);
-  check_device(run, usable, use);
+  check_device(run, takes, use);
   if (run.parallel.is_on()) {
     check_ranks(run, use, ranks);
   } else if (processes() != nullptr && use == DeviceUse::kRun) {
@@ -128,16 +146,18 @@ RunSpec placed(RunSpec run, std::initializer_list<const char*> usable, DeviceUse
   return run;
 }
 
-std::vector<RunSpec> runs_of(const RunGrid& grid, std::initializer_list<const char*> usable,
-                             DeviceUse use, Ranks ranks) {
+std::vector<RunSpec> runs_of(const RunGrid& grid, Takes takes, DeviceUse use, Ranks ranks) {
   std::vector<RunSpec> out = grid.runs();
-  for (RunSpec& run : out) run = placed(std::move(run), usable, use, ranks);
+  for (RunSpec& run : out) run = placed(std::move(run), takes, use, ranks);
   return out;
 }
 
-RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable, DeviceUse use,
-               Ranks ranks) {
-  return runs_of(grid, usable, use, ranks).front();
+RunSpec run_of(const RunGrid& grid, Takes takes, DeviceUse use, Ranks ranks) {
+  return runs_of(grid, takes, use, ranks).front();
+}
+
+std::vector<Table> ceiling_tables(const RunSpec& run) {
+  return row_of(run.place.device).ceilings(run);
 }
 
 std::unique_ptr<Device> make_reference(const RunSpec& run) {
@@ -150,7 +170,7 @@ std::unique_ptr<Device> make_reference(const RunSpec& run) {
 std::int64_t memory_of(const Place& place, const Json& environment) {
   if (place.memory_limit_bytes > 0) return place.memory_limit_bytes;
   std::int64_t room = 0;
-  const auto items = cuda_index(place.device)
+  const auto items = traits_of(place).has_own_memory()
                          ? std::vector<const char*>{"gpu_memory_bytes"}
                          : std::vector<const char*>{"memory_total_bytes", "memory_limit_bytes"};
   for (const char* item : items) {
@@ -162,17 +182,15 @@ std::int64_t memory_of(const Place& place, const Json& environment) {
 }
 
 Place with_limit(Place place, const Json& environment) {
-  const bool is_free = place.device == "cpu" && place.memory_limit_bytes == 0;
+  const DeviceTraits traits = traits_of(place);
+  const bool is_host = traits.computes && traits.shares_kernels_among_threads();
+  const bool is_free = is_host && place.memory_limit_bytes == 0;
   if (is_free) place.memory_limit_bytes = memory_of(place, environment) / 10 * 9;
   return place;
 }
 
 DeviceTraits traits_of(const Place& place) {
-  const bool is_cuda = cuda_index(place.device).has_value();
-  return {.kind = is_cuda                       ? DeviceKind::kCuda
-                  : place.device == "reference" ? DeviceKind::kReference
-                                                : DeviceKind::kCpu,
-          .threads = threads_of(place)};
+  return traits_named(place.device, threads_of(place));
 }
 
 }  // namespace tracestep::cli

@@ -2,10 +2,10 @@
 // back ends are named only here.
 #pragma once
 
-#include <initializer_list>
 #include <vector>
 
 #include "base/json.h"
+#include "lab/report/table.h"
 #include "planning/device_traits.h"
 #include "session/devices.h"
 #include "spec/run_grid.h"
@@ -15,6 +15,10 @@ namespace tracestep::cli {
 // Registers the devices of this build for make_device().
 void register_devices();
 
+// Which devices a command takes beside those that compute quickly: the slow oracle (reference), the
+// one that only plans (null).
+enum class Takes : std::uint8_t { kFast = 0, kOracle = 1, kPlanner = 2, kAll = 3 };
+
 // What a command does with the device: kRun needs it to be present, kPlan does not.
 enum class DeviceUse { kRun, kPlan };
 
@@ -23,22 +27,25 @@ enum class DeviceUse { kRun, kPlan };
 enum class Ranks { kRefused, kUsed, kUsedByLaterModel };
 
 // Error{kUsage} for unknown names (with the nearest one) and for devices that the command does not
-// support (not in `usable`); Error{kDevice} for devices that this build or this machine does not
+// support (`takes`); Error{kDevice} for devices that this build or this machine does not
 // have. Cheap: no device is started.
-void check_device(const RunSpec& run, std::initializer_list<const char*> usable,
-                  DeviceUse use = DeviceUse::kRun);
+void check_device(const RunSpec& run, Takes takes, DeviceUse use = DeviceUse::kRun);
 // The run with its device checked and its CPU threads filled in: --threads, else OMP_NUM_THREADS,
 // else all allowed cores, shared out among the ranks. Error{kUsage} for ranks that are refused, or
 // cannot run on the device.
-RunSpec placed(RunSpec run, std::initializer_list<const char*> usable,
-               DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
+RunSpec placed(RunSpec run, Takes takes, DeviceUse use = DeviceUse::kRun,
+               Ranks ranks = Ranks::kRefused);
 
 // All runs of `grid`, checked and with placed() applied.
-std::vector<RunSpec> runs_of(const RunGrid& grid, std::initializer_list<const char*> usable,
-                             DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
+std::vector<RunSpec> runs_of(const RunGrid& grid, Takes takes, DeviceUse use = DeviceUse::kRun,
+                             Ranks ranks = Ranks::kRefused);
 // The only run of such a grid.
-RunSpec run_of(const RunGrid& grid, std::initializer_list<const char*> usable,
-               DeviceUse use = DeviceUse::kRun, Ranks ranks = Ranks::kRefused);
+RunSpec run_of(const RunGrid& grid, Takes takes, DeviceUse use = DeviceUse::kRun,
+               Ranks ranks = Ranks::kRefused);
+
+// What `doctor` shows of the device: every ceiling that can be measured, in about ten seconds on a
+// CPU, two on a GPU. The device is one that computes quickly. Errors as make_device().
+std::vector<Table> ceiling_tables(const RunSpec& run);
 
 // The float64 reference device for a run, without a memory limit.
 std::unique_ptr<Device> make_reference(const RunSpec& run);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "cli/devices.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
 #include "lab/memory/ranks.h"
@@ -220,7 +221,7 @@ RunGrid on_planned_device(RunGrid grid, const PlanOptions& o) {
 
 std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& run,
                                       const PlanOptions& o) {
-  if (run.parallel.is_on() && run.place.device == "cpu") {
+  if (run.parallel.is_on() && !traits_of(run.place).has_own_memory()) {
     throw Error(ErrorCode::kUsage, "--parallel", "ranks on one CPU share its memory and its cores",
                 "for devices of their own give --device cuda or --published");
   }

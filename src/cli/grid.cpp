@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "cli/ceilings.h"
+#include "lab/measure/ceilings.h"
 
 namespace tracestep::cli {
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "cli/cuda.h"
 #include "cli/devices.h"
 #include "lab/memory/run.h"
 #include "lab/predict/predict.h"
@@ -78,7 +77,7 @@ JobNeeds JobNeeds::operator|(const JobNeeds& other) const {
 }
 
 JobNeeds needs_of(const JobPlan& plan, const Predictor* times) {
-  const bool is_gpu = cuda_index(plan.place.device).has_value();
+  const bool is_gpu = traits_of(plan.place).has_own_memory();
   JobNeeds out{.peak_bytes = plan.peak_bytes,
                .cpus = is_gpu ? kCpusBesideGpu : std::max(1, plan.place.threads),
                .gpus = is_gpu ? 1 : 0};
@@ -109,11 +108,12 @@ JobNeeds needs_of(const JobPlan& plan, const Predictor* times) {
 
 double rough_seconds(const JobPlan& plan) {
   constexpr double kFlopsOfCore = 5e10, kFlopsOfGpu = 2e13;
-  const double rate =
-      cuda_index(plan.place.device) ? kFlopsOfGpu : kFlopsOfCore * std::max(1, plan.place.threads);
+  const double rate = traits_of(plan.place).has_own_memory()
+                          ? kFlopsOfGpu
+                          : kFlopsOfCore * std::max(1, plan.place.threads);
   double flops = 0;
   for (const RunSpec& run : plan.runs) {
-    if (run.place.device == "null") continue;  // it computes nothing
+    if (!traits_of(run.place).computes) continue;  // it computes nothing
     const bool has_backward = run.mode == Mode::kForwardBackward || run.mode == Mode::kStep;
     flops += (has_backward ? 3 : 1) * forward_flops(run.model, static_cast<double>(run.shape.batch),
                                                     static_cast<double>(run.shape.context));

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/own_file.h"
+#include "planning/device_traits.h"
 
 namespace tracestep::cli {
 namespace {
@@ -17,8 +18,12 @@ constexpr const char* kFolder = "predict";
 
 // "cpu-2-threads", "cuda-0".
 std::string device_name(const Place& place) {
-  if (place.device == "cpu") return fmt::format("cpu-{}-threads", place.threads);
-  std::string out = place.device == "cuda" ? "cuda:0" : place.device;
+  const DeviceTraits traits = traits_named(place.device);
+  if (traits.computes && traits.shares_kernels_among_threads()) {
+    return fmt::format("{}-{}-threads", place.device, place.threads);
+  }
+  const bool has_index = !traits.has_own_links() || place.device.find(':') != std::string::npos;
+  std::string out = place.device + (has_index ? "" : ":0");
   for (char& c : out) c = c == ':' ? '-' : c;
   return out;
 }

@@ -19,6 +19,7 @@
 #include "base/output_file.h"
 #include "cli/cuda.h"
 #include "lab/measure/commit.h"
+#include "planning/device_traits.h"
 #include "runtime/device.h"
 #include "runtime/host_wait.h"
 
@@ -65,7 +66,7 @@ void check_own_gpu(Processes& others, const Device& device) {
 }
 
 std::unique_ptr<Communicator> connect(Processes& others, Device& device) {
-  if (device.traits().kind == DeviceKind::kCuda) {
+  if (device.traits().has_own_links()) {
     check_own_gpu(others, device);
     return make_cuda_group(others, device);
   }
@@ -123,8 +124,10 @@ std::vector<std::unique_ptr<Communicator>> connect_ranks(Device& first, int rank
 }
 
 std::string device_of_process(const std::string& device) {
-  if (device != "cuda" || processes() == nullptr || processes()->local_rank() == 0) return device;
-  return fmt::format("cuda:{}", processes()->local_rank());
+  const bool is_one_of_several =
+      traits_named(device).has_own_links() && device.find(':') == std::string::npos;
+  if (!is_one_of_several || processes() == nullptr || processes()->local_rank() == 0) return device;
+  return fmt::format("{}:{}", device, processes()->local_rank());
 }
 
 bool has_mpi() {

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "cli/cuda.h"
 #include "cli/prediction_files.h"
+#include "planning/device_traits.h"
 
 namespace tracestep::cli {
 
@@ -21,7 +21,8 @@ RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
   const RunField& field = field_named("device");
   if (!grid.is_given(field.name)) {
     grid.offer(field.name, {"cuda"});
-  } else if (const std::string given = grid.texts(field).front(); !cuda_index(given)) {
+  } else if (const std::string given = grid.texts(field).front();
+             !traits_named(given).has_own_memory()) {
     throw Error(
         ErrorCode::kUsage, "--device",
         fmt::format("{} is a GPU, and the program for {} is another one", options.published, given),

@@ -95,7 +95,7 @@ bool updates_at_end(const Options& o) {
 
 // A CPU runs lane 1 in its place; among several ranks that lane is for collectives.
 bool updates_beside(const Options& o) {
-  return steps(o) && o.traits.kind == DeviceKind::kCuda && !o.parallel.is_on();
+  return steps(o) && o.traits.has_lanes() && !o.parallel.is_on();
 }
 
 bool divides(const Options& o) {
@@ -299,7 +299,7 @@ std::vector<Pass> kernel_passes() {
        .run = with_kernels(epilogue),
        .compiles = true},
       {"by_parts", "products of float32 on tensor cores, as products of float16 parts",
-       [](const Options& o) { return o.by_parts && o.traits.kind == DeviceKind::kCuda; },
+       [](const Options& o) { return o.by_parts && o.traits.has_product_formats(); },
        [](const Program& p, const Options&) { return by_parts(p); }},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},

@@ -27,6 +27,15 @@ std::string_view name_of(DeviceKind kind) {
   return "reference";
 }
 
+DeviceTraits traits_named(std::string_view device, int threads) {
+  const std::string_view name = device.substr(0, device.find(':'));
+  DeviceTraits out{.threads = threads, .computes = name != "null"};
+  for (const DeviceKind kind : {DeviceKind::kCuda, DeviceKind::kReference}) {
+    if (name == name_of(kind)) out.kind = kind;
+  }
+  return out;
+}
+
 bool runs_whole(DeviceKind kind, const OpDef& op) {
   if (op.kernel_class == KernelClass::kFused) return kind == DeviceKind::kCuda;
   return !op.always_decompose;

@@ -6,10 +6,12 @@
 #include <span>
 #include <string>
 
+#include "base/precision.h"
 #include "ir/op_def.h"
 #include "planning/device_traits.h"
 #include "runtime/activity_tracer.h"
 #include "runtime/allocator.h"
+#include "runtime/ceilings.h"
 #include "runtime/device_facts.h"
 #include "runtime/prepared_kernel.h"
 #include "runtime/range_sink.h"
@@ -148,6 +150,11 @@ class Device {
   virtual DeviceFacts facts() const { return {}; }
   // How kernels were chosen, for example "first heuristic"; empty: there was nothing to choose.
   virtual std::string choices() const { return {}; }
+  // The highest speeds of steps in this precision, measured in about two seconds, and of matrix
+  // products or multiply-adds alone (TFLOP/s), as quickly as possible. Empty and 0: the device is
+  // slow on purpose, or computes nothing.
+  virtual Ceilings ceilings(const Precision& /*precision*/) { return {}; }
+  virtual double roof_tflops(const Precision& /*precision*/) { return 0.0; }
   // Where to report named ranges; nullptr: no profiler is attached.
   virtual RangeSink* ranges() { return nullptr; }
   // The device's own profiler; nullptr: it has none, or `problem` says why it cannot be used.

@@ -358,8 +358,8 @@ TrainResult train(const RankDevices& devices, const TrainOptions& options, Token
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress) {
   check_numbers(options);
-  const bool is_gpu = devices.first().traits().kind == DeviceKind::kCuda;
-  if (options.shards > 0 && options.run.parallel.replicas() > 1 && is_gpu) {
+  const bool has_own_links = devices.first().traits().has_own_links();
+  if (options.shards > 0 && options.run.parallel.replicas() > 1 && has_own_links) {
     fail_usage("shards", "between GPUs sums have NCCL's order; ranks on CPUs keep one order");
   }
   if (is_first_process(devices.group())) check_outputs(options);

@@ -43,6 +43,19 @@ TEST(NeedsTest, AProductNeedsWhatItsBackEndSays) {
   EXPECT_EQ(bytes(DeviceKind::kCpu, 1), on_cpu);
 }
 
+TEST(NeedsTest, ANameSaysWhatADeviceCanDo) {
+  EXPECT_EQ(traits_named("cuda").kind, DeviceKind::kCuda);
+  EXPECT_TRUE(traits_named("cuda:3").has_own_memory());
+  EXPECT_FALSE(traits_named("cpu").has_own_memory());
+  EXPECT_EQ(traits_named("cpu", 5).threads, 5);
+  EXPECT_EQ(traits_named("reference").kind, DeviceKind::kReference);
+  EXPECT_FALSE(traits_named("reference").shares_kernels_among_threads());
+  EXPECT_EQ(traits_named("null").kind, DeviceKind::kCpu);
+  for (const char* name : {"cpu", "cuda:1", "reference", "null"}) {
+    EXPECT_EQ(traits_named(name).computes, std::string_view(name) != "null");
+  }
+}
+
 TEST(NeedsTest, OnlyTheReferenceComputesInFloat64) {
   for (DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kCuda, DeviceKind::kReference}) {
     const bool is_reference = kind == DeviceKind::kReference;

@@ -100,6 +100,19 @@ class CheckLayeringTest(unittest.TestCase):
         self.assertLessEqual({"size", "d_model", "context", "precision", "parallel", "device",
                               "threads", "tune_file"}, fields)
 
+    def test_devices_are_asked_what_they_can_do(self):
+        for test, status in (('place.device == "cuda"', 1), ('"cpu" == x || y != "cpu"', 1),
+                             ('row.text("device").starts_with("cuda")', 1),
+                             ('device != "null"', 1), ("kind == DeviceKind::kCpu", 1),
+                             ("traits.has_own_memory()", 0), ('json == "null"', 0),
+                             ('Place{.device = "cuda"}', 0), ('name.starts_with("cuda")', 0)):
+            for path in ("lab/time/a.cpp", "cli/a.cpp"):
+                output, found = run_check({path: f"// a\nbool a = {test};\n"})
+                self.assertEqual(found, status, output)
+                self.assertEqual(f"src/{path}:2: " in output, status == 1)
+        for path in ("planning/a.cpp", "backends/cpu/a.cpp", "cli/devices.cpp"):
+            self.assertEqual(run_check({path: 'bool a = x == "cuda";\n'})[1], 0)
+
     def test_scalar_functors_include_nothing(self):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
 

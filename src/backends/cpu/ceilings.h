@@ -51,7 +51,12 @@ CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {}
 // Four arrays of that size each, the best of `repeats` passes.
 BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int repeats = 5);
 
+// Of steps in any precision: every dtype is multiplied in float32.
+Ceilings cpu_ceilings(Device& cpu);
+
 // float32 multiply-add peak of all threads of the device, in GFLOP/s; one run of about 5 to 20 ms.
 double measure_fma_gflops(Device& cpu);
+// The best of several runs: a ceiling.
+double best_fma_gflops(Device& cpu, int runs);
 
 }  // namespace tracestep

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "backends/cpu/ceilings.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/memory_source.h"
 #include "backends/cpu/threads.h"
@@ -64,6 +65,8 @@ class CpuDevice : public Device {
     if (bytes > 0) std::memset(device, 0, static_cast<std::size_t>(bytes));
   }
   void* stream() override { return &threads_; }
+  Ceilings ceilings(const Precision&) override { return cpu_ceilings(*this); }
+  double roof_tflops(const Precision&) override { return best_fma_gflops(*this, 5) * 1e-3; }
   std::int64_t resident_bytes() const override { return cpu::process_resident_bytes(); }
   std::int64_t resident_reserved_bytes() override { return source_.resident_bytes(); }
 

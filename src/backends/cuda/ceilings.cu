@@ -168,4 +168,37 @@ CudaCeilings measure_cuda_ceilings(Device& device) {
   return out;
 }
 
+Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured) {
+  Ceilings out;
+  out.bandwidth_gb_s = measured.copy_gb_s;
+  const auto keep = [&](DType dtype, double tflops) {
+    double& best = out.products_gflops[dtype];
+    best = std::max(best, tflops * 1e3);
+  };
+  for (const CudaProductCeiling& p : measured.products) {
+    const bool is_float32 = p.operands() == DType::kF32, is_tf32 = p.precision.tf32;
+    if (is_float32 && !is_tf32) {
+      out.arithmetic_gflops = std::max(out.arithmetic_gflops, p.tflops * 1e3);
+    }
+    if (!is_float32 || is_tf32 == precision.tf32) keep(p.operands(), p.tflops);
+    if (precision.split && p.operands() == DType::kF16) keep(DType::kF32, p.tflops / 3);
+  }
+  out.how =
+      "copy of arrays of 1 GiB; square products of random numbers through the library, the best of "
+      "4096 and 8192; arithmetic outside products: the float32 product";
+  return out;
+}
+
+double roof_tflops_in(const Precision& precision, const CudaCeilings& measured) {
+  // bf16 has those of bf16-pure; three products of float16 make one of float32 by parts.
+  const DType operands =
+      precision.split ? DType::kF16 : precision.autocast.value_or(precision.parameters);
+  double best = 0.0;
+  for (const CudaProductCeiling& product : measured.products) {
+    const bool is_same = product.operands() == operands && product.precision.tf32 == precision.tf32;
+    if (is_same) best = std::max(best, product.tflops);
+  }
+  return precision.split ? best / 3 : best;
+}
+
 }  // namespace tracestep

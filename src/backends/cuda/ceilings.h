@@ -30,6 +30,10 @@ struct CudaCeilings {
 // make_cuda_device().
 CudaCeilings measure_cuda_ceilings(Device& cuda);
 
+// Those of steps in `precision`, and of its matrix products alone (TFLOP/s; 0: not measured).
+Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured);
+double roof_tflops_in(const Precision& precision, const CudaCeilings& measured);
+
 // Single measurements, to compare kernels and issue times with.
 double measure_cuda_copy_gb_s(Device& cuda, std::int64_t array_bytes, int repeats = 9);
 double measure_cuda_launch_ns(Device& cuda, int launches = 1000);

@@ -5,6 +5,7 @@
 
 #include <cuda_profiler_api.h>
 
+#include "backends/cuda/ceilings.h"
 #include "backends/cuda/check.h"
 #include "backends/cuda/cublaslt.h"
 #include "backends/cuda/cupti_tracer.h"
@@ -232,6 +233,12 @@ class CudaDevice final : public Device {
       const DependentLaunches dependent(allows_dependent_, context_, beside_);
       issue();
     });
+  }
+  Ceilings ceilings(const Precision& precision) override {
+    return ceilings_in(precision, measure_cuda_ceilings(*this));
+  }
+  double roof_tflops(const Precision& precision) override {
+    return roof_tflops_in(precision, measure_cuda_ceilings(*this));
   }
   DeviceFacts facts() const override { return nvml_.facts(); }
   std::string choices() const override { return gemm_->describe(); }

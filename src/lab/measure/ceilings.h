@@ -1,26 +1,32 @@
-// A device's highest speeds as measured by its back end, with which rooflines are drawn.
+// The highest speeds that a run's device reaches, measured: for rooflines, and for rows to be
+// compared with.
 #pragma once
 
-#include <map>
 #include <optional>
-#include <string>
 
 #include "analysis/roofline.h"
-#include "base/dtype.h"
+#include "runtime/ceilings.h"
+#include "spec/run_spec.h"
 
 namespace tracestep {
 
-struct Ceilings {
-  double bandwidth_gb_s = 0;                     // bytes moved, arrays beyond the caches
-  double arithmetic_gflops = 0;                  // of everything but matrix products
-  std::map<DType, double> products_gflops = {};  // matrix products, by the dtype of their operands
-  std::string how = {};                          // one line: how they were measured
-  std::optional<double> others_cores = {};       // that others kept busy meanwhile; none: not known
-
-  bool known() const { return bandwidth_gb_s > 0 && arithmetic_gflops > 0; }
-};
-
 // `dtype`: of the operands. 0 when the ceilings are not known.
 RoofTime roof_time(const Cost& cost, bool is_product, DType dtype, const Ceilings& ceilings);
+
+// For the run's precision, measured in about two seconds. Empty for devices that are not measured
+// (reference, null). Errors as make_device().
+Ceilings device_ceilings(const RunSpec& run);
+
+// The highest arithmetic speed of all ranks together, with which timed rows are compared. Measured
+// once for each device and precision of this process, when first asked for.
+
+// TFLOP/s of matrix products or multiply-adds in the run's precision, on its device; 0: the device
+// has no such figure. Takes about 0.1 s on a CPU, two seconds and up to 2 GiB on a GPU.
+double roof_tflops(const RunSpec& run);
+// The same, but measured some times more while `reached` (TFLOP/s) is higher, since other work on
+// the machine may have slowed the first measurement.
+double roof_tflops_for(const RunSpec& run, double reached);
+// How many cores others kept busy while it was measured; none: not known, or a GPU's.
+std::optional<double> roof_others_cores(const RunSpec& run);
 
 }  // namespace tracestep

@@ -13,6 +13,7 @@
 #include "lab/measure/validity_recorded.h"
 #include "lab/measure/validity_samples.h"
 #include "nn/config.h"
+#include "planning/device_traits.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -22,6 +23,10 @@ using Found = std::optional<Verdict>;
 
 std::int64_t bytes(double value) {
   return static_cast<std::int64_t>(value);
+}
+
+DeviceTraits traits_of(const ResultRow& row) {
+  return traits_named(row.text("device"));
 }
 
 // A steady neighbour shows in no sample: it looks like a slower machine.
@@ -34,7 +39,7 @@ Found others_running(const ResultRow& row) {
       has_own ? std::optional(asked->as_double()) : row.environment_number("threads");
   // A GPU computes for itself.
   const bool may_be_slower =
-      !row.text("device").starts_with("cuda") && cores && threads && *threads + *others > *cores;
+      !traits_of(row).has_own_memory() && cores && threads && *threads + *others > *cores;
   return Verdict{"others_running", may_be_slower ? Severity::kDoubt : Severity::kNote,
                  fmt::format("other programs used {:.1f}{} cores", *others,
                              cores ? fmt::format(" of your {:.0f}", *cores) : std::string())};
@@ -285,7 +290,7 @@ Found host_spill(const ResultRow& row) {
                                *faults / steps)};
   }
   const auto peak = row.number("peak_bytes"), outside = row.number("outside_bytes");
-  const bool on_gpu = row.text("device").starts_with("cuda");
+  const bool on_gpu = traits_of(row).has_own_memory();
   auto room = row.environment_number(on_gpu ? "gpu_memory_bytes" : "memory_limit_bytes");
   if (!room && !on_gpu) room = row.environment_number("memory_total_bytes");
   if (!computes(row) || !peak || !room || *peak + outside.value_or(0) <= *room) return {};
@@ -297,7 +302,7 @@ Found host_spill(const ResultRow& row) {
 }
 
 Found nothing_computed(const ResultRow& row) {
-  if (row.text("device") != "null") return {};
+  if (traits_of(row).computes) return {};
   return Verdict{"nothing_computed", Severity::kNote,
                  "this device plans and counts; its times are those of the host alone"};
 }

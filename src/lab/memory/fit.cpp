@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "exec/executor.h"
 #include "lab/report/fields.h"
+#include "planning/device_traits.h"
 #include "spec/fields.h"
 #include "spec/run_grid.h"
 
@@ -34,7 +35,7 @@ struct Fit {
 
 std::string flags_of(const RunSpec& step) {
   std::string out;
-  const bool is_on_gpu = step.place.device.starts_with("cuda");
+  const bool is_on_gpu = traits_named(step.place.device).has_own_memory();
   for (const RunField& field : run_fields()) {
     const bool is_custom = step.model.name == "custom";
     const bool is_size = is_own_size(field);

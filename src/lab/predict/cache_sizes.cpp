@@ -28,7 +28,7 @@ std::map<int, std::int64_t> levels(const std::filesystem::path& folder) {
 }  // namespace
 
 CacheSizes cache_sizes(const DeviceTraits& traits, const std::filesystem::path& root) {
-  if (traits.kind != DeviceKind::kCpu) return {.shared_bytes = 32 * kMiB};
+  if (!traits.shares_kernels_among_threads()) return {.shared_bytes = 32 * kMiB};
   std::map<int, std::int64_t> found = levels(root / "sys/devices/system/cpu/cpu0/cache");
   const std::int64_t second = found.contains(2) ? found[2] : kMiB;
   const std::int64_t third = found.contains(3) ? found[3] : 8 * kMiB;

@@ -220,7 +220,7 @@ void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions) {
   std::vector<CalibrationStep> out;
-  const bool is_gpu = place.device != "cpu";
+  const bool is_gpu = traits_named(place.device).has_own_memory();
   const Sizes& its = is_gpu ? kForGpu : kForCpu;
   const auto as_it_is = [](RunSpec&) {};
   const auto primitive = [](RunSpec& s) { s.ops = Granularity::kPrimitive; };
@@ -276,7 +276,7 @@ std::optional<Calibration> calibrate(const DeviceFactory& make_device, const Cal
     } catch (const OutOfMemory&) {  // the host pins too little: the link stays uncalibrated
     }
     measurements = steps.size() * (out.is_asynchronous ? kRoundsAlone : kRounds);
-    if (out.kind == DeviceKind::kCuda) {
+    if (device->traits().multiplies_in_waves()) {
       out.products = measure_products(*device, plan, measurements, stop);
     }
   }

@@ -78,7 +78,7 @@ std::int64_t rows_of(const Program& program, const Node& node, const DeviceTrait
   if (from.empty() || from.back() == 0) return 0;
   if (node.attrs.find("axes") == nullptr) return from.product() / from.back();
   const std::int64_t results = program.type(node.outputs[0]).shape.product();
-  const bool has_parts = traits.kind == DeviceKind::kCpu && results > 0;
+  const bool has_parts = traits.shares_kernels_among_threads() && results > 0;
   return results * (has_parts ? reduction_parts(results, from.product() / results) : 1);
 }
 
@@ -162,7 +162,7 @@ class Counting {
     const KernelClass kind = node.op->kernel_class;
     if (kind == KernelClass::kReduction || kind == KernelClass::kAttention) {
       at(amounts, Effort::kRows) = static_cast<double>(rows_of(program_, node, traits_));
-    } else if (kind == KernelClass::kGemm && traits_.kind == DeviceKind::kCpu) {
+    } else if (kind == KernelClass::kGemm && traits_.shares_kernels_among_threads()) {
       add_cpu_product(program_, node, std::max(1, traits_.threads), amounts);
     } else if (kind == KernelClass::kGemm) {
       at(amounts, Effort::kDepth) = static_cast<double>(depth_of(program_, node));

@@ -160,7 +160,7 @@ void profile_part(StudyContext& context) {
   if (ceilings.known()) {
     summary.tables.push_back(ceiling_table(ceilings));
     const Json* gpu = context.machine.environment.find("gpu");
-    if (gpu != nullptr && gpu->is_string() && context.machine.place.device != "cpu") {
+    if (gpu != nullptr && gpu->is_string() && context.machine.traits.has_own_memory()) {
       add_published_peaks(gpu->as_string(), summary.tables.back());
     }
   }

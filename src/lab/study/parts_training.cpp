@@ -103,7 +103,7 @@ void add_precision_section(StudyContext& context) {
        .reading =
            std::string("Time, peak and error of the same step; errors are of one sequence and no "
                        "more layers than the column says. ") +
-           (context.machine.traits.kind == DeviceKind::kCuda
+           (context.machine.traits.has_product_formats()
                 ? "A GPU multiplies 16-bit operands and TF32 on matrix units of their own."
                 : "A CPU multiplies every format in float32 here, so a lower precision saves bytes "
                   "and no arithmetic."),
