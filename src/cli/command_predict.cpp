@@ -32,6 +32,9 @@ struct PredictOptions {
 
 constexpr const char* kSchema = "tracestep.predict/1";
 constexpr double kDisturbed = 0.2;  // a band of a calibration beyond which it says little
+constexpr struct {
+  double cpu, gpu;
+} kCalibratedSeconds{.cpu = 45, .gpu = 14};  // after which no round begins a step
 
 void check_options(const PredictOptions& o) {
   const int kinds = (o.calibrate ? 1 : 0) + (o.check ? 1 : 0) + (o.history ? 1 : 0);
@@ -63,14 +66,23 @@ int run_calibrate(const PredictOptions& o, const RunSpec& run, const Json& envir
   const PredictionFiles files = prediction_files(run, o.times.calibration);
   const NewCalibration file(files);
   ProgressLine progress;
-  const CalibrationPlan plan{
+  const bool is_gpu = run.place.device != "cpu";
+  CalibrationPlan plan{
       .steps = calibration_steps(run.place, calibrated_precisions(o, run)),
       .identity = calibration_identity(environment, run.place.device),
       .date_utc = environment.at("date_utc").as_string(),
-      .progress = [&](const std::string& step, std::size_t index, std::size_t count) {
-        progress.update(fmt::format("calibrating {}/{}  {}", index + 1, count, step));
-      }};
-  const StopSignal stop("nothing is kept of this calibration");
+      .most_seconds = is_gpu ? kCalibratedSeconds.gpu : kCalibratedSeconds.cpu,
+      .progress =
+          [&](const std::string& step, std::size_t index, std::size_t count) {
+            progress.update(fmt::format("calibrating {}/{}  {}", index + 1, count, step));
+          },
+      .keep = [&](const Calibration& begun) { file.keep(begun); }};
+  plan.begun = file.begun(plan.identity);
+  if (plan.begun) {
+    log_info("goes on with {} of {} steps, which were measured before", plan.begun->steps.size(),
+             plan.steps.size());
+  }
+  const StopSignal stop("what is measured is kept; the same command goes on with it");
   const std::optional<Calibration> calibration = calibrate(make_device, plan, &stop);
   progress.done();
   if (!calibration) return stop.exit_status();

@@ -97,6 +97,8 @@ NewCalibration::NewCalibration(PredictionFiles files) : files_(std::move(files))
   lock_path_ = files_.calibration;
   lock_path_ += ".being-measured";
   lock_.emplace(lock_path_, "calibration");
+  begun_path_ = files_.calibration;
+  begun_path_ += ".begun";
 }
 
 NewCalibration::~NewCalibration() {
@@ -104,8 +106,26 @@ NewCalibration::~NewCalibration() {
   if (fs::is_empty(lock_path_, ignored)) fs::remove(lock_path_, ignored);  // else not this one's
 }
 
+std::optional<Calibration> NewCalibration::begun(const Json& identity) const {
+  std::error_code ignored;
+  if (!fs::exists(begun_path_, ignored)) return std::nullopt;
+  const std::string where = begun_path_.string();
+  try {
+    return parse_calibration(read_text_file(begun_path_, where, kMostFileBytes), where, identity,
+                             true);
+  } catch (const Error&) {  // of another device, or damaged: it is measured anew
+    return std::nullopt;
+  }
+}
+
+void NewCalibration::keep(const Calibration& begun) const {
+  write_file(begun_path_, text_of(begun));
+}
+
 void NewCalibration::write(const Calibration& calibration) const {
   write_file(files_.calibration, text_of(calibration));
+  std::error_code ignored;
+  fs::remove(begun_path_, ignored);
 }
 
 namespace {

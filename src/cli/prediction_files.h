@@ -42,11 +42,17 @@ class NewCalibration {
   NewCalibration(const NewCalibration&) = delete;
   NewCalibration& operator=(const NewCalibration&) = delete;
 
+  // What an earlier process kept of a calibration of this device that it did not finish; nullopt:
+  // nothing that can be gone on with.
+  std::optional<Calibration> begun(const Json& identity) const;
+  // Keeps one that is not finished beside the file, for begun().
+  void keep(const Calibration& begun) const;
+  // Writes it, and removes what was kept before.
   void write(const Calibration& calibration) const;
 
  private:
   PredictionFiles files_;
-  std::filesystem::path lock_path_;
+  std::filesystem::path lock_path_, begun_path_;
   std::optional<LockedFile> lock_;
 };
 

@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MOST_ERROR = {"cpu": (8.0, 15.0), "cuda": (4.0, 10.0)}  # median, 90th percentile; percent
 ROUNDS = {"cpu": 3, "cuda": 1}
+WARMUP = {"cpu": 1, "cuda": 6}  # steps: a GPU is predicted as it runs for long, at its power limit
 
 # Name -> flags of one grid. No size, width, vocabulary or context is one of the calibration's.
 NARROW = ["--d-model", "256", "--d-ff", "1024", "--layers", "4", "--heads", "4", "--vocab", "256"]
@@ -91,7 +92,7 @@ def checked_cells(program, folder, grid, common):
     calibration = folder / "calibration.json"
     (folder / "calibration.history.jsonl").unlink(missing_ok=True)
     output = tracestep(program, *grid, *common, "--calibration", calibration, "--check",
-                       "--no-spot-check", "--warmup", "1", "--steps", "3", "--format", "json")
+                       "--no-spot-check", "--steps", "3", "--format", "json")
     result = json.loads(output)
     return [row for row in result["rows"] if row["status"] == "ok"], result["environment"]
 
@@ -161,8 +162,9 @@ def main():
     parser.add_argument("--output", type=Path, default=ROOT / "out/prediction.md")
     options = parser.parse_args()
     begin = time.monotonic()
-    common = ["--device", options.device]
-    common += ["--threads", options.threads] if options.threads else []
+    device = ["--device", options.device]
+    device += ["--threads", options.threads] if options.threads else []
+    common = [*device, "--warmup", str(WARMUP[options.device])]
     rounds = options.rounds or ROUNDS[options.device]
     order = random.Random(options.seed)
     grids = [grid for name, part in GRIDS[options.device].items() for grid in part
@@ -171,7 +173,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tracestep(options.program, "--calibrate", "--calibration", folder / "calibration.json",
-                  "--precision", precisions_of(grids), *common)
+                  "--precision", precisions_of(grids), *device)
         print(f"calibrated in {time.monotonic() - begin:.0f} s", flush=True)
         for grid in [g for _ in range(rounds) for g in order.sample(grids, len(grids))]:
             found, environment = checked_cells(options.program, folder, grid, common)

@@ -1,6 +1,7 @@
 #include "lab/predict/calibrate.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <map>
 #include <set>
@@ -23,6 +24,9 @@ namespace {
 constexpr int kRounds = 3, kRoundsAlone = 2;  // alone: a GPU has no other work
 constexpr int kTimed = 3, kRecorded = 2;
 constexpr double kMostMs = 100;  // of a step's runs of either kind in a round; at least one is made
+// A power limit lowers clocks within some tens of milliseconds.
+constexpr double kSustainedMs = 300, kSampledMs = 100;
+constexpr double kKeepSeconds = 5;
 
 struct Size {
   std::int64_t d_model, d_ff, heads, vocab, layers, batch, context;
@@ -114,6 +118,17 @@ std::vector<double> timed(Measurement& measurement) {
   return out;
 }
 
+// After the device has been kept busy.
+std::vector<double> timed_sustained(Measurement& measurement) {
+  double total = 0;
+  while (total < kSustainedMs) total += measurement.step().wall_ms();
+  std::vector<double> out;
+  for (total = 0; total < kSampledMs; total += out.back()) {
+    out.push_back(measurement.step().wall_ms());
+  }
+  return out;
+}
+
 double busy_ms_of(const CalibratedStep& step) {
   double us = 0;
   for (const CalibratedStep::Launch& launch : step.kernels) {
@@ -139,7 +154,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
     session.fill_for_timing();
     Measurement measurement(session.executor(), *device, stop);
     measurement.warm_up(1);
-    out.wall_ms = median_of(timed(measurement));
+    out.wall_ms = median_of(step.is_sustained ? timed_sustained(measurement) : timed(measurement));
     LaunchTimes times;
     measurement.record(out.wall_ms < kMostMs ? kRecorded : 1,
                        [&](const StepTimes&, const Recorder& recorder) { times.add(recorder); });
@@ -181,26 +196,98 @@ double measure_host_link(Device& device) {
   return bytes_over_link(program, executor->buffer_plan(), program.nodes.front()) / least_us;
 }
 
-// Of every dtype that the steps multiply in, except float32 with rounded operands (tf32), which
-// another device multiplies, and by parts, whose products have other kernels. Empty when a signal
-// to stop came.
-std::vector<MeasuredProduct> measure_products(Device& device, const CalibrationPlan& plan,
-                                              std::size_t count, const StopSignal* stop) {
-  std::set<DType> dtypes;
-  for (const CalibrationStep& step : plan.steps) {
+// Of what the steps multiply in, except float32 with rounded operands (tf32), which another device
+// multiplies, and by parts, whose products have other kernels.
+std::set<DType> product_dtypes(const std::vector<CalibrationStep>& steps) {
+  std::set<DType> out;
+  for (const CalibrationStep& step : steps) {
     const Precision& precision = step.run.precision;
     if (!precision.tf32 && !precision.split)
-      dtypes.insert(precision.autocast.value_or(precision.parameters));
+      out.insert(precision.autocast.value_or(precision.parameters));
   }
-  std::vector<MeasuredProduct> out;
-  for (DType dtype : dtypes) {
+  return out;
+}
+
+// Of a calibration that ended early, the steps that begin those of the plan.
+std::vector<CalibratedStep> steps_begun(const Calibration& begun,
+                                        const std::vector<CalibrationStep>& plan) {
+  std::vector<CalibratedStep> out = begun.steps;
+  const auto [first, ignored] = std::ranges::mismatch(
+      out, plan, [](const CalibratedStep& step, const CalibrationStep& planned) {
+        return step.key == key_of(planned.run) && step.executor == planned.run.executor &&
+               step.is_held_out == planned.is_held_out;
+      });
+  out.erase(first, out.end());
+  return out;
+}
+
+// Keeps what has been measured, when that is some time ago.
+class Keeper {
+ public:
+  explicit Keeper(const CalibrationPlan& plan) : keep_(plan.keep) {}
+
+  void keep(const Calibration& begun) {
+    if (keep_) keep_(begun);
+    last_ = Clock::now();
+  }
+  void keep_at_times(const Calibration& begun) {
+    if (seconds_since(last_) > kKeepSeconds) keep(begun);
+  }
+  double seconds() const { return seconds_since(start_); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  static double seconds_since(Clock::time_point time) {
+    return std::chrono::duration<double>(Clock::now() - time).count();
+  }
+
+  const std::function<void(const Calibration&)>& keep_;
+  Clock::time_point start_ = Clock::now(), last_ = start_;
+};
+
+bool is_stopped(const StopSignal* stop) {
+  return stop != nullptr && stop->requested();
+}
+
+// Adds the grid of every dtype that is not there yet; only whole grids are kept.
+void add_products(Device& device, const CalibrationPlan& plan, std::size_t count,
+                  const StopSignal* stop, Keeper& keeper, Calibration& out) {
+  for (DType dtype : product_dtypes(plan.steps)) {
+    if (std::ranges::any_of(out.products, [&](const MeasuredProduct& product) {
+          return is_product_of(product.kernel, dtype);
+        }))
+      continue;
     const std::string what = fmt::format("products of {}", name_of(dtype));
     if (plan.progress) plan.progress(what, 0, count);
     check_memory(attempt([&] {
                    const auto found = measure_products(device, dtype, product_grid(), stop);
-                   out.insert(out.end(), found.begin(), found.end());
+                   out.products.insert(out.products.end(), found.begin(), found.end());
                  }),
                  what);
+    if (is_stopped(stop)) return;
+    keeper.keep(out);
+  }
+}
+
+// The device, and what is measured of it apart from steps.
+Calibration begin_calibration(const DeviceFactory& make_device, const CalibrationPlan& plan,
+                              const StopSignal* stop, Keeper& keeper) {
+  Calibration out{.identity = plan.identity, .date_utc = plan.date_utc};
+  const std::unique_ptr<Device> device = make_device(plan.steps.front().run);
+  out.kind = device->traits().kind;
+  out.is_asynchronous = device->is_asynchronous();
+  out.caches = cache_sizes(device->traits());
+  if (plan.begun) {
+    out.products = plan.begun->products;
+    out.steps = steps_begun(*plan.begun, plan.steps);
+  }
+  try {
+    out.host_bytes_per_us = measure_host_link(*device);
+  } catch (const OutOfMemory&) {  // the host pins too little: the link stays uncalibrated
+  }
+  if (device->traits().multiplies_in_waves()) {
+    add_products(*device, plan, plan.steps.size(), stop, keeper, out);
   }
   return out;
 }
@@ -227,15 +314,16 @@ std::vector<CalibrationStep> calibration_steps(const Place& place,
   const auto compiled = [](RunSpec& s) { s.executor = ExecutorKind::kCompiled; };
   const auto flash = [](RunSpec& s) { s.attention = AttentionForm::kFlash; };
   for (const Precision& precision : precisions) {
-    const auto add = [&](std::initializer_list<Size> sizes, auto change, bool is_held_out = false) {
-      for (const Size& size : sizes) {
-        out.push_back({step_of(size, precision, place), is_held_out});
-        change(out.back().run);
-      }
-    };
     // The others have most of their kernels in common with these.
     const std::string name = name_of(precision);
     const bool is_main = name == "fp32" || name == "bf16";
+    const auto add = [&](std::initializer_list<Size> sizes, auto change, bool is_held_out = false,
+                         bool is_large = false) {
+      for (const Size& size : sizes) {
+        out.push_back({step_of(size, precision, place), is_held_out, is_main && is_large});
+        change(out.back().run);
+      }
+    };
     add({kSmall, its.middle, its.long_context}, as_it_is);
     add({kSmall}, primitive);
     add({kSmall}, compiled);
@@ -250,48 +338,40 @@ std::vector<CalibrationStep> calibration_steps(const Place& place,
       add({kHeldOut}, primitive, true);
       add({kHeldOut}, flash, true);
     }
-    if (is_gpu) {
-      add({kLargeWide, kLargeNarrow, kLargeShort, kLargeMiddle}, as_it_is);
-      add({kLargeNarrow}, primitive);
-      add({kLargeNarrow, kLargeMiddle}, compiled);
-      add({kLargeNarrow, kLargeWide}, flash);
-      add({kLargeHeldOut}, as_it_is, true);
-    }
+    if (!is_gpu) continue;
+    add({kLargeWide, kLargeNarrow, kLargeShort, kLargeMiddle}, as_it_is, false, true);
+    add({kLargeNarrow}, primitive, false, true);
+    add({kLargeNarrow, kLargeMiddle}, compiled, false, true);
+    add({kLargeNarrow, kLargeWide}, flash, false, true);
+    add({kLargeHeldOut}, as_it_is, true, true);
   }
   return out;
 }
 
 std::optional<Calibration> calibrate(const DeviceFactory& make_device, const CalibrationPlan& plan,
                                      const StopSignal* stop) {
-  Calibration out{.identity = plan.identity, .date_utc = plan.date_utc};
+  Keeper keeper(plan);
   const std::vector<CalibrationStep>& steps = plan.steps;
-  std::size_t measurements = 0;
-  {
-    const std::unique_ptr<Device> device = make_device(steps.front().run);
-    out.kind = device->traits().kind;
-    out.is_asynchronous = device->is_asynchronous();
-    out.caches = cache_sizes(device->traits());
-    try {
-      out.host_bytes_per_us = measure_host_link(*device);
-    } catch (const OutOfMemory&) {  // the host pins too little: the link stays uncalibrated
-    }
-    measurements = steps.size() * (out.is_asynchronous ? kRoundsAlone : kRounds);
-    if (device->traits().multiplies_in_waves()) {
-      out.products = measure_products(*device, plan, measurements, stop);
-    }
-  }
-  for (std::size_t i = 0; i < measurements; ++i) {
+  Calibration out = begin_calibration(make_device, plan, stop, keeper);
+  const std::size_t measurements = steps.size() * (out.is_asynchronous ? kRoundsAlone : kRounds);
+  const std::size_t begun = is_stopped(stop) ? measurements : out.steps.size();
+  for (std::size_t i = begun; i < measurements; ++i) {
+    const bool is_again = i >= steps.size();
+    if (is_again && plan.most_seconds > 0 && keeper.seconds() > plan.most_seconds) break;
     const std::size_t at = i % steps.size();
     if (plan.progress) plan.progress(label_of(steps[at].run), i, measurements);
     CalibratedStep measured = measure_step(make_device, steps[at], out.caches, stop);
-    if (stop != nullptr && stop->requested()) return std::nullopt;
-    if (i < steps.size()) {
-      out.steps.push_back(std::move(measured));
-    } else {
+    if (is_stopped(stop)) break;
+    if (is_again) {
       keep_quieter(out.steps[at], measured);
+    } else {
+      out.steps.push_back(std::move(measured));
     }
+    keeper.keep_at_times(out);
   }
-  return out;
+  if (!is_stopped(stop)) return out;
+  keeper.keep(out);
+  return std::nullopt;
 }
 
 SpotCheck spot_check(const DeviceFactory& make_device, const Calibration& calibration,

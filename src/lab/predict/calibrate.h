@@ -16,6 +16,9 @@ namespace tracestep {
 struct CalibrationStep {
   RunSpec run;
   bool is_held_out = false;  // CalibratedStep::is_held_out
+  // Large enough to draw the power that a long training draws: it runs for a while before it is
+  // timed, and its median counts, so that its times are those that the device keeps up.
+  bool is_sustained = false;
 };
 // The steps of a calibration: models of one to three layers whose sizes are none of the presets',
 // in each of these precisions, with composite kernels and without, with both forms of attention,
@@ -28,10 +31,15 @@ struct CalibrationPlan {
   std::vector<CalibrationStep> steps;
   Json identity = {};  // calibration_identity()
   std::string date_utc = {};
+  // Every step is measured once; rounds after that begin no step when this time is over.
+  double most_seconds = 0;  // 0: all rounds
+  // What a calibration of the same plan had measured when it ended early: that is not done again.
+  std::optional<Calibration> begun = {};
   std::function<void(const std::string& step, std::size_t index, std::size_t count)> progress = {};
+  // Called with what there is every few seconds, and when a signal to stop came.
+  std::function<void(const Calibration& begun)> keep = {};
 };
-// About a minute on two cores with the steps of all precisions; nullopt: a signal to stop came.
-// Errors: kOutOfMemory naming the step.
+// nullopt: a signal to stop came. Errors: kOutOfMemory naming the step.
 std::optional<Calibration> calibrate(const DeviceFactory& make_device, const CalibrationPlan& plan,
                                      const StopSignal* stop = nullptr);
 

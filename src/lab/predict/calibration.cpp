@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::string_view kSchema = "tracestep.calibration/3";
+constexpr std::string_view kSchema = "tracestep.calibration/4";
 constexpr const char* kRemedy = "tracestep predict --calibrate makes a new one";
 
 constexpr KernelClass kClasses[] = {KernelClass::kGemm,       KernelClass::kElementwise,
@@ -128,7 +128,7 @@ std::string difference(const Json& file, const Json& here) {
   return out;
 }
 
-Calibration read(const Json& content) {
+Calibration read(const Json& content, bool may_lack_steps) {
   Calibration out{.identity = content.at("identity"),
                   .date_utc = content.at("date_utc").as_string(),
                   .is_asynchronous = content.at("is_asynchronous").as_bool()};
@@ -143,7 +143,7 @@ Calibration read(const Json& content) {
   for (const Json& step : content.at("steps").items()) out.steps.push_back(read_step(step));
   for (bool is_held_out : {false, true}) {
     const auto found = std::ranges::find(out.steps, is_held_out, &CalibratedStep::is_held_out);
-    if (found == out.steps.end()) {
+    if (found == out.steps.end() && !may_lack_steps) {
       throw Error(ErrorCode::kInput, "calibration", "steps are missing");
     }
   }
@@ -171,7 +171,7 @@ std::string text_of(const Calibration& c) {
 }
 
 Calibration parse_calibration(const std::string& text, const std::string& where,
-                              const Json& identity) {
+                              const Json& identity, bool may_lack_steps) {
   const auto refuse = [&where](const std::string& why) {
     throw Error(ErrorCode::kInput, where, why, kRemedy);
   };
@@ -181,7 +181,7 @@ Calibration parse_calibration(const std::string& text, const std::string& where,
     const Json& content = file.at("content");
     if (file.at("checksum").as_string() != checksum_of(content)) refuse("the file is damaged");
     if (content.at("schema") != Json(kSchema)) refuse("it is of another version of tracestep");
-    out = read(content);
+    out = read(content, may_lack_steps);
   } catch (const Error& error) {
     if (error.where() == where && error.hint() == kRemedy) throw;
     refuse(fmt::format("no calibration: {}", error.message()));

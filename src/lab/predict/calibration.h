@@ -51,9 +51,9 @@ struct Calibration {
 std::string text_of(const Calibration& calibration);
 // Errors: kInput naming `where` for text that is damaged, of another version, or holds numbers that
 // no measurement gives; and when `identity` is that of another device, with what differs (an empty
-// object is that of any).
+// object is that of any). Only of one that ended early may steps be missing.
 Calibration parse_calibration(const std::string& text, const std::string& where,
-                              const Json& identity);
+                              const Json& identity, bool may_lack_steps = false);
 
 // What identifies a device and a build in `environment` (lab/measure/environment.h).
 Json calibration_identity(const Json& environment, const std::string& device);

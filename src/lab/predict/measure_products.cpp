@@ -71,10 +71,14 @@ void measure_layer(Store& store, const Layer& layer, const Type& elements, const
 }  // namespace
 
 const ProductGrid& product_grid() {
-  static const ProductGrid kGrid{
-      .rows = {192, 384, 640, 896, 1408, 2304, 3584, 5632},
-      .widths = {384, 640, 896, 1152, 1408, 1920, 2816, 3584, 5632, 9216}};
+  static const ProductGrid kGrid{.rows = {192, 384, 832, 1664, 3328, 5632},
+                                 .widths = {384, 640, 896, 1408, 2304, 3584, 5632, 9216}};
   return kGrid;
+}
+
+bool is_product_of(const std::string& kernel, DType dtype) {
+  const std::string operands = fmt::format(" {0},{0}", name_of(dtype));
+  return kernel.find(operands) != std::string::npos;
 }
 
 std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const ProductGrid& grid,

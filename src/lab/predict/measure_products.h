@@ -16,9 +16,12 @@ namespace tracestep {
 struct ProductGrid {
   std::vector<std::int64_t> rows, widths;
 };
-// From 192 rows to 5,632 and from 384 wide to 9,216, in steps of about 1.5: multiples of 64, as
-// those of most models are, but none of the presets' own sizes.
+// From 192 rows to 5,632 in steps of about 2, and from 384 wide to 9,216 in steps of about 1.6:
+// multiples of 64, as those of most models are, but none of the presets' own sizes.
 const ProductGrid& product_grid();
+
+// Whether measure_products() of this dtype measures the kernel.
+bool is_product_of(const std::string& kernel, DType dtype);
 
 // Each is timed after a run to warm up, on random elements.
 // Memory: the operands and results of the largest layer, 1.4 GiB in float32 on product_grid().

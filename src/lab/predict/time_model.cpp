@@ -5,6 +5,7 @@
 
 #include "analysis/component.h"
 #include "lab/measure/statistics.h"
+#include "lab/predict/paces.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -203,7 +204,14 @@ class LaunchTimes {
  public:
   LaunchTimes(const Calibration& calibration, bool tf32)
       : products_(tf32 ? std::span<const MeasuredProduct>() : calibration.products),
-        rates_(steps_of(calibration, tf32)) {}
+        rates_(steps_of(calibration, tf32)) {
+    for (const CalibratedStep* step : steps_of(calibration, tf32)) {
+      for (const CalibratedStep::Launch& l : step->kernels) {
+        const double expected = rated_us(l.kernel, l.kernel_class, l.work.amounts, l.product);
+        paces_.add(l.kernel, expected, l.work.us);
+      }
+    }
+  }
 
   bool knows(const std::string& kernel, const ProductShape& product) const {
     return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
@@ -211,8 +219,8 @@ class LaunchTimes {
   // Of a KernelWork or a CalibratedStep::Launch.
   double us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
             const ProductShape& product) const {
-    const std::optional<double> measured = products_.us(kernel, product);
-    return measured ? *measured : rates_.us(kernel, kind, amounts);
+    const double rated = rated_us(kernel, kind, amounts, product);
+    return rated * paces_.factor(kernel, rated);
   }
 
  private:
@@ -222,8 +230,15 @@ class LaunchTimes {
     return out;
   }
 
+  double rated_us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
+                  const ProductShape& product) const {
+    const std::optional<double> measured = products_.us(kernel, product);
+    return measured ? *measured : rates_.us(kernel, kind, amounts);
+  }
+
   ProductTimes products_;
   KernelRates rates_;
+  Paces paces_;  // of launches in steps
 };
 
 class Calibrated : public TimeModel {
