@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -79,8 +80,33 @@ std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* t
   return prompt_tokens(*tokenizer, o.prompt == "-" ? text_of_stdin() : o.prompt);
 }
 
+// How fast tokens come, once the prompt is read and there is a first one.
+class TokenClock {
+ public:
+  void count() {
+    last_ = Clock::now();
+    if (count_++ == 0) first_ = last_;
+  }
+  // nullopt for fewer than two tokens.
+  std::optional<double> per_second() const {
+    const std::chrono::duration<double> passed = last_ - first_;
+    if (count_ < 2 || passed.count() <= 0.0) return std::nullopt;
+    return static_cast<double>(count_ - 1) / passed.count();
+  }
+  void say() const {
+    if (const auto rate = per_second()) {
+      log_info("{} tokens, {:.4g} a second behind the first", count_, *rate);
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  std::int64_t count_ = 0;
+  Clock::time_point first_, last_;
+};
+
 Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
-                   const std::vector<std::int64_t>& tokens, double seconds) {
+                   const std::vector<std::int64_t>& tokens, const TokenClock& clock) {
   Table table{.name = "generate",
               .columns = {{.name = "text"},
                           {.name = "prompt_tokens", .kind = ColumnKind::kInt},
@@ -97,34 +123,39 @@ Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
   stream.finish();
   const auto count = static_cast<std::int64_t>(tokens.size());
   table.add_row({text, static_cast<std::int64_t>(o.generate.prompt.size()), count,
-                 std::move(numbers), static_cast<double>(count) / seconds});
+                 std::move(numbers), clock.per_second()});
   return table;
 }
 
 // Prompt and continuation as they come, on stdout; nothing where the weights cannot be read.
-std::vector<std::int64_t> stream_text(const GenerateCommand& o, Device& device,
-                                      const Tokenizer* tokenizer, const StopSignal& stop) {
+void stream_text(const GenerateCommand& o, Device& device, const Tokenizer* tokenizer,
+                 const StopSignal& stop) {
   TextStream stream(tokenizer, [](std::string_view piece) { write_text(piece, {}); });
   bool has_prompt = false;
   const auto begin = [&] {
     if (std::exchange(has_prompt, true)) return;
     for (std::int64_t token : text_of_prompt(tokenizer, o.generate.prompt)) stream.add(token);
   };
-  std::vector<std::int64_t> tokens = generate(device, o.generate, &stop, [&](std::int64_t token) {
+  TokenClock clock;
+  generate(device, o.generate, &stop, [&](std::int64_t token) {
+    clock.count();
     begin();
     stream.add(token);
   });
   begin();
   stream.finish();
   write_text("\n", {});
-  return tokens;
+  clock.say();
 }
 
 // The continuation alone, with a line that says how far it is.
 std::vector<std::int64_t> sample_tokens(const GenerateCommand& o, Device& device,
-                                        const StopSignal& stop) {
+                                        const StopSignal& stop, TokenClock& clock) {
   CellProgress progress(static_cast<std::size_t>(o.generate.tokens));
-  return generate(device, o.generate, &stop, [&](std::int64_t) { progress.begin("tokens"); });
+  return generate(device, o.generate, &stop, [&](std::int64_t) {
+    clock.count();
+    progress.begin("tokens");
+  });
 }
 
 // Refuses more tokens than the model has positions for; --context has said so where it was given.
@@ -162,23 +193,20 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   run.model = model_for(o.grid, pointer_to(weights), tokenizer.get());
   check_positions(o, needed);
   check_run(run);
-  if (run.attention != AttentionForm::kNaive) {
-    throw Error(ErrorCode::kUsage, "--attention",
-                "flash goes through many queries at a time; sampling has one",
-                "leave it out, or give naive");
-  }
+  take_forms(run, o.grid, choose_forms(run));
+  // Small kernels wait for weights that are under way; nothing is measured one by one.
+  if (!o.grid.is_given("launch_order")) run.launch_order = LaunchOrder::kDependent;
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");
   const auto device = make_device(run);
   const StopSignal stop("the text ends with the token under way");
-  const auto start = std::chrono::steady_clock::now();
   if (o.output.format == Format::kText && o.output.path.empty()) {
     stream_text(o, *device, tokenizer.get(), stop);
     return stop.exit_status();
   }
-  const std::vector<std::int64_t> tokens = sample_tokens(o, *device, stop);
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  TokenClock clock;
+  const std::vector<std::int64_t> tokens = sample_tokens(o, *device, stop, clock);
   write_tables(o.output, "tracestep.generate/1", environment,
-               {result_table(o, tokenizer.get(), tokens, passed.count())});
+               {result_table(o, tokenizer.get(), tokens, clock)});
   return stop.exit_status();
 }
 
@@ -217,9 +245,10 @@ Command generate_command() {
   set.text("--tokenizer", "bytes|FILE|DIR", options->tokenizer,
            "instead of the one that was saved with the weights");
   set.group("Sampling");
-  set.real("--temperature", options->generate.temperature, {}, "0 is always the most likely");
-  set.integer("--top-k", options->generate.top_k, {0}, "only the K most likely; 0 is all");
-  set.real("--top-p", options->generate.top_p, {0.0, 1.0},
+  set.real("--temperature", options->generate.sampling.temperature, {},
+           "0 is always the most likely");
+  set.integer("--top-k", options->generate.sampling.top_k, {0}, "only the K most likely; 0 is all");
+  set.real("--top-p", options->generate.sampling.top_p, {0.0, 1.0},
            "only the most likely that make up this probability");
   add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,

@@ -66,7 +66,7 @@ int run_calibrate(const PredictOptions& o, const RunSpec& run, const Json& envir
   const PredictionFiles files = prediction_files(run, o.times.calibration);
   const NewCalibration file(files);
   ProgressLine progress;
-  const bool is_gpu = run.place.device != "cpu";
+  const bool is_gpu = traits_of(run.place).has_own_memory();
   CalibrationPlan plan{
       .steps = calibration_steps(run.place, calibrated_precisions(o, run)),
       .identity = calibration_identity(environment, run.place.device),

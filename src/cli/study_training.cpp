@@ -39,7 +39,7 @@ std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs:
   options.run.model = o.run.model;
   options.run.seed = o.run.seed;
   options.init = weights;
-  options.temperature = 0.7;
+  options.sampling.temperature = 0.7;
   for (std::int32_t token : tokenizer.encode("The ")) options.prompt.push_back(token);
   std::string out;
   TextStream stream(&tokenizer, [&](std::string_view piece) { out += piece; });

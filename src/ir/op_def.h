@@ -199,6 +199,8 @@ struct OpDef {
   bool cheap_to_recompute = false;
   // Decomposed unless the device explicitly has a kernel for it.
   bool always_decompose = false;
+  // Only GPUs gain by a kernel of their own; a CPU runs the parts.
+  bool only_on_gpus = false;
   // Set for an op that only an explicit choice brings in (`--attention flash`): primitive
   // granularity does not decompose it where the device has a kernel for it.
   bool stays_whole = false;

@@ -22,6 +22,7 @@ void register_all() {
     register_rope();
     register_attention();
     register_flash_attention();
+    register_cached_attention();
     register_cross_entropy();
     register_cross_entropy_of_parts();
     register_optimizers();

@@ -109,6 +109,22 @@ std::int64_t cuda_attention_backward_bytes(const AttentionSizes& a) {
   return statistics + statistic_bytes(a, a.width < 64 ? 64 : a.width) + turns;
 }
 
+CachedAttentionPlan plan_cached_attention(const AttentionSizes& a) {
+  constexpr std::int64_t kEnoughBlocks = 512;
+  CachedAttentionPlan plan;
+  if (a.is_empty()) return plan;
+  const std::int64_t rows = a.heads / a.key_heads * a.queries;  // of a head of keys
+  plan.rows = rows == 1 ? 1 : rows <= 4 || a.width > 128 ? 4 : 8;
+  plan.row_blocks = ceil_div(rows, plan.rows);
+  const std::int64_t most = ceil_div(kEnoughBlocks, a.key_heads * plan.row_blocks);
+  plan.parts = std::clamp<std::int64_t>(ceil_div(a.keys, CachedAttentionPlan::kPartKeys), 1, most);
+  plan.part_keys = ceil_div(a.keys, plan.parts);
+  if (plan.parts > 1) {
+    plan.workspace_bytes = a.heads * a.queries * plan.parts * (a.width + 2) * kFloat;
+  }
+  return plan;
+}
+
 SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
                                     std::int64_t batch) {
   using Plan = SplitProductPlan;

@@ -67,6 +67,20 @@ struct SplitProductPlan {
 SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
                                     std::int64_t batch);
 
+// cached_attention: the keys of a cache are divided among blocks, so that few heads keep the GPU
+// busy. Each part leaves, for each query, its unscaled sum, its largest score and its sum of
+// weights, as floats in the workspace; a single part leaves nothing.
+struct CachedAttentionPlan {
+  static constexpr std::int64_t kWarps = 8;  // of a block
+  static constexpr std::int64_t kPartKeys = 256;
+
+  std::int64_t rows = 1;        // queries of a block, all with the same keys: 1, 4 or 8
+  std::int64_t row_blocks = 1;  // of one head of keys
+  std::int64_t parts = 1, part_keys = 0;
+  std::int64_t workspace_bytes = 0;
+};
+CachedAttentionPlan plan_cached_attention(const AttentionSizes& sizes);
+
 // flash_attention and its gradient: enough for either family of kernels (Hopper, portable).
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes);
 std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes);

@@ -39,6 +39,10 @@ std::int64_t flash_attention(Call c, Traits) {
   return cuda_attention_forward_bytes(attention_sizes(c.inputs[0], c.inputs[1]));
 }
 
+std::int64_t cached_attention(Call c, Traits) {
+  return plan_cached_attention(attention_sizes(c.inputs[0], c.inputs[1])).workspace_bytes;
+}
+
 std::int64_t flash_attention_grad(Call c, Traits) {
   return cuda_attention_backward_bytes(attention_sizes(c.inputs[1], c.inputs[2]));
 }
@@ -73,6 +77,7 @@ constexpr WorkspaceRule kRules[] = {
     {"layer_norm_grad", layer_norm_grad},
     {"flash_attention", flash_attention},
     {"flash_attention_grad", flash_attention_grad},
+    {"cached_attention", cached_attention},
     {"scatter_add", scatter_add},
     {"cross_entropy", cross_entropy},
     {"cross_entropy_with_grad", cross_entropy_with_grad},

@@ -37,7 +37,7 @@ DeviceTraits traits_named(std::string_view device, int threads) {
 }
 
 bool runs_whole(DeviceKind kind, const OpDef& op) {
-  if (op.kernel_class == KernelClass::kFused) return kind == DeviceKind::kCuda;
+  if (op.kernel_class == KernelClass::kFused || op.only_on_gpus) return kind == DeviceKind::kCuda;
   return !op.always_decompose;
 }
 

@@ -1,12 +1,15 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "base/random.h"
 #include "exec/executor.h"
+#include "ir/print.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
+#include "train/sampling.h"
 #include "train/weights.h"
 
 namespace tracestep {
@@ -14,38 +17,6 @@ namespace {
 
 HostTensor integer_tensor(std::int64_t value, const Shape& shape) {
   return HostTensor::of<std::int64_t>(DType::kI64, shape, std::span(&value, 1));
-}
-
-// Temperature, top-k and nucleus sampling (Holtzman et al. 2020) with one uniform draw.
-std::int64_t sample(std::span<const double> logits, const GenerateOptions& options,
-                    double uniform) {
-  std::vector<std::int64_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
-  });
-  if (options.temperature == 0.0) return order[0];
-  if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < order.size()) {
-    order.resize(static_cast<std::size_t>(options.top_k));
-  }
-  const double top = logits[static_cast<std::size_t>(order[0])];
-  std::vector<double> weights;
-  double total = 0.0;
-  for (std::int64_t id : order) {
-    weights.push_back(std::exp((logits[static_cast<std::size_t>(id)] - top) / options.temperature));
-    total += weights.back();
-  }
-  double kept = 0.0;
-  std::size_t count = 0;
-  while (count < weights.size() && (count == 0 || kept < options.top_p * total)) {
-    kept += weights[count++];
-  }
-  double at = uniform * kept;
-  for (std::size_t i = 0; i < count; ++i) {
-    at -= weights[i];
-    if (at < 0.0) return order[i];
-  }
-  return order[count - 1];
 }
 
 void load(Store& store, const GenerateOptions& options) {
@@ -57,17 +28,26 @@ void load(Store& store, const GenerateOptions& options) {
   }
 }
 
-void check_finite(const HostTensor& logits, std::int64_t position) {
+// The logits as numbers, all finite.
+std::vector<float> checked_logits(const HostTensor& logits, std::int64_t position) {
+  std::vector<float> out = as_floats(logits);
+  // A sum is finite only where all its terms are; it may also overflow.
+  if (std::isfinite(std::reduce(out.begin(), out.end()))) return out;
   if (const auto bad = find_not_finite("the vector of logits", logits)) {
     throw Error(ErrorCode::kNotFinite, fmt::format("token {}", position + 1), bad->str(),
                 "the weights are finite, what they compute is not");
   }
+  return out;
 }
 
 void check(const GenerateOptions& o) {
   if (o.prompt.empty()) fail_usage("prompt", "is empty; at least one token is needed");
-  if (o.temperature < 0.0) fail_usage("temperature", "{} is negative", o.temperature);
-  if (o.top_p <= 0.0 || o.top_p > 1.0) fail_usage("top_p", "{} is not in (0, 1]", o.top_p);
+  if (o.sampling.temperature < 0.0) {
+    fail_usage("temperature", "{} is negative", o.sampling.temperature);
+  }
+  if (o.sampling.top_p <= 0.0 || o.sampling.top_p > 1.0) {
+    fail_usage("top_p", "{} is not in (0, 1]", o.sampling.top_p);
+  }
   if (static_cast<std::int64_t>(o.prompt.size()) > o.run.shape.context) {
     fail_usage("prompt", "{} tokens do not fit into a context of {}", o.prompt.size(),
                o.run.shape.context);
@@ -77,6 +57,14 @@ void check(const GenerateOptions& o) {
       fail_usage("prompt", "token {} is beyond the vocabulary of {}", id, o.run.model.vocab);
     }
   }
+}
+
+// A program of `count` tokens per run, which computes and keeps no gradients.
+Program decoding_program(RunSpec run, std::int64_t count, const Device& device) {
+  run.mode = Mode::kInference;
+  Program out = program_for(decode_program(run, count), pipeline_options(run), device);
+  if (std::getenv("DUMP")) fmt::print(stderr, "{}\n", print(out));
+  return out;
 }
 
 // Runs tokens one after another through the model, as many at a time as they are asked for.
@@ -97,15 +85,14 @@ class Decoder {
                                             DType::kI64, {count}, std::span(std::as_const(all))));
     }
     executor_->run();
-    return widened(executor_->output("logits"));
+    return executor_->output("logits");
   }
 
   // To be called before the weights are loaded, as it makes their place.
   void make(std::int64_t count) {
     executor_.reset();  // its memory goes first
-    const PipelineOptions passes{.granularity = run_.ops, .autocast = run_.precision.autocast};
-    executor_ = make_executor(run_.executor, store_,
-                              program_for(decode_program(run_, count), passes, store_.device()));
+    executor_ =
+        make_executor(run_.executor, store_, decoding_program(run_, count, store_.device()));
     count_ = count;
   }
 
@@ -144,9 +131,8 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
     done += count;
     if (done < text.size()) continue;  // still reading the prompt
     const auto last = static_cast<std::int64_t>(done) - 1;
-    check_finite(logits, last);
-    out.push_back(
-        sample(logits.as<double>(), options, rng.uniform(static_cast<std::uint64_t>(last))));
+    out.push_back(sample(checked_logits(logits, last), options.sampling,
+                         rng.uniform(static_cast<std::uint64_t>(last))));
     text.push_back(out.back());
     if (emit) emit(out.back());
   }

@@ -15,6 +15,7 @@
 #include "spec/run_spec.h"
 #include "train/batches.h"
 #include "train/not_finite.h"
+#include "train/sampling.h"
 #include "train/schedule.h"
 #include "train/token_file.h"
 
@@ -150,9 +151,7 @@ struct GenerateOptions {
   std::filesystem::path init = {};
   std::vector<std::int64_t> prompt;  // token ids; at least one
   std::int64_t tokens = 128;         // to sample
-  double temperature = 1.0;          // 0: always the most likely
-  std::int64_t top_k = 0;            // 0: all
-  double top_p = 1.0;
+  Sampling sampling = {};
 };
 
 // Samples with a KV cache: the prompt in runs of up to 128 tokens, then one token per run; `emit`

@@ -138,6 +138,41 @@ std::vector<OpCase> backward_cases() {
   return out;
 }
 
+// One query and several; positions at the ends of a cache and of its parts; heads that share keys,
+// windows, caps, widths that are no whole packs, operands as a model stores them.
+std::vector<OpCase> cached_cases() {
+  struct Cache {
+    Shape q;
+    std::int64_t keys = 0, group = 1, position = 0, window = 0;
+    double cap = 0.0;
+    Stored how = Stored::kPlain;
+  };
+  const Cache all[] = {
+      {.q = {1, 1, 1, 1}, .keys = 1},
+      {.q = {2, 3, 1, 64}, .keys = 40, .position = 17},
+      {.q = {2, 3, 1, 64}, .keys = 40, .position = 39},
+      {.q = {1, 8, 1, 64}, .keys = 600, .group = 4, .position = 0},
+      {.q = {1, 8, 1, 64}, .keys = 600, .group = 4, .position = 256},
+      {.q = {1, 8, 1, 128}, .keys = 1031, .group = 8, .position = 1030},
+      {.q = {1, 6, 1, 80}, .keys = 300, .group = 3, .position = 255},
+      {.q = {1, 2, 1, 256}, .keys = 555, .group = 2, .position = 511, .window = 100},
+      {.q = {1, 4, 1, 200}, .keys = 70, .group = 4, .position = 33, .cap = 1.5},
+      {.q = {2, 2, 1, 34}, .keys = 19, .position = 9},
+      {.q = {3, 1, 100}, .keys = 50, .position = 49},
+      {.q = {1, 4, 5, 16}, .keys = 30, .group = 2, .position = 11},
+      {.q = {1, 3, 37, 64}, .keys = 300, .position = 200, .window = 33, .cap = 2.0},
+      {.q = {2, 4, 13, 64}, .keys = 13, .group = 4, .how = Stored::kHeads},
+      {.q = {2, 4, 1, 24}, .keys = 21, .position = 20, .how = Stored::kSliced}};
+  std::vector<OpCase> out;
+  for (const Cache& c : all) {
+    const Shape kv = keys_of({.q = c.q, .keys = c.keys, .group = c.group});
+    out.push_back({{stored(c.q, c.how, -1.0, 1.0), stored(kv, c.how, -1.0, 1.0), stored(kv, c.how),
+                    position(c.position)},
+                   {{"scale", 0.3}, {"cap", c.cap}, {"window", c.window}}});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<OpTest> attention_tests() {
@@ -149,6 +184,11 @@ std::vector<OpTest> attention_tests() {
           {.op = "flash_attention_grad",
            .bound = Bound::kUnfused,
            .cases = backward_cases(),
+           .gradient_outputs = {},
+           .floor_share = kFloor},
+          {.op = "cached_attention",
+           .bound = Bound::kUnfused,
+           .cases = cached_cases(),
            .gradient_outputs = {},
            .floor_share = kFloor}};
 }

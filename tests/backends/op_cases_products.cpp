@@ -59,6 +59,17 @@ std::vector<OpCase> products_of_ones() {
   return out;
 }
 
+// Few rows with weights that are whole words along k, as decoding has them; more rows than that.
+std::vector<OpCase> products_of_few_rows() {
+  std::vector<OpCase> out;
+  for (const std::int64_t rows : {1, 2, 3, 4, 5}) {
+    out.push_back(product(plain({rows, 64}), plain({1, 64}), false, true));
+    out.push_back(product(plain({rows, 2056}), plain({37, 2056}), false, true));
+    out.push_back(product(stored({rows, 264}, kSliced), plain({1031, 264}), false, true));
+  }
+  return out;
+}
+
 OpCase by_parts(OpCase one) {
   one.attrs.set("by_parts", true);
   return one;
@@ -113,6 +124,7 @@ OpTest matmul() {
                 product(stored({3, 5, 7}, kBroadcast), plain({3, 7, 4})),
                 product(plain({3, 5, 7}), stored({3, 4, 7}, kBroadcast), false, true)}};
   for (OpCase& one : products_of_ones()) out.cases.push_back(std::move(one));
+  for (OpCase& one : products_of_few_rows()) out.cases.push_back(std::move(one));
   for (OpCase& one : products_by_parts()) out.cases.push_back(std::move(one));
   return out;
 }
@@ -135,6 +147,8 @@ OpTest matmul_add() {
           added_product(plain({7, 5}), plain({3, 7}), sum({5, 3}), true, true),
           added_product(plain({1, 257}), plain({257, 1}), sum({1, 1})),
           added_product(plain({1, 300}), plain({300, 70}), sum({1, 70})),
+          added_product(plain({1, 512}), plain({70, 512}), sum({1, 70}), false, true),
+          added_product(plain({4, 520}), plain({33, 520}), sum({4, 33}), false, true),
           added_product(plain({300, 70}), plain({1, 70}), sum({300, 1}), false, true),
           added_product(plain({0, 4}), plain({4, 3}), sum({0, 3})),
           added_product(plain({3, 0}), plain({0, 5}), sum({3, 5})),

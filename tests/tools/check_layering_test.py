@@ -125,6 +125,8 @@ class CheckLayeringTest(unittest.TestCase):
         kernel = ("template <class T>\n__global__ void __launch_bounds__(256)\n"
                   "    a_kernel(Predecessors before, const T* x, T* y) {\n%s  y[0] = x[0];\n}\n")
         for first, status in (("  before.wait();\n", 0), ("#ifdef CODE\n  before.wait();\n", 0),
+                              ("  before.let_next_begin();\n  prefetch(x);\n  before.wait();\n", 0),
+                              ("  before.let_next_begin();\n", 1),
                               ("", 1), ("  y[1] = 0;\n  before.wait();\n", 1)):
             output, found = run_check({"backends/cuda/a.cu": kernel % first})
             self.assertEqual(found, status, output)

@@ -347,7 +347,7 @@ TEST_F(LoopTest, APromptOfSeveralRunsIsContinuedAsTokenByToken) {
   GenerateOptions options;
   options.run = {.model = tiny_options().run.model, .shape = {1, 300}, .seed = 9};
   options.tokens = 5;
-  options.temperature = 0.0;
+  options.sampling.temperature = 0.0;
   for (int i = 0; i < 290; ++i) options.prompt.push_back(i * i % options.run.model.vocab);
   const auto continued = generate(*device, options, nullptr, {});
   EXPECT_EQ(continued.size(), 5u);

@@ -50,6 +50,7 @@ KernelTable make_table() {
   cuda::add_norm_kernels(table);
   cuda::add_rope_kernels(table);
   cuda::add_attention_kernels(table);
+  cuda::add_cached_attention_kernel(table);
   cuda::add_optimizer_kernels(table);
   add_group_kernels(table);
   return table;

@@ -2,8 +2,8 @@
 // ended (programmatic dependent launch, compute capability 9.0 and later).
 //
 // A dependent launch saves the time between two kernels: the second one's blocks are placed as soon
-// as all of the first one's have ended (no kernel here lets them begin earlier; one of a library
-// may), and wait until its writes can be seen. So the kernel has to wait itself, with all of its
+// as all of the first one's have ended, or have begun where the first lets them (let_next_begin()),
+// and wait until its writes can be seen. So the kernel has to wait itself, with all of its
 // threads and before it touches memory. Kernels say that they do by their first parameter
 // (predecessors.cuh); others, those of libraries among them, are launched behind everything before
 // them. As each kernel ends only after its own wait, what a kernel waited for has waited for all

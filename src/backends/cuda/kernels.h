@@ -20,6 +20,7 @@ void add_cross_entropy_kernels(KernelTable& table);
 void add_norm_kernels(KernelTable& table);
 void add_rope_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
+void add_cached_attention_kernel(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
 // Where run-time compilation is possible.
 void add_fused_kernels(KernelTable& table);

@@ -1,6 +1,6 @@
 // matmul and matmul_add: pass the operands to the library without copies. A product is prepared for
 // the guaranteed alignment of its operands, since their addresses are not known yet. Products by
-// parts are our own (split/product.h).
+// parts (split/product.h) and those of few rows (thin_product.h) are our own.
 #include <algorithm>
 #include <bit>
 
@@ -8,6 +8,7 @@
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/random_fill.h"
 #include "backends/cuda/split/product.h"
+#include "backends/cuda/thin_product.h"
 #include "runtime/allocator.h"
 
 namespace tracestep::cuda {
@@ -132,6 +133,25 @@ class Matmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
+// A product of a few rows.
+class ThinMatmul final : public PreparedKernel {
+ public:
+  ThinMatmul(const GemmProblem& problem, const CudaStream& stream)
+      : problem_(problem), stream_(stream) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const void* c = at.inputs.size() == 3 ? at.inputs[2] : nullptr;
+    const cudaError_t status = multiply_thin(problem_, at.inputs[0], at.inputs[1], c, at.outputs[0],
+                                             stream_.launch_stream());
+    if (status != cudaSuccess) [[unlikely]]
+      throw DeviceError("cuda", "matmul of few rows", cudaGetErrorString(status));
+  }
+
+ private:
+  const GemmProblem problem_;
+  const CudaStream& stream_;
+};
+
 SplitOperand operand_of(const OperandSpec& x, const void* data, bool is_transposed) {
   const Matrix matrix = as_matrix(x);
   return {.data = static_cast<const float*>(data),
@@ -198,7 +218,11 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   if (spec.attrs.flag("by_parts") && spec.inputs[0].dtype == DType::kF32) {
     return std::make_unique<SplitMatmul>(std::move(spec), stream_of(context));
   }
-  return std::make_unique<Matmul>(std::move(spec), stream_of(context));
+  const CudaStream& stream = stream_of(context);
+  const GemmProblem problem = problem_of(spec);
+  const bool rounds = stream.tf32 && problem.dtype == DType::kF32;
+  if (is_thin(problem) && !rounds) return std::make_unique<ThinMatmul>(problem, stream);
+  return std::make_unique<Matmul>(std::move(spec), stream);
 }
 
 }  // namespace

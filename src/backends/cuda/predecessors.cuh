@@ -7,11 +7,19 @@
 
 namespace tracestep::cuda {
 
-// A kernel that takes this calls wait() first of all, in every thread.
+// A kernel that takes this calls wait() in every thread before it touches memory; what it may do
+// before is to bring lines into the second-level cache, which later writes update.
 struct Predecessors {
+  // Lets the kernel behind this one place its blocks as soon as all of this one's have begun.
+  __device__ __forceinline__ void let_next_begin() const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  }
   // Returns when all earlier kernels have ended and their writes can be seen; at once where the
-  // launch is an ordinary one.
+  // launch is an ordinary one. The next kernel waits behind this one meanwhile.
   __device__ __forceinline__ void wait() const {
+    let_next_begin();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

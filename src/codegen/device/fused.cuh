@@ -6,9 +6,10 @@
 namespace tracestep::cuda {
 
 // Begins every kernel, which may be launched before those in front of it have ended: returns when
-// they have, and their writes can be seen.
+// they have, and their writes can be seen. The next kernel may be placed meanwhile.
 __device__ inline void wait_for_predecessors() {
 #if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }

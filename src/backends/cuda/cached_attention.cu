@@ -1,0 +1,335 @@
+// cached_attention: each block reads a part of one head's keys and values once, for up to eight
+// queries; several lanes share a key. Parts are joined in order by a second kernel.
+#include <limits>
+
+#include "backends/cuda/indices.cuh"
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/row_packs.cuh"
+#include "planning/cuda_plans.h"
+
+namespace tracestep::cuda {
+namespace {
+
+constexpr int kWarps = static_cast<int>(CachedAttentionPlan::kWarps);
+constexpr int kEight = 8;  // elements of a head that a lane holds
+constexpr float kLog2E = 1.44269504f;
+
+struct CacheStrides {
+  std::int64_t batch, head, row;
+
+  explicit CacheStrides(const TensorRef& x)
+      : batch(x.shape.rank() > 3 ? x.strides[0] : 0),
+        head(x.strides.back(2)),
+        row(x.strides.back(1)) {}
+  __device__ std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return b * batch + h * head + i * row;
+  }
+};
+
+struct CachedArgs {
+  const void *q, *k, *v;
+  void* y;
+  Indices position;
+  CacheStrides q_strides, k_strides, v_strides;
+  int heads, key_heads, queries, keys, width, group;
+  int row_blocks, parts, part_keys, window;
+  float scale, cap;
+  bool as_packs;   // all rows are whole packs
+  float* sums;     // [row][part][width], of several parts
+  float2* maxima;  // [row][part]: largest score, sum of weights
+
+  __device__ int rows() const { return group * queries; }  // of a head of keys
+};
+
+// One query of a head; the heads of a group lie side by side.
+struct RowAt {
+  int head, query;
+  bool is_there;
+
+  __device__ RowAt(const CachedArgs& a, int key_head, int row)
+      : head(key_head * a.group + row % a.group), query(row / a.group), is_there(row < a.rows()) {}
+};
+
+// Elements [first, first + 8) of a row of `width`; 0 behind its end.
+template <class T>
+__device__ void load_eight(const T* row, int first, int width, bool as_packs,
+                           float (&out)[kEight]) {
+  if (as_packs && first < width) {
+#pragma unroll
+    for (int i = 0; i < kEight; i += kPack<T>) {
+      float part[kPack<T>];
+      RowPack<T>::load(row + first + i).floats(part);
+#pragma unroll
+      for (int j = 0; j < kPack<T>; ++j) out[i + j] = part[j];
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kEight; ++i) out[i] = first + i < width ? to_float(row[first + i]) : 0.0f;
+}
+
+// Softmax and weighted sum of the keys seen so far, scores in powers of two.
+struct Running {
+  float top = -INFINITY, total = 0.0f, sum[kEight] = {};
+
+  // What the sums so far are multiplied by when `next` joins them.
+  __device__ float raise(float next) {
+    const float higher = fmaxf(top, next);
+    const float factor = higher == -INFINITY ? 1.0f : fast_exp2(top - higher);
+    top = higher;
+    return factor;
+  }
+  __device__ void scale(float factor) {
+    total *= factor;
+#pragma unroll
+    for (float& x : sum) x *= factor;
+  }
+  __device__ void add(float score, const float (&value)[kEight]) {
+    if (score == -INFINITY) return;
+    const float weight = fast_exp2(score - top);
+    total += weight;
+#pragma unroll
+    for (int i = 0; i < kEight; ++i) sum[i] = fmaf(weight, value[i], sum[i]);
+  }
+  // With what the lane `offset` away has.
+  __device__ void join_lane(int offset) {
+    const float other = __shfl_xor_sync(~0u, top, offset);
+    const float higher = fmaxf(top, other);
+    const float mine = top == -INFINITY ? 0.0f : fast_exp2(top - higher);
+    const float its = other == -INFINITY ? 0.0f : fast_exp2(other - higher);
+    total = total * mine + __shfl_xor_sync(~0u, total, offset) * its;
+#pragma unroll
+    for (float& x : sum) x = x * mine + __shfl_xor_sync(~0u, x, offset) * its;
+    top = higher;
+  }
+};
+
+// Keys [low, high) of this block, for rows whose queries are [first, last].
+struct KeyRange {
+  int low, high;
+
+  __device__ KeyRange(const CachedArgs& a, int position, int first, int last) {
+    const int begin = static_cast<int>(blockIdx.x) * a.part_keys;
+    high = ::min(::min(begin + a.part_keys, a.keys), position + last + 1);
+    low = a.window == 0 ? begin : ::max(begin, position + first + 1 - a.window);
+  }
+};
+
+// The results of all warps of a block, joined through shared memory.
+template <int kLanes, int kRows>
+struct Joined {
+  float sum[kWarps][kRows][kLanes * kEight];
+  float top[kWarps][kRows], total[kWarps][kRows];
+};
+
+template <class T, int kLanes, int kRows>
+__device__ void store_joined(const CachedArgs& a, const Joined<kLanes, kRows>& all, int batch,
+                             int key_head, int first_row) {
+  constexpr int kWidth = kLanes * kEight;
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kWidth; i += kWarps * kWarp) {
+    const int r = i / kWidth, d = i % kWidth;
+    const RowAt at(a, key_head, first_row + r);
+    if (!at.is_there || d >= a.width) continue;
+    float top = -INFINITY, sum = 0.0f, total = 0.0f;
+    for (int w = 0; w < kWarps; ++w) top = fmaxf(top, all.top[w][r]);
+    for (int w = 0; w < kWarps; ++w) {
+      const float factor = all.top[w][r] == -INFINITY ? 0.0f : fast_exp2(all.top[w][r] - top);
+      sum = fmaf(factor, all.sum[w][r][d], sum);
+      total = fmaf(factor, all.total[w][r], total);
+    }
+    const std::int64_t token = std::int64_t{batch} * a.queries + at.query;
+    const std::int64_t row = token * a.heads + at.head;
+    if (a.parts == 1) {
+      static_cast<T*>(a.y)[row * a.width + d] = from_float<T>(sum / total);
+      continue;
+    }
+    const std::int64_t part = row * a.parts + blockIdx.x;
+    a.sums[part * a.width + d] = sum;
+    if (d == 0) a.maxima[part] = make_float2(top, total);
+  }
+}
+
+template <class T, int kLanes, int kRows>
+__global__ void __launch_bounds__(kWarps* kWarp)
+    cached_attention_kernel(Predecessors before, CachedArgs a) {
+  before.wait();
+  constexpr int kGroups = kWarp / kLanes, kAhead = 4;  // keys of a warp at a time, and loads ahead
+  __shared__ Joined<kLanes, kRows> joined;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp,
+            warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int key_head = static_cast<int>(blockIdx.y) / a.row_blocks;
+  const int first_row = static_cast<int>(blockIdx.y) % a.row_blocks * kRows;
+  const int batch = static_cast<int>(blockIdx.z), d = lane % kLanes * kEight;
+  const auto position = static_cast<int>(a.position.at(0));
+  const T* k = static_cast<const T*>(a.k) + a.k_strides.at(batch, key_head, 0);
+  const T* v = static_cast<const T*>(a.v) + a.v_strides.at(batch, key_head, 0);
+
+  float q[kRows][kEight];
+  Running running[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const RowAt at(a, key_head, first_row + r);
+    const T* row =
+        static_cast<const T*>(a.q) + a.q_strides.at(batch, at.head, at.is_there ? at.query : 0);
+    load_eight(row, d, at.is_there ? a.width : 0, a.as_packs, q[r]);
+#pragma unroll
+    for (float& x : q[r]) x *= a.cap > 0.0f ? a.scale : a.scale * kLog2E;
+  }
+  const int last_row = ::min(first_row + kRows, a.rows()) - 1;
+  const KeyRange range(a, position, first_row / a.group, last_row / a.group);
+  constexpr int kStep = kGroups * kAhead;
+  for (int base = range.low + warp * kStep; base < range.high; base += kWarps * kStep) {
+    float keys[kAhead][kEight], values[kAhead][kEight];
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) {
+      const int j = base + u * kGroups + lane / kLanes;
+      const int width = j < range.high ? a.width : 0;  // others are hidden below
+      load_eight(k + j * a.k_strides.row, d, width, a.as_packs, keys[u]);
+      load_eight(v + j * a.v_strides.row, d, width, a.as_packs, values[u]);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int newest = position + (first_row + r) / a.group;
+      float scores[kAhead], top = -INFINITY;
+#pragma unroll
+      for (int u = 0; u < kAhead; ++u) {
+        const int j = base + u * kGroups + lane / kLanes;
+        float dot = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kEight; ++i) dot = fmaf(q[r][i], keys[u][i], dot);
+#pragma unroll
+        for (int offset = kLanes / 2; offset > 0; offset /= 2) {
+          dot += __shfl_xor_sync(~0u, dot, offset);
+        }
+        if (a.cap > 0.0f) dot = a.cap * tanhf(dot / a.cap) * kLog2E;
+        const bool is_seen =
+            j < range.high && j <= newest && (a.window == 0 || j > newest - a.window);
+        scores[u] = is_seen ? dot : -INFINITY;
+        top = fmaxf(top, scores[u]);
+      }
+      running[r].scale(running[r].raise(top));
+#pragma unroll
+      for (int u = 0; u < kAhead; ++u) running[r].add(scores[u], values[u]);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int offset = kLanes; offset < kWarp; offset *= 2) running[r].join_lane(offset);
+    if (lane >= kLanes) continue;
+#pragma unroll
+    for (int i = 0; i < kEight; ++i) joined.sum[warp][r][d + i] = running[r].sum[i];
+    if (lane == 0) {
+      joined.top[warp][r] = running[r].top;
+      joined.total[warp][r] = running[r].total;
+    }
+  }
+  __syncthreads();
+  store_joined<T>(a, joined, batch, key_head, first_row);
+}
+
+// One row of the result from its parts, each in the order of its keys.
+template <class T>
+__global__ void join_parts_kernel(Predecessors before, CachedArgs a) {
+  before.wait();
+  const std::int64_t row = blockIdx.x, first = row * a.parts;
+  float top = -INFINITY;
+  for (int p = 0; p < a.parts; ++p) top = fmaxf(top, a.maxima[first + p].x);
+  for (int d = static_cast<int>(threadIdx.x); d < a.width; d += static_cast<int>(blockDim.x)) {
+    float sum = 0.0f, total = 0.0f;
+    for (int p = 0; p < a.parts; ++p) {
+      const float2 part = a.maxima[first + p];
+      if (part.x == -INFINITY) continue;  // a part that nobody sees
+      const float factor = fast_exp2(part.x - top);
+      sum = fmaf(factor, a.sums[(first + p) * a.width + d], sum);
+      total = fmaf(factor, part.y, total);
+    }
+    static_cast<T*>(a.y)[row * a.width + d] = from_float<T>(sum / total);
+  }
+}
+
+template <class T, int kLanes>
+void launch_parts(const KernelCall& call, const CachedArgs& a, std::int64_t rows,
+                  const Grid& grid) {
+  if (rows == 1) return launch(call, grid, cached_attention_kernel<T, kLanes, 1>, a);
+  if (rows == 4) return launch(call, grid, cached_attention_kernel<T, kLanes, 4>, a);
+  if constexpr (kLanes < kWarp) launch(call, grid, cached_attention_kernel<T, kLanes, 8>, a);
+}
+
+template <class T>
+void run(const KernelCall& call, CachedArgs a, const AttentionSizes& sizes) {
+  const CachedAttentionPlan plan = plan_cached_attention(sizes);
+  const std::int64_t rows = sizes.heads * sizes.queries;
+  a.row_blocks = static_cast<int>(plan.row_blocks);
+  a.parts = static_cast<int>(plan.parts);
+  a.part_keys = static_cast<int>(plan.part_keys);
+  a.maxima = reinterpret_cast<float2*>(call.workspace.data());
+  a.sums = reinterpret_cast<float*>(a.maxima + rows * plan.parts);
+  const auto blocks_y = static_cast<unsigned>(a.key_heads * plan.row_blocks);
+  const Grid grid{.blocks = static_cast<unsigned>(plan.parts),
+                  .threads = kWarps * kWarp,
+                  .blocks_y = blocks_y,
+                  .blocks_z = static_cast<unsigned>(sizes.key_heads / a.key_heads)};
+  if (a.width <= 64) {
+    launch_parts<T, 8>(call, a, plan.rows, grid);
+  } else if (a.width <= 128) {
+    launch_parts<T, 16>(call, a, plan.rows, grid);
+  } else {
+    launch_parts<T, 32>(call, a, plan.rows, grid);
+  }
+  if (plan.parts == 1) return;
+  launch(call, {.blocks = static_cast<unsigned>(rows), .threads = 64}, join_parts_kernel<T>, a);
+}
+
+// Whether every row begins at a whole pack and is a number of them.
+bool has_packs(const TensorRef& x) {
+  const std::int64_t pack = 16 / static_cast<std::int64_t>(size_of(x.dtype));
+  bool all = is_aligned(x.data, 16) && x.shape.back() % kEight == 0;
+  for (int i = 0; i + 1 < x.shape.rank(); ++i) {
+    all = all && (x.shape[i] == 1 || x.strides[i] % pack == 0);
+  }
+  return all;
+}
+
+void cached_attention(const KernelCall& call) {
+  const TensorRef &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
+  const AttentionSizes sizes = attention_sizes({q.dtype, q.shape}, {k.dtype, k.shape});
+  if (sizes.heads * sizes.queries == 0) return;
+  const std::int64_t window = call.attrs.integer("window");
+  const CachedArgs a{.q = q.data,
+                     .k = k.data,
+                     .v = v.data,
+                     .y = call.outputs[0].data,
+                     .position = Indices(call.inputs[3]),
+                     .q_strides = CacheStrides(q),
+                     .k_strides = CacheStrides(k),
+                     .v_strides = CacheStrides(v),
+                     .heads = static_cast<int>(q.shape.back(2)),
+                     .key_heads = static_cast<int>(k.shape.back(2)),
+                     .queries = static_cast<int>(sizes.queries),
+                     .keys = static_cast<int>(sizes.keys),
+                     .width = static_cast<int>(sizes.width),
+                     .group = static_cast<int>(attention_group(q.shape, k.shape)),
+                     .row_blocks = 1,
+                     .parts = 1,
+                     .part_keys = 0,
+                     .window = window < sizes.keys ? static_cast<int>(window) : 0,
+                     .scale = static_cast<float>(call.attrs.real("scale")),
+                     .cap = static_cast<float>(call.attrs.real("cap")),
+                     .as_packs = has_packs(q) && has_packs(k) && has_packs(v),
+                     .sums = nullptr,
+                     .maxima = nullptr};
+  switch (q.dtype) {
+    case DType::kBF16: return run<BF16>(call, a, sizes);
+    case DType::kF16: return run<F16>(call, a, sizes);
+    default: return run<float>(call, a, sizes);
+  }
+}
+
+}  // namespace
+
+void add_cached_attention_kernel(KernelTable& table) {
+  table.add("cached_attention", cached_attention);
+}
+
+}  // namespace tracestep::cuda
