@@ -31,9 +31,10 @@ def _library() -> Library:
                             "CUDA; tracestep.use() takes another")
 
 
-def _options(q: Any, k: Any, causal: bool, scale: float, deterministic: bool) -> dict[str, Any]:
+def _options(q: Any, k: Any, causal: bool, scale: float, deterministic: bool, window: int,
+             cap: float) -> dict[str, Any]:
     return {"causal": causal, "offset": k.shape[1] - q.shape[1] if causal else 0, "scale": scale,
-            "deterministic": deterministic}
+            "deterministic": deterministic, "window": window, "cap": cap}
 
 
 def _rows_last(x: Any) -> Any:
@@ -41,23 +42,22 @@ def _rows_last(x: Any) -> Any:
     return (x if x.stride(-1) == 1 else x.contiguous()).transpose(1, 2)
 
 
-def _forward_cuda(q: Any, k: Any, v: Any, causal: bool, scale: float, deterministic: bool) -> Any:
+def _forward_cuda(q: Any, k: Any, v: Any, *options: Any) -> Any:
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32, device=q.device)
     with torch.cuda.device(q.device):
         q_, k_, v_ = (_rows_last(x) for x in (q, k, v))
         _library().forward(q_, k_, v_, o=_rows_last(o), lse=lse,
-                           **_options(q, k, causal, scale, deterministic))
+                           **_options(q, k, *options))
     return o, lse
 
 
-def _backward_cuda(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, causal: bool, scale: float,
-                   deterministic: bool) -> Any:
+def _backward_cuda(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *options: Any) -> Any:
     grads = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in (q, k, v)]
     with torch.cuda.device(q.device):
         q_, k_, v_, o_, d_o_ = (_rows_last(x) for x in (q, k, v, o, d_o))
         _library().backward(q_, k_, v_, o_, d_o_, lse, grads=[_rows_last(x) for x in grads],
-                            **_options(q, k, causal, scale, deterministic))
+                            **_options(q, k, *options))
     return tuple(grads)
 
 
@@ -66,13 +66,18 @@ def _grouped(x: Any, k: Any, axis: int = 2) -> Any:
     return x.unflatten(axis, (k.shape[2], x.shape[axis] // max(k.shape[2], 1)))
 
 
-def _scores(q: Any, k: Any, causal: bool, scale: float) -> Any:
-    """[B,H,T,S] in float32 or wider; -inf where a query does not see a key."""
+def _scores(q: Any, k: Any, causal: bool, scale: float, window: int, cap: float) -> Any:
+    """[B,H,T,S] in float32 or wider, capped; -inf where a query does not see a key."""
     wide = torch.promote_types(q.dtype, torch.float32)
     scores = torch.einsum("btgnd,bsgd->bgnts", _grouped(q.to(wide), k), k.to(wide)).flatten(1, 2) * scale
+    if cap > 0:
+        scores = cap * torch.tanh(scores / cap)
     if causal:  # aligned bottom right: the last query sees all keys
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device)
-        scores = scores.masked_fill(~seen.tril(k.shape[1] - q.shape[1]), -math.inf)
+        seen = seen.tril(k.shape[1] - q.shape[1])
+        if window > 0:
+            seen = seen.triu(k.shape[1] - q.shape[1] + 1 - window)
+        scores = scores.masked_fill(~seen, -math.inf)
     return scores
 
 
@@ -81,8 +86,9 @@ def _weights(scores: Any, lse: Any) -> Any:
     return torch.where(torch.isneginf(scores), 0.0, torch.exp(scores - lse.unsqueeze(-1)))
 
 
-def _forward_cpu(q: Any, k: Any, v: Any, causal: bool, scale: float, deterministic: bool) -> Any:
-    scores = _scores(q, k, causal, scale)
+def _forward_cpu(q: Any, k: Any, v: Any, causal: bool, scale: float, deterministic: bool, window: int,
+                 cap: float) -> Any:
+    scores = _scores(q, k, causal, scale, window, cap)
     lse = torch.logsumexp(scores, -1)
     weights = _grouped(_weights(scores, lse), k, 1)
     o = torch.einsum("bgnts,bsgd->btgnd", weights, v.to(scores.dtype)).flatten(2, 3)
@@ -90,26 +96,29 @@ def _forward_cpu(q: Any, k: Any, v: Any, causal: bool, scale: float, determinist
 
 
 def _backward_cpu(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, causal: bool, scale: float,
-                  deterministic: bool) -> Any:
-    weights = _weights(_scores(q, k, causal, scale), lse)
+                  deterministic: bool, window: int, cap: float) -> Any:
+    scores = _scores(q, k, causal, scale, window, cap)
+    weights = _weights(scores, lse)
     q_, k_, v_, o_, d_o_ = (x.to(weights.dtype) for x in (q, k, v, o, d_o))
     q_, o_, d_o_ = (_grouped(x, k) for x in (q_, o_, d_o_))
     weights = _grouped(weights, k, 1)
     d_weights = torch.einsum("btgnd,bsgd->bgnts", d_o_, v_)
     of_rows = torch.einsum("btgnd,btgnd->bgnt", d_o_, o_)
     d_scores = weights * (d_weights - of_rows.unsqueeze(-1)) * scale
+    if cap > 0:
+        slope = 1 - (scores.masked_fill(torch.isneginf(scores), 0.0) / cap) ** 2
+        d_scores = d_scores * _grouped(slope, k, 1)
     grads = (torch.einsum("bgnts,bsgd->btgnd", d_scores, k_).flatten(2, 3),
              torch.einsum("bgnts,btgnd->bsgd", d_scores, q_), torch.einsum("bgnts,btgnd->bsgd", weights, d_o_))
     return tuple(x.to(q.dtype).contiguous() for x in grads)
 
 
-def _forward_fake(q: Any, k: Any, v: Any, causal: bool, scale: float, deterministic: bool) -> Any:
+def _forward_fake(q: Any, k: Any, v: Any, *options: Any) -> Any:
     wide = torch.promote_types(q.dtype, torch.float32)
     return q.new_empty(q.shape), q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=wide)
 
 
-def _backward_fake(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, causal: bool, scale: float,
-                   deterministic: bool) -> Any:
+def _backward_fake(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *options: Any) -> Any:
     return tuple(x.new_empty(x.shape) for x in (q, k, v))
 
 
@@ -122,10 +131,10 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
 def _gradient(ctx: Any, d_o: Any, d_lse: Any) -> Any:
     q, k, v, o, lse = ctx.saved_tensors
     grads = torch.ops.tracestep.attention_backward(d_o, q, k, v, o, lse, *ctx.options)
-    return (*grads, None, None, None)
+    return (*grads, *(None for _ in ctx.options))
 
 
-_OPTIONS = "bool causal, float scale, bool deterministic"
+_OPTIONS = "bool causal, float scale, bool deterministic, int window, float cap"
 _backward = torch.library.custom_op(
     "tracestep::attention_backward", _backward_cpu, mutates_args=(), device_types="cpu",
     schema=f"(Tensor d_o, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, {_OPTIONS})"
@@ -158,15 +167,27 @@ def _check(q: Any, k: Any, v: Any) -> None:
         raise ValueError(f"[attention] {q.dtype} is none of float32, bfloat16, float16 (on a CPU also float64)")
 
 
+def _window_of(window_size: tuple[int, int], causal: bool) -> int:
+    """Keys that a query sees, its own the last; 0: all."""
+    left, right = window_size
+    if left < 0 and (right < 0 or (causal and right == 0)):
+        return 0
+    if not causal or left < 0 or right > 0:
+        raise ValueError(f"[attention] window_size {tuple(window_size)} with causal={causal}; a window is (keys "
+                         "before a query's own, 0) with causal=True")
+    return left + 1
+
+
 def attention(q: Any, k: Any, v: Any, softmax_scale: float | None = None, causal: bool = False,
-              deterministic: bool = False) -> Any:
+              window_size: tuple[int, int] = (-1, -1), softcap: float = 0.0, deterministic: bool = False) -> Any:
     """softmax(scale q k^T) v for each head, as flash_attn_func of FlashAttention is called.
 
     Shapes: q [B,T,H,D]; k, v [B,S,H_kv,D], where H_kv divides H: each head of k and v serves H / H_kv
     neighbouring ones of q, without a copy; the result [B,T,H,D]. D <= 256.
     Dtypes: float32, bfloat16 or float16, all three the same; on a CPU also float64. Sums are float32.
     Units: scores are multiplied by softmax_scale, 1/sqrt(D) when left out. causal: query i sees keys
-    0 .. i + S - T. A query that sees no key gives zeros.
+    0 .. i + S - T, with window_size (w, 0) the last w + 1 of them. A query that sees no key gives zeros.
+    softcap c > 0: scores s become c tanh(s / c).
     Memory: a float32 for each query and head is saved for backward besides q, k, v and the result.
     Order: on the current stream, without waiting. deterministic: backward has the same bits every run.
     Errors: ValueError for shapes and dtypes that do not fit; FileNotFoundError where the program that is
@@ -175,4 +196,7 @@ def attention(q: Any, k: Any, v: Any, softmax_scale: float | None = None, causal
     """
     _check(q, k, v)
     scale = q.shape[3] ** -0.5 if softmax_scale is None else float(softmax_scale)
-    return torch.ops.tracestep.attention(q, k, v, causal, scale, deterministic)[0]
+    if softcap < 0:
+        raise ValueError(f"[attention] a softcap of {softcap}; 0 is none")
+    window = _window_of(window_size, causal)
+    return torch.ops.tracestep.attention(q, k, v, causal, scale, deterministic, window, float(softcap))[0]

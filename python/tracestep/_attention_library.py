@@ -20,7 +20,8 @@ class Shape(ctypes.Structure):
                  ("dtype", "batch", "heads", "queries", "keys", "width")]
                 + [("scale", ctypes.c_float)]
                 + [(name, ctypes.c_int32) for name in
-                   ("causal", "offset", "deterministic", "tf32", "family", "key_heads", "window")])
+                   ("causal", "offset", "deterministic", "tf32", "family", "key_heads", "window")]
+                + [("cap", ctypes.c_float)])
 
 
 class Strides(ctypes.Structure):
@@ -83,12 +84,12 @@ class Library:
     @staticmethod
     def shape(q: Any, k: Any, causal: bool, offset: int = 0, deterministic: bool = True,
               scale: float | None = None, family: str = "auto", tf32: bool = False,
-              window: int = 0) -> Shape:
-        """The shape of a call; offset and window: tracestep_attention_shape."""
+              window: int = 0, cap: float = 0.0) -> Shape:
+        """The shape of a call; offset, window and cap: tracestep_attention_shape."""
         batch, heads, queries, width = q.shape
         return Shape(DTYPES[q.dtype], batch, heads, queries, k.size(2), width,
                      scale or 1 / math.sqrt(width), causal, offset, deterministic, tf32,
-                     FAMILIES[family], k.size(1), window)
+                     FAMILIES[family], k.size(1), window, cap)
 
     def forward(self, q: Any, k: Any, v: Any, causal: bool, o: Any = None, lse: Any = None,
                 workspace: Any = None, **options: Any) -> tuple[Any, Any]:

@@ -48,7 +48,7 @@ typedef enum {
 typedef enum {
   TRACESTEP_SUCCESS = 0,
   TRACESTEP_BAD_SHAPE = -1,   /* a negative size, key_heads that do not divide heads, a window that
-                                 is not causal, width outside 1..256, scale not above 0 */
+                                 is not causal, width outside 1..256, scale not above 0, cap below 0 */
   TRACESTEP_BAD_POINTER = -2, /* a tensor that is needed is NULL */
   TRACESTEP_BAD_WORKSPACE = -3, /* NULL, unaligned or smaller than the query says */
   TRACESTEP_BAD_DTYPE = -4,     /* outside tracestep_dtype */
@@ -67,6 +67,7 @@ typedef struct {
   int32_t family;        /* tracestep_family */
   int32_t key_heads;     /* of k and v, a divisor of heads; 0: as many as heads */
   int32_t window;        /* causal; not 0: of keys 0 .. i + offset query i sees so many, the last */
+  float cap;             /* scaled scores s become cap tanh(s / cap); 0: they stay */
 } tracestep_attention_shape;
 
 typedef struct {

@@ -57,8 +57,8 @@ std::vector<Val> naive(Expansion e) {
   return {rows_separated(matmul(rows_grouped(weights, group), v), group)};
 }
 
-// With `position` the keys are a cache. The naive form is used with caps and with windows that see
-// the future, for which flash_attention has no tiles. With heads its result is [..., T, H, D], rows
+// With `position` the keys are a cache. The naive form is used with windows that see the future, for
+// which flash_attention has no tiles. With heads its result is [..., T, H, D], rows
 // for the next projection.
 std::vector<Val> flash(Expansion e) {
   const bool is_causal = e.attrs.flag("causal"), has_position = e.inputs.size() > 3;
@@ -67,7 +67,7 @@ std::vector<Val> flash(Expansion e) {
     const auto guard = e.builder.scope("flash");
     return {cached_attention(e)};
   }
-  const bool has_no_tiles = e.attrs.real("cap") > 0.0 || (has_window(e.attrs) && !is_causal);
+  const bool has_no_tiles = has_window(e.attrs) && !is_causal;
   if (has_position || has_no_tiles) return naive(e);
   const auto guard = e.builder.scope("flash");
   const bool has_heads = rank >= 4;
@@ -75,7 +75,8 @@ std::vector<Val> flash(Expansion e) {
                                {{"scale", e.attrs.real("scale")},
                                 {"causal", e.attrs.flag("causal")},
                                 {"token_major", has_heads},
-                                {"window", e.attrs.integer("window")}})[0];
+                                {"window", e.attrs.integer("window")},
+                                {"cap", e.attrs.real("cap")}})[0];
   if (!has_heads) return {y};
   Dims axes;
   for (int i = 0; i < rank; ++i) axes.push_back(i);

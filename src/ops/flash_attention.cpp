@@ -66,6 +66,7 @@ void check_operands(const OpCall& c, int q) {
     fail_usage(c.op.name, "a window of {} keys{}; a window counts back from a query's own key",
                window_of(c.attrs), c.attrs.flag("causal") ? "" : " without causal");
   }
+  if (c.attrs.real("cap") < 0.0) fail_usage(c.op.name, "a cap of {}", c.attrs.real("cap"));
 }
 
 std::vector<Type> forward_type(const OpCall& c) {
@@ -101,10 +102,22 @@ Val transposed_times(Val a, Val b, std::int64_t group) {
   return matmul(rows_grouped(a, group), rows_grouped(b, group), {.transpose_a = true});
 }
 
-// scale · q kᵀ in the dtype of statistics; hidden scores are -inf.
-Val scores_of(Val q, Val k, const Attrs& attrs) {
+// scale · q kᵀ in the dtype of statistics, capped.
+struct Scores {
+  Val value;
+  Val slope;  // of the cap: 1 - tanh²; none: there is no cap
+};
+Scores capped_scores(Val q, Val k, const Attrs& attrs) {
   Val x = times_transposed(q, k, attention_group(q.shape(), k.shape()));
-  x = affine(cast(x, rules::accumulation_dtype(x.dtype())), attrs.real("scale"));
+  x = cast(x, rules::accumulation_dtype(x.dtype()));
+  const double scale = attrs.real("scale"), cap = attrs.real("cap");
+  if (cap == 0.0) return {affine(x, scale), {}};
+  const Val t = unary("tanh", affine(x, scale / cap));
+  return {affine(t, cap), affine(mul(t, t), -1.0, 1.0)};
+}
+
+// The same where a query sees a key; hidden scores are -inf.
+Val visible(Val x, const Attrs& attrs) {
   if (!attrs.flag("causal")) return x;
   Builder& b = *x.builder;
   const std::int64_t rows = x.dim(-2), cols = x.dim(-1), window = window_of(attrs);
@@ -116,7 +129,7 @@ Val scores_of(Val q, Val k, const Attrs& attrs) {
 std::vector<Val> forward_decomposed(Expansion e) {
   const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
   const std::int64_t group = attention_group(q.shape(), k.shape());
-  const Val scores = scores_of(q, k, e.attrs);
+  const Val scores = visible(capped_scores(q, k, e.attrs).value, e.attrs);
   const Val weights = rows_grouped(cast(softmax(scores), q.dtype()), group);
   const Val y = rows_separated(matmul(weights, v), group);
   return {is_token_major(e.attrs) ? heads_moved(y) : y, log_sum_exp(scores)};
@@ -131,10 +144,13 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   const DType wide = rules::accumulation_dtype(q.dtype());
   Shape column = lse.shape();
   column.push_back(1);
-  const Val p = unary("exp", sub(scores_of(q, k, e.attrs), reshape(lse, column)));
+  const Scores scores = capped_scores(q, k, e.attrs);
+  const Val p = unary("exp", sub(visible(scores.value, e.attrs), reshape(lse, column)));
   const Val inner = sum(mul(cast(dy, wide), cast(y, wide)), {q.shape().rank() - 1}, true);
   const Val dp = cast(times_transposed(dy, v, group), wide);
-  const Val ds = cast(affine(mul(p, sub(dp, inner)), e.attrs.real("scale")), q.dtype());
+  Val slopes = affine(mul(p, sub(dp, inner)), e.attrs.real("scale"));
+  if (scores.slope) slopes = mul(slopes, scores.slope);
+  const Val ds = cast(slopes, q.dtype());
   std::vector<Val> out{rows_separated(matmul(rows_grouped(ds, group), k), group),
                        transposed_times(ds, q, group),
                        transposed_times(cast(p, q.dtype()), dy, group)};
@@ -179,7 +195,9 @@ std::vector<AttrDef> attributes() {
           {"token_major", AttrKind::kBool, AttrValue(false),
            "results as [..., T, H, D] for operands [..., H, T, D]"},
           {"window", AttrKind::kInt, AttrValue(std::int64_t{0}),
-           "causal: keys that a query sees, its own the last; 0: all"}};
+           "causal: keys that a query sees, its own the last; 0: all"},
+          {"cap", AttrKind::kReal, AttrValue(0.0),
+           "scores s become cap · tanh(s / cap); 0: they stay"}};
 }
 
 void register_gradient() {

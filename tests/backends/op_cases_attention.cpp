@@ -15,13 +15,15 @@ struct Wish {
   bool token_major = false;
   std::int64_t group = 1;   // heads of q that share one of k and v
   std::int64_t window = 0;  // keys that a query sees; 0: all
+  double cap = 0.0;         // of scores; 0: none
 };
 
 Attrs attrs_of(const Wish& w) {
   return {{"scale", w.scale},
           {"causal", w.causal},
           {"token_major", w.token_major},
-          {"window", w.window}};
+          {"window", w.window},
+          {"cap", w.cap}};
 }
 
 Shape keys_of(const Wish& w) {
@@ -114,7 +116,20 @@ std::vector<Wish> wishes() {
        .how = Stored::kHeads,
        .token_major = true,
        .group = 4,
-       .window = 20}};
+       .window = 20},
+      // Caps that scores hardly feel, and that hold most of them back.
+      {.q = {2, 37, 16}, .keys = 37, .cap = 50.0},
+      {.q = {3, 149, 64}, .keys = 149, .scale = 1.0, .cap = 2.0},
+      {.q = {4, 67, 80}, .keys = 131, .causal = false, .group = 2, .scale = 2.0, .cap = 3.0},
+      {.q = {2, 4, 131, 128}, .keys = 131, .group = 2, .window = 50, .cap = 1.0},
+      {.q = {2, 77, 256}, .keys = 77, .scale = 0.5, .cap = 4.0},
+      {.q = {2, 8, 77, 64},
+       .keys = 77,
+       .how = Stored::kHeads,
+       .token_major = true,
+       .group = 4,
+       .window = 20,
+       .cap = 1.5}};
 }
 
 std::vector<OpCase> forward_cases() {

@@ -40,13 +40,18 @@ def drawn(case, dtype, requires_grad=True):
     return [torch.randn(s).to(device=DEVICE, dtype=dtype).requires_grad_(requires_grad) for s in shapes]
 
 
-def plain(q, k, v, scale, causal):
+def plain(q, k, v, scale, causal, window=0, cap=0.0):
     """The formula in float64, through PyTorch's own gradients."""
     group = q.shape[2] // k.shape[2]
     q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
     k, v = (x.repeat_interleave(group, 1) for x in (k, v))
     scores = q @ k.transpose(2, 3) * scale
-    hidden = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device).triu(k.shape[2] - q.shape[2] + 1)
+    if cap:
+        scores = cap * torch.tanh(scores / cap)
+    ones, ahead = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device), k.shape[2] - q.shape[2]
+    hidden = ones.triu(ahead + 1)
+    if window:
+        hidden = hidden | ones.tril(ahead - window)
     if causal:
         scores = scores.masked_fill(hidden, float("-inf"))
     weights = torch.nan_to_num(torch.softmax(scores, -1))  # a query that sees no key
@@ -76,6 +81,21 @@ class AttentionTest(unittest.TestCase):
             for name, x, y in zip("qkv", ours, exact):
                 self.near(x.grad, y.grad, dtype, f"d{name} {case} {dtype}")
 
+    def test_windows_and_caps_are_those_of_the_formula(self):
+        for case, dtype, (window, cap) in itertools.product(CASES[1:5:2], dtypes(), ((3, 0.0), (0, 1.5), (20, 0.5))):
+            causal = (*case[:-1], True)
+            ours = drawn(causal, dtype)
+            exact = [x.detach().double().requires_grad_() for x in ours]
+            o = tracestep.attention(*ours, causal=True, softmax_scale=0.3,
+                                    window_size=(window - 1, 0) if window else (-1, -1), softcap=cap)
+            wanted = plain(*exact, 0.3, True, window, cap)
+            self.near(o, wanted, dtype, f"o {case} {dtype} {window} {cap}")
+            d_o = torch.randn_like(o)
+            o.backward(d_o)
+            wanted.backward(d_o.double())
+            for name, x, y in zip("qkv", ours, exact):
+                self.near(x.grad, y.grad, dtype, f"d{name} {case} {dtype} {window} {cap}")
+
     def test_the_usual_scale_is_one_over_the_root_of_the_width(self):
         q, k, v = drawn(CASES[1], torch.float32, False)
         self.assertTrue(torch.equal(tracestep.attention(q, k, v, causal=True),
@@ -93,11 +113,11 @@ class AttentionTest(unittest.TestCase):
     def test_opcheck_accepts_both_ops(self):
         for case, dtype in itertools.product(CASES[:2], dtypes()):
             q, k, v = drawn(case, dtype)
-            torch.library.opcheck(torch.ops.tracestep.attention, (q, k, v, case[-1], 0.3, True))
+            torch.library.opcheck(torch.ops.tracestep.attention, (q, k, v, case[-1], 0.3, True, 0, 0.0))
             inputs = [x.detach() for x in (q, k, v)]
-            o, lse = torch.ops.tracestep.attention(*inputs, case[-1], 0.3, True)
+            o, lse = torch.ops.tracestep.attention(*inputs, case[-1], 0.3, True, 0, 0.0)
             torch.library.opcheck(torch.ops.tracestep.attention_backward,
-                                  (torch.randn_like(o), *inputs, o, lse, case[-1], 0.3, True))
+                                  (torch.randn_like(o), *inputs, o, lse, case[-1], 0.3, True, 0, 0.0))
 
     def test_gradients_pass_a_check_by_differences(self):
         if DEVICE != "cpu":
@@ -135,6 +155,10 @@ class AttentionTest(unittest.TestCase):
                               ([torch.zeros(1, 2, 1, 257, device=DEVICE)] * 3, "257 wide")):
             with self.assertRaisesRegex(ValueError, words):
                 tracestep.attention(*inputs)
+        for options, words in (({"window_size": (4, 0)}, "with causal=False"), ({"softcap": -1.0}, "softcap of -1"),
+                               ({"window_size": (4, 2), "causal": True}, "before a query's own")):
+            with self.assertRaisesRegex(ValueError, words):
+                tracestep.attention(q, k, v, **options)
 
 
 @unittest.skipUnless(importlib.util.find_spec("transformers"), "transformers is not installed")

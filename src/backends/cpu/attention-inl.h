@@ -40,7 +40,16 @@ HWY_INLINE V exp2(V x) {
   const auto exponent = hn::ShiftLeft<23>(hn::BitCast(du, shifted));
   return {hn::BitCast(d, hn::Add(hn::BitCast(du, q), exponent))};
 }
-constexpr double kLog2E = 1.4426950408889634, kLn2 = 0.6931471805599453;
+constexpr double kLn2 = 0.6931471805599453;
+
+// cap · tanh(score / cap), by an exponential; a score beyond 40 caps is the cap.
+HWY_INLINE V capped(V score, float cap) {
+  const D d;
+  const auto twice = hn::Mul(score.v, hn::Set(d, static_cast<float>(2.0 * kLog2E) / cap));
+  const auto bounded = hn::Min(hn::Max(twice, hn::Set(d, -120.0f)), hn::Set(d, 120.0f));
+  const V e = exp2({bounded}), one = splat(1.0f);
+  return splat(cap) * ((e - one) / (e + one));
+}
 
 // What becomes of a sum `x` for row r of a result that holds `row` so far.
 struct AddTo {
@@ -109,6 +118,17 @@ HWY_INLINE void score_panel(const Sight& sight, std::int64_t queries, std::int64
       micro_kernel<false, kRows>(width, packed_keys + r * width, packed_queries + c * width,
                                  panel + r * kPanel + c, kPanel);
     }
+  }
+}
+
+// Caps the scores that score_panel() computed.
+HWY_INLINE void cap_panel(const Sight& sight, std::int64_t queries, float* panel) {
+  const float cap = sight.p.cap;
+  if (cap == 0.0f) return;
+  for (std::int64_t j = 0; j < sight.keys; ++j) {
+    float* row = panel + j * kPanel;
+    map([=](V score) HWY_ATTR { return capped(score, cap); }, queries, row,
+        static_cast<const float*>(row));
   }
 }
 

@@ -50,6 +50,8 @@ struct Heads {
   }
 };
 
+inline constexpr double kLog2E = 1.4426950408889634;
+
 // What one call computes; `q` is the index of its operand q.
 struct AttentionProblem {
   float scale;
@@ -58,6 +60,7 @@ struct AttentionProblem {
   std::int64_t group;             // heads of q that share one of k
   std::int64_t queries, keys, width;
   std::int64_t window;  // keys that a query sees; all: as many as there are
+  float cap;            // of scores in units of log 2; 0: none
 
   AttentionProblem(const KernelCall& call, std::size_t q)
       : scale(static_cast<float>(call.attrs.real("scale"))),
@@ -67,7 +70,8 @@ struct AttentionProblem {
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
         width(call.inputs[q].shape.back()),
-        window(call.attrs.integer("window")) {
+        window(call.attrs.integer("window")),
+        cap(static_cast<float>(call.attrs.real("cap") * kLog2E)) {
     if (window == 0) window = keys;
     const std::int64_t count = call.inputs[q].count();
     heads = count == 0 ? 0 : count / (queries * width);

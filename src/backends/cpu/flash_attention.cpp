@@ -114,6 +114,7 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
   const Sight sight{p, first_key, seen, first};
   const std::int64_t rows = round_up(queries, kRows), columns = round_up(rows, kColumns);
   score_panel(sight, columns, p.width, s.k, s.q + at * p.width, s.panel);
+  cap_panel(sight, columns, s.panel);
   const bool hides =
       p.visible(first) < first_key + seen || p.first_visible(first + queries - 1) > first_key;
   if (hides) hide(sight, -kInfinity, s.panel);

@@ -144,19 +144,24 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
   std::fill_n(s.inner + m.queries, kPanel - m.queries, 0.0f);
 }
 
-// p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp; zero where a key
-// is hidden or is not there.
+// p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp, times the slope of
+// a cap; zero where a key is hidden or is not there.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
                         std::int64_t columns) {
   const Sight sight = m.sight(b.p);
+  const bool has_cap = b.p.cap != 0.0f;
+  const float per_cap = has_cap ? 1.0f / b.p.cap : 0.0f;
   for (std::int64_t j = 0; j < round_up(m.keys, kRows); ++j) {
     float *p = s.weights + j * kPanel, *ds = s.slopes + j * kPanel;
     const std::int64_t hidden = j < m.keys ? sight.columns_before(j) : kPanel;
     const std::int64_t from = hidden / kLanes * kLanes, until = sight.columns_until(j);
     for (std::int64_t c = from; c < columns; c += kLanes) {
-      const V weight = exp2((load(p + c) - load(s.lse + c)) - load(s.lse_rest + c));
+      const V score = load(p + c);
+      const V weight = exp2((score - load(s.lse + c)) - load(s.lse_rest + c));
       store(weight, p + c);
-      store(weight * (load(ds + c) - load(s.inner + c)), ds + c);
+      const V slope = weight * (load(ds + c) - load(s.inner + c));
+      const V tanh = score * splat(per_cap);
+      store(has_cap ? slope * (splat(1.0f) - tanh * tanh) : slope, ds + c);
     }
     for (float* row : {p, ds}) {
       std::fill_n(row, hidden, 0.0f);
@@ -253,6 +258,7 @@ void meet(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t pa
   pack_panel<T>(b, s, m);
   const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
   score_panel(m.sight(b.p), columns, b.p.width, s.k, s.q, s.weights);
+  cap_panel(m.sight(b.p), columns, s.weights);
   score_panel(m.sight(b.p), columns, b.p.width, s.v, s.dy, s.slopes);
   weigh(b, s, m, columns);
   if (b.dv) add_to_block(b, s, m, s.weights, s.dy_along, s.dv);
@@ -339,6 +345,7 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
                        s.k);
     const Sight sight = m.sight(p);
     score_panel(sight, columns, p.width, s.k, s.q, s.weights);
+    cap_panel(sight, columns, s.weights);
     for (std::int64_t j = 0; j < m.keys; ++j) {
       float* row = s.weights + j * kPanel;
       const std::int64_t hidden = sight.columns_before(j);

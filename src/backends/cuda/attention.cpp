@@ -54,6 +54,7 @@ AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const Tensor
   out.offset = out.keys - out.queries;
   const std::int64_t window = call.attrs.integer("window");
   out.window = window < out.keys ? static_cast<int>(window) : 0;
+  out.cap = static_cast<float>(call.attrs.real("cap"));
   if (stream_of(call).tf32) out.f32 = AttentionF32::kTF32;
   return out;
 }

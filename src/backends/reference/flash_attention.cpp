@@ -90,13 +90,14 @@ class Rows {
 
 // What both directions share about a call whose q stands at operand `q`.
 struct Sizes {
-  double scale;
+  double scale, cap;
   bool causal, token_major;
   std::int64_t group;  // heads of q that share one of k and v
   std::int64_t queries, keys, width, window;
 
   Sizes(const KernelCall& call, std::size_t q)
       : scale(call.attrs.real("scale")),
+        cap(call.attrs.real("cap")),
         causal(call.attrs.flag("causal")),
         token_major(call.attrs.flag("token_major")),
         group(attention_group(call.inputs[q].shape, call.inputs[q + 1].shape)),
@@ -127,12 +128,14 @@ struct Sizes {
   }
 };
 
-// scale · q kᵀ of a tile, -inf where a query does not see a key.
+// scale · q kᵀ of a tile, capped, -inf where a query does not see a key.
 Tile scores_of(const Sizes& s, const Tile& q, const Tile& k, std::int64_t i0, std::int64_t j0) {
   Tile out = times_transposed(q, k);
   for (std::int64_t i = 0; i < out.rows; ++i) {
     for (std::int64_t j = 0; j < out.columns; ++j) {
-      out(i, j) = s.sees(i0 + i, j0 + j) ? s.scale * out(i, j) : -kInfinity;
+      const double score = s.scale * out(i, j);
+      const double seen = s.cap > 0 ? s.cap * std::tanh(score / s.cap) : score;
+      out(i, j) = s.sees(i0 + i, j0 + j) ? seen : -kInfinity;
     }
   }
   return out;
@@ -219,7 +222,8 @@ struct KeyTile {
 
 // What a head of queries adds to the gradients of a tile of keys and values, and these to its dq.
 // With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ, ds = p ∘ (dp - D), where D is the
-// inner product of dy and y, row by row; then dq = scale ds k and dk = scale dsᵀ q.
+// inner product of dy and y, row by row; then dq = scale ds k and dk = scale dsᵀ q. A cap makes ds
+// smaller by its slope, 1 - tanh².
 void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& keys, Tile& dq) {
   const Rows dy(call.inputs[0], head, s.token_major), q(call.inputs[1], head, false);
   const Rows y(call.inputs[4], head, s.token_major);
@@ -238,8 +242,9 @@ void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& key
       double inner = 0;
       for (std::int64_t d = 0; d < s.width; ++d) inner += dy_tile(i, d) * y_tile(i, d);  // (4)
       for (std::int64_t j = 0; j < columns; ++j) {
-        p(i, j) = std::exp(p(i, j) - lse[appended(head, i0 + i)]);  // (11)
-        ds(i, j) = s.scale * p(i, j) * (dp(i, j) - inner);          // (14)
+        const double t = s.cap > 0 && p(i, j) != -kInfinity ? p(i, j) / s.cap : 0;
+        p(i, j) = std::exp(p(i, j) - lse[appended(head, i0 + i)]);             // (11)
+        ds(i, j) = s.scale * p(i, j) * (dp(i, j) - inner) * (1 - t * t);       // (14)
       }
     }
     add_transposed_product(p, dy_tile, keys.dv);  // (12)

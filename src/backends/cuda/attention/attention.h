@@ -37,6 +37,7 @@ struct AttentionShape {
   bool causal = false;        // query i sees keys 0 .. i + offset
   int offset = 0;             // 0: aligned top left; keys - queries: bottom right, as in the ops
   int window = 0;             // causal: keys that a query sees, i + offset the last; 0: all
+  float cap = 0.0F;           // scaled scores s become cap tanh(s / cap); 0: they stay
   bool deterministic = true;  // backward: the same bits every run
   AttentionF32 f32 = AttentionF32::kSplit3;
   AttentionFamily family = AttentionFamily::kAuto;

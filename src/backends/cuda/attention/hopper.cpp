@@ -6,7 +6,8 @@ namespace tracestep::cuda {
 
 bool hopper_supports(const AttentionShape& shape) {
   return shape.dtype != AttentionDType::kF32 && hopper_width(shape.width) > 0 &&
-         shape.queries > 0 && shape.keys > 0 && shape.scale > 0;
+         shape.queries > 0 && shape.keys > 0 && shape.scale > 0 &&
+         shape.cap == 0;
 }
 
 std::int64_t hopper_forward_workspace_bytes(const AttentionShape&) {

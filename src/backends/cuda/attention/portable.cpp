@@ -142,6 +142,7 @@ ForwardParams forward_params(const AttentionForward& call) {
   params.causal = shape.causal;
   params.offset = shape.offset;
   if (shape.window > 0) params.window = shape.window;
+  params.cap = shape.cap;
   return params;
 }
 
@@ -165,6 +166,7 @@ void set_backward_params(BackwardParams& params, const AttentionShape& shape, in
   params.causal = shape.causal;
   params.offset = shape.offset;
   if (shape.window > 0) params.window = shape.window;
+  params.cap = shape.cap;
 }
 
 cudaError_t prepare_stats(const AttentionBackward& call, const StatsPieces& pieces,

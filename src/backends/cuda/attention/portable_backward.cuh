@@ -151,6 +151,7 @@ class BackwardWarp {
     Scores s = {};
     float2 own[kMT][2] = {};
     multiply_scores(s, y, lanes);
+    if (scaling_.to_tangent != 0) take_tangents(s);
     if constexpr (kQueries) load_own(own);
     exponentiate(s, y, own);
     mask(s, y);
@@ -187,6 +188,21 @@ class BackwardWarp {
   // The lane's i-th row, counted from the block's first.
   __device__ __forceinline__ int own_row(int i) const {
     return warp_rows_ + i * 8 + (lane_ >> 2);
+  }
+
+  __device__ __forceinline__ void take_tangents(Scores& s) const {
+#pragma unroll
+    for (int i = 0; i < kMT * kNT * 4; ++i) {
+      (&s[0][0][0])[i] = tanh_by_exp2((&s[0][0][0])[i] * scaling_.to_tangent);
+    }
+  }
+
+  // What a cap leaves of a slope, 1 - tanh², where the tangent is known from the probability; the
+  // registers for both are not there. `origin` is the log-sum-exp to base 2.
+  __device__ __forceinline__ float slope_of_cap(float probability, float origin) const {
+    if (probability <= 0) return 0;
+    const float tangent = __fdividef(__log2f(probability) + (origin - Traits::kShift), scaling_.c);
+    return fmaxf(fmaf(-tangent, tangent, 1.0F), 0.0F);
   }
 
   // Scores become probabilities, 2^kShift times their size.
@@ -258,8 +274,9 @@ class BackwardWarp {
     }
 #pragma unroll
     for (int n = 0; n < kNT; ++n) {
-      float2 level = {};
+      float2 level = {}, lse2 = {};
       if constexpr (!kQueries) {
+        if (scaling_.to_tangent != 0) lse2 = load_shared_pair(y.own_stats + (n * 8 + 2 * t) * 4);
         level = load_shared_pair(y.own_stats + (kN + n * 8 + 2 * t) * 4);
         level.x *= scaling_.level;
         level.y *= scaling_.level;
@@ -270,6 +287,9 @@ class BackwardWarp {
         for (int e = 0; e < 4; ++e) {
           const float minus = kQueries ? own[mt][e / 2].y : e % 2 == 0 ? level.x : level.y;
           ds[mt][n][e] = s[mt][n][e] * fmaf(ds[mt][n][e], own_grad[mt][e / 2], -minus);
+          if (scaling_.to_tangent == 0) continue;
+          const float origin = kQueries ? own[mt][e / 2].x : e % 2 == 0 ? lse2.x : lse2.y;
+          ds[mt][n][e] *= slope_of_cap(s[mt][n][e], origin);
         }
       }
     }

@@ -61,12 +61,20 @@ struct BackwardShared {
 // P' (grad dP' - level delta), with the exponents of all factors chosen so that no product leaves
 // the range of float16.
 struct BackwardScaling {
-  float c = 1;                // on scores, to exponents of two
+  float c = 1;                // on scores, or on tangents with a cap, to exponents of two
+  float to_tangent = 0;       // on products, to arguments of the tangent; 0: there is no cap
   float grad = 1, level = 1;  // see above
   float gradient_factor = 1;  // on the sum of dS' Y
   float value_factor = 1;     // on the sum of P' dO'
   bool is_large = false;      // scores
 };
+
+__device__ __forceinline__ BackwardScaling with_cap(BackwardScaling s, float cap) {
+  if (cap == 0) return s;
+  s.to_tangent = s.c / (cap * kLog2E);
+  s.c = cap * kLog2E;
+  return s;
+}
 
 // `batch_head`: of x.
 template <class E, Gradient kG>
@@ -77,7 +85,7 @@ __device__ __forceinline__ BackwardScaling find_scaling(const BackwardParams& p,
   s.grad = s.level = ldexpf(1, -kShift);
   s.gradient_factor = p.scale;
   s.value_factor = ldexpf(1, -kShift);
-  if (p.ranges == nullptr) return s;
+  if (p.ranges == nullptr) return with_cap(s, p.cap);
   const HeadRange& r = p.ranges[kG == Gradient::kQueries ? batch_head / p.group : batch_head];
   s.is_large = has_large_scores(p.scale, r);
   const int q = scale_exponent(r.magnitude[kQ]), k = scale_exponent(r.magnitude[kK]);
@@ -96,7 +104,7 @@ __device__ __forceinline__ BackwardScaling find_scaling(const BackwardParams& p,
     s.level = ldexpf(1, exponent - kShift);
     s.gradient_factor = ldexpf(p.scale, -exponent - q);
   }
-  return s;
+  return with_cap(s, p.cap);
 }
 
 }  // namespace tracestep::cuda::portable

@@ -18,6 +18,12 @@ inline constexpr float kProbabilityShift = 0;
 template <>
 inline constexpr float kProbabilityShift<F16> = 14;
 
+// tanh within 2e-7, by an exponential; the functions of the library take several times as long.
+__device__ __forceinline__ float tanh_by_exp2(float x) {
+  const float e = exp2_fast(fminf(fmaxf(x * (2 * kLog2E), -120.0F), 120.0F));
+  return __fdividef(e - 1, e + 1);
+}
+
 template <int kParts, int kD, int kMT, int kWarps, int kN>
 struct ForwardShared {
   static constexpr int kRows = 16 * kMT * kWarps;
@@ -71,6 +77,10 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     c = ldexpf(c, -scale_exponent(range.magnitude[kQ]) - scale_exponent(range.magnitude[kK]));
     o_factor = ldexpf(1, -scale_exponent(range.magnitude[kV]));
   }
+  // With a cap the products become hyperbolic tangents, and those exponents of two.
+  const bool has_cap = p.cap > 0;
+  const float to_tangent = has_cap ? c / (p.cap * kLog2E) : 0;
+  if (has_cap) c = p.cap * kLog2E;
   const bool is_negative = c < 0;
   c = fmaxf(fabsf(c), 1e-30F);
 
@@ -102,6 +112,12 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     } else {
       multiply_rows<E, kParts, kD, kMT, kN, Shared::kQPlane, Shared::kPlane, false>(s, q_rows,
                                                                                     k_tile, lanes);
+    }
+    if (has_cap) {
+#pragma unroll
+      for (int i = 0; i < kMT * kNT * 4; ++i) {
+        (&s[0][0][0])[i] = tanh_by_exp2((&s[0][0][0])[i] * to_tangent);
+      }
     }
     if (is_negative) {
 #pragma unroll
