@@ -66,10 +66,11 @@ Program program_for(const Device& device) {
   const Val y = b.call1("tiled_sum", {x, w});
   b.output("y", y);
   b.output("loss", ops::sum(ops::unary("square", y), {0}));
-  PipelineOptions options;
-  options.mode = Mode::kForwardBackward;
-  options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
-  return run_pipeline(b.finish(), options).program;
+  RunSpec run{.verify = true};
+  PassContext context;
+  run.mode = Mode::kForwardBackward;
+  context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+  return run_pipeline(b.finish(), run, context).program;
 }
 
 template <class T>

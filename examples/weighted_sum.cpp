@@ -10,6 +10,7 @@
 #include "ops/functions.h"
 #include "ops/rules.h"
 #include "passes/as_float64.h"
+#include "passes/autograd.h"
 #include "passes/pipeline.h"
 
 using namespace tracestep;
@@ -46,10 +47,11 @@ Program build() {  // loss = Σ_r y[r]², so that dloss/dy = 2y
 }
 
 Program program_for(const Device& device) {
-  PipelineOptions options;
-  options.mode = Mode::kForwardBackward;
-  options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
-  return run_pipeline(build(), options).program;
+  RunSpec run{.verify = true};
+  PassContext context;
+  run.mode = Mode::kForwardBackward;
+  context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+  return run_pipeline(build(), run, context).program;
 }
 
 // Runs `program`, whose numbers are held as T, once.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks who includes whom: the folder table of docs/architecture.md, as data; and that no folder
-below the command line speaks of its flags, that kernels which may be launched early wait, and that
-only spec/ lists the fields of a run.
+below the command line speaks of its flags, that kernels which may be launched early wait, that
+only spec/ lists the fields of a run, that devices are asked for traits and not for names, and that
+nothing of the engine parses what a user wrote.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -20,7 +21,9 @@ ROWS = {
     "ops": ["ir"],
     "planning": ["ops"],  # what a device needs for an op, without the device
     "analysis": ["planning"],  # facts about a program, never a change
-    "passes": ["analysis"],
+    "nn": ["ops"],  # layers only build programs
+    "run": ["nn"],  # what a run is: its choices as values, without texts
+    "passes": ["analysis", "run"],
     "codegen": ["analysis"],  # text for run-time compilers; what it needs of a device is data
     "runtime": ["analysis", "record"],
     # Back ends see the interfaces of runtime; never each other, passes or exec.
@@ -33,8 +36,7 @@ ROWS = {
     "backends/comm/mpi": ["runtime"],
     "backends/comm/nccl": ["runtime"],
     "exec": ["passes", "runtime"],
-    "nn": ["ops"],  # layers only build programs
-    "spec": ["nn", "exec"],  # what a run is, and the program that it means
+    "spec": ["exec"],  # the fields of a run as texts, and the program that it means
     "train": ["spec"],
     "session": ["train"],  # a run on a device
     # The lab: below all subjects what every one needs, above them the study.
@@ -263,6 +265,23 @@ def broken_by_device_names(path, text):
                "(planning/device_traits.h)")
 
 
+# A user's text is read where flags and files are; from there on a choice is a value (run/). What
+# the engine itself wrote, it may read: programs, and the names of dtypes in them.
+ENGINE = ("ops/", "planning/", "analysis/", "nn/", "run/", "passes/", "codegen/", "runtime/",
+          "backends/", "exec/")
+PARSES = re.compile(r"\b(parse_(?!program\b|dtype\b)\w+|checked_parts)\(")
+
+
+def broken_by_parsing(path, text):
+    """(line, rule) of each place of the engine, src/`path`, that reads a user's text."""
+    if not path.startswith(ENGINE):
+        return
+    text = COMMENT.sub("", text)
+    for match in PARSES.finditer(text):
+        yield (text.count("\n", 0, match.start()) + 1,
+               f"{match.group(1)}() reads a text; spec/ does, and hands on the value (run/)")
+
+
 def check_file(file, root, fields):
     path = file.relative_to(root / "src").as_posix()
     row = row_of(path)
@@ -274,6 +293,7 @@ def check_file(file, root, fields):
     yield from broken_by_waits(path, text)
     yield from broken_by_field_lists(path, text, fields)
     yield from broken_by_device_names(path, text)
+    yield from broken_by_parsing(path, text)
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:

@@ -7,7 +7,7 @@
 
 #include "base/signals.h"
 #include "lab/report/table.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep::cli {
 

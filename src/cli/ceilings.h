@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lab/report/table.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep::cli {
 

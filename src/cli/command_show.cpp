@@ -48,12 +48,11 @@ class Pipeline {
 
   PipelineResult run(const std::string& after) const {
     if (after == kStart) return {forward_program(spec_), {}};
-    PipelineOptions options = pipeline_options(spec_);
-    options.has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); };
-    options.traits = device_->traits();
-    options.disabled.insert(options_.disabled.begin(), options_.disabled.end());
-    options.stop_after = after;
-    return run_pipeline(forward_program(spec_), options);
+    return run_pipeline(forward_program(spec_), spec_,
+                        {.traits = device_->traits(),
+                         .has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); },
+                         .disabled = {options_.disabled.begin(), options_.disabled.end()},
+                         .stop_after = after});
   }
 
   std::string text(const std::string& after) const {

@@ -9,9 +9,9 @@
 
 #include "base/json.h"
 #include "lab/report/table.h"
+#include "run/run_spec.h"
 #include "runtime/communicator.h"
 #include "runtime/device.h"
-#include "spec/run_spec.h"
 
 namespace tracestep::cli {
 

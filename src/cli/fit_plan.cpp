@@ -9,7 +9,7 @@
 #include "lab/memory/ranks.h"
 #include "lab/report/columns.h"
 #include "nn/families.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 
 namespace tracestep::cli {
 namespace {

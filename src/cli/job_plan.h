@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 struct Predictor;  // lab/predict/predict.h

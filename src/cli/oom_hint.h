@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep::cli {
 

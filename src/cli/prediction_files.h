@@ -11,7 +11,7 @@
 #include "cli/locked_file.h"
 #include "lab/predict/history.h"
 #include "lab/predict/time_model.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep::cli {
 

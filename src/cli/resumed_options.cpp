@@ -9,6 +9,7 @@
 #include "base/shell_words.h"
 #include "base/utf8.h"
 #include "cli/options.h"
+#include "passes/pipeline.h"
 
 namespace tracestep::cli {
 namespace {

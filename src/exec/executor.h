@@ -12,9 +12,9 @@
 
 #include "analysis/buffer_plan.h"
 #include "base/host_tensor.h"
-#include "exec/executor_kind.h"
 #include "ir/program.h"
 #include "record/recorder.h"
+#include "run/words.h"
 #include "runtime/store.h"
 
 namespace tracestep {

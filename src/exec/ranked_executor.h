@@ -8,7 +8,7 @@
 
 #include "exec/executor.h"
 #include "exec/rank_threads.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 #include "runtime/communicator.h"
 
 namespace tracestep {

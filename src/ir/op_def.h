@@ -64,7 +64,7 @@ enum class Fusion : std::uint8_t {
 std::string_view name_of(Fusion fusion);
 
 // Which composite of a model the op is a kernel of. Programs keep or expand all ops of a composite
-// together (passes/granularity.h), so that forward and gradient agree.
+// together (run/granularity.h), so that forward and gradient agree.
 enum class Composite : std::uint8_t {
   kOther,  // of none of these: an op of a user's own
   kNorm,

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "base/units.h"
 #include "nn/families.h"
 
 namespace tracestep {
@@ -55,34 +54,6 @@ std::string name_of(const RopeScaling& s) {
                          s.magnitude);
   }
   return name;
-}
-
-RopeScaling parse_rope_scaling(const std::string& where, const std::string& text) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(':', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  std::vector<std::string> names;
-  for (RopeScalingKind kind : kAllRopeScalings) names.emplace_back(name_of(kind));
-  check_choice(where, parts[0], names);
-  RopeScaling out;
-  out.kind = kAllRopeScalings[std::ranges::find(names, parts[0]) - names.begin()];
-  constexpr std::size_t counts[] = {1, 2, 5, 6};  // the name and its numbers, by kind
-  if (parts.size() != counts[static_cast<std::size_t>(out.kind)]) {
-    fail_usage(where, "{} takes {} numbers, {} are given", parts[0],
-               counts[static_cast<std::size_t>(out.kind)] - 1, parts.size() - 1);
-  }
-  const auto real = [&](std::size_t i, double& to) {
-    if (i < parts.size()) to = parse_real(where, parts[i], 0.0, 1e9);
-  };
-  real(1, out.factor);
-  real(2, out.low);
-  real(3, out.high);
-  if (parts.size() > 4) out.original = parse_int(where, parts[4], 1, std::int64_t{1} << 40);
-  real(5, out.magnitude);
-  return out;
 }
 
 std::int64_t ModelConfig::rotated_width() const {

@@ -52,9 +52,8 @@ struct RopeScaling {
 };
 
 // "llama3:8:1:4:8192": the name, then factor, low, high, original and magnitude as far as the kind
-// has them, and its inverse. Error{kUsage} naming `where`.
+// has them.
 std::string name_of(const RopeScaling& scaling);
-RopeScaling parse_rope_scaling(const std::string& where, const std::string& text);
 
 // Normalised queries and keys: each head by itself, or all heads of a token together.
 enum class QkNorm : std::uint8_t { kNone, kHead, kToken };

@@ -4,14 +4,9 @@
 #include <string>
 
 #include "passes/loss_scaling.h"
+#include "run/words.h"
 
 namespace tracestep {
-
-enum class GradientKind : std::uint8_t {
-  kTransient,   // outputs "grad.NAME", alive until read
-  kPersistent,  // state leaves "grad.NAME", overwritten by every run
-  kAccumulate,  // state leaves "grad.NAME", added to by every run
-};
 
 struct AutogradOptions {
   std::string loss = "loss";  // a rank-0 floating output

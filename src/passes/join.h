@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ir/op_def.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 
 namespace tracestep {
 

@@ -8,16 +8,9 @@
 #include <string_view>
 
 #include "ir/builder.h"
+#include "run/optimizer_options.h"
 
 namespace tracestep {
-
-struct LossScaling {
-  bool enabled = false;
-  double growth = 2.0;                  // factor after `growth_interval` good steps in a row
-  double backoff = 0.5;                 // factor after a step that overflowed
-  std::int64_t growth_interval = 2000;  // good steps
-  double floor = 0.0;                   // the scale never falls below
-};
 
 // Rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must set the
 // first one to kInitialLossScale; the others start at zero.

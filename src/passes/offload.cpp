@@ -32,10 +32,6 @@ bool is_of_optimizer(const Program& program, const Value& leaf) {
 
 }  // namespace
 
-std::string_view name_of(Offload offload) {
-  return offload == Offload::kNone ? "none" : "optimizer";
-}
-
 Program offload(const Program& program) {
   const std::vector<bool> is_read = read_in_the_step(program);
   const auto may_move = [&](ValueId id) {

@@ -1,19 +1,9 @@
 // What of a step lies in the host's memory.
 #pragma once
 
-#include <cstdint>
-#include <string_view>
-
 #include "ir/program.h"
 
 namespace tracestep {
-
-enum class Offload : std::uint8_t {
-  kNone,
-  kOptimizer,  // what only updates read
-};
-inline constexpr Offload kAllOffloads[] = {Offload::kNone, Offload::kOptimizer};
-std::string_view name_of(Offload offload);
 
 // Places in the host's memory what only updates read: the optimizer's moments, and weights whose
 // narrow copies the rest of the step reads. Scalar states stay where they are. The nodes are the

@@ -26,8 +26,9 @@ struct Use {
 
 class OptimizerPass {
  public:
-  OptimizerPass(const Program& program, const OptimizerOptions& options)
-      : program_(program), options_(options) {}
+  OptimizerPass(const Program& program, const OptimizerOptions& options,
+                const UpdateContext& context)
+      : program_(program), options_(options), context_(context) {}
 
   Program run() {
     // The gradients become updates, so they are no longer outputs.
@@ -122,10 +123,10 @@ class OptimizerPass {
   Val norm_of(Builder& b, const std::vector<Pair>& pairs) const {
     std::vector<Val> own, shared;
     for (const Pair& pair : pairs) {
-      const bool is_own = options_.tensor == 1 || split_axis(pair.name);
+      const bool is_own = context_.tensor == 1 || split_axis(pair.name);
       (is_own ? own : shared).push_back(pair.gradient);
     }
-    const RankGroup all{options_.shards * options_.tensor};
+    const RankGroup all{context_.shards * context_.tensor};
     if (all.ranks == 1) return b.call1("global_norm", own);
     return ops::unary("sqrt", collective(b, all, "all_reduce", {own_square(b, own, shared)}));
   }
@@ -138,12 +139,12 @@ class OptimizerPass {
       return ops::mul(norm, norm);
     };
     if (shared.empty()) return square(own);
-    const Val fair = ops::affine(square(shared), 1.0 / options_.tensor);
+    const Val fair = ops::affine(square(shared), 1.0 / context_.tensor);
     return own.empty() ? fair : ops::add(square(own), fair);
   }
 
   // Ranks that update parts of the same tensors.
-  RankGroup part_group() const { return {options_.shards, options_.tensor}; }
+  RankGroup part_group() const { return {context_.shards, context_.tensor}; }
 
   static Val collective(Builder& b, const RankGroup& group, std::string_view op,
                         std::vector<Val> operands, Attrs attrs = {}) {
@@ -206,7 +207,7 @@ class OptimizerPass {
     for (const Val& more : {use.scale, use.apply, use.count}) {
       if (more) operands.push_back(more);
     }
-    const bool decays = !options_.undecayed.contains(pair.name);
+    const bool decays = !context_.undecayed.contains(pair.name);
     const auto out = b.call(find_op("adamw"), operands,
                             {{"beta1", options_.beta1},
                              {"beta2", options_.beta2},
@@ -236,22 +237,16 @@ class OptimizerPass {
   }
 
   const Program& program_;
-  OptimizerOptions options_;
+  const OptimizerOptions options_;
+  const UpdateContext& context_;
   Val lr_, step_size_;
 };
 
 }  // namespace
 
-std::string_view name_of(Moments moments) {
-  return moments == Moments::kF32 ? "fp32" : "bf16";
-}
-
-std::string_view name_of(DecayOn decay_on) {
-  return decay_on == DecayOn::kAll ? "all" : "matrices";
-}
-
-Program optimizer(const Program& program, const OptimizerOptions& options) {
-  return OptimizerPass(program, options).run();
+Program optimizer(const Program& program, const OptimizerOptions& options,
+                  const UpdateContext& context) {
+  return OptimizerPass(program, options, context).run();
 }
 
 bool is_applied(double grad_norm, double loss) {

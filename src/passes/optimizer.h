@@ -6,26 +6,9 @@
 #include <string_view>
 
 #include "passes/loss_scaling.h"
+#include "run/optimizer_options.h"
 
 namespace tracestep {
-
-enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
-
-// How AdamW's m and v are stored.
-enum class Moments : std::uint8_t {
-  kF32,
-  kBF16,  // rounded at random, so that changes below half a rounding are not lost
-};
-inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16};
-std::string_view name_of(Moments moments);  // "fp32", "bf16"
-
-// What weight decay shrinks.
-enum class DecayOn : std::uint8_t {
-  kAll,
-  kMatrices,  // tensors of two or more axes: not the gains of norms
-};
-inline constexpr DecayOn kAllDecayOn[] = {DecayOn::kAll, DecayOn::kMatrices};
-std::string_view name_of(DecayOn decay_on);  // "all", "matrices"
 
 // Gradients with at least this norm count as infinite: AdamW averages their squares, and the square
 // of 2^64 is infinite in float32. The limit is the same on every back end, also on those that add
@@ -38,20 +21,10 @@ inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw
 // Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
-struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::kAdamw;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0.0;
-  DecayOn decay_on = DecayOn::kAll;
+// What the updates depend on besides the options of the run.
+struct UpdateContext {
   // The parameters that decay leaves alone: by name, as ranks may hold vectors of what is a matrix.
   std::set<std::string> undecayed = {};
-  Moments moments = Moments::kF32;
-  double clip = 0.0;              // largest global gradient norm; 0: off
-  bool report_norm = false;       // output "grad_norm" even without clipping
-  bool guard_finite = false;      // a step with a loss or gradient that is not finite is skipped
-  LossScaling loss_scaling = {};  // gradients are scaled by the state "loss_scale"
   // Gradients are the parts of so many replicas (passes/reduce.h); 1: they are whole.
   int shards = 1;
   // Ranks of a replica, each with its part of the parameters that passes/split.h divides.
@@ -76,7 +49,8 @@ struct OptimizerOptions {
 // With `shards`, states are parts as the gradients are; each rank updates its part of a parameter
 // that is whole, and gathers the others. The norm is that of all ranks' parts, and with `tensor` of
 // all parts of a replica.
-Program optimizer(const Program& program, const OptimizerOptions& options);
+Program optimizer(const Program& program, const OptimizerOptions& options,
+                  const UpdateContext& context = {});
 // Whether a guarded step with these outputs was applied; false: it was skipped.
 bool is_applied(double grad_norm, double loss);
 

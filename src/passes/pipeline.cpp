@@ -9,7 +9,9 @@
 #include "base/suggest.h"
 #include "ir/print.h"
 #include "ir/verify.h"
+#include "nn/transformer.h"
 #include "passes/autocast.h"
+#include "passes/autograd.h"
 #include "passes/by_parts.h"
 #include "passes/choose.h"
 #include "passes/chunk_loss.h"
@@ -21,6 +23,8 @@
 #include "passes/materialize.h"
 #include "passes/merge.h"
 #include "passes/narrow_gathers.h"
+#include "passes/offload.h"
+#include "passes/optimizer.h"
 #include "passes/overlap.h"
 #include "passes/overwrite.h"
 #include "passes/pad.h"
@@ -35,11 +39,16 @@
 #include "passes/split.h"
 #include "passes/sum_shards.h"
 #include "passes/update_beside.h"
+#include "passes/update_early.h"
 
 namespace tracestep {
 namespace {
 
-using Options = PipelineOptions;
+// What every pass may read: `context` for what the run does not say.
+struct Options {
+  RunSpec run;
+  PassContext context;
+};
 
 struct Pass {
   std::string name;
@@ -48,45 +57,50 @@ struct Pass {
   std::function<Program(const Program&, const Options&)> run;
   VerifyStage stage = VerifyStage::kBuilt;
   bool compiles = false;  // runs only when programs are compiled
-  // Whether a compile pass is worth its cost in this step, so that it runs by default; empty: yes.
-  std::function<bool(const Options&)> pays = {};
+  // Whether a compile pass is worth its cost in this run, so that it runs by default; empty: yes.
+  std::function<bool(const RunSpec&)> pays = {};
 };
 
 bool always(const Options&) {
   return true;
 }
 bool differentiates(const Options& o) {
-  return o.mode != Mode::kInference && !o.has_gradients;
+  return o.run.mode != Mode::kInference && !o.context.has_gradients;
 }
 bool casts(const Options& o) {
-  return o.autocast.has_value();
+  return o.run.precision.autocast.has_value();
 }
 bool steps(const Options& o) {
-  return o.mode == Mode::kStep;
+  return o.run.mode == Mode::kStep;
 }
 
 // A step, or a part of one: micro-batches keep their gradients for the program that updates.
 bool trains(const Options& o) {
   const bool is_micro_batch =
-      o.mode == Mode::kForwardBackward && o.gradients != GradientKind::kTransient;
+      o.run.mode == Mode::kForwardBackward && o.run.gradients != GradientKind::kTransient;
   return steps(o) || is_micro_batch;
 }
 
 bool updates_early(const Options& o) {
-  return steps(o) && o.updates == UpdateTime::kEarly;
+  return steps(o) && o.run.updates == UpdateTime::kEarly;
 }
 
 bool offloads(const Options& o) {
-  return o.offload != Offload::kNone && o.traits.has_own_memory();
+  return o.run.offload != Offload::kNone && o.context.traits.has_own_memory();
 }
 
 // Where the update of a weight can write its narrow copy.
 bool keeps_shadows(const Options& o) {
-  return trains(o) && o.updates == UpdateTime::kEnd;
+  return trains(o) && o.run.updates == UpdateTime::kEnd;
+}
+
+// Whether the user named the compile pass: it then also runs on devices that have no use for it.
+bool names(const RunSpec& run, const std::string& pass) {
+  return run.compile_passes && run.compile_passes->contains(pass);
 }
 
 bool pads(const Options& o) {
-  return keeps_shadows(o) && (o.traits.wants_aligned_rows() || o.asked.contains("pad"));
+  return keeps_shadows(o) && (o.context.traits.wants_aligned_rows() || names(o.run, "pad"));
 }
 
 bool updates_at_end(const Options& o) {
@@ -95,18 +109,18 @@ bool updates_at_end(const Options& o) {
 
 // A CPU runs lane 1 in its place; among several ranks that lane is for collectives.
 bool updates_beside(const Options& o) {
-  return steps(o) && o.traits.has_lanes() && !o.parallel.is_on();
+  return steps(o) && o.context.traits.has_lanes() && !o.run.parallel.is_on();
 }
 
 bool divides(const Options& o) {
-  const bool is_summed = o.has_gradients && o.sums_shards;
-  return o.parallel.is_on() && (steps(o) || o.mode == Mode::kForwardBackward) && !is_summed;
+  const bool is_summed = o.context.has_gradients && o.context.sums_shards;
+  return o.run.parallel.is_on() && (steps(o) || o.run.mode == Mode::kForwardBackward) && !is_summed;
 }
 bool is_split(const Options& o) {
-  return o.parallel.is_divided() && !o.has_gradients;
+  return o.run.parallel.is_divided() && !o.context.has_gradients;
 }
 bool shards_weights(const Options& o) {
-  return o.parallel.is_on() && o.parallel.shards_weights() && !o.has_gradients;
+  return o.run.parallel.is_on() && o.run.parallel.shards_weights() && !o.context.has_gradients;
 }
 
 bool communicates(const Options& o) {
@@ -114,11 +128,11 @@ bool communicates(const Options& o) {
 }
 
 bool recomputes(const Options& o) {
-  return differentiates(o) && o.recompute.kind != Recomputation::Kind::kNone;
+  return differentiates(o) && o.run.recompute.kind != Recomputation::Kind::kNone;
 }
 
 bool has_kernel(const Options& o, const OpDef& op) {
-  return o.has_kernel ? o.has_kernel(op) : !op.always_decompose;
+  return o.context.has_kernel ? o.context.has_kernel(op) : !op.always_decompose;
 }
 
 // A pass that makes nodes of an op where the device has a kernel for it.
@@ -135,11 +149,11 @@ bool fuses(const Options& o) {
 }
 
 bool chooses(const Options& o) {
-  return o.attention != AttentionForm::kNaive;
+  return o.run.attention != AttentionForm::kNaive;
 }
 // Composites that the granularity does not keep, except those that the user chose explicitly.
 bool is_taken_apart(const Options& o, const OpDef& op) {
-  return !o.granularity.keeps(op.composite) && !op.stays_whole;
+  return !o.run.ops.keeps(op.composite) && !op.stays_whole;
 }
 
 // Expands what the granularity does not keep, and ops without a gradient rule; in a program without
@@ -151,15 +165,36 @@ Program decompose_first(const Program& p, const Options& o) {
   });
 }
 
+// Also where the gradients are for an optimizer that runs later; those that nobody updates with are
+// of the unscaled loss, unless they are asked for.
+bool scales(const Options& o) {
+  const bool are_for_updates = steps(o) || o.run.gradients != GradientKind::kTransient;
+  return o.run.optimizer.loss_scaling.enabled || (scales_loss(o.run.precision) && are_for_updates);
+}
+
 Program differentiate(const Program& p, const Options& o) {
-  return autograd(p, {.kind = o.gradients, .scaled = o.optimizer.loss_scaling.enabled});
+  return autograd(p, {.kind = o.run.gradients, .scaled = scales(o)});
+}
+
+std::set<std::string> vectors_of(const ModelConfig& model) {
+  std::set<std::string> out;
+  const Program program = logits_program(model, {.batch = 1, .context = 1});
+  for (const ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.leaf == LeafKind::kParameter && leaf.type.shape.rank() < 2) out.insert(leaf.name);
+  }
+  return out;
 }
 
 Program update(const Program& p, const Options& o) {
-  OptimizerOptions options = o.optimizer;
-  if (o.parallel.shards_optimizer()) options.shards = o.parallel.replicas();
-  options.tensor = o.parallel.tensor;
-  return optimizer(p, options);
+  OptimizerOptions options = o.run.optimizer;
+  options.loss_scaling.enabled = scales(o);
+  const Parallel& parallel = o.run.parallel;
+  const bool spares_vectors = options.weight_decay != 0.0 && options.decay_on == DecayOn::kMatrices;
+  return optimizer(p, options,
+                   {.undecayed = spares_vectors ? vectors_of(o.run.model) : std::set<std::string>(),
+                    .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
+                    .tensor = parallel.tensor});
 }
 
 Program lower(const Program& p, const Options& o) {
@@ -167,9 +202,10 @@ Program lower(const Program& p, const Options& o) {
 }
 
 Program cut_loss(const Program& p, const Options& o) {
-  Program out = chunk_loss(p, o.loss_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
-  if (o.note && out == p)
-    o.note("cut nothing: one chunk is enough, or the loss is not an op of its own");
+  Program out =
+      chunk_loss(p, o.run.loss_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
+  if (o.context.note && out == p)
+    o.context.note("cut nothing: one chunk is enough, or the loss is not an op of its own");
   return out;
 }
 
@@ -177,14 +213,16 @@ Program finished(Program program, const Options& options, std::string_view after
 
 // A budget is for the peak of what the remaining passes make of a candidate.
 Program recompute_again(const Program& p, const Options& o) {
-  if (o.recompute.kind != Recomputation::Kind::kBudget) return recompute(p, o.recompute);
+  if (o.run.recompute.kind != Recomputation::Kind::kBudget) return recompute(p, o.run.recompute);
   const auto peak_bytes = [&](const Program& candidate) {
     const Program step = finished(candidate, o, "recompute");
-    return o.arena ? plan_step(step, o.traits).peak_bytes()
-                   : predicted_peak_bytes(step, plan_buffers(step), o.traits);
+    return has_arena(o.run.executor)
+               ? plan_step(step, o.context.traits).peak_bytes()
+               : predicted_peak_bytes(step, plan_buffers(step), o.context.traits);
   };
-  WithinBudget found = recompute_within(p, o.recompute.budget_bytes, o.traits.kind, peak_bytes);
-  if (o.note) o.note(words_of(found));
+  WithinBudget found =
+      recompute_within(p, o.run.recompute.budget_bytes, o.context.traits.kind, peak_bytes);
+  if (o.context.note) o.context.note(words_of(found));
   return std::move(found.program);
 }
 
@@ -195,26 +233,28 @@ Program recompute_again(const Program& p, const Options& o) {
 std::vector<Pass> computing_passes() {
   return {
       {"split", "weights, heads and the vocabulary divided among the ranks of a replica", is_split,
-       [](const Program& p, const Options& o) { return split(p, o.parallel); }},
+       [](const Program& p, const Options& o) { return split(p, o.run.parallel); }},
       {"choose", "attention in the form that was asked for", chooses,
        [](const Program& p, const Options& o) {
-         return choose(p, {{"attention", std::string(name_of(o.attention))}});
+         return choose(p, {{"attention", std::string(name_of(o.run.attention))}});
        }},
       {"decompose", "composites into parts, as the granularity says", always, decompose_first},
       {"shard", "weights as each rank's part, gathered where they are read", shards_weights,
-       [](const Program& p, const Options& o) { return shard(p, o.parallel.across_replicas()); }},
+       [](const Program& p, const Options& o) {
+         return shard(p, o.run.parallel.across_replicas());
+       }},
       {"autocast", "matrix products in the low dtype, sums and norms in float32", casts,
-       [](const Program& p, const Options& o) { return autocast(p, *o.autocast); }},
+       [](const Program& p, const Options& o) { return autocast(p, *o.run.precision.autocast); }},
       {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},
       {"sum_shards", "gradients in states summed over all ranks, micro-batch by micro-batch",
        [](const Options& o) {
-         return o.sums_shards && o.parallel.replicas() > 1 && !o.has_gradients;
+         return o.context.sums_shards && o.run.parallel.replicas() > 1 && !o.context.has_gradients;
        },
        [](const Program& p, const Options& o) {
-         return sum_shards(p, o.parallel.across_replicas());
+         return sum_shards(p, o.run.parallel.across_replicas());
        }},
       {"reduce", "gradients and the loss summed over all ranks", divides,
-       [](const Program& p, const Options& o) { return reduce(p, o.parallel); }},
+       [](const Program& p, const Options& o) { return reduce(p, o.run.parallel); }},
       {"optimizer", "parameter updates from gradients", steps, update},
   };
 }
@@ -229,7 +269,7 @@ std::vector<Pass> memory_passes() {
        [](const Options& o) { return shards_weights(o) && casts(o); },
        [](const Program& p, const Options&) { return narrow_gathers(p); }},
       {"chunk_loss", "logits, loss and their gradients in chunks of rows",
-       [](const Options& o) { return o.loss_chunks != 1; }, cut_loss},
+       [](const Options& o) { return o.run.loss_chunks != 1; }, cut_loss},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
        .needed = keeps_shadows,
@@ -238,7 +278,8 @@ std::vector<Pass> memory_passes() {
       {.name = "merge",
        .doc = "one product for weights that lie side by side",
        .needed = always,
-       .run = [](const Program& p, const Options& o) { return merge(p, o.mode == Mode::kForward); },
+       .run = [](const Program& p,
+                 const Options& o) { return merge(p, o.run.mode == Mode::kForward); },
        .compiles = true},
       {.name = "pad",
        .doc = "logits with columns of padding, where their rows would not be aligned",
@@ -255,14 +296,14 @@ std::vector<Pass> memory_passes() {
            },
        .compiles = true,
        // In every step only where they wait for the bus to the host (bench/results/cuda-h200.md).
-       .pays = [](const Options& o) { return o.offload != Offload::kNone; }},
+       .pays = [](const RunSpec& run) { return run.offload != Offload::kNone; }},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",
        .needed = updates_at_end,
        .run =
            [](const Program& p, const Options& o) {
              return join(
-                 p, [&](const OpDef& op) { return has_kernel(o, op); }, o.parallel);
+                 p, [&](const OpDef& op) { return has_kernel(o, op); }, o.run.parallel);
            },
        .compiles = true},
       {"update_early", "updates inside backward, as soon as their gradients are there",
@@ -275,7 +316,7 @@ std::vector<Pass> memory_passes() {
        [](const Options& o) { return shards_weights(o) && differentiates(o); },
        [](const Program& p, const Options&) { return regather(p); }},
       {"keep_saved", "forward alone, holding what backward would read",
-       [](const Options& o) { return o.mode == Mode::kForward; },
+       [](const Options& o) { return o.run.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},
   };
 }
@@ -299,12 +340,16 @@ std::vector<Pass> kernel_passes() {
        .run = with_kernels(epilogue),
        .compiles = true},
       {"by_parts", "products of float32 on tensor cores, as products of float16 parts",
-       [](const Options& o) { return o.by_parts && o.traits.has_product_formats(); },
+       [](const Options& o) {
+         return o.run.precision.split && o.context.traits.has_product_formats();
+       },
        [](const Program& p, const Options&) { return by_parts(p); }},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
       {"overlap", "collectives in batches, beside the other nodes", communicates,
-       [](const Program& p, const Options& o) { return assign_updates(overlap(p, o.parallel)); }},
+       [](const Program& p, const Options& o) {
+         return assign_updates(overlap(p, o.run.parallel));
+       }},
       {"schedule", "order: constants directly before their first reader", always,
        [](const Program& p, const Options&) { return schedule(p); }, VerifyStage::kBuilt},
   };
@@ -323,9 +368,14 @@ const std::vector<Pass>& passes() {
   return all;
 }
 
+bool is_asked_for(const Pass& pass, const RunSpec& run) {
+  if (run.compile_passes) return names(run, pass.name);
+  return has_arena(run.executor) && (!pass.pays || pass.pays(run));
+}
+
 bool runs(const Pass& pass, const Options& o) {
-  const bool is_on = o.compile || !pass.compiles;
-  return is_on && !o.disabled.contains(pass.name) && pass.needed(o);
+  const bool is_on = !pass.compiles || is_asked_for(pass, o.run);
+  return is_on && !o.context.disabled.contains(pass.name) && pass.needed(o);
 }
 
 // The program after all passes that come after this one.
@@ -339,11 +389,11 @@ Program finished(Program program, const Options& options, std::string_view after
   return program;
 }
 
-void check_names(const Options& options) {
+void check_names(const PassContext& context) {
   std::vector<std::string> names;
   for (const Pass& pass : passes()) names.push_back(pass.name);
-  std::set<std::string> asked = options.disabled;
-  if (!options.stop_after.empty()) asked.insert(options.stop_after);
+  std::set<std::string> asked = context.disabled;
+  if (!context.stop_after.empty()) asked.insert(context.stop_after);
   for (const std::string& name : asked) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const auto close = closest(name, names);
@@ -353,20 +403,6 @@ void check_names(const Options& options) {
 }
 
 }  // namespace
-
-std::string_view name_of(AttentionForm form) {
-  return form == AttentionForm::kNaive ? "naive" : "flash";
-}
-
-std::string_view name_of(Mode mode) {
-  switch (mode) {
-    case Mode::kInference: return "inference";
-    case Mode::kForward: return "forward";
-    case Mode::kForwardBackward: return "forward-backward";
-    case Mode::kStep: return "step";
-  }
-  return "?";
-}
 
 std::vector<std::pair<std::string, std::string>> pipeline_passes() {
   std::vector<std::pair<std::string, std::string>> out;
@@ -382,10 +418,10 @@ std::vector<std::string> compile_passes() {
   return out;
 }
 
-std::vector<std::string> paying_passes(const PipelineOptions& options) {
+std::vector<std::string> compile_passes_of(const RunSpec& run) {
   std::vector<std::string> out;
   for (const Pass& pass : passes()) {
-    if (pass.compiles && (!pass.pays || pass.pays(options))) out.push_back(pass.name);
+    if (pass.compiles && is_asked_for(pass, run)) out.push_back(pass.name);
   }
   return out;
 }
@@ -393,30 +429,31 @@ std::vector<std::string> paying_passes(const PipelineOptions& options) {
 namespace {
 
 // The bytes of one rank's gradients, in the dtype in which they are summed.
-std::int64_t gradient_bytes(const Program& program, const PipelineOptions& options) {
+std::int64_t gradient_bytes(const Program& program, const RunSpec& run) {
   std::int64_t out = 0;
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     if (leaf.leaf != LeafKind::kParameter) continue;
-    const DType dtype =
-        options.parallel.low_sums && options.autocast ? *options.autocast : leaf.type.dtype;
+    const auto low = run.precision.autocast;
+    const DType dtype = run.parallel.low_sums && low ? *low : leaf.type.dtype;
     out += leaf.type.count() * static_cast<std::int64_t>(size_of(dtype));
   }
-  return out / options.parallel.tensor;
+  return out / run.parallel.tensor;
 }
 
 }  // namespace
 
-PipelineResult run_pipeline(const Program& program, const PipelineOptions& given) {
-  check_names(given);
-  PipelineOptions options = given;
-  options.parallel = resolve_bucket(options.parallel, gradient_bytes(program, options));
+PipelineResult run_pipeline(const Program& program, const RunSpec& run,
+                            const PassContext& context) {
+  check_names(context);
+  Options options{run, context};
+  options.run.parallel = resolve_bucket(run.parallel, gradient_bytes(program, run));
   PipelineResult out{program, {}};
   VerifyStage stage = VerifyStage::kBuilt;
   for (const Pass& pass : passes()) {
     PassReport report{pass.name, pass.doc};
     report.nodes_before = static_cast<std::int64_t>(out.program.nodes.size());
-    options.note = [&report](std::string text) { report.note = std::move(text); };
+    options.context.note = [&report](std::string text) { report.note = std::move(text); };
     if (runs(pass, options)) {
       const auto start = std::chrono::steady_clock::now();
       Program next = pass.run(out.program, options);
@@ -426,11 +463,11 @@ PipelineResult run_pipeline(const Program& program, const PipelineOptions& given
       report.changed = !(next == out.program);
       out.program = std::move(next);
       if (pass.stage == VerifyStage::kMaterialized) stage = pass.stage;
-      if (options.verify) verify(out.program, stage);
+      if (options.run.verify) verify(out.program, stage);
     }
     report.nodes_after = static_cast<std::int64_t>(out.program.nodes.size());
     out.reports.push_back(std::move(report));
-    if (pass.name == options.stop_after) break;
+    if (pass.name == options.context.stop_after) break;
   }
   return out;
 }

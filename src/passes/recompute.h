@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "passes/recomputation.h"
+#include "run/recomputation.h"
 
 namespace tracestep {
 

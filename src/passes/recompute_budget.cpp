@@ -24,11 +24,13 @@ using Choice = RecomputeChoices::Choice;
 
 constexpr std::size_t kMostTriedAll = 12;  // nodes of which every set is compared
 
-// A fixed choice by its name, or a set of nodes.
+// A fixed choice, or a set of nodes.
 struct Candidate {
-  std::string name = {};  // "blocks", "every=2", "layers.*.ffn", …; empty: the set
-  Again again = {};
+  Recomputation fixed = {};
+  Again again = {};  // empty: the fixed choice
 
+  bool is_fixed() const { return again.empty(); }
+  bool is_nothing() const { return is_fixed() && fixed.kind == Recomputation::Kind::kNone; }
   auto operator<=>(const Candidate&) const = default;
 };
 
@@ -71,8 +73,8 @@ class BudgetSolver::Search {
     best_.reset();
     misfits_.clear();
     least_us_ = 0.0;
-    if (consider(Candidate{.name = "nothing"})) return true;
-    error_bytes_ = known_[Candidate{.name = "nothing"}].peak_bytes -
+    if (consider(Candidate{})) return true;
+    error_bytes_ = known_[Candidate{}].peak_bytes -
                    profile_.of(Again(program_.nodes.size(), false)).peak_bytes();
     least_us_ = choices_.least_us(budget_bytes);
     whole_blocks();
@@ -84,20 +86,19 @@ class BudgetSolver::Search {
   }
 
   Program made(const Candidate& candidate) const {
-    if (candidate.name.empty()) return recompute_nodes(program_, candidate.again);
-    if (candidate.name == "nothing") return program_;
-    return recompute(program_, parse_recomputation("recompute", candidate.name));
+    if (!candidate.is_fixed()) return recompute_nodes(program_, candidate.again);
+    return candidate.is_nothing() ? program_ : recompute(program_, candidate.fixed);
   }
 
   Again again_of(const Candidate& candidate) const {
-    if (candidate.name.empty()) return candidate.again;
-    if (candidate.name == "nothing") return Again(program_.nodes.size(), false);
-    const Recomputation choice = parse_recomputation("recompute", candidate.name);
-    return choice.kind == Recomputation::Kind::kParts ? choices_.inside(choice) : Again();
+    if (!candidate.is_fixed()) return candidate.again;
+    if (candidate.is_nothing()) return Again(program_.nodes.size(), false);
+    const bool has_inside = candidate.fixed.kind == Recomputation::Kind::kParts;
+    return has_inside ? choices_.inside(candidate.fixed) : Again();
   }
 
   std::string words_for(const Candidate& candidate) const {
-    if (!candidate.name.empty()) return candidate.name;
+    if (candidate.is_fixed()) return candidate.is_nothing() ? "nothing" : name_of(candidate.fixed);
     const auto nodes = std::ranges::count_if(choices_.makers(), [&](NodeId id) {
       return candidate.again[static_cast<std::size_t>(id)];
     });
@@ -129,7 +130,7 @@ class BudgetSolver::Search {
                          .peak_bytes = known.peak_bytes,
                          .again_us = known.us,
                          .again = again_of(candidate)};
-    best_is_fixed_ = !candidate.name.empty();
+    best_is_fixed_ = candidate.is_fixed();
     return true;
   }
   bool consider(const Again& again) { return consider(Candidate{.again = again}); }
@@ -164,18 +165,17 @@ class BudgetSolver::Search {
       const int now = (blocks + every - 1) / every;
       if (now == groups) continue;
       groups = now;
-      const Recomputation choice = parse_recomputation("recompute", fmt::format("every={}", every));
-      consider(Candidate{.name = name_of(choice)});
+      consider(Candidate{.fixed = Recomputation::blocks(every)});
     }
-    if (!best_ && blocks > 0) consider(Candidate{.name = "nested"});
+    if (!best_ && blocks > 0) consider(Candidate{.fixed = Recomputation::nested()});
   }
 
   // As few of the first ones as fit, found by halving: what these keep is alive the longest.
   void first_blocks() {
     const auto first = [&](int count) {
-      std::string names;
-      for (int i = 0; i < count; ++i) names += fmt::format("{}layers.{}", i > 0 ? "+" : "", i);
-      return Candidate{.name = names};
+      std::vector<std::string> paths;
+      for (int i = 0; i < count; ++i) paths.push_back(fmt::format("layers.{}", i));
+      return Candidate{.fixed = Recomputation::parts(std::move(paths))};
     };
     int too_few = 0, end = choices_.block_count();
     while (too_few + 1 < end) {
@@ -192,7 +192,9 @@ class BudgetSolver::Search {
       const std::string part = part_of_block(program_.nodes[i].origin().path);
       if (!part.empty()) paths.insert(std::string(kBlocks) + part.substr(part.rfind('.')));
     }
-    for (const std::string& path : paths) consider(Candidate{.name = path});
+    for (const std::string& path : paths) {
+      consider(Candidate{.fixed = Recomputation::parts({path})});
+    }
   }
 
   // Improves the first choice of the frontier that fits and the mixture of it with the one before;

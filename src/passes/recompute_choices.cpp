@@ -45,7 +45,7 @@ std::vector<std::int64_t> least_kept_bytes(const Program& program) {
 }  // namespace
 
 std::int64_t held_when_backward_begins(const Program& program) {
-  const std::vector<int> blocks = parts_of(program, parse_recomputation("recompute", "blocks"));
+  const std::vector<int> blocks = parts_of(program, Recomputation::blocks());
   const std::vector<std::int64_t> kept_bytes = least_kept_bytes(program);
   std::int64_t out = leaf_bytes(program);
   for (const Saved& saved : saved_for_backward(program)) {
@@ -57,7 +57,7 @@ std::int64_t held_when_backward_begins(const Program& program) {
 RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind)
     : program_(program),
       constant_(constant_nodes(program)),
-      blocks_(parts_of(program, parse_recomputation("recompute", "blocks"))),
+      blocks_(parts_of(program, Recomputation::blocks())),
       saved_(program.values.size(), false),
       readers_(program.values.size()),
       bytes_(program.values.size(), 0.0) {

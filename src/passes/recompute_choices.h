@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ir/program.h"
-#include "passes/recomputation.h"
 #include "planning/device_traits.h"
+#include "run/recomputation.h"
 
 namespace tracestep {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ir/program.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 
 namespace tracestep {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ir/program.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 
 namespace tracestep {
 

@@ -125,10 +125,6 @@ class EarlyUpdates {
 
 }  // namespace
 
-std::string_view name_of(UpdateTime time) {
-  return time == UpdateTime::kEnd ? "end" : "early";
-}
-
 Program update_early(const Program& program) {
   return EarlyUpdates(program).run();
 }

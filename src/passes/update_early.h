@@ -1,19 +1,9 @@
 // When weights are updated: after backward, or inside it.
 #pragma once
 
-#include <cstdint>
-#include <string_view>
-
 #include "ir/program.h"
 
 namespace tracestep {
-
-enum class UpdateTime : std::uint8_t {
-  kEnd,    // after backward, all together
-  kEarly,  // each as soon as its gradient is there
-};
-inline constexpr UpdateTime kAllUpdateTimes[] = {UpdateTime::kEnd, UpdateTime::kEarly};
-std::string_view name_of(UpdateTime time);
 
 // Moves every update into backward, directly behind what comes last: its gradient, or a reader of
 // what it overwrites. So the gradients are never all alive at once. The nodes are the same, and so

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "exec/rank_devices.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "nn/families.h"
+#include "passes/pipeline.h"
+#include "spec/parse_words.h"
 
 namespace tracestep {
 namespace {
@@ -63,10 +65,11 @@ RunField loss_chunks_field(RunField row) {
 }
 
 RunField parallel_field(RunField row) {
-  row.examples = {
-      "none",        "dp=2",        "shard=1",  "shard=2",     "shard=3",         "bucket=tensor",
-      "bucket=1KiB", "bucket=auto", "sums=low", "overlap=off", "overlap=updates", "prefetch=2",
-      "tp=2",        "sp"};
+  row.examples = {"none"};
+  for (const auto& part : parallel_fields()) {
+    if (part.value_name.empty()) row.examples.push_back(part.name);
+    for (const std::string& value : part.examples) row.examples.push_back(part.name + "=" + value);
+  }
   row.joint = ',';
   row.value = [](const RunSpec& spec) { return Json(name_of(spec.parallel)); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {

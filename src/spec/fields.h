@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 #include "spec/spec_field.h"
 
 namespace tracestep {

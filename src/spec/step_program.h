@@ -1,14 +1,11 @@
 // From the specification of a run to the program that runs.
 #pragma once
 
+#include "passes/pipeline.h"
+#include "run/run_spec.h"
 #include "runtime/device.h"
-#include "spec/run_spec.h"
 
 namespace tracestep {
-
-// Whether training in this precision scales the loss: the exponent range of float16 is too small
-// for gradients.
-bool scales_loss(const Precision& precision);
 
 // The batch of one rank, which the ranks of a replica share. Error{kUsage} when the replicas cannot
 // have equal shares of it, or the ranks of one cannot divide the model.
@@ -22,13 +19,11 @@ Program loss_program(const RunSpec& spec, LossOptions options = {});
 // The decoding program, one token per run, for texts of at most the spec's context.
 Program decode_program(const RunSpec& spec, std::int64_t count = 1);
 
-// The pipeline options that follow from the spec; `has_kernel` is left empty. The loss is scaled
-// where an optimizer will use the gradients; transient gradients of `forward-backward` are those of
-// the unscaled loss.
-PipelineOptions pipeline_options(const RunSpec& spec);
-// `forward` after all passes, for `device`'s kernels. A device that has no float32 (the reference)
-// gets the same program in float64: parameters, states and rates as well.
-Program program_for(const Program& forward, PipelineOptions options, const Device& device);
+// `forward` after all passes, for `device`'s kernels; of `context` its traits and kernels are
+// filled in. A device that has no float32 (the reference) gets the same program in float64:
+// parameters, states and rates as well.
+Program program_for(const Program& forward, const RunSpec& spec, const Device& device,
+                    const PassContext& context = {});
 // The program of the spec after all passes, for `device`'s kernels.
 Program step_program(const RunSpec& spec, const Device& device);
 // The same without a device: planning/needs.h says which ops a kind of device has kernels for.

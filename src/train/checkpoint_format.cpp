@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/output_file.h"
 #include "base/utf8.h"
+#include "spec/parse_words.h"
 #include "train/checksum.h"
 #include "train/tokenizer.h"
 

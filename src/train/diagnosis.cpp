@@ -1,5 +1,8 @@
 #include "train/diagnosis.h"
 
+#include "passes/loss_scaling.h"
+#include "passes/optimizer.h"
+
 #include <cmath>
 #include <vector>
 

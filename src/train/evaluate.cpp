@@ -3,6 +3,7 @@
 
 #include "base/output_file.h"
 #include "exec/executor.h"
+#include "passes/autograd.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
@@ -12,10 +13,9 @@
 namespace tracestep {
 namespace {
 
-PipelineOptions passes_of(const EvalOptions& options, Mode mode) {
-  RunSpec spec = options.run;
-  spec.mode = mode;
-  return pipeline_options(spec);
+RunSpec in_mode(RunSpec run, Mode mode) {
+  run.mode = mode;
+  return run;
 }
 
 // Returns the first weight that is not finite.
@@ -49,11 +49,11 @@ void unscale(HostTensor& gradient) {
 // The first batch's gradients, under the parameters' names; returns the first that is not finite.
 std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& options, Device& device,
                                          const Batch& batch) {
-  PipelineOptions passes = passes_of(options, Mode::kForwardBackward);
-  const bool scaled = scales_loss(options.run.precision);
-  passes.optimizer.loss_scaling.enabled = scaled;
+  RunSpec run = in_mode(options.run, Mode::kForwardBackward);
+  const bool scaled = scales_loss(run.precision);
+  run.optimizer.loss_scaling.enabled = scaled;
   const auto backward = make_executor(options.run.executor, store,
-                                      program_for(loss_program(options.run), passes, device));
+                                      program_for(loss_program(options.run), run, device));
   initialize_states(store);
   set_batch(*backward, batch);
   backward->run();
@@ -101,7 +101,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   const auto forward =
       make_executor(options.run.executor, store,
                     program_for(loss_program(options.run, {.with_logits = want_logits}),
-                                passes_of(options, Mode::kInference), device));
+                                in_mode(options.run, Mode::kInference), device));
   EvalResult out;
   out.not_finite = load(store, options);
   out.batches = batch_count(options, *tokens);

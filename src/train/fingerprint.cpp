@@ -10,6 +10,7 @@
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "train/train_fields.h"
 
@@ -99,10 +100,8 @@ void add_training(std::vector<Entry>& out) {
 }
 
 // The compile passes of the step, joined by +: each executor has its own.
-std::string compile_passes_of(const Run& run) {
-  const std::set<std::string> disabled = pipeline_options(run.options.run).disabled;
-  std::vector<std::string> out = compile_passes();
-  std::erase_if(out, [&](const std::string& name) { return disabled.contains(name); });
+std::string passes_of(const Run& run) {
+  const std::vector<std::string> out = compile_passes_of(run.options.run);
   return out.empty() ? "none" : fmt::format("{}", fmt::join(out, "+"));
 }
 
@@ -124,7 +123,7 @@ Json order_of_sums(const Run& run) {
 void add_rounding(std::vector<Entry>& out) {
   out.push_back({.key = "compile_passes",
                  .also = " (of the executor, or named)",
-                 .value = compile_passes_of,
+                 .value = passes_of,
                  .on_change = OnChange::kWarnOfRounding});
   out.push_back(
       {.key = "loss_chunks",

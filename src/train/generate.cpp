@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 
 #include "base/random.h"
 #include "exec/executor.h"
-#include "ir/print.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
@@ -62,9 +60,7 @@ void check(const GenerateOptions& o) {
 // A program of `count` tokens per run, which computes and keeps no gradients.
 Program decoding_program(RunSpec run, std::int64_t count, const Device& device) {
   run.mode = Mode::kInference;
-  Program out = program_for(decode_program(run, count), pipeline_options(run), device);
-  if (std::getenv("DUMP")) fmt::print(stderr, "{}\n", print(out));
-  return out;
+  return program_for(decode_program(run, count), run, device);
 }
 
 // Runs tokens one after another through the model, as many at a time as they are asked for.

@@ -12,7 +12,7 @@
 #include "base/signals.h"
 #include "exec/executor.h"
 #include "exec/rank_devices.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 #include "train/batches.h"
 #include "train/not_finite.h"
 #include "train/sampling.h"

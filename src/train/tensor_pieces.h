@@ -12,7 +12,7 @@
 #include "base/host_tensor.h"
 #include "ir/program.h"
 #include "ops/collective_sizes.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 
 namespace tracestep {
 

@@ -8,6 +8,8 @@
 
 #include "base/log.h"
 #include "exec/ranked_executor.h"
+#include "passes/autograd.h"
+#include "passes/optimizer.h"
 #include "passes/recompute_budget.h"
 #include "passes/reduce.h"
 #include "runtime/host_wait.h"
@@ -127,8 +129,8 @@ RunSpec Trainer::spec_of(Mode mode) const {
   return spec;
 }
 
-PipelineOptions Trainer::passes_of(const RunSpec& spec) const {
-  PipelineOptions out = pipeline_options(spec);
+PassContext Trainer::context() const {
+  PassContext out;
   // It adds up a tensor and the terms of a product in one sum, which other numbers of ranks add up
   // in two.
   if (options_.shards > 0) out.disabled.insert("epilogue");
@@ -138,7 +140,7 @@ PipelineOptions Trainer::passes_of(const RunSpec& spec) const {
 void Trainer::build() {
   if (rounds() == 1) {
     const RunSpec spec = spec_of(Mode::kStep);
-    step_ = executor_of(program_for(forward_program(spec), passes_of(spec), device()));
+    step_ = executor_of(program_for(forward_program(spec), spec, device(), context()));
     step_->send_early(std::vector<std::string>{"loss", "grad_norm"});
     return;
   }
@@ -148,9 +150,10 @@ void Trainer::build() {
     RunSpec spec = spec_of(Mode::kForwardBackward);
     spec.gradients = kind;
     spec.shape.batch = micro_batch();
-    PipelineOptions passes = passes_of(spec);
-    passes.sums_shards = options_.shards > 0;
-    auto out = executor_of(program_for(loss_program(spec, {.scale = scale}), passes, device()));
+    PassContext with_shards = context();
+    with_shards.sums_shards = options_.shards > 0;
+    auto out =
+        executor_of(program_for(loss_program(spec, {.scale = scale}), spec, device(), with_shards));
     out->send_early(std::vector<std::string>{"loss"});
     return out;
   };
@@ -173,14 +176,12 @@ void Trainer::build() {
 
 // On the first rank of the process alone, unless ranks hold parts of the weights.
 void Trainer::build_evaluator() {
-  RunSpec spec = spec_of(Mode::kForwardBackward);
+  RunSpec spec = spec_of(Mode::kInference);  // the loss, nothing kept for backward
   const bool on_all = spec.parallel.shards_weights() || spec.parallel.is_divided();
   if (!on_all) spec.parallel = {};
-  PipelineOptions options = pipeline_options(spec);
-  options.mode = Mode::kInference;  // the loss, nothing kept for backward
   Program loss = loss_program(spec, {.scale = 1.0 / spec.parallel.replicas()});
   if (on_all) loss = reduce(loss, spec.parallel);
-  const Program program = program_for(loss, options, device());
+  const Program program = program_for(loss, spec, device());
   evaluator_ = on_all ? executor_of(program) : make_executor(spec.executor, store(), program);
 }
 
@@ -203,10 +204,8 @@ Program Trainer::update_program() const {
     if (entry.category != Category::kWeightCast) continue;
     b.leaf(LeafKind::kState, name, entry.type, Role::kWeightCast, entry.part);
   }
-  PipelineOptions passes = pipeline_options(spec_of(Mode::kStep));
-  passes.has_gradients = true;
-  passes.sums_shards = options_.shards > 0;
-  return program_for(b.finish(), passes, device());
+  return program_for(b.finish(), spec_of(Mode::kStep), device(),
+                     {.has_gradients = true, .sums_shards = options_.shards > 0});
 }
 
 double Trainer::state_value(std::string_view name) const {

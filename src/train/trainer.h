@@ -54,7 +54,7 @@ class Trainer {
   double state_value(std::string_view name) const;
   RunSpec spec_of(Mode mode) const;
   // With what --shards leaves out.
-  PipelineOptions passes_of(const RunSpec& spec) const;
+  PassContext context() const;
   void build();
   void build_evaluator();
   Program update_program() const;

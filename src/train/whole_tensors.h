@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nn/config.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 #include "runtime/communicator.h"
 #include "runtime/store.h"
 #include "train/not_finite.h"

@@ -19,10 +19,10 @@ class BufferPlanTest : public ::testing::Test {
 
   static Program model_program(Mode mode, Granularity granularity) {
     const ModelConfig config{.vocab = 19, .d_model = 8, .d_ff = 12, .layers = 2, .heads = 2};
-    PipelineOptions options;
-    options.mode = mode;
-    options.granularity = granularity;
-    return run_pipeline(loss_program(config, {.batch = 2, .context = 5}), options).program;
+    RunSpec run{.verify = true};
+    run.mode = mode;
+    run.ops = granularity;
+    return run_pipeline(loss_program(config, {.batch = 2, .context = 5}), run).program;
   }
 };
 

@@ -40,13 +40,13 @@ constexpr Letters kModel{.b = 2, .t = 5, .c = 24, .h = 3, .f = 28, .v = 19, .l =
 
 Program program_of(const Letters& s, Mode mode, Granularity ops,
                    GradientKind gradients = GradientKind::kTransient) {
-  PipelineOptions options;
-  options.mode = mode;
-  options.granularity = ops;
-  options.gradients = gradients;
+  RunSpec run{.verify = true};
+  run.mode = mode;
+  run.ops = ops;
+  run.gradients = gradients;
   const Program forward = mode == Mode::kInference ? logits_program(s.model(), s.shape())
                                                    : loss_program(s.model(), s.shape());
-  return run_pipeline(forward, options).program;
+  return run_pipeline(forward, run).program;
 }
 
 std::int64_t saved_bytes(const Letters& s, Granularity ops) {

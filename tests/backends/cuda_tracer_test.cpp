@@ -38,9 +38,7 @@ class CudaTracerTest : public ::testing::Test {
     const Val x = b.parameter("x", {DType::kF32, {64, 64}});
     const Val y = ops::matmul(x, x);
     b.output("z", ops::add(y, y));
-    PipelineOptions options;
-    options.mode = Mode::kInference;
-    return program_for(b.finish(), options, *device_);
+    return program_for(b.finish(), {.mode = Mode::kInference}, *device_);
   }
   void run() {
     executor_->run();

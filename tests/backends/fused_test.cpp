@@ -234,14 +234,12 @@ TEST_P(FusedTest, AStepOfTinyAgreesInEveryGradient) {
     spec.mode = Mode::kForwardBackward;
     spec.attention = AttentionForm::kFlash;
     spec.executor = ExecutorKind::kCompiled;
-    PipelineOptions options = pipeline_options(spec);
-    options.compile = false;
-    options.has_kernel = [](const OpDef& op) {
+    const PassContext context{.has_kernel = [](const OpDef& op) {
       return !op.is_view() && (op.name == "fused" || !op.always_decompose);
-    };
-    const Program plain = run_pipeline(forward_program(spec), options).program;
-    options.compile = true;
-    const Program fused = run_pipeline(forward_program(spec), options).program;
+    }};
+    const Program fused = run_pipeline(forward_program(spec), spec, context).program;
+    spec.compile_passes.emplace();
+    const Program plain = run_pipeline(forward_program(spec), spec, context).program;
     ASSERT_GT(fused_nodes(fused), 0);
     const Tensors leaves = testing::random_leaves(plain, -0.1, 0.1);
     const auto device = testing::backend_named(GetParam()).make({.threads = 2});

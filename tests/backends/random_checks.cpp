@@ -73,14 +73,13 @@ std::function<bool(const OpDef&)> kernels_of(DeviceKind kind) {
   return [kind](const OpDef& op) { return runs_whole(kind, op); };
 }
 
-// Options of a compiled run on a device that has kernels for fused nodes, as a GPU with NVRTC.
-PipelineOptions compiled(const RandomCase& random, std::set<std::string> disabled,
-                         DeviceKind kind) {
-  PipelineOptions out = random.options;
-  out.compile = true;
-  out.disabled = std::move(disabled);
-  out.has_kernel = kernels_of(kind);
-  return out;
+// The program of a compiled run on a device that has kernels for fused nodes, as a GPU with NVRTC.
+Program compiled(const RandomCase& random, std::set<std::string> disabled, DeviceKind kind) {
+  RunSpec run = random.run;
+  run.executor = ExecutorKind::kCompiled;
+  return run_pipeline(random.program, run,
+                      {.has_kernel = kernels_of(kind), .disabled = std::move(disabled)})
+      .program;
 }
 
 }  // namespace
@@ -102,12 +101,12 @@ std::string RandomChecks::fault_in(const RandomCase& random) {
 
 void RandomChecks::check(const RandomCase& random) {
   ops_.clear();
-  PipelineOptions options = random.options;
-  options.has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); };
-  const std::vector<Stage> stages = stages_of(random, options);
+  const PassContext context{
+      .has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); }};
+  const std::vector<Stage> stages = stages_of(random, context);
   check_passes(random, stages);
   check_executors(random, stages.back().program);
-  check_recomputation(random, options);
+  check_recomputation(random, context);
   check_compiled_passes(random, stages.back().program);
   check_fusion(random);
   check_nodes(random, stages.back().program);
@@ -115,16 +114,17 @@ void RandomChecks::check(const RandomCase& random) {
 }
 
 std::vector<RandomChecks::Stage> RandomChecks::stages_of(const RandomCase& random,
-                                                         const PipelineOptions& options) const {
+                                                         const PassContext& context) const {
   verify(random.program);
   std::vector<Stage> out{{"start", random.program}};
-  const PipelineResult whole = run_pipeline(random.program, options);
-  PipelineOptions until = options;
-  until.verify = false;
+  const PipelineResult whole = run_pipeline(random.program, random.run, context);
+  RunSpec run = random.run;
+  run.verify = false;
+  PassContext until = context;
   for (const PassReport& report : whole.reports) {
     if (!report.changed) continue;
     until.stop_after = report.name;
-    out.push_back({report.name, run_pipeline(random.program, until).program});
+    out.push_back({report.name, run_pipeline(random.program, run, until).program});
   }
   return out;
 }
@@ -159,11 +159,12 @@ void RandomChecks::check_executors(const RandomCase& random, const Program& prog
 }
 
 // Every second forward node runs again: the same bits, and the predicted peak (run_once).
-void RandomChecks::check_recomputation(const RandomCase& random, const PipelineOptions& options) {
-  if (options.mode != Mode::kForwardBackward && options.mode != Mode::kStep) return;
-  PipelineOptions until = options;
+void RandomChecks::check_recomputation(const RandomCase& random, const PassContext& context) {
+  const Mode mode = random.run.mode;
+  if (mode != Mode::kForwardBackward && mode != Mode::kStep) return;
+  PassContext until = context;
   until.stop_after = "update_early";  // the pass before
-  const Program kept = run_pipeline(random.program, until).program;
+  const Program kept = run_pipeline(random.program, random.run, until).program;
   Dice dice(kept.nodes.size());
   std::vector<bool> again(kept.nodes.size());
   for (std::size_t i = 0; i < again.size(); ++i) again[i] = dice.chance(0.5);
@@ -182,8 +183,7 @@ void RandomChecks::check_recomputation(const RandomCase& random, const PipelineO
 
 void RandomChecks::check_compiled_passes(const RandomCase& random, const Program& plain) {
   const auto without = [&](const std::set<std::string>& disabled) {
-    Program out =
-        run_pipeline(random.program, compiled(random, disabled, device_->traits().kind)).program;
+    Program out = compiled(random, disabled, device_->traits().kind);
     note_ops(out);
     return out;
   };
@@ -206,8 +206,7 @@ void RandomChecks::check_compiled_passes(const RandomCase& random, const Program
 // The nodes that fusion makes for a GPU, put back in place.
 void RandomChecks::check_fusion(const RandomCase& random) {
   const auto values_of = [&](const std::set<std::string>& disabled) {
-    const Program program =
-        run_pipeline(random.program, compiled(random, disabled, DeviceKind::kCuda)).program;
+    const Program program = compiled(random, disabled, DeviceKind::kCuda);
     check_text("fuse", program);
     note_ops(program);
     return run_once(ExecutorKind::kCompiled, *device_, executable(program, *device_),

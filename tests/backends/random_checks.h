@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backends/op_cases.h"
+#include "passes/pipeline.h"
 #include "support/random_program.h"
 
 namespace tracestep::testing {
@@ -48,11 +49,11 @@ class RandomChecks {
     Program program;
   };
   // The program as it is, then after every pass that changed it.
-  std::vector<Stage> stages_of(const RandomCase& random, const PipelineOptions& options) const;
+  std::vector<Stage> stages_of(const RandomCase& random, const PassContext& context) const;
   Tensors in_float64(const RandomCase& random, const Program& program);
   void check_passes(const RandomCase& random, const std::vector<Stage>& stages);
   void check_executors(const RandomCase& random, const Program& program);
-  void check_recomputation(const RandomCase& random, const PipelineOptions& options);
+  void check_recomputation(const RandomCase& random, const PassContext& context);
   void check_compiled_passes(const RandomCase& random, const Program& plain);
   void check_fusion(const RandomCase& random);
   void check_nodes(const RandomCase& random, const Program& program);

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "ops/functions.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {

@@ -13,7 +13,8 @@
 #include "base/json.h"
 #include "cli/child_processes.h"
 #include "cli/run_binary.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
+#include "spec/parse_words.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 

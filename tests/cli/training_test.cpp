@@ -13,6 +13,8 @@
 #include "cli/resumed_options.h"
 #include "cli/run_binary.h"
 #include "cli/training_view.h"
+#include "passes/pipeline.h"
+#include "spec/parse_words.h"
 #include "support/temp_folder.h"
 #include "train/tokenizer.h"
 

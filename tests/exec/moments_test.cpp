@@ -6,6 +6,7 @@
 
 #include "exec/executor.h"
 #include "ops/functions.h"
+#include "passes/optimizer.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"

@@ -7,6 +7,8 @@
 #include "backends/null/null_device.h"
 #include "exec/small_steps.h"
 #include "ops/functions.h"
+#include "passes/optimizer.h"
+#include "passes/pipeline.h"
 #include "spec/fields.h"
 #include "support/backends.h"
 

@@ -6,6 +6,7 @@
 #include "ir/op_def.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"

@@ -6,6 +6,7 @@
 #include "backends/null/null_device.h"
 #include "exec/small_steps.h"
 #include "ops/functions.h"
+#include "passes/pipeline.h"
 #include "spec/fields.h"
 #include "support/backends.h"
 
@@ -32,12 +33,12 @@ std::vector<RunSpec> all_steps() {
 }
 
 // With the passes of a device that has two lanes, whatever the device.
-Program program_of(const RunSpec& spec, const Device& device, bool beside) {
-  PipelineOptions options = pipeline_options(spec);
-  if (beside) options.disabled.erase("update_beside");
-  options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
-  options.traits = kGpu;
-  return run_pipeline(forward_program(spec), options).program;
+Program program_of(RunSpec spec, const Device& device, bool beside) {
+  if (beside) spec.compile_passes->insert("update_beside");
+  return run_pipeline(
+             forward_program(spec), spec,
+             {.traits = kGpu, .has_kernel = [&](const OpDef& op) { return device.has_kernel(op); }})
+      .program;
 }
 
 std::ptrdiff_t nodes_beside(const Program& program) {

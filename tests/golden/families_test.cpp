@@ -12,6 +12,7 @@
 #include "exec/executor.h"
 #include "nn/families.h"
 #include "ops/functions.h"
+#include "passes/autograd.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/family_folder.h"
@@ -84,9 +85,9 @@ void set_batch(Executor& executor, const SafetensorsFile& from) {
 }
 
 Program program_of(const RunSpec& spec, Mode mode, Device& device) {
-  PipelineOptions options = pipeline_options(spec);
-  options.mode = mode;
-  return program_for(loss_program(spec, {.with_logits = true}), options, device);
+  RunSpec run = spec;
+  run.mode = mode;
+  return program_for(loss_program(spec, {.with_logits = true}), run, device);
 }
 
 TEST_P(FamilyTest, HasTheParametersThatTransformersCounts) {
@@ -165,7 +166,7 @@ void expect_decoded(Device& device, const RunSpec& spec, const Expected& expecte
   std::iota(positions.begin(), positions.end(), 0);
   std::int64_t done = 0;
   for (const std::int64_t n : {4, 1, 5, 2}) {
-    const PipelineOptions passes{.granularity = spec.ops};
+    const RunSpec passes{.mode = Mode::kInference, .ops = spec.ops};
     const auto decode =
         make_executor(spec.executor, store, program_for(decode_program(spec, n), passes, device));
     load_parameters(store, expected.weights);

@@ -27,13 +27,14 @@ ModelConfig tiny_model() {
 constexpr std::int64_t kWeightsInProducts = 2 * (4 * 24 * 24 + 3 * 24 * 28) + 19 * 24;
 
 Program model_program(DType low, Mode mode, Granularity ops, const std::string& stop_after = "") {
-  PipelineOptions options;
-  options.mode = mode;
-  options.granularity = ops;
-  options.autocast = low;
-  options.stop_after = stop_after;
+  RunSpec run{.verify = true};
+  PassContext context;
+  run.mode = mode;
+  run.ops = ops;
+  run.precision.autocast = low;
+  context.stop_after = stop_after;
   const BatchShape shape{.batch = 2, .context = 5};
-  return run_pipeline(loss_program(tiny_model(), shape), options).program;
+  return run_pipeline(loss_program(tiny_model(), shape), run, context).program;
 }
 
 class AutocastTest : public ::testing::Test {
@@ -231,10 +232,10 @@ TEST_F(AutocastTest, ForwardCastsOfOneValueAreMergedAndGradientsAreStillAddedInF
 }
 
 TEST_F(AutocastTest, ThePassRunsOnlyWhenALowDtypeIsAsked) {
-  PipelineOptions options;
-  options.mode = Mode::kStep;
+  RunSpec run{.verify = true};
+  run.mode = Mode::kStep;
   const BatchShape shape{.batch = 2, .context = 5};
-  const auto result = run_pipeline(loss_program(tiny_model(), shape), options);
+  const auto result = run_pipeline(loss_program(tiny_model(), shape), run);
   for (const PassReport& report : result.reports) {
     if (report.name == "autocast") {
       EXPECT_FALSE(report.ran);

@@ -15,6 +15,7 @@
 #include "ops/functions.h"
 #include "passes/materialize.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"

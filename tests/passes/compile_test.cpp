@@ -17,17 +17,15 @@ namespace {
 
 using testing::Tensors;
 
-PipelineOptions options_of(DType low, bool compile, double clip = 0.0) {
-  PipelineOptions options;
-  options.mode = Mode::kStep;
-  options.autocast = low;
-  options.compile = compile;
-  // These add up in another order, or round less often.
-  options.disabled = {"merge", "overwrite", "fuse", "epilogue"};
-  options.optimizer.clip = clip;
-  options.optimizer.loss_scaling.enabled = low == DType::kF16;
-  return options;
+RunSpec step_of(DType low, bool compile, double clip = 0.0) {
+  RunSpec run{.precision = {.autocast = low}, .verify = true};
+  run.executor = compile ? ExecutorKind::kArena : ExecutorKind::kEager;
+  run.optimizer.clip = clip;
+  return run;
 }
+
+// Without those that add up in another order, or round less often.
+const PassContext kSameBits{.disabled = {"merge", "overwrite", "fuse", "epilogue"}};
 
 // loss = Σ y², y = x wᵀ in bf16, and the gradient of a gain that no product reads.
 constexpr const char* kForward = R"(program "p" {
@@ -41,15 +39,15 @@ constexpr const char* kForward = R"(program "p" {
   output "loss" = %3
 })";
 
-std::string compiled_text(const PipelineOptions& options) {
+std::string compiled_text(const RunSpec& run) {
   ops::register_all();
-  const Program program = run_pipeline(parse_program(kForward), options).program;
+  const Program program = run_pipeline(parse_program(kForward), run, kSameBits).program;
   verify(program, VerifyStage::kMaterialized);
   return print(program, {.origins = false});
 }
 
 TEST(CompileTextTest, AProductReadsTheShadowAndTheUpdateWritesIt) {
-  const std::string text = compiled_text(options_of(DType::kBF16, true));
+  const std::string text = compiled_text(step_of(DType::kBF16, true));
   EXPECT_THAT(text, ::testing::HasSubstr("state %shadow.w : bf16[3,2] !weight_cast"));
   EXPECT_THAT(text, ::testing::HasSubstr("matmul(%0, %shadow.w) {transpose_b=true}"));
   EXPECT_THAT(text, ::testing::ContainsRegex("multi_adamw\\(%lr, %step_size, %w, %[0-9]+, "
@@ -69,14 +67,14 @@ TEST(CompileTextTest, OnlyFloat32WeightsGetAShadow) {
   }
   ops::register_all();
   const Program program =
-      run_pipeline(parse_program(forward), options_of(DType::kF16, true)).program;
+      run_pipeline(parse_program(forward), step_of(DType::kF16, true), kSameBits).program;
   const std::string text = print(program, {.origins = false});
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("shadow.w")));
   EXPECT_THAT(text, ::testing::HasSubstr("cast(%w) {dtype=f16}"));
 }
 
 TEST(CompileTextTest, NothingChangesUnlessAskedFor) {
-  const std::string text = compiled_text(options_of(DType::kBF16, false));
+  const std::string text = compiled_text(step_of(DType::kBF16, false));
   EXPECT_THAT(text, ::testing::HasSubstr("cast(%w)"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("shadow")));
 }
@@ -93,10 +91,11 @@ class CompileTest : public ::testing::TestWithParam<Case> {
 
   static Program program_of(const Device& device, bool compile) {
     const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
-    PipelineOptions options = options_of(GetParam().low, compile, GetParam().clip);
-    options.attention = GetParam().attention;
-    options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
-    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
+    RunSpec run = step_of(GetParam().low, compile, GetParam().clip);
+    run.attention = GetParam().attention;
+    PassContext context = kSameBits;
+    context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), run, context).program;
   }
 };
 

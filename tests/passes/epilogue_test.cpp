@@ -158,15 +158,16 @@ class EpilogueStepTest : public ::testing::TestWithParam<Case> {
 
   static Program step(const Device& device, std::set<std::string> disabled) {
     const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 1, .heads = 3};
-    PipelineOptions options;
-    options.mode = GetParam().mode;
-    options.compile = true;
-    options.autocast = GetParam().low;
-    options.gradients = GetParam().gradients;
-    options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+    RunSpec run{.verify = true};
+    PassContext context;
+    run.mode = GetParam().mode;
+    run.executor = ExecutorKind::kArena;
+    run.precision.autocast = GetParam().low;
+    run.gradients = GetParam().gradients;
+    context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
     disabled.insert("fuse");
-    options.disabled = std::move(disabled);
-    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
+    context.disabled = std::move(disabled);
+    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), run, context).program;
   }
 };
 

@@ -10,6 +10,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ops/functions.h"
+#include "passes/optimizer.h"
 #include "passes/pipeline.h"
 #include "support/backends.h"
 #include "support/host_values.h"
@@ -44,14 +45,14 @@ struct Step {
 };
 
 Program program_of(const Step& s) {
-  PipelineOptions options;
-  options.mode = Mode::kStep;
-  options.granularity = s.ops;
-  options.optimizer.kind = s.kind;
-  options.optimizer.clip = s.clip;
-  options.optimizer.report_norm = true;
-  options.optimizer.guard_finite = s.guarded;
-  return run_pipeline(parse_program(kForward), options).program;
+  RunSpec run{.verify = true};
+  run.mode = Mode::kStep;
+  run.ops = s.ops;
+  run.optimizer.kind = s.kind;
+  run.optimizer.clip = s.clip;
+  run.optimizer.report_norm = true;
+  run.optimizer.guard_finite = s.guarded;
+  return run_pipeline(parse_program(kForward), run).program;
 }
 
 HostTensor number(double value) {

@@ -360,13 +360,11 @@ PipelineResult step(bool fuse, const char* precision, Granularity ops, Attention
   spec.ops = ops;
   spec.attention = attention;
   spec.verify = true;
-  PipelineOptions options = pipeline_options(spec);
-  options.compile = fuse;
-  options.disabled = {"shadow", "merge", "join", "overwrite", "epilogue"};
-  options.has_kernel = [](const OpDef& op) {
-    return !op.is_view() && (op.name == "fused" || !op.always_decompose);
-  };
-  return run_pipeline(forward_program(spec), options);
+  spec.compile_passes.emplace();
+  if (fuse) spec.compile_passes->insert("fuse");
+  return run_pipeline(forward_program(spec), spec, {.has_kernel = [](const OpDef& op) {
+                        return !op.is_view() && (op.name == "fused" || !op.always_decompose);
+                      }});
 }
 
 TEST_F(FuseTest, WhatAStepSavesForBackwardDoesNotChange) {

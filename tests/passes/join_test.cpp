@@ -35,9 +35,9 @@ class JoinTest : public ::testing::Test {
 
   // What stands behind backward, as "op(weights)".
   static std::string updates_of(const Parallel& choice) {
-    OptimizerOptions options;
-    if (choice.shards_optimizer()) options.shards = choice.replicas();
-    const Program updated = optimizer(reduce(parse_program(kBackward), choice), options);
+    const int shards = choice.shards_optimizer() ? choice.replicas() : 1;
+    const Program updated =
+        optimizer(reduce(parse_program(kBackward), choice), {}, {.shards = shards});
     const Program program = join(
         updated, [](const OpDef&) { return true; }, choice);
     verify(program, VerifyStage::kBuilt);

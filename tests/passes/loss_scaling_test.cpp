@@ -43,14 +43,14 @@ Tensors run(const Step& s) {
     %1 : f32[] = sum(%0) {axes=[0]}
     output "loss" = %1
   })");
-  PipelineOptions options;
-  options.mode = Mode::kStep;
-  options.granularity = s.ops;
-  options.optimizer.kind = s.kind;
-  options.optimizer.clip = s.clip;
-  options.optimizer.report_norm = true;
-  options.optimizer.loss_scaling = {.enabled = s.scaled, .growth_interval = 3, .floor = s.floor};
-  const Program program = run_pipeline(forward, options).program;
+  RunSpec run{.verify = true};
+  run.mode = Mode::kStep;
+  run.ops = s.ops;
+  run.optimizer.kind = s.kind;
+  run.optimizer.clip = s.clip;
+  run.optimizer.report_norm = true;
+  run.optimizer.loss_scaling = {.enabled = s.scaled, .growth_interval = 3, .floor = s.floor};
+  const Program program = run_pipeline(forward, run).program;
   const auto device = make_cpu_device({.threads = 2, .guarded = true});
   const auto values = [](std::vector<double> v) {
     return testing::from_doubles(DType::kF32, {2}, v);

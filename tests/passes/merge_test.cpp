@@ -254,18 +254,19 @@ class MergedStepTest : public ::testing::TestWithParam<Case> {
 
   static Program step(const Device& device, std::set<std::string> disabled) {
     const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
-    PipelineOptions options;
-    options.mode = GetParam().mode;
-    options.compile = true;
-    options.autocast = GetParam().low;
-    options.gradients = GetParam().gradients;
-    options.granularity = GetParam().ops;
-    options.attention = GetParam().attention;
-    options.optimizer.clip = GetParam().clip;
-    options.optimizer.loss_scaling.enabled = GetParam().low == DType::kF16;
-    options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
-    options.disabled = std::move(disabled);
-    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
+    RunSpec run{.verify = true};
+    PassContext context;
+    run.mode = GetParam().mode;
+    run.executor = ExecutorKind::kArena;
+    run.precision.autocast = GetParam().low;
+    run.gradients = GetParam().gradients;
+    run.ops = GetParam().ops;
+    run.attention = GetParam().attention;
+    run.optimizer.clip = GetParam().clip;
+    run.optimizer.loss_scaling.enabled = GetParam().low == DType::kF16;
+    context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+    context.disabled = std::move(disabled);
+    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), run, context).program;
   }
 };
 

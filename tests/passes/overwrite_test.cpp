@@ -86,14 +86,15 @@ TEST_F(OverwriteTest, NothingChangesWhereTheRowSumsAreReadOrThereIsNoKernel) {
 // --- whole steps --------------------------------------------------------------------------------
 Program step(const Device& device, std::optional<DType> low, std::set<std::string> disabled) {
   const ModelConfig model{.vocab = 503, .d_model = 24, .d_ff = 28, .layers = 1, .heads = 3};
-  PipelineOptions options;
-  options.mode = Mode::kStep;
-  options.compile = true;
-  options.autocast = low;
-  options.optimizer.loss_scaling.enabled = low == DType::kF16;
-  options.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
-  options.disabled = std::move(disabled);
-  return run_pipeline(loss_program(model, {.batch = 2, .context = 40}), options).program;
+  RunSpec run{.verify = true};
+  PassContext context;
+  run.mode = Mode::kStep;
+  run.executor = ExecutorKind::kArena;
+  run.precision.autocast = low;
+  run.optimizer.loss_scaling.enabled = low == DType::kF16;
+  context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+  context.disabled = std::move(disabled);
+  return run_pipeline(loss_program(model, {.batch = 2, .context = 40}), run, context).program;
 }
 
 // The largest buffer that the step allocates.

@@ -1,6 +1,4 @@
-// Steps that ranks share: the choice as text, and the passes that make a program of it.
-#include "passes/parallel.h"
-
+// Steps that ranks share: the passes that make a program of the choice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +14,7 @@
 #include "passes/regather.h"
 #include "passes/shard.h"
 #include "passes/split.h"
+#include "run/parallel.h"
 
 namespace tracestep {
 namespace {
@@ -38,68 +37,6 @@ class ParallelTest : public ::testing::Test {
     }
   }
 };
-
-TEST_F(ParallelTest, AChoiceIsWrittenAsItIsRead) {
-  for (const char* text :
-       {"none", "dp=2", "dp=3,shard=1", "dp=64,shard=3", "dp=2,bucket=tensor", "dp=2,bucket=all",
-        "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB", "dp=2,shard=1,bucket=all", "dp=2,overlap=off",
-        "dp=2,overlap=updates", "dp=2,sums=low", "dp=2,shard=3,overlap=off,prefetch=2", "tp=2",
-        "tp=3,sp", "dp=2,tp=4", "dp=2,shard=3,tp=2,sp"}) {
-    EXPECT_EQ(name_of(parse_parallel("--parallel", text)), text);
-  }
-  EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3")), "none");
-  EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3,tp=2")), "tp=2");
-  EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=2,tp=1")), "dp=2");
-  EXPECT_EQ(parse_parallel("", "shard=2,dp=4"), (Parallel{.ranks = 4, .shard = 2}));
-  EXPECT_EQ(parse_parallel("", "tp=3,dp=4"), (Parallel{.ranks = 12, .tensor = 3}));
-}
-
-TEST_F(ParallelTest, BatchesFollowTheGradients) {
-  const auto bytes_of = [](const char* choice, std::int64_t gradients) {
-    return resolve_bucket(parse_parallel("", choice), gradients).bucket_bytes;
-  };
-  EXPECT_EQ(bytes_of("dp=2", 2'000'000'000), 94'868'329);  // sqrt(2e9 B * 450e9 B/s * 10 us)
-  EXPECT_EQ(bytes_of("dp=2,bucket=auto", 500'000'000), 47'434'164);
-  EXPECT_EQ(bytes_of("dp=2,bucket=1MiB", 2'000'000'000), 1 << 20);
-  EXPECT_EQ(bytes_of("dp=2,shard=1", 2'000'000'000), 25 << 20);
-  EXPECT_EQ(parse_parallel("", "dp=2,bucket=all").full_bytes(),
-            std::numeric_limits<std::int64_t>::max());
-}
-
-TEST_F(ParallelTest, WhatIsNoChoiceIsRefused) {
-  for (const char* text : {"",
-                           "dp",
-                           "dp=0",
-                           "dp=two",
-                           "tp=0",
-                           "sp",
-                           "dp=2,sp",
-                           "tp=2,sp=1",
-                           "dp=2,shard=4",
-                           "dp=2,,shard=1",
-                           "dp=2,bucket=0B",
-                           "dp=2,bucket=25",
-                           "dp=2,overlap=1",
-                           "dp=2,shard=3,tp=2,prefetch=2",
-                           "dp=2,shard=1,overlap=updates",
-                           "dp=2,tp=2,overlap=updates",
-                           "dp=2,prefetch=2",
-                           "dp=2,shard=3,prefetch=-1",
-                           "dp=2,dp=2",
-                           "tp=2,sp,sp",
-                           "dp=2,sums=low,sums=full"}) {
-    EXPECT_THROW(parse_parallel("--parallel", text), Error) << text;
-  }
-}
-
-TEST_F(ParallelTest, ANumberAloneIsAskedForAsReplicas) {
-  try {
-    parse_parallel("--parallel", "8");
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "[--parallel] \"8\" is no choice; did you mean dp=8?");
-  }
-}
 
 // Two weights, of which the second has its gradient first.
 constexpr const char* kBackward = R"(program "p" {
@@ -155,7 +92,7 @@ TEST_F(ParallelTest, PartsOfGradientsAreMadeAtOnceOrBehindBackward) {
 
 TEST_F(ParallelTest, ARankUpdatesItsPartAndGathersTheOthers) {
   const Program parts = reduce(parse_program(kBackward), {.ranks = 2, .shard = 2});
-  const Program out = optimizer(parts, {.clip = 1.0, .shards = 2});
+  const Program out = optimizer(parts, {.clip = 1.0}, {.shards = 2});
   expect_lines(out, {"state %adamw.m.a.w : f32[3]", "global_norm", "mul(", "all_reduce(", "sqrt(",
                      "own_part(%a.w) {ranks=2} @ a optimizer", "adamw(", "f32[2,3] = all_gather(",
                      ", %a.w) {ranks=2, shape=[2,3]} @ a communication"});

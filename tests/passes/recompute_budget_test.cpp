@@ -19,6 +19,7 @@
 #include "passes/recompute.h"
 #include "passes/recompute_choices.h"
 #include "planning/needs.h"
+#include "spec/parse_words.h"
 
 namespace tracestep {
 namespace {
@@ -54,14 +55,16 @@ struct Size {
 
 // A step before recomputation, wide enough that products take longer than launches.
 Program step_of(const Size& size) {
-  PipelineOptions options;
-  options.mode = Mode::kStep;
-  options.granularity = size.ops;
-  options.attention = size.attention;
-  options.stop_after = "join";
+  RunSpec run{.verify = true};
+  PassContext context;
+  run.mode = Mode::kStep;
+  run.ops = size.ops;
+  run.attention = size.attention;
+  context.stop_after = "join";
   const ModelConfig model{
       .vocab = 500, .d_model = 256, .d_ff = 1024, .layers = size.layers, .heads = 4};
-  return run_pipeline(loss_program(model, {.batch = 4, .context = size.context}), options).program;
+  return run_pipeline(loss_program(model, {.batch = 4, .context = size.context}), run, context)
+      .program;
 }
 
 Program fixed(const Program& program, const std::string& choice) {
@@ -287,26 +290,28 @@ TEST_F(RecomputeBudgetTest, ASolverFindsForEveryBudgetWhatAFreshOneFinds) {
 
 // On a GPU, compiled: q, k and v are parts of one product, of which a copy of v may be kept.
 TEST_F(RecomputeBudgetTest, WhatBlocksKeepForBackwardBoundsThePeakFromBelow) {
-  PipelineOptions options;
-  options.mode = Mode::kStep;
-  options.traits.kind = DeviceKind::kCuda;
-  options.has_kernel = [](const OpDef& op) { return runs_whole(DeviceKind::kCuda, op); };
-  options.autocast = DType::kBF16;
-  options.compile = true;
-  options.arena = true;
-  options.stop_after = "offload";
+  RunSpec run{.verify = true};
+  PassContext context;
+  run.mode = Mode::kStep;
+  context.traits.kind = DeviceKind::kCuda;
+  context.has_kernel = [](const OpDef& op) { return runs_whole(DeviceKind::kCuda, op); };
+  run.precision.autocast = DType::kBF16;
+  run.executor = ExecutorKind::kArena;
+  const std::vector<std::string> all = compile_passes();
+  run.compile_passes.emplace(all.begin(), all.end());
+  context.stop_after = "offload";
   const ModelConfig model{.vocab = 50, .d_model = 512, .d_ff = 512, .layers = 32, .heads = 8};
   const Program program =
-      run_pipeline(loss_program(model, {.batch = 4, .context = 256}), options).program;
-  options.stop_after = "";
+      run_pipeline(loss_program(model, {.batch = 4, .context = 256}), run, context).program;
+  context.stop_after = "";
   for (const auto& [name, doc] : pipeline_passes()) {
-    options.disabled.insert(name);
+    context.disabled.insert(name);
     if (name == "offload") break;
   }
   for (const char* choice : {"none", "blocks", "every=4", "layers.*.ffn", "layers.*.attn"}) {
     const Program again = fixed(program, choice);
-    const Program step = run_pipeline(again, options).program;
-    EXPECT_LE(held_when_backward_begins(again), plan_step(step, options.traits).peak_bytes())
+    const Program step = run_pipeline(again, run, context).program;
+    EXPECT_LE(held_when_backward_begins(again), plan_step(step, context.traits).peak_bytes())
         << choice;
   }
 }

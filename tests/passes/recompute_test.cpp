@@ -14,6 +14,7 @@
 #include "ops/functions.h"
 #include "passes/pipeline.h"
 #include "passes/simplify.h"
+#include "spec/parse_words.h"
 
 namespace tracestep {
 namespace {
@@ -137,14 +138,15 @@ TEST_F(RecomputeTest, ConstantsAreMadeAgainForEachPart) {
 
 Program step_of(const std::string& choice, Granularity ops, Mode mode = Mode::kStep,
                 std::optional<DType> autocast = {}, const std::string& stop_after = {}) {
-  PipelineOptions options;
-  options.mode = mode;
-  options.granularity = ops;
-  options.autocast = autocast;
-  options.recompute = parse_recomputation("test", choice);
-  options.stop_after = stop_after;
+  RunSpec run{.verify = true};
+  PassContext context;
+  run.mode = mode;
+  run.ops = ops;
+  run.precision.autocast = autocast;
+  run.recompute = parse_recomputation("test", choice);
+  context.stop_after = stop_after;
   const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 4, .heads = 3};
-  return run_pipeline(loss_program(model, {.batch = 2, .context = 16}), options).program;
+  return run_pipeline(loss_program(model, {.batch = 2, .context = 16}), run, context).program;
 }
 
 TEST_F(RecomputeTest, NoLaterMergeUndoesIt) {
@@ -193,48 +195,6 @@ TEST_F(RecomputeTest, NarrowCopiesOfWeightsAreMadeAgainAndKeepTheirRole) {
     again += out.value(node.outputs[0]).role == Role::kWeightCast ? 1 : 0;
   }
   EXPECT_EQ(again, 4 * 7);
-}
-
-struct Text {
-  const char* given;
-  const char* name;
-};
-
-TEST(RecomputationTest, ATextIsReadAsItIsPrinted) {
-  for (const Text& text : {Text{"none", "none"},
-                           {"blocks", "blocks"},
-                           {"every=1", "blocks"},
-                           {"every=3", "every=3"},
-                           {"nested", "nested"},
-                           {"budget=20GiB", "budget=20GiB"},
-                           {"budget=1536MiB", "budget=1536MiB"},
-                           {"budget=1.5GiB", "budget=1536MiB"},
-                           {"budget=1025B", "budget=1025B"},
-                           {"budget=2kB", "budget=2000B"},
-                           {"layers.*", "blocks"},
-                           {"layers.*.ffn+lm_head", "layers.*.ffn+lm_head"}}) {
-    const Recomputation read = parse_recomputation("test", text.given);
-    EXPECT_EQ(name_of(read), text.name);
-    EXPECT_EQ(parse_recomputation("test", name_of(read)), read);
-  }
-}
-
-TEST(RecomputationTest, AnythingElseIsRefusedWithWhatIsMeant) {
-  for (const auto& [text, said] : {std::pair{"block", "did you mean blocks?"},
-                                   {"every=0", "out of range"},
-                                   {"every=", "is not a whole number"},
-                                   {"budget=0B", "leaves no memory at all"},
-                                   {"budget=2", "has no unit"},
-                                   {"layers..ffn", "layers.*.ffn"},
-                                   {"", "give none, blocks"}}) {
-    try {
-      parse_recomputation("--recompute", text);
-      ADD_FAILURE() << text;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUsage);
-      EXPECT_THAT(error.what(), HasSubstr(said)) << text;
-    }
-  }
 }
 
 }  // namespace

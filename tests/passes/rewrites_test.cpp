@@ -229,10 +229,10 @@ TEST_F(RewritesTest, OptimizerReadsTheNewValueOfAPersistentGradient) {
     %1 : f32[] = sum(%0) {axes=[0]}
     output "loss" = %1
   })");
-  PipelineOptions options;
-  options.mode = Mode::kStep;
-  options.gradients = GradientKind::kPersistent;
-  const Program out = run_pipeline(program, options).program;
+  RunSpec run{.verify = true};
+  run.mode = Mode::kStep;
+  run.gradients = GradientKind::kPersistent;
+  const Program out = run_pipeline(program, run).program;
   verify(out, VerifyStage::kMaterialized);
   EXPECT_EQ(out.updates.size(), 4u) << "gradient, parameter and both moments";
 }
@@ -278,7 +278,7 @@ TEST_F(RewritesTest, ThePipelineSaysHonestlyWhichPassChangedSomething) {
     %0 : f32[4] = exp(%x)
     output "y" = %0
   })");
-  const PipelineResult out = run_pipeline(program, {});
+  const PipelineResult out = run_pipeline(program, {.mode = Mode::kInference, .verify = true});
   for (const PassReport& report : out.reports) EXPECT_FALSE(report.changed) << report.name;
   EXPECT_TRUE(out.program == program);
 }
@@ -289,14 +289,15 @@ TEST_F(RewritesTest, APassCanBeSwitchedOffAndAnUnknownOneIsNamed) {
     %0 : f32[4] = silu(%x)
     output "y" = %0
   })");
-  PipelineOptions options;
-  options.granularity = Granularity::kPrimitive;
-  EXPECT_THAT(text(run_pipeline(program, options).program), Not(HasSubstr("silu")));
-  options.disabled = {"decompose", "lower"};
-  EXPECT_THAT(text(run_pipeline(program, options).program), HasSubstr("silu"));
-  options.disabled = {"simplfy"};
+  RunSpec run{.mode = Mode::kInference, .verify = true};
+  PassContext context;
+  run.ops = Granularity::kPrimitive;
+  EXPECT_THAT(text(run_pipeline(program, run, context).program), Not(HasSubstr("silu")));
+  context.disabled = {"decompose", "lower"};
+  EXPECT_THAT(text(run_pipeline(program, run, context).program), HasSubstr("silu"));
+  context.disabled = {"simplfy"};
   try {
-    run_pipeline(program, options);
+    run_pipeline(program, run, context);
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("did you mean 'simplify'?"));

@@ -20,16 +20,15 @@ class UpdateBesideTest : public ::testing::Test {
  protected:
   void SetUp() override { ops::register_all(); }
 
-  static Program program_of(const std::function<void(PipelineOptions&)>& change = {}) {
+  // `change`: of the step and of what the passes know of the device.
+  static Program program_of(const std::function<void(RunSpec&, PassContext&)>& change = {}) {
     const ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
-    PipelineOptions options;
-    options.mode = Mode::kStep;
-    options.autocast = DType::kBF16;
-    options.compile = true;
-    options.traits.kind = DeviceKind::kCuda;
-    options.disabled = {"fuse"};
-    if (change) change(options);
-    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), options).program;
+    RunSpec run{.precision = {.autocast = DType::kBF16}, .verify = true};
+    const std::vector<std::string> all = compile_passes();
+    run.compile_passes.emplace(all.begin(), all.end());
+    PassContext context{.traits = {.kind = DeviceKind::kCuda}, .disabled = {"fuse"}};
+    if (change) change(run, context);
+    return run_pipeline(loss_program(model, {.batch = 2, .context = 5}), run, context).program;
   }
 
   // Each update as its lane, the parameters that it updates, and whether products follow.
@@ -71,19 +70,19 @@ TEST_F(UpdateBesideTest, ALayerIsOneCallBesideTheProductsBehindIt) {
 }
 
 TEST_F(UpdateBesideTest, UpdatesThatWaitForAllGradientsStayBehindThem) {
-  const auto clips = [](PipelineOptions& options) { options.optimizer.clip = 1.0; };
-  const auto clips_plainly = [](PipelineOptions& options) {
-    options.optimizer.clip = 1.0;
-    options.disabled.insert("update_beside");
+  const auto clips = [](RunSpec& run, PassContext&) { run.optimizer.clip = 1.0; };
+  const auto clips_plainly = [](RunSpec& run, PassContext& context) {
+    run.optimizer.clip = 1.0;
+    context.disabled.insert("update_beside");
   };
   EXPECT_EQ(program_of(clips), program_of(clips_plainly));
 }
 
 TEST_F(UpdateBesideTest, EarlyUpdatesKeepTheirPlacesAndAreNotJoined) {
-  const auto early = [](PipelineOptions& options) { options.updates = UpdateTime::kEarly; };
-  const auto plain = [](PipelineOptions& options) {
-    options.updates = UpdateTime::kEarly;
-    options.disabled.insert("update_beside");
+  const auto early = [](RunSpec& run, PassContext&) { run.updates = UpdateTime::kEarly; };
+  const auto plain = [](RunSpec& run, PassContext& context) {
+    run.updates = UpdateTime::kEarly;
+    context.disabled.insert("update_beside");
   };
   std::vector<std::string> beside = updates_of(program_of(early));
   for (std::string& update : beside) {
@@ -96,8 +95,8 @@ TEST_F(UpdateBesideTest, EarlyUpdatesKeepTheirPlacesAndAreNotJoined) {
 }
 
 TEST_F(UpdateBesideTest, ADeviceWithOneLaneAndRanksKeepThemWhereTheyWere) {
-  const auto cpu = [](PipelineOptions& options) { options.traits = {}; };
-  const auto ranks = [](PipelineOptions& options) { options.parallel = {.ranks = 2}; };
+  const auto cpu = [](RunSpec&, PassContext& context) { context.traits = {}; };
+  const auto ranks = [](RunSpec& run, PassContext&) { run.parallel = {.ranks = 2}; };
   EXPECT_THAT(updates_of(program_of(cpu)), Each(StartsWith("lane 0")));
   EXPECT_THAT(updates_of(program_of(ranks)), Each(StartsWith("lane 0")));
 }

@@ -7,6 +7,7 @@
 #include "ops/functions.h"
 #include "session/devices.h"
 #include "session/session.h"
+#include "spec/parse_words.h"
 #include "support/family_models.h"
 
 namespace tracestep {

@@ -13,8 +13,10 @@
 #include "base/error.h"
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
+#include "passes/autograd.h"
 #include "session/devices.h"
 #include "session/session.h"
+#include "spec/parse_words.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -279,8 +281,7 @@ TEST_F(RanksTest, GradientsHaveTheBitsOfAsManyAccumulatedBatches) {
     const auto micro = [&](GradientKind kind) {
       alone.gradients = kind;
       return make_executor(alone.executor, store,
-                           program_for(loss_program(alone, {.scale = 1.0 / ranks}),
-                                       pipeline_options(alone), *other));
+                           program_for(loss_program(alone, {.scale = 1.0 / ranks}), alone, *other));
     };
     const auto first = micro(GradientKind::kPersistent), next = micro(GradientKind::kAccumulate);
     for (const auto& [name, value] : parameters_of(many->store())) store.set(name, value);
@@ -352,9 +353,8 @@ Weights tied_step(const std::string& parallel) {
   RunSpec spec = small_step("reference", parallel);
   spec.optimizer.clip = 0.1;
   const auto device = make_device(spec);
-  Session session(
-      *device, spec,
-      program_for(tied_and_frozen(6 / spec.parallel.ranks), pipeline_options(spec), *device));
+  Session session(*device, spec,
+                  program_for(tied_and_frozen(6 / spec.parallel.ranks), spec, *device));
   Weights whole{{"tied.weight", ramp({DType::kF64, {5, 3}}, 2)},
                 {"frozen.weight", ramp({DType::kF64, {5}}, 3)}};
   for (const auto& [name, value] : whole) {

@@ -14,6 +14,7 @@
 #include "ops/functions.h"
 #include "session/devices.h"
 #include "session/session.h"
+#include "spec/parse_words.h"
 #include "support/family_models.h"
 #include "train/model_store.h"
 #include "train/whole_tensors.h"

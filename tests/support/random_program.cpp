@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "ops/functions.h"
+#include "passes/loss_scaling.h"
+#include "passes/optimizer.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {
@@ -18,13 +20,13 @@ LeafRange range_of(const std::string& name) {
   return {-1.0, 1.0};
 }
 
-PipelineOptions random_options(Dice& dice) {
-  PipelineOptions out;
+RunSpec random_run(Dice& dice) {
+  RunSpec out{.verify = true};
   out.mode = dice.pick({Mode::kInference, Mode::kInference, Mode::kForward, Mode::kForwardBackward,
                         Mode::kStep, Mode::kStep});
-  out.granularity = dice.pick(kAllGranularities);
+  out.ops = dice.pick(kAllGranularities);
   out.attention = dice.pick(kAllAttentionForms);
-  if (dice.chance(0.5)) out.autocast = dice.pick({DType::kBF16, DType::kF16});
+  if (dice.chance(0.5)) out.precision.autocast = dice.pick({DType::kBF16, DType::kF16});
   out.gradients = dice.pick({GradientKind::kTransient, GradientKind::kTransient,
                              GradientKind::kPersistent, GradientKind::kAccumulate});
   out.loss_chunks = dice.pick({1, 1, 2, 3});
@@ -35,7 +37,7 @@ PipelineOptions random_options(Dice& dice) {
   optimizer.report_norm = dice.chance(0.2);
   optimizer.guard_finite = dice.chance(0.2);
   optimizer.loss_scaling.enabled =
-      out.autocast == DType::kF16 &&
+      out.precision.autocast == DType::kF16 &&
       (out.mode == Mode::kStep || out.gradients != GradientKind::kTransient);
   return out;
 }
@@ -43,25 +45,26 @@ PipelineOptions random_options(Dice& dice) {
 }  // namespace
 
 std::string RandomCase::wishes() const {
-  const OptimizerOptions& o = options.optimizer;
+  const OptimizerOptions& o = run.optimizer;
   return fmt::format(
       "mode {}, ops {}, attention {}, autocast {}, gradients {}, loss chunks {}, {}, moments {}, "
       "weight decay {}, clip {}{}{}{}",
-      name_of(options.mode), name_of(options.granularity), name_of(options.attention),
-      options.autocast ? name_of(*options.autocast) : "none", static_cast<int>(options.gradients),
-      options.loss_chunks, o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd", name_of(o.moments),
-      o.weight_decay, o.clip, o.report_norm ? ", norm reported" : "",
-      o.guard_finite ? ", guarded" : "", o.loss_scaling.enabled ? ", scaled" : "");
+      name_of(run.mode), name_of(run.ops), name_of(run.attention),
+      run.precision.autocast ? name_of(*run.precision.autocast) : "none",
+      static_cast<int>(run.gradients), run.loss_chunks,
+      o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd", name_of(o.moments), o.weight_decay, o.clip,
+      o.report_norm ? ", norm reported" : "", o.guard_finite ? ", guarded" : "",
+      o.loss_scaling.enabled ? ", scaled" : "");
 }
 
 RandomCase random_case(std::uint64_t seed) {
   ops::register_all();
   Dice dice(seed);
   RandomCase out;
-  out.options = random_options(dice);
+  out.run = random_run(dice);
   // From dice of its own, so that a seed still means the program that it meant.
-  if (Dice(~seed).chance(0.4)) out.options.optimizer.moments = Moments::kBF16;
-  const bool differentiable = out.options.mode != Mode::kInference;
+  if (Dice(~seed).chance(0.4)) out.run.optimizer.moments = Moments::kBF16;
+  const bool differentiable = out.run.mode != Mode::kInference;
   Builder b(fmt::format("random {}", seed));
   RandomOps random(b, dice, differentiable);
   random.add_calls(dice.between(4, 16));

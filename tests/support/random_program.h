@@ -1,5 +1,5 @@
-// Random valid programs with the options of a pipeline: a function of the seed, so that a program
-// that shows a fault can be made again.
+// Random valid programs with a run that they are meant for: a function of the seed, so that a
+// program that shows a fault can be made again.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace tracestep::testing {
 
 struct RandomCase {
   Program program;  // forward; with updates of its own if the mode is inference
-  PipelineOptions options;
+  RunSpec run;
   std::map<std::string, LeafRange> ranges;  // of leaves that do not have the usual one
 
-  // The options as text; all of them are in it.
+  // What is random of the run, as text.
   std::string wishes() const;
 };
 

@@ -2,7 +2,7 @@
 // is added there is drawn too.
 #pragma once
 
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 #include "support/random_ops.h"
 
 namespace tracestep::testing {

@@ -113,6 +113,17 @@ class CheckLayeringTest(unittest.TestCase):
         for path in ("planning/a.cpp", "backends/cpu/a.cpp", "cli/devices.cpp"):
             self.assertEqual(run_check({path: 'bool a = x == "cuda";\n'})[1], 0)
 
+    def test_the_engine_parses_no_users_text(self):
+        for path, call, status in (("passes/a.cpp", "parse_int(where, text)", 1),
+                                   ("backends/cuda/a.cu", 'parse_precision("x", "bf16")', 1),
+                                   ("run/a.cpp", "checked_parts(where, text, known)", 1),
+                                   ("passes/a.cpp", "parse_program(text)", 0),
+                                   ("passes/a.cpp", "f();  // parse_int(x)", 0),
+                                   ("spec/a.cpp", "parse_int(where, text)", 0)):
+            output, found = run_check({path: f"// a\nauto a = {call};\n"})
+            self.assertEqual(found, status, output)
+            self.assertEqual(f"src/{path}:2: " in output, status == 1)
+
     def test_scalar_functors_include_nothing(self):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
 

@@ -30,6 +30,7 @@
 #include "passes/recompute_budget.h"
 #include "planning/needs.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -98,18 +99,14 @@ struct Outcome {
 
 class Cell {
  public:
-  explicit Cell(const RunSpec& run)
-      : executor_(run.executor),
-        traits_{.kind = run.place.device == "cpu" ? DeviceKind::kCpu : DeviceKind::kCuda,
-                .threads = 2},
-        options_(pipeline_options(run)) {
-    options_.has_kernel = [kind = traits_.kind](const OpDef& op) { return runs_whole(kind, op); };
-    options_.traits = traits_;
-    options_.stop_after = "offload";
-    program_ = run_pipeline(forward_program(run), options_).program;
-    options_.stop_after = "";
+  explicit Cell(const RunSpec& run) : run_(run), traits_(traits_named(run.place.device, 2)) {
+    context_.has_kernel = [kind = traits_.kind](const OpDef& op) { return runs_whole(kind, op); };
+    context_.traits = traits_;
+    context_.stop_after = "offload";
+    program_ = run_pipeline(forward_program(run_), run_, context_).program;
+    context_.stop_after = "";
     for (const auto& [name, doc] : pipeline_passes()) {
-      options_.disabled.insert(name);
+      context_.disabled.insert(name);
       if (name == "offload") break;
     }
   }
@@ -119,16 +116,17 @@ class Cell {
 
   // The peak of what the passes after `recompute` make of it.
   std::int64_t peak_of(const Program& candidate) const {
-    return predicted_peak_bytes(executor_, run_pipeline(candidate, options_).program, traits_);
+    return predicted_peak_bytes(run_.executor, run_pipeline(candidate, run_, context_).program,
+                                traits_);
   }
   Outcome outcome_of(const Program& candidate) const {
     return {peak_of(candidate), modelled_us(candidate, Phase::kRecompute, traits_.kind)};
   }
 
  private:
-  ExecutorKind executor_;
+  const RunSpec run_;
   DeviceTraits traits_;
-  PipelineOptions options_;
+  PassContext context_;
   Program program_;
 };
 

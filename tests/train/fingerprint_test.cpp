@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "passes/pipeline.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {

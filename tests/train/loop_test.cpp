@@ -313,8 +313,7 @@ void expect_decoded(const ModelConfig& model, std::span<const std::int64_t> coun
   const double bound = 1e-5 * testing::max_abs(expected);
   std::int64_t done = 0;
   for (const std::int64_t n : counts) {
-    EagerExecutor decode(store,
-                         program_for(decode_program(spec, n), pipeline_options(spec), *device));
+    EagerExecutor decode(store, program_for(decode_program(spec, n), spec, *device));
     const auto some = std::span(tokens).subspan(static_cast<std::size_t>(done));
     decode.set_input("tokens", HostTensor::of<std::int64_t>(
                                    DType::kI64, {1, n}, some.first(static_cast<std::size_t>(n))));

@@ -56,7 +56,8 @@ class NotFiniteResultTest : public ::testing::TestWithParam<std::string> {
   // After a run of `text` on %x = `values`.
   std::optional<NotFinite> find(const std::string& text, std::vector<double> values) {
     Store store(*device_);
-    EagerExecutor executor(store, program_for(parse_program(text), {}, *device_));
+    EagerExecutor executor(store,
+                           program_for(parse_program(text), {.mode = Mode::kInference}, *device_));
     const Shape shape{static_cast<std::int64_t>(values.size())};
     executor.set_input("x", testing::from_doubles(DType::kF32, shape, values));
     executor.run();

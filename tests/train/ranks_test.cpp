@@ -10,6 +10,7 @@
 #include "backends/reference/reference_device.h"
 #include "base/error.h"
 #include "ops/functions.h"
+#include "spec/parse_words.h"
 #include "support/temp_folder.h"
 #include "train/loop.h"
 

@@ -12,6 +12,7 @@
 #include "backends/cpu/cpu_device.h"
 #include "ops/functions.h"
 #include "runtime/processes.h"
+#include "spec/parse_words.h"
 #include "support/allocation_peak.h"
 #include "support/temp_folder.h"
 #include "train/model_store.h"

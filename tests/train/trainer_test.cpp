@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "ops/functions.h"
+#include "passes/loss_scaling.h"
+#include "passes/pipeline.h"
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/tiny_training.h"

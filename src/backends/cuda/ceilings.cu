@@ -158,9 +158,11 @@ CudaCeilings measure_cuda_ceilings(Device& device) {
   out.copy_gb_s = measure_cuda_copy_gb_s(device, std::int64_t{1} << 30);
   out.launch_ns = measure_cuda_launch_ns(device);
   out.gemm_issue_ns = measure_cuda_gemm_issue_ns(device);
-  for (const char* precision : {"fp32", "tf32", "bf16", "fp16"}) {
+  constexpr Precision kPrecisions[] = {
+      {}, {.tf32 = true}, {.autocast = DType::kBF16}, {.autocast = DType::kF16}};
+  for (const Precision& precision : kPrecisions) {
     for (std::int64_t size : {4096, 8192}) {
-      CudaProductCeiling product{parse_precision("ceilings", precision), size};
+      CudaProductCeiling product{precision, size};
       product.tflops = cuda::product_tflops(device, product);
       out.products.push_back(product);
     }

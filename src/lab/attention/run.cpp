@@ -321,8 +321,8 @@ AttentionProgram attention_program(const AttentionSpec& spec, const Device& devi
   run.gradients = GradientKind::kTransient;
   run.ops = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
   run.verify = false;
-  AttentionProgram out{.program = program_for(forward_graph(spec, run.precision.parameters),
-                                              pipeline_options(run), device)};
+  AttentionProgram out{.program =
+                           program_for(forward_graph(spec, run.precision.parameters), run, device)};
   out.program.name = "attention";
   if (spec.saved.scores) hold_scores(out.program);
   const BufferPlan buffer_plan = plan_buffers(out.program);

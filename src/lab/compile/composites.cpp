@@ -101,7 +101,7 @@ bool is_of_composite(const Node& node) {
 }
 
 CompositeRow row_of(const Composition& composition, const RunSpec& run, const Device& device) {
-  const Program program = program_for(forward_of(composition, run), pipeline_options(run), device);
+  const Program program = program_for(forward_of(composition, run), run, device);
   CompositeRow out{
       .run = run, .name = composition.name, .elements = composition.shape_of_x(run).product()};
   for (const Node& node : program.nodes) {

@@ -4,6 +4,7 @@
 
 #include "base/suggest.h"
 #include "ir/print.h"
+#include "passes/pipeline.h"
 #include "passes/recompute_budget.h"
 
 namespace tracestep {

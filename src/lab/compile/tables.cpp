@@ -9,6 +9,7 @@
 #include "lab/measure/validity.h"
 #include "lab/report/digits.h"
 #include "lab/report/fields.h"
+#include "passes/pipeline.h"
 #include "spec/fields.h"
 
 namespace tracestep {

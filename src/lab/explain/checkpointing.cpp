@@ -8,6 +8,7 @@
 #include "lab/memory/fit.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
+#include "spec/parse_words.h"
 
 namespace tracestep {
 namespace {

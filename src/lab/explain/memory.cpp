@@ -106,7 +106,7 @@ void explain_oom(const ExplainInput& input, Explanation& out) {
   out.values.set("half_batch", half.shape.batch);
   out.values.set("ours_half", peak_of(spec_of(half, Mode::kStep)));
   RunSpec blocks = spec_of(input, Mode::kStep);
-  blocks.recompute = parse_recomputation("explain", "blocks");
+  blocks.recompute = Recomputation::blocks();
   out.values.set("ours_blocks", peak_of(blocks));
 }
 

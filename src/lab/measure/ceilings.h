@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "analysis/roofline.h"
+#include "run/run_spec.h"
 #include "runtime/ceilings.h"
-#include "spec/run_spec.h"
 
 namespace tracestep {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lab/report/fields.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 

@@ -10,8 +10,7 @@ Choices one(ChangeSeverity severity, T RunSpec::*field, T value) {
   return {{severity, [=](RunSpec& step) { step.*field = value; }}};
 }
 
-StepChange recomputes(const std::string& what) {
-  const Recomputation choice = parse_recomputation("recompute", what);
+StepChange recomputes(const Recomputation& choice) {
   return {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }};
 }
 
@@ -25,15 +24,15 @@ Choices recomputations(const RunSpec& step) {
       is_of_parts && now.paths == std::vector<std::string>{std::string(kBlocks)};
   Choices out;
   if (!is_of_parts) {
-    out.push_back(recomputes("layers.*.ffn"));
-    out.push_back(recomputes("layers.*.attn"));
+    out.push_back(recomputes(Recomputation::parts({"layers.*.ffn"})));
+    out.push_back(recomputes(Recomputation::parts({"layers.*.attn"})));
   }
-  if (!is_of_blocks) out.push_back(recomputes("blocks"));
+  if (!is_of_blocks) out.push_back(recomputes(Recomputation::blocks()));
   // Larger groups hold more than the blocks' inputs that they save.
   for (const int every : {2, 4}) {
     const bool is_new = !is_of_blocks || every > now.every;
     if (is_new && 2 * every <= step.model.layers) {
-      out.push_back(recomputes("every=" + std::to_string(every)));
+      out.push_back(recomputes(Recomputation::blocks(every)));
     }
   }
   return out;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "planning/device_traits.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 

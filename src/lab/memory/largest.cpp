@@ -179,7 +179,7 @@ class Finder {
   // Whole blocks are one of the choices for a budget, and quickly predicted.
   std::int64_t of_blocks(Remedy blocks) {
     const std::int64_t within = std::min(q_.within_bytes(), blocks.step.recompute.budget_bytes);
-    blocks.step.recompute = parse_recomputation("recompute", std::string(kBlocks));
+    blocks.step.recompute = Recomputation::blocks();
     const auto sketched = [&](std::int64_t units) {
       return sketched_peak(with_units(blocks, units));
     };
@@ -198,10 +198,9 @@ class Finder {
          {kSameNumbers, kOtherRoundings, kOtherPrecision, kOtherStates}) {
       std::ranges::copy(changes_of(severity), std::back_inserter(most));
       if (q_.step.mode == Mode::kInference) out.push_back(most);
-      for (const char* recompute : {"blocks", "nested"}) {
+      for (const Recomputation& choice : {Recomputation::blocks(), Recomputation::nested()}) {
         if (q_.step.mode == Mode::kInference) continue;
         out.push_back(most);
-        const Recomputation choice = parse_recomputation("recompute", recompute);
         out.back().push_back({kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }});
       }
     }

@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "lab/memory/fit.h"
 #include "lab/report/fields.h"
+#include "spec/parse_words.h"
 
 namespace tracestep {
 namespace {

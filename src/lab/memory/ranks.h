@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 

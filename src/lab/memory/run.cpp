@@ -5,6 +5,7 @@
 
 #include "analysis/cost.h"
 #include "lab/measure/statistics.h"
+#include "passes/pipeline.h"
 #include "passes/recompute_budget.h"
 #include "session/session.h"
 

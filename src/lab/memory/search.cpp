@@ -222,7 +222,7 @@ class Search {
         least_of([&](const Remedy& r) { return r.severity == severity && !r.changes.empty(); });
     if (least == nullptr || least->figures.kept_bytes > q_.within_bytes()) return {};
     Remedies out;
-    for (const Recomputation& choice : {parse_recomputation("recompute", "nested"), budget()}) {
+    for (const Recomputation& choice : {Recomputation::nested(), budget()}) {
       if (!takes_recomputation(least->step, choice, 400)) continue;
       Remedy r = *least;
       r.step.recompute = choice;

@@ -95,10 +95,8 @@ std::optional<double> accumulate_on(Device& device, const Accumulation& e) {
     return std::nullopt;
   }
   Store store(device);
-  PipelineOptions options;
-  options.mode = Mode::kInference;
-  const auto executor =
-      make_executor(ExecutorKind::kEager, store, program_for(addition(e), options, device));
+  const auto executor = make_executor(ExecutorKind::kEager, store,
+                                      program_for(addition(e), {.mode = Mode::kInference}, device));
   store.set("term", scalar_of(e.term_dtype, static_cast<float>(e.term)));
   for (std::int64_t i = 0; i < e.count; ++i) executor->run();
   device.synchronize();

@@ -11,6 +11,7 @@
 #include "lab/measure/validity.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
+#include "passes/pipeline.h"
 #include "session/session.h"
 #include "session/step_inputs.h"
 #include "train/model_store.h"
@@ -66,8 +67,7 @@ class StepErrors::CutModel {
   CutModel(const DeviceFactory& make_device, const RunSpec& spec)
       : device_(make_device(spec)),
         session_(*device_, spec,
-                 program_for(loss_program(spec, {.with_logits = true}), pipeline_options(spec),
-                             *device_)) {
+                 program_for(loss_program(spec, {.with_logits = true}), spec, *device_)) {
     initialize_parameters(session_.store(), spec.seed);
     set_step_inputs(session_.executor(), spec);
     session_.executor().run();

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "exec/executor_kind.h"
 #include "lab/predict/product_times.h"
 #include "lab/predict/rates.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
+#include "run/words.h"
 
 namespace tracestep {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "spec/run_spec.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 

@@ -9,6 +9,7 @@
 #include "lab/study/study.h"
 #include "session/devices.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 
 namespace tracestep {
 namespace {

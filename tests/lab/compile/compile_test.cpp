@@ -12,6 +12,7 @@
 #include "ir/print.h"
 #include "lab/compile/tables.h"
 #include "ops/functions.h"
+#include "passes/pipeline.h"
 #include "planning/needs.h"
 #include "spec/fields.h"
 #include "support/backends.h"

@@ -8,6 +8,7 @@
 #include "exec/executor.h"
 #include "lab/memory/advice.h"
 #include "ops/functions.h"
+#include "spec/parse_words.h"
 #include "spec/run_grid.h"
 
 namespace tracestep {

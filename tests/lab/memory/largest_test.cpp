@@ -9,6 +9,7 @@
 #include "lab/memory/run.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "spec/run_grid.h"
 #include "spec/step_program.h"
 

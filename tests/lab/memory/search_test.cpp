@@ -14,6 +14,7 @@
 #include "lab/memory/run.h"
 #include "ops/functions.h"
 #include "passes/recompute_budget.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 

@@ -13,6 +13,7 @@
 #include "lab/predict/measure_products.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 

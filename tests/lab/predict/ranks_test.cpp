@@ -11,6 +11,7 @@
 #include "ir/parse.h"
 #include "lab/predict/predict.h"
 #include "ops/functions.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 
 namespace tracestep {

@@ -9,6 +9,7 @@
 #include "lab/profile/profiles.h"
 #include "lab/profile/tables.h"
 #include "ops/functions.h"
+#include "passes/pipeline.h"
 #include "support/backends.h"
 #include "support/random_step.h"
 

@@ -5,8 +5,9 @@
 #include "backends/comm/local/local_group.h"
 #include "lab/study/study.h"
 #include "ops/functions.h"
-#include "passes/parallel.h"
+#include "run/parallel.h"
 #include "session/devices.h"
+#include "spec/parse_words.h"
 #include "support/backends.h"
 
 namespace tracestep {

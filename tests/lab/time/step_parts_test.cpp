@@ -6,6 +6,7 @@
 #include "lab/time/cell.h"
 #include "lab/time/tables.h"
 #include "ops/functions.h"
+#include "spec/parse_words.h"
 #include "support/backends.h"
 
 namespace tracestep {

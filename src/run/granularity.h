@@ -45,8 +45,5 @@ inline constexpr Granularity kAllGranularities[] = {Granularity::kPrimitive, Gra
 
 // "primitive", "fused", or what is kept: "norm+softmax".
 std::string name_of(Granularity granularity);
-// The inverse, with composites in any order. Error{kUsage} naming `where` for unknown or repeated
-// names.
-Granularity parse_granularity(const std::string& where, const std::string& text);
 
 }  // namespace tracestep

@@ -1,12 +1,17 @@
-// What a step computes again in backward instead of keeping it: the choice, as people write it.
+// What a step computes again in backward instead of keeping it.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tracestep {
+
+// The path of a Transformer's blocks.
+inline constexpr std::string_view kBlocks = "layers.*";
 
 struct Recomputation {
   enum class Kind : std::uint8_t {
@@ -22,16 +27,18 @@ struct Recomputation {
   int every = 1;                  // kParts: so many consecutive parts are recomputed as one
   std::int64_t budget_bytes = 0;  // kBudget
 
-  friend bool operator==(const Recomputation&, const Recomputation&) = default;
+  static Recomputation parts(std::vector<std::string> paths) {
+    return {.kind = Kind::kParts, .paths = std::move(paths)};
+  }
+  static Recomputation blocks(int every = 1) {
+    return {.kind = Kind::kParts, .paths = {std::string(kBlocks)}, .every = every};
+  }
+  static Recomputation nested() { return {.kind = Kind::kNested, .paths = {std::string(kBlocks)}}; }
+
+  friend auto operator<=>(const Recomputation&, const Recomputation&) = default;
 };
 
-// The path of a Transformer's blocks.
-inline constexpr std::string_view kBlocks = "layers.*";
-
-// "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by "+". Error{kUsage}
-// naming `where` for anything else.
-Recomputation parse_recomputation(const std::string& where, const std::string& text);
-// The text that is parsed as this choice.
+// "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by "+".
 std::string name_of(const Recomputation& choice);
 
 }  // namespace tracestep

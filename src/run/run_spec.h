@@ -8,11 +8,20 @@
 #include <string>
 
 #include "base/precision.h"
-#include "exec/executor_kind.h"
 #include "nn/transformer.h"
-#include "passes/pipeline.h"
+#include "run/granularity.h"
+#include "run/optimizer_options.h"
+#include "run/parallel.h"
+#include "run/recomputation.h"
+#include "run/words.h"
 
 namespace tracestep {
+
+// Whether training in this precision scales the loss: the exponent range of float16 is too small
+// for gradients.
+inline bool scales_loss(const Precision& precision) {
+  return precision.autocast == DType::kF16;
+}
 
 // Where a run takes place.
 struct Place {

@@ -1,9 +1,9 @@
-// How a step is divided among ranks: the choice, as people write it.
+// How a step is divided among ranks.
 #pragma once
 
 #include <cstdint>
 #include <limits>
-#include <string>
+#include <string_view>
 
 #include "ops/rank_group.h"
 
@@ -15,6 +15,8 @@ enum class Overlap : std::uint8_t {
   kBackward,  // what is computed meanwhile
   kUpdates,   // sums of gradients: the updates of those that were summed before
 };
+inline constexpr Overlap kAllOverlaps[] = {Overlap::kBackward, Overlap::kOff, Overlap::kUpdates};
+std::string_view name_of(Overlap overlap);  // "on", "off", "updates"
 
 // Data parallel: every replica of the model has its share of the batch, and gradients are summed
 // over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights
@@ -68,13 +70,5 @@ inline constexpr double kCallSeconds = 10e-6;
 // * start). That is taken where gradients are summed whole; parts of states or weights, of which
 // batches under way add to the peak, take 25 MiB.
 Parallel resolve_bucket(Parallel choice, std::int64_t gradient_bytes);
-
-// "none", or "dp=N" with, after commas, "shard=0" to "shard=3", "bucket=SIZE", "bucket=tensor",
-// "bucket=all" or "bucket=auto", "sums=low" or "sums=full", "overlap=on", "overlap=off" or, without
-// shard, "overlap=updates", with shard=3 "prefetch=N", and "tp=N" with or without "sp".
-// Error{kUsage} naming `where` for anything else.
-Parallel parse_parallel(const std::string& where, const std::string& text);
-// The text that is parsed as this choice.
-std::string name_of(const Parallel& choice);
 
 }  // namespace tracestep

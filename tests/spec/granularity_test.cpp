@@ -1,5 +1,5 @@
 // Composites chosen one by one: what a program keeps whole, and that it computes the same.
-#include "passes/granularity.h"
+#include "run/granularity.h"
 
 #include <set>
 

@@ -1,0 +1,84 @@
+// The choices that a run is made of, each with the word that people write for it. Flags, columns
+// and keys take their texts from name_of(); passes and executors read the values.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tracestep {
+
+enum class Mode : std::uint8_t { kInference, kForward, kForwardBackward, kStep };
+inline constexpr Mode kAllModes[] = {Mode::kInference, Mode::kForward, Mode::kForwardBackward,
+                                     Mode::kStep};
+std::string_view name_of(Mode mode);
+
+// How attention is computed; the names are those of the op's forms.
+enum class AttentionForm : std::uint8_t {
+  kNaive,  // two matrix products around a softmax
+  kFlash,  // one kernel, tile by tile, without the matrix of scores
+};
+inline constexpr AttentionForm kAllAttentionForms[] = {AttentionForm::kNaive,
+                                                       AttentionForm::kFlash};
+std::string_view name_of(AttentionForm form);
+
+// Where the gradients of a run go; no word of a flag: it follows from the command.
+enum class GradientKind : std::uint8_t {
+  kTransient,   // outputs "grad.NAME", alive until read
+  kPersistent,  // state leaves "grad.NAME", overwritten by every run
+  kAccumulate,  // state leaves "grad.NAME", added to by every run
+};
+
+// When weights are updated.
+enum class UpdateTime : std::uint8_t {
+  kEnd,    // after backward, all together
+  kEarly,  // each as soon as its gradient is there
+};
+inline constexpr UpdateTime kAllUpdateTimes[] = {UpdateTime::kEnd, UpdateTime::kEarly};
+std::string_view name_of(UpdateTime time);
+
+// What of a step lies in the host's memory.
+enum class Offload : std::uint8_t {
+  kNone,
+  kOptimizer,  // what only updates read
+};
+inline constexpr Offload kAllOffloads[] = {Offload::kNone, Offload::kOptimizer};
+std::string_view name_of(Offload offload);
+
+// How AdamW's m and v are stored.
+enum class Moments : std::uint8_t {
+  kF32,
+  kBF16,  // rounded at random, so that changes below half a rounding are not lost
+};
+inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16};
+std::string_view name_of(Moments moments);  // "fp32", "bf16"
+
+// What weight decay shrinks.
+enum class DecayOn : std::uint8_t {
+  kAll,
+  kMatrices,  // tensors of two or more axes: not the gains of norms
+};
+inline constexpr DecayOn kAllDecayOn[] = {DecayOn::kAll, DecayOn::kMatrices};
+std::string_view name_of(DecayOn decay_on);  // "all", "matrices"
+
+// The ways to run a program.
+enum class ExecutorKind : std::uint8_t {
+  kEager,     // launch by launch; buffers from the device's allocator
+  kArena,     // launch by launch; buffers at planned offsets in one arena
+  kCompiled,  // the same, and launches are captured where the device supports it
+};
+inline constexpr ExecutorKind kAllExecutors[] = {ExecutorKind::kEager, ExecutorKind::kArena,
+                                                 ExecutorKind::kCompiled};
+std::string_view name_of(ExecutorKind kind);
+constexpr bool has_arena(ExecutorKind kind) {
+  return kind != ExecutorKind::kEager;
+}
+
+// When a device that can choose launches the kernels of captured steps.
+enum class LaunchOrder : std::uint8_t {
+  kSerial,     // each when all before it have ended
+  kDependent,  // while the one before it still runs, where the kernel itself waits for its end
+};
+inline constexpr LaunchOrder kAllLaunchOrders[] = {LaunchOrder::kSerial, LaunchOrder::kDependent};
+std::string_view name_of(LaunchOrder order);
+
+}  // namespace tracestep

@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "base/exact_bytes.h"
+#include "spec/parse_words.h"
+
+namespace tracestep {
+namespace {
+
+constexpr int kMostRanks = 65536, kMostPrefetched = 1024;
+
+using Field = SpecField<Parallel>;
+
+// The replicas, which are ranks until normal() knows how many ranks one of them has.
+Field replicas_field() {
+  return {.name = "dp",
+          .examples = {"2"},
+          .value = [](const Parallel& p) { return Json(p.replicas()); },
+          .parse = [](const std::string& where, const std::string& text) -> Field::Change {
+            const auto count = static_cast<int>(parse_int(where, text, 1, kMostRanks));
+            return [count](Parallel& p) { p.ranks = count; };
+          }};
+}
+
+std::string bucket_text(const Parallel& p) {
+  switch (p.bucket_bytes) {
+    case Parallel::kEachTensor: return "tensor";
+    case Parallel::kAllTensors: return "all";
+    case Parallel::kByModel: return "auto";
+    default: return exact_bytes(p.bucket_bytes);
+  }
+}
+
+std::int64_t parse_bucket(const std::string& where, const std::string& text) {
+  for (const std::int64_t bytes :
+       {Parallel::kEachTensor, Parallel::kAllTensors, Parallel::kByModel}) {
+    if (text == bucket_text({.bucket_bytes = bytes})) return bytes;
+  }
+  const std::int64_t bytes = parse_bytes(where, text);
+  if (bytes < 1) fail_usage(where, "a bucket of \"{}\" holds nothing", text);
+  return bytes;
+}
+
+Field bucket_field() {
+  return {.name = "bucket",
+          .value_name = "SIZE|tensor|all|auto",
+          .examples = {"tensor", "1KiB", "auto"},
+          .value = [](const Parallel& p) { return Json(bucket_text(p)); },
+          .parse = [](const std::string& where, const std::string& text) -> Field::Change {
+            const std::int64_t bytes = parse_bucket(where, text);
+            return [bytes](Parallel& p) { p.bucket_bytes = bytes; };
+          }};
+}
+
+Field sums_field() {
+  return {.name = "sums",
+          .choices = {"full", "low"},
+          .examples = {"low"},
+          .value = [](const Parallel& p) { return Json(p.low_sums ? "low" : "full"); },
+          .parse = [](const std::string& where, const std::string& text) -> Field::Change {
+            check_choice(where, text, std::vector<std::string>{"full", "low"});
+            return [is_low = text == "low"](Parallel& p) { p.low_sums = is_low; };
+          }};
+}
+
+std::vector<Field> all_fields_of_parallel() {
+  FieldRows<Parallel> rows;
+  rows.add(replicas_field());
+  rows.integer(
+      {.name = "shard", .value_name = "0|1|2|3", .examples = {"1", "2", "3"}}, 0, 3,
+      [](auto& p) -> auto& { return p.shard; });
+  rows.add(bucket_field());
+  rows.add(sums_field());
+  rows.choice(
+      {.name = "overlap", .examples = {"off", "updates"}}, kAllOverlaps,
+      [](auto& p) -> auto& { return p.overlap; });
+  rows.integer(
+      {.name = "prefetch", .examples = {"2"}}, 0, kMostPrefetched,
+      [](auto& p) -> auto& { return p.prefetch; });
+  rows.integer(
+      {.name = "tp", .examples = {"2"}}, 1, kMostRanks, [](auto& p) -> auto& { return p.tensor; });
+  rows.toggle(
+      {.name = "sp"}, [](auto& p) -> auto& { return p.divides_rows; });
+  return rows.take();
+}
+
+// "shard=0|1|2|3"
+std::string form_of(const Field& field) {
+  if (field.value_name.empty()) return field.name;
+  return field.choices.empty() ? fmt::format("{}={}", field.name, field.value_name)
+                               : fmt::format("{}={}", field.name, fmt::join(field.choices, "|"));
+}
+
+[[noreturn]] void fail_part(const std::string& where, const std::string& part) {
+  const bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
+  if (is_number) fail_usage(where, "\"{0}\" is no choice; did you mean dp={0}?", part);
+  std::vector<std::string> forms;
+  for (const Field& field : parallel_fields()) forms.push_back(form_of(field));
+  throw Error(
+      ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
+      fmt::format("give none, or some of {}, as dp=2,bucket=25MiB,tp=2", fmt::join(forms, ", ")));
+}
+
+void set_part(const std::string& where, const std::string& part, std::set<std::string>& seen,
+              Parallel& out) {
+  const std::size_t equals = part.find('=');
+  const std::string name = part.substr(0, equals);
+  const auto fields = parallel_fields();
+  const auto field = std::ranges::find(fields, name, &Field::name);
+  const bool has_value = equals != std::string::npos;
+  if (field == fields.end() || has_value == field->value_name.empty()) fail_part(where, part);
+  if (!seen.insert(name).second) fail_usage(where, "{} is there twice", name);
+  field->parse(where, has_value ? part.substr(equals + 1) : "")(out);
+}
+
+// The choice as it was read, where `ranks` is still the number of replicas. What one replica or one
+// rank of a replica cannot do is left out: it does what a run without that does.
+Parallel normal(const std::string& where, const Parallel& read) {
+  if (read.divides_rows && !read.is_divided()) {
+    throw Error(ErrorCode::kUsage, where, "one rank alone has all rows",
+                "leave out sp, or give tp=N");
+  }
+  Parallel out = read;
+  if (read.ranks == 1) {
+    out = {.tensor = read.tensor, .divides_rows = read.divides_rows};
+  }
+  if (std::int64_t{read.ranks} * read.tensor > kMostRanks) {
+    fail_usage(where, "{} times {} ranks; {} are possible", read.ranks, read.tensor, kMostRanks);
+  }
+  out.ranks = read.ranks * read.tensor;
+  return out;
+}
+
+}  // namespace
+
+std::span<const SpecField<Parallel>> parallel_fields() {
+  static const std::vector<Field> all = all_fields_of_parallel();
+  return all;
+}
+
+Parallel parse_parallel(const std::string& where, const std::string& text) {
+  Parallel out;
+  if (text == "none") return out;
+  std::set<std::string> seen;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    set_part(where, text.substr(start, end - start), seen, out);
+    start = end + 1;
+  }
+  const bool gathers_ahead = out.shards_weights() && !out.is_divided();
+  if (!gathers_ahead && out.prefetch != Parallel().prefetch) {
+    throw Error(ErrorCode::kUsage, where,
+                "weights are gathered ahead with shard=3 alone, and not with tp",
+                "leave out prefetch=");
+  }
+  if (out.overlap == Overlap::kUpdates && (out.shards_optimizer() || out.is_divided())) {
+    throw Error(ErrorCode::kUsage, where, "only whole gradients can be summed beside the updates",
+                "leave out overlap=updates, or shard=N and tp=N");
+  }
+  return normal(where, out);
+}
+
+std::string name_of(const Parallel& choice) {
+  if (!choice.is_on()) return "none";
+  std::vector<std::string> parts;
+  for (const Field& field : parallel_fields()) {
+    if (field.value(choice) == field.value(Parallel())) continue;
+    const bool is_switch = field.value_name.empty();
+    parts.push_back(is_switch ? field.name
+                              : fmt::format("{}={}", field.name, text_of(field, choice)));
+  }
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+}  // namespace tracestep
