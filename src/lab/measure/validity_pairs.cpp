@@ -31,7 +31,7 @@ struct Facts {
     const TimedSamples timed(of.numbers("samples_ms"), counts_in(of));
     // For rows without an interval of their own: that of the samples or of the medians of those who
     // took them; from the least to the most of fewer than six, which have no 95 % interval.
-    const Interval own = timed.ms.empty() ? Interval{kNan, kNan, 0} : timed.interval;
+    const Interval own = timed.ms.empty() ? Interval{kMissing, kMissing, 0} : timed.interval;
     low = of.number("interval_low_ms").value_or(own.low);
     high = of.number("interval_high_ms").value_or(own.high);
     has_interval = of.number("interval_low_ms").has_value() || timed.has_interval();
