@@ -8,7 +8,7 @@
 #include "backends/cpu/cpu_device.h"
 #include "backends/reference/reference_device.h"
 #include "exec/executor.h"
-#include "passes/as_float64.h"
+#include "passes/form_passes.h"
 #include "passes/pipeline.h"
 #ifdef TRACESTEP_WITH_CUDA
 #include "backends/cuda/cuda_device.h"

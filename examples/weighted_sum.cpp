@@ -9,8 +9,8 @@
 #include "ir/print.h"
 #include "ops/functions.h"
 #include "ops/rules.h"
-#include "passes/as_float64.h"
 #include "passes/autograd.h"
+#include "passes/form_passes.h"
 #include "passes/pipeline.h"
 
 using namespace tracestep;

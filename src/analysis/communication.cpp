@@ -1,4 +1,4 @@
-#include "analysis/communication.h"
+#include "analysis/cost.h"
 
 #include <vector>
 

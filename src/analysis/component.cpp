@@ -1,4 +1,4 @@
-#include "analysis/component.h"
+#include "analysis/origins.h"
 
 #include "ir/layer_path.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/walk_places.h"
 #include "ir/op_def.h"
 #include "ir/rewrite.h"
 

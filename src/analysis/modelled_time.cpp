@@ -1,4 +1,4 @@
-#include "analysis/modelled_time.h"
+#include "analysis/roofline.h"
 
 #include "ir/op_def.h"
 

@@ -1,4 +1,4 @@
-#include "analysis/origin_shares.h"
+#include "analysis/origins.h"
 
 #include <algorithm>
 #include <numeric>

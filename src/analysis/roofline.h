@@ -8,6 +8,7 @@
 
 #include "analysis/cost.h"
 #include "base/precision.h"
+#include "planning/device_traits.h"
 
 namespace tracestep {
 
@@ -38,5 +39,13 @@ RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s);
 // fp32_tflops.
 RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks,
                    bool tf32 = false);
+
+// Modelled time of a node: a roofline with rounded rates of a typical device. It only ranks
+// choices. As these must be the same on every machine, it reads no measurement. Microseconds: a
+// launch and the roofline's time; 0 for views. The device is a server CPU's socket, or a GPU with
+// 80 GB.
+double modelled_us(const Program& program, const Node& node, DeviceKind kind);
+// The sum over all nodes of the phase.
+double modelled_us(const Program& program, Phase phase, DeviceKind kind);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-#include "analysis/walk_places.h"
+#include "analysis/fused_body.h"
 
 #include <algorithm>
 

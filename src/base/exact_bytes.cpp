@@ -1,4 +1,4 @@
-#include "base/exact_bytes.h"
+#include "base/units.h"
 
 #include <utility>
 

@@ -17,7 +17,7 @@ struct Precision {
   // float32 products of operands rounded to 10 bits (TensorFloat-32), on a GPU that has them.
   bool tf32 = false;
   // float32 products as three products of float16 parts, on a GPU of the Hopper generation
-  // (passes/by_parts.h).
+  // (passes/by_parts.cpp).
   bool split = false;
 
   friend bool operator==(const Precision&, const Precision&) = default;

@@ -50,4 +50,8 @@ std::string format_flops(double flops);
 // "1.23 TFLOP/s".
 std::string format_flop_rate(double flops_per_second);
 
+// A number of bytes as text that says it exactly. With the largest unit of which it is a whole
+// number: "25MiB", "1536KiB", "7B".
+std::string exact_bytes(std::int64_t bytes);
+
 }  // namespace tracestep

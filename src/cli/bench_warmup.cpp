@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/in_parts.h"
+#include "cli/jobs.h"
 #include "lab/time/tables.h"
 #include "spec/fields.h"
 

@@ -1,4 +1,4 @@
-#include "cli/ceilings.h"
+#include "cli/devices.h"
 
 #include "backends/cpu/ceilings.h"
 #include "session/devices.h"

@@ -1,8 +1,12 @@
 // Which forms of a step a command takes where the user names none: the fastest known ones among
-// those whose numbers agree but for rounding. Commands that measure take none by themselves.
+// those whose numbers agree but for rounding. Commands that measure take none by themselves. And
+// the options that a resumed training takes from its checkpoint.
 #pragma once
 
+#include "base/json.h"
+#include "cli/option_set.h"
 #include "spec/run_grid.h"
+#include "train/checkpoint_files.h"
 
 namespace tracestep::cli {
 
@@ -18,5 +22,18 @@ Forms choose_forms(const RunSpec& run);
 void take_forms(RunSpec& run, const RunGrid& grid, const Forms& forms);
 // Says in a line which forms a run has, before it begins.
 void say_forms(const RunSpec& run);
+
+// The options of `given` that a training's checkpoints keep, so that --resume alone continues it:
+// those that belong to the run and not to this call. Left out are weights and tokenizer, which
+// checkpoints hold themselves, and where results go.
+Json kept_options(const OptionSet& set, const GivenOptions& given);
+
+// Reads from `checkpoint` what is not in `given`, and says it. `given`: a copy, as reading adds to
+// it. Errors: kUsage for a value that its option refuses, kInput for what is no list of options.
+void take_kept_options(const OptionSet& set, GivenOptions given, const Checkpoint& checkpoint);
+
+// How the run did its steps, by the description of a checkpoint: for one of a version that did not
+// keep what it chose by itself.
+Forms forms_of(const Json& meta);
 
 }  // namespace tracestep::cli

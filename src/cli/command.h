@@ -25,10 +25,10 @@ struct Command {
   OptionSet options = {};  // they set the variables that `run` reads
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
-  // The same, never cell by cell: add_parts() (cli/in_parts.h) sets it.
+  // The same, never cell by cell: add_parts() (cli/in_parts.cpp) sets it.
   std::function<int(std::span<const std::string> arguments)> run_whole = {};
-  // For a command that can be divided into jobs (cli/sbatch.h): what it needs, with its options as
-  // they were read, and the flags whose lists are divided, in the order of its rows.
+  // For a command that can be divided into jobs (cli/sbatch.cpp): what it needs, with its options
+  // as they were read, and the flags whose lists are divided, in the order of its rows.
   std::function<JobPlan()> plan = {};
   std::vector<std::string> divided = {};
 };

@@ -7,7 +7,7 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/grid.h"
-#include "cli/oom_hint.h"
+#include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lab/compile/tables.h"

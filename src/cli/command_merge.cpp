@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/shell_words.h"
 #include "cli/command.h"
-#include "cli/job_tasks.h"
+#include "cli/jobs.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lab/compare/merge.h"

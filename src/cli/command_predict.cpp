@@ -9,7 +9,7 @@
 #include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/oom_hint.h"
+#include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/prediction_files.h"

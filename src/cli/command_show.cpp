@@ -9,7 +9,7 @@
 #include "cli/ops_doc.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/text_diff.h"
+#include "cli/text_lines.h"
 #include "course/claims.h"
 #include "ir/print.h"
 #include "lab/predict/device_table.h"

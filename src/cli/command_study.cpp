@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "base/error.h"
-#include "base/exact_bytes.h"
 #include "base/input_file.h"
 #include "base/launched.h"
 #include "base/log.h"

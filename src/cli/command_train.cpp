@@ -15,7 +15,6 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
-#include "cli/resumed_options.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
 #include "cli/training_view.h"

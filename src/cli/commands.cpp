@@ -7,10 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/flag_names.h"
-#include "cli/in_parts.h"
+#include "cli/jobs.h"
 #include "cli/pictures.h"
-#include "cli/sbatch.h"
-#include "cli/text_wrap.h"
+#include "cli/text_lines.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {

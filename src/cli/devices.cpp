@@ -11,7 +11,6 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/suggest.h"
-#include "cli/ceilings.h"
 #include "cli/cuda.h"
 #include "cli/processes.h"
 #include "planning/needs.h"

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "lab/report/table.h"
 #include "planning/device_traits.h"
+#include "run/run_spec.h"
 #include "session/devices.h"
 #include "spec/run_grid.h"
 
@@ -59,5 +60,9 @@ Place with_limit(Place place, const Json& environment);
 
 // The traits of the place's device, for predictions without running on it.
 DeviceTraits traits_of(const Place& place);
+
+// What `doctor --ceilings` shows of a CPU. Multiply-adds, memory, the matrix products of training;
+// errors as make_device().
+std::vector<Table> cpu_ceiling_tables(const RunSpec& run);
 
 }  // namespace tracestep::cli

@@ -1,4 +1,4 @@
-#include "cli/in_parts.h"
+#include "cli/jobs.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,5 @@
-// What a command will ask of a machine, as its options say: job scripts request it (cli/sbatch.h).
+// What a command will ask of a machine, as its options say: job scripts request it
+// (cli/sbatch.cpp).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "cli/job_tasks.h"
+#include "cli/jobs.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "cli/nsys_hint.h"
+#include "cli/hints.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,5 @@
-#include "cli/oom_hint.h"
+#include "cli/hints.h"
 
-#include "base/exact_bytes.h"
 #include "base/units.h"
 #include "cli/devices.h"
 #include "lab/memory/fit.h"

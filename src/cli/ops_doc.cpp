@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "cli/text_wrap.h"
+#include "cli/text_lines.h"
 #include "ir/op_def.h"
 #include "ir/print.h"
 #include "ops/functions.h"

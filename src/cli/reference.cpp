@@ -9,7 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/flag_names.h"
-#include "cli/text_wrap.h"
+#include "cli/text_lines.h"
 
 namespace tracestep::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/resumed_options.h"
+#include "cli/chosen_forms.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "cli/sbatch.h"
+#include "cli/jobs.h"
 
 #include <algorithm>
 #include <map>
@@ -16,7 +16,6 @@
 #include "base/utf8.h"
 #include "cli/arguments.h"
 #include "cli/devices.h"
-#include "cli/job_tasks.h"
 #include "cli/options.h"
 #include "cli/prediction_files.h"
 #include "cli/remaining_time.h"

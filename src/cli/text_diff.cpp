@@ -1,5 +1,5 @@
 // Myers, "An O(ND) difference algorithm and its variations", 1986.
-#include "cli/text_diff.h"
+#include "cli/text_lines.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "cli/text_wrap.h"
+#include "cli/text_lines.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "base/error.h"
 #include "course/modelled.h"
 #include "course/ours.h"

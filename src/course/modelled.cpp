@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "base/error.h"
 #include "course/ours.h"
 #include "ir/op_def.h"

@@ -1,6 +1,6 @@
 #include "exec/step_ranges.h"
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 
 namespace tracestep {
 

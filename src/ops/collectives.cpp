@@ -7,9 +7,9 @@
 // summed.
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
-#include "ops/lane_attr.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
+#include "ops/shared_attrs.h"
 
 namespace tracestep {
 namespace ops {

@@ -1,9 +1,9 @@
 // Mean cross-entropy of rows of logits against target indices, its gradient, and both at once. Rows
 // may end in padding, columns that do not count.
 #include "ops/functions.h"
-#include "ops/loss_columns.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
+#include "ops/shared_attrs.h"
 
 namespace tracestep::ops {
 namespace {

@@ -1,9 +1,9 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
 #include "ops/adamw_groups.h"
 #include "ops/functions.h"
-#include "ops/lane_attr.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
+#include "ops/shared_attrs.h"
 
 namespace tracestep::ops {
 namespace {

@@ -1,4 +1,4 @@
-#include "passes/as_float64.h"
+#include "passes/form_passes.h"
 
 #include "ir/rewrite.h"
 

@@ -1,4 +1,4 @@
-#include "passes/autocast.h"
+#include "passes/form_passes.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "passes/by_parts.h"
+#include "passes/form_passes.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "passes/choose.h"
+#include "passes/form_passes.h"
 
 #include "ir/rewrite.h"
 

@@ -1,4 +1,4 @@
-#include "passes/chunk_loss.h"
+#include "passes/memory_passes.h"
 
 #include <algorithm>
 #include <map>
@@ -11,7 +11,6 @@
 #include "ops/functions.h"
 #include "ops/rules.h"
 #include "passes/loss_pairs.h"
-#include "passes/simplify.h"
 
 namespace tracestep {
 namespace {

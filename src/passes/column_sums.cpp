@@ -1,4 +1,4 @@
-#include "passes/column_sums.h"
+#include "passes/kernel_passes.h"
 
 #include <algorithm>
 #include <deque>
@@ -10,8 +10,8 @@
 #include "analysis/fused_body.h"
 #include "analysis/readers.h"
 #include "ir/rewrite.h"
-#include "passes/decompose.h"
-#include "passes/simplify.h"
+#include "passes/form_passes.h"
+#include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {

@@ -1,4 +1,4 @@
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "passes/epilogue.h"
+#include "passes/kernel_passes.h"
 
 #include <algorithm>
 #include <map>
@@ -8,8 +8,8 @@
 #include "analysis/view_strides.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
-#include "passes/decompose.h"
-#include "passes/simplify.h"
+#include "passes/form_passes.h"
+#include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {

@@ -1,11 +1,10 @@
-#include "passes/fuse.h"
+#include "passes/kernel_passes.h"
 
 #include <algorithm>
 #include <map>
 
 #include "analysis/fused_body.h"
 #include "ir/rewrite.h"
-#include "passes/column_sums.h"
 #include "passes/fuse_regions.h"
 
 namespace tracestep {

@@ -1,4 +1,4 @@
-#include "passes/join.h"
+#include "passes/update_passes.h"
 
 #include <algorithm>
 #include <map>

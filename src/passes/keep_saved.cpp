@@ -1,10 +1,9 @@
-#include "passes/keep_saved.h"
+#include "passes/memory_passes.h"
 
 #include <fmt/format.h>
 
 #include "analysis/saved.h"
 #include "passes/autograd.h"
-#include "passes/simplify.h"
 
 namespace tracestep {
 

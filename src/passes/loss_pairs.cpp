@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 
 namespace tracestep {
 namespace {

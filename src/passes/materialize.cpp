@@ -1,4 +1,4 @@
-#include "passes/materialize.h"
+#include "passes/kernel_passes.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "passes/merge.h"
+#include "passes/memory_passes.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,6 @@
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/merge_groups.h"
-#include "passes/simplify.h"
 
 namespace tracestep {
 namespace {

@@ -1,4 +1,4 @@
-#include "passes/narrow_gathers.h"
+#include "passes/parallel_passes.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "passes/offload.h"
+#include "passes/update_passes.h"
 
 #include <algorithm>
 #include <set>

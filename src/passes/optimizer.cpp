@@ -7,7 +7,7 @@
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
 #include "passes/autograd.h"
-#include "passes/split.h"
+#include "passes/parallel_passes.h"
 
 namespace tracestep {
 namespace {

@@ -25,9 +25,9 @@ inline constexpr std::string_view kStepCount = "adamw.steps";
 struct UpdateContext {
   // The parameters that decay leaves alone: by name, as ranks may hold vectors of what is a matrix.
   std::set<std::string> undecayed = {};
-  // Gradients are the parts of so many replicas (passes/reduce.h); 1: they are whole.
+  // Gradients are the parts of so many replicas (passes/reduce.cpp); 1: they are whole.
   int shards = 1;
-  // Ranks of a replica, each with its part of the parameters that passes/split.h divides.
+  // Ranks of a replica, each with its part of the parameters that passes/split.cpp divides.
   int tensor = 1;
 };
 

@@ -1,4 +1,4 @@
-#include "passes/overlap.h"
+#include "passes/parallel_passes.h"
 
 #include <algorithm>
 #include <deque>

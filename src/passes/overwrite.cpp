@@ -1,4 +1,4 @@
-#include "passes/overwrite.h"
+#include "passes/kernel_passes.h"
 
 #include <map>
 #include <set>
@@ -6,7 +6,7 @@
 
 #include "ir/rewrite.h"
 #include "passes/loss_pairs.h"
-#include "passes/simplify.h"
+#include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {

@@ -1,4 +1,4 @@
-#include "passes/pad.h"
+#include "passes/memory_passes.h"
 
 #include <algorithm>
 #include <map>
@@ -56,7 +56,7 @@ class Finder {
   }
 
   // Whether all readers take any dense tensor, as updates and norms do. The product itself adds to
-  // a state, which has no padding (passes/epilogue.h), and collectives want a buffer of its own.
+  // a state, which has no padding (passes/epilogue.cpp), and collectives want a buffer of its own.
   bool may_read_part(ValueId id) const {
     if (readers_.at_end[at(id)]) return false;
     return std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId reader) {

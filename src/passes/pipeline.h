@@ -20,7 +20,7 @@ struct PassContext {
   // Gradients come from earlier micro-batches, as states: this step only sums them over ranks and
   // updates.
   bool has_gradients = false;
-  // Whether gradients in states are summed over the replicas in each run (passes/sum_shards.h).
+  // Whether gradients in states are summed over the replicas in each run (passes/sum_shards.cpp).
   bool sums_shards = false;
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // last pass to run; empty: all

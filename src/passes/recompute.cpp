@@ -7,7 +7,7 @@
 
 #include "base/suggest.h"
 #include "ir/rewrite.h"
-#include "passes/simplify.h"
+#include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/modelled_time.h"
+#include "analysis/roofline.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "passes/recompute.h"

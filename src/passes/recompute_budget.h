@@ -62,8 +62,8 @@ class BudgetSolver {
 // fixed choice, as the best for some price of a byte kept (least cuts, analysis/min_cut.h) and as
 // mixtures of two neighbouring ones, block by block; then nodes are kept after all while the peak
 // allows it (recompute_profile.h). Of at most 12 forward nodes every set is compared as well. All
-// peaks are predicted exactly by `peak_of`; time is modelled (analysis/modelled_time.h) for `kind`.
-// BudgetNotMet when no choice fits, naming the least peak.
+// peaks are predicted exactly by `peak_of`; time is modelled (analysis/modelled_time.cpp) for
+// `kind`. BudgetNotMet when no choice fits, naming the least peak.
 WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,
                               const PeakOf& peak_of);
 

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "analysis/min_cut.h"
-#include "analysis/modelled_time.h"
+#include "analysis/roofline.h"
 #include "analysis/saved.h"
 #include "ir/op_def.h"
 #include "passes/recompute.h"

@@ -1,4 +1,4 @@
-#include "passes/regather.h"
+#include "passes/parallel_passes.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "passes/schedule.h"
+#include "passes/kernel_passes.h"
 
 #include "ir/rewrite.h"
 

@@ -1,10 +1,9 @@
-#include "passes/shadow.h"
+#include "passes/memory_passes.h"
 
 #include <map>
 
 #include "ir/rewrite.h"
 #include "ops/functions.h"
-#include "passes/simplify.h"
 
 namespace tracestep {
 namespace {

@@ -1,4 +1,4 @@
-#include "passes/simplify.h"
+#include "passes/memory_passes.h"
 
 #include <algorithm>
 #include <functional>

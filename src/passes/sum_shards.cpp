@@ -1,4 +1,4 @@
-#include "passes/sum_shards.h"
+#include "passes/parallel_passes.h"
 
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"

@@ -1,4 +1,4 @@
-#include "passes/update_beside.h"
+#include "passes/update_passes.h"
 
 #include <algorithm>
 #include <optional>
@@ -9,8 +9,6 @@
 #include "analysis/readers.h"
 #include "ir/layer_path.h"
 #include "ir/rewrite.h"
-#include "passes/join.h"
-#include "passes/update_early.h"
 
 namespace tracestep {
 namespace {

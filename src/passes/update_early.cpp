@@ -1,4 +1,4 @@
-#include "passes/update_early.h"
+#include "passes/update_passes.h"
 
 #include <algorithm>
 #include <map>

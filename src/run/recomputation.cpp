@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/exact_bytes.h"
+#include "base/units.h"
 
 namespace tracestep {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "base/exact_bytes.h"
+#include "base/units.h"
 #include "spec/parse_words.h"
 
 namespace tracestep {

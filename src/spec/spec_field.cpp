@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/exact_bytes.h"
+#include "base/units.h"
 
 namespace tracestep {
 

@@ -1,6 +1,6 @@
 #include "spec/step_program.h"
 
-#include "passes/as_float64.h"
+#include "passes/form_passes.h"
 #include "planning/needs.h"
 
 namespace tracestep {

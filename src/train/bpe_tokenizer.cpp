@@ -1,5 +1,5 @@
 // The only file that knows SentencePiece. Builds without that library have byte vocabularies only.
-#include "train/bpe_tokenizer.h"
+#include "train/tokenizer_kinds.h"
 
 #include "base/error.h"
 

@@ -17,7 +17,7 @@
 #include "base/utf8.h"
 #include "nn/transformer.h"
 #include "train/model_store.h"
-#include "train/weight_index.h"
+#include "train/weight_files.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;

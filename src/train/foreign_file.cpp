@@ -1,4 +1,4 @@
-#include "train/foreign_file.h"
+#include "train/weight_files.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -10,8 +10,8 @@
 #include "base/json.h"
 #include "base/own_file.h"
 #include "base/utf8.h"
-#include "train/foreign_file.h"
 #include "train/safetensors_header.h"
+#include "train/weight_files.h"
 
 namespace tracestep {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json_events.h"
 #include "base/utf8.h"
-#include "train/foreign_file.h"
+#include "train/weight_files.h"
 
 namespace tracestep {
 namespace {

@@ -7,8 +7,7 @@
 #include "base/hash.h"
 #include "base/input_file.h"
 #include "base/output_file.h"
-#include "train/bpe_tokenizer.h"
-#include "train/tokenizer_json.h"
+#include "train/tokenizer_kinds.h"
 
 namespace tracestep {
 namespace {

@@ -1,11 +1,10 @@
-#include "train/tokenizer_json.h"
+#include "train/tokenizer_kinds.h"
 
 #include <algorithm>
 
 #include "base/json.h"
 #include "base/utf8.h"
 #include "train/added_tokens.h"
-#include "train/bpe_tokenizer.h"
 #include "train/byte_pairs.h"
 #include "train/text_steps.h"
 

@@ -1,4 +1,4 @@
-#include "train/weight_index.h"
+#include "train/weight_files.h"
 
 #include "base/error.h"
 #include "base/json.h"

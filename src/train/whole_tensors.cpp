@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "ops/collective_sizes.h"
-#include "passes/split.h"
+#include "passes/parallel_passes.h"
 
 namespace tracestep {
 namespace {

@@ -1,5 +1,5 @@
 // How a node that stands for several is shared out: by bytes, always to the whole.
-#include "analysis/origin_shares.h"
+#include "analysis/origins.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "ir/parse.h"
 #include "nn/config.h"
 #include "ops/functions.h"
-#include "passes/fuse.h"
+#include "passes/kernel_passes.h"
 #include "spec/step_program.h"
 
 namespace tracestep {

@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "ops/functions.h"
-#include "passes/as_float64.h"
 #include "passes/autograd.h"
-#include "passes/choose.h"
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/run_program.h"

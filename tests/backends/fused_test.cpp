@@ -5,7 +5,7 @@
 #include "nn/config.h"
 #include "ops/functions.h"
 #include "ops/scalar/functors.h"
-#include "passes/fuse.h"
+#include "passes/kernel_passes.h"
 #include "passes/pipeline.h"
 #include "spec/step_program.h"
 #include "support/backends.h"

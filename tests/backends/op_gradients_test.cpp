@@ -5,9 +5,8 @@
 
 #include "backends/op_matrix.h"
 #include "ops/functions.h"
-#include "passes/as_float64.h"
 #include "passes/autograd.h"
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {

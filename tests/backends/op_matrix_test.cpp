@@ -10,7 +10,7 @@
 #include "backends/reference/reference_device.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {

@@ -5,8 +5,7 @@
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
-#include "passes/as_float64.h"
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 
 namespace tracestep::testing {
 namespace {

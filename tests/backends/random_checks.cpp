@@ -9,7 +9,7 @@
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
-#include "passes/as_float64.h"
+#include "passes/form_passes.h"
 #include "passes/recompute.h"
 #include "planning/needs.h"
 #include "support/host_values.h"

@@ -7,8 +7,7 @@
 #include "backends/op_bounds.h"
 #include "backends/random_checks.h"
 #include "ir/builder.h"
-#include "passes/as_float64.h"
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {

@@ -1,5 +1,5 @@
 // What the message of a run that is out of memory advises: about the memory that was full.
-#include "cli/oom_hint.h"
+#include "cli/hints.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

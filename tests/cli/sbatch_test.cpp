@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/shell_words.h"
 #include "cli/command.h"
-#include "cli/job_tasks.h"
+#include "cli/jobs.h"
 #include "cli/planted_calibration.h"
 #include "cli/request.h"
 #include "cli/run_binary.h"

@@ -1,7 +1,7 @@
 // The small parts that need no process: differences of programs, and text that arrives in pieces.
 #include <gtest/gtest.h>
 
-#include "cli/text_diff.h"
+#include "cli/text_lines.h"
 #include "cli/text_stream.h"
 
 namespace tracestep::cli {

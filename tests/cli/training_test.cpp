@@ -10,7 +10,6 @@
 
 #include "base/json.h"
 #include "cli/chosen_forms.h"
-#include "cli/resumed_options.h"
 #include "cli/run_binary.h"
 #include "cli/training_view.h"
 #include "passes/pipeline.h"

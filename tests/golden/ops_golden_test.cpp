@@ -7,7 +7,7 @@
 
 #include "ops/functions.h"
 #include "passes/autograd.h"
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 #include "support/host_values.h"
 #include "support/paths.h"
 #include "support/run_program.h"

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
-#include "passes/as_float64.h"
+#include "passes/form_passes.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"

@@ -8,7 +8,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ops/functions.h"
-#include "passes/decompose.h"
+#include "passes/form_passes.h"
 
 namespace tracestep {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "spec/step_program.h"
 
 namespace tracestep {

@@ -1,5 +1,5 @@
 // Autocast as text, and on whole models: what runs in which dtype, and which bytes that makes.
-#include "passes/autocast.h"
+#include "passes/form_passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

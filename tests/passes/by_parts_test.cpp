@@ -1,5 +1,5 @@
 // Which products `by_parts` marks, and what that does to the bytes of a step.
-#include "passes/by_parts.h"
+#include "passes/form_passes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What `chunk_loss` makes of logits and their loss, as text and in numbers.
-#include "passes/chunk_loss.h"
+#include "passes/memory_passes.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ops/functions.h"
-#include "passes/materialize.h"
+#include "passes/kernel_passes.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
 #include "spec/step_program.h"

@@ -1,5 +1,5 @@
 // What `epilogue` makes of sums of products and other tensors, as text and in numbers.
-#include "passes/epilogue.h"
+#include "passes/kernel_passes.h"
 
 #include <algorithm>
 

@@ -9,9 +9,8 @@
 #include "ir/verify.h"
 #include "nn/config.h"
 #include "ops/functions.h"
-#include "passes/decompose.h"
-#include "passes/fuse.h"
-#include "passes/materialize.h"
+#include "passes/form_passes.h"
+#include "passes/kernel_passes.h"
 #include "passes/pipeline.h"
 #include "spec/step_program.h"
 

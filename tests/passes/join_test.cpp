@@ -1,5 +1,5 @@
 // How the updates of several ranks are joined: in what order, and which apart.
-#include "passes/join.h"
+#include "passes/update_passes.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "ir/verify.h"
 #include "ops/functions.h"
 #include "passes/optimizer.h"
-#include "passes/reduce.h"
+#include "passes/parallel_passes.h"
 
 namespace tracestep {
 namespace {

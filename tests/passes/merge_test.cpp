@@ -1,5 +1,5 @@
 // What `merge` makes of products with weights that lie side by side, as text and in numbers.
-#include "passes/merge.h"
+#include "passes/memory_passes.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@
 #include "ir/verify.h"
 #include "nn/transformer.h"
 #include "ops/functions.h"
-#include "passes/materialize.h"
+#include "passes/kernel_passes.h"
 #include "passes/pipeline.h"
 #include "support/backends.h"
 #include "support/host_values.h"

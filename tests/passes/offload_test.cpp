@@ -1,5 +1,5 @@
 // What lies in the host's memory: moments, weights that only updates read, and nothing else.
-#include "passes/offload.h"
+#include "passes/update_passes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // When collectives run: which are issued together, and what they stand between.
-#include "passes/overlap.h"
+#include "passes/parallel_passes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What `overwrite` makes of a loss and its gradient, as text and in numbers.
-#include "passes/overwrite.h"
+#include "passes/kernel_passes.h"
 
 #include <algorithm>
 

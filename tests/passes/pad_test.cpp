@@ -1,5 +1,5 @@
 // What `pad` makes of a head with a vocabulary of odd length, as text and in numbers.
-#include "passes/pad.h"
+#include "passes/memory_passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ops/functions.h"
-#include "passes/materialize.h"
+#include "passes/kernel_passes.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
 #include "spec/step_program.h"

@@ -8,12 +8,8 @@
 #include "ir/verify.h"
 #include "ops/functions.h"
 #include "passes/autograd.h"
-#include "passes/narrow_gathers.h"
 #include "passes/optimizer.h"
-#include "passes/reduce.h"
-#include "passes/regather.h"
-#include "passes/shard.h"
-#include "passes/split.h"
+#include "passes/parallel_passes.h"
 #include "run/parallel.h"
 
 namespace tracestep {

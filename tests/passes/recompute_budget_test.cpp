@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "analysis/memory_map.h"
-#include "analysis/modelled_time.h"
 #include "analysis/plan.h"
+#include "analysis/roofline.h"
 #include "base/error.h"
 #include "ir/parse.h"
 #include "ir/print.h"

@@ -12,8 +12,8 @@
 #include "ir/verify.h"
 #include "nn/transformer.h"
 #include "ops/functions.h"
+#include "passes/memory_passes.h"
 #include "passes/pipeline.h"
-#include "passes/simplify.h"
 #include "spec/parse_words.h"
 
 namespace tracestep {

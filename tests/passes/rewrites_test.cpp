@@ -7,13 +7,11 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ops/functions.h"
-#include "passes/decompose.h"
-#include "passes/keep_saved.h"
-#include "passes/materialize.h"
+#include "passes/form_passes.h"
+#include "passes/kernel_passes.h"
+#include "passes/memory_passes.h"
 #include "passes/optimizer.h"
 #include "passes/pipeline.h"
-#include "passes/schedule.h"
-#include "passes/simplify.h"
 
 namespace tracestep {
 namespace {

@@ -1,5 +1,5 @@
 // Updates beside backward: which of them, in how many calls, and where they stand.
-#include "passes/update_beside.h"
+#include "passes/update_passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Updates inside backward: where they stand, and that they wait for what they overwrite.
-#include "passes/update_early.h"
+#include "passes/update_passes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

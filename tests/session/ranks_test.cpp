@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "analysis/communication.h"
+#include "analysis/cost.h"
 #include "backends/comm/local/local_group.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/reference/reference_device.h"

@@ -5,9 +5,8 @@
 #include "backends/reference/reference_device.h"
 #include "ir/op_def.h"
 #include "ir/verify.h"
-#include "passes/as_float64.h"
-#include "passes/decompose.h"
-#include "passes/materialize.h"
+#include "passes/form_passes.h"
+#include "passes/kernel_passes.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {

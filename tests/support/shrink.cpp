@@ -7,7 +7,7 @@
 
 #include "ir/rewrite.h"
 #include "ir/verify.h"
-#include "passes/simplify.h"
+#include "passes/memory_passes.h"
 
 namespace tracestep::testing {
 namespace {

@@ -22,7 +22,7 @@
 #include <set>
 #include <vector>
 
-#include "analysis/modelled_time.h"
+#include "analysis/roofline.h"
 #include "base/error.h"
 #include "exec/executor.h"
 #include "ops/functions.h"

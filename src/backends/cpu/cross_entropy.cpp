@@ -6,7 +6,7 @@
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/plain_chunks.h"
 #include "backends/cpu/targets.h"
-#include "ops/loss_columns.h"
+#include "ops/shared_attrs.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/cross_entropy.cpp"

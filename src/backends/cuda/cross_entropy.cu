@@ -4,7 +4,7 @@
 #include "backends/cuda/indices.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/online_log_sum_exp.cuh"
-#include "ops/loss_columns.h"
+#include "ops/shared_attrs.h"
 
 namespace tracestep::cuda {
 namespace {

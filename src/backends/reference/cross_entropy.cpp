@@ -6,7 +6,7 @@
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
-#include "ops/loss_columns.h"
+#include "ops/shared_attrs.h"
 
 namespace tracestep::reference {
 namespace {

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "lab/measure/facts_json.h"
 #include "lab/measure/processes.h"
+#include "lab/measure/row_facts.h"
 #include "lab/measure/validity.h"
 #include "lab/report/fields.h"
 #include "spec/fields.h"

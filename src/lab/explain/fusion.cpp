@@ -1,8 +1,8 @@
 // What fusing saves: counted in programs, whose kernels and bytes are known without a run.
 #include <algorithm>
 
-#include "analysis/component.h"
 #include "analysis/cost.h"
+#include "analysis/origins.h"
 #include "ir/op_def.h"
 #include "lab/explain/topics.h"
 #include "nn/scopes.h"

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <set>
 
-#include "analysis/component.h"
 #include "analysis/cost.h"
+#include "analysis/origins.h"
 #include "base/half.h"
 #include "ir/op_def.h"
 #include "lab/explain/topics.h"

@@ -1,4 +1,4 @@
-#include "lab/measure/facts_json.h"
+#include "lab/measure/row_facts.h"
 
 namespace tracestep {
 

@@ -1,4 +1,4 @@
-#include "lab/measure/host_columns.h"
+#include "lab/measure/row_facts.h"
 
 namespace tracestep {
 

@@ -1,4 +1,4 @@
-#include "lab/measure/interrupted.h"
+#include "lab/measure/recorded_times.h"
 
 #include <map>
 #include <tuple>

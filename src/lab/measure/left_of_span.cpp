@@ -1,4 +1,4 @@
-#include "lab/measure/left_of_span.h"
+#include "lab/measure/recorded_times.h"
 
 #include <vector>
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/signals.h"
-#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
+#include "lab/measure/row_facts.h"
 #include "session/devices.h"
 #include "spec/protocol.h"
 

@@ -11,7 +11,7 @@
 #include "base/units.h"
 #include "lab/measure/processes.h"
 #include "lab/measure/validity.h"
-#include "lab/measure/validity_samples.h"
+#include "lab/measure/validity_parts.h"
 #include "spec/fields.h"
 
 namespace tracestep {

@@ -1,4 +1,4 @@
-#include "lab/measure/validity_recorded.h"
+#include "lab/measure/validity_parts.h"
 
 #include <algorithm>
 

@@ -10,8 +10,7 @@
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
-#include "lab/measure/validity_recorded.h"
-#include "lab/measure/validity_samples.h"
+#include "lab/measure/validity_parts.h"
 
 namespace tracestep {
 namespace {

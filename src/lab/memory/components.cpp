@@ -3,7 +3,6 @@
 #include <map>
 
 #include "lab/measure/run_columns.h"
-#include "lab/memory/grid.h"
 #include "lab/memory/tables.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"

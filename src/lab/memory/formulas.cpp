@@ -8,7 +8,7 @@
 #include "lab/report/columns.h"
 #include "lab/report/digits.h"
 #include "nn/scopes.h"
-#include "passes/pad.h"
+#include "passes/memory_passes.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -76,7 +76,7 @@ std::int64_t role_bytes(const Program& program, LeafKind kind) {
   return out;
 }
 
-// The vocabulary with the rows of padding behind the narrow copy of the head (passes/pad.h).
+// The vocabulary with the rows of padding behind the narrow copy of the head (passes/pad.cpp).
 std::int64_t padded_vocabulary(const Program& program, std::int64_t vocab) {
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);

@@ -1,5 +1,5 @@
 // The tables of a grid of cells; those of one cell are in tables.cpp.
-#include "lab/memory/grid.h"
+#include "lab/memory/tables.h"
 
 #include <algorithm>
 #include <numeric>

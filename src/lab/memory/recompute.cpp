@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "analysis/cost.h"
-#include "analysis/modelled_time.h"
+#include "analysis/roofline.h"
 #include "analysis/saved.h"
 #include "ir/op_def.h"
 #include "lab/memory/tables.h"

@@ -9,8 +9,8 @@
 
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
-#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
+#include "lab/measure/row_facts.h"
 #include "record/recorder.h"
 #include "session/devices.h"
 #include "spec/protocol.h"

@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "analysis/saved_ledger.h"
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"

@@ -5,11 +5,10 @@
 #include <numeric>
 #include <tuple>
 
-#include "analysis/communication.h"
-#include "analysis/component.h"
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
-#include "analysis/modelled_time.h"
+#include "analysis/origins.h"
+#include "analysis/roofline.h"
 #include "exec/executor.h"
 #include "lab/predict/kernel_work.h"
 #include "passes/recompute_budget.h"

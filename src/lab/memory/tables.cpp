@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/memory/holders.h"

@@ -94,4 +94,7 @@ Table recompute_table(const MemoryCell& cell);
 // of what is recomputed.
 std::int64_t held_for_recompute(const Program& program);
 
+// What tables of a grid share. The same cell in fp32, if it is in the grid.
+const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of);
+
 }  // namespace tracestep

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "lab/measure/validity.h"
+#include "lab/pages/figures.h"
 #include "lab/pages/formula.h"
-#include "lab/pages/shown.h"
 
 namespace tracestep::pages {
 namespace {

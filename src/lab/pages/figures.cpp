@@ -3,7 +3,6 @@
 #include <cmath>
 #include <utility>
 
-#include "lab/pages/shown.h"
 #include "lab/report/columns.h"
 
 namespace tracestep::pages {

@@ -7,6 +7,7 @@
 
 #include "lab/pages/formula.h"
 #include "lab/pages/page.h"
+#include "lab/report/quantity.h"
 #include "lab/report/table.h"
 
 namespace tracestep::pages {
@@ -18,5 +19,10 @@ Quantity add_figure(Table& table, const Figure& figure, const Scope& scope);
 
 // The text with "{name}" or "{name:unit}" replaced. Unsupported where one has no value.
 std::string filled(std::string_view text, const Scope& scope);
+
+// A figure of a page as it is printed. As a unit has it: "ms", "± ms" (a mean and its deviation),
+// "bytes", "percent", "%" (four digits), "+percent", "factor", "count", "flops", "tflops", "ratio",
+// or digits as fmt has them (".3g").
+Text shown(const Quantity& quantity, std::string_view unit);
 
 }  // namespace tracestep::pages

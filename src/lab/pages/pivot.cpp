@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "lab/measure/statistics.h"
-#include "lab/pages/shown.h"
+#include "lab/pages/figures.h"
 #include "lab/report/columns.h"
 #include "lab/report/writers.h"
 

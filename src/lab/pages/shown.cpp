@@ -1,4 +1,4 @@
-#include "lab/pages/shown.h"
+#include "lab/pages/figures.h"
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,8 @@
 #include "lab/precision/tables.h"
 #include "lab/report/columns.h"
 #include "ops/functions.h"
-#include "passes/autocast.h"
 #include "passes/autograd.h"
+#include "passes/form_passes.h"
 
 namespace tracestep {
 namespace {

@@ -12,7 +12,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/predict/cache_sizes.h"
 #include "lab/predict/measure_products.h"
-#include "passes/offload.h"
+#include "passes/update_passes.h"
 #include "session/session.h"
 #include "spec/fields.h"
 

@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "analysis/assumptions.h"
-#include "analysis/component.h"
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
+#include "analysis/origins.h"
 #include "exec/executor.h"
 #include "passes/recompute_budget.h"
 #include "spec/step_program.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "lab/measure/statistics.h"
 #include "lab/predict/paces.h"
 #include "spec/fields.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "analysis/communication.h"
+#include "analysis/cost.h"
 #include "ir/op_def.h"
 #include "ops/collective_sizes.h"
 

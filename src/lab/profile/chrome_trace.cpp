@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "base/error.h"
 #include "base/output_file.h"
 #include "base/own_file.h"

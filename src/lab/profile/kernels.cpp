@@ -3,9 +3,9 @@
 #include <cmath>
 #include <map>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "base/units.h"
-#include "lab/measure/left_of_span.h"
+#include "lab/measure/recorded_times.h"
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "lab/measure/left_of_span.h"
+#include "lab/measure/recorded_times.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/profile/lanes.h"

@@ -9,8 +9,8 @@
 
 #include "analysis/lanes.h"
 #include "base/signals.h"
-#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
+#include "lab/measure/row_facts.h"
 #include "lab/time/cell.h"
 #include "record/activity.h"
 #include "session/devices.h"

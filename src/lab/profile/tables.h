@@ -17,7 +17,7 @@ inline double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
 
-struct LeftOfSpan;  // lab/measure/left_of_span.h
+struct LeftOfSpan;  // lab/measure/recorded_times.h
 
 struct ProfiledCell {
   Profile profile;

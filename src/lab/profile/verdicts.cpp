@@ -4,7 +4,7 @@
 
 #include "analysis/cost.h"
 #include "lab/measure/statistics.h"
-#include "lab/measure/validity_recorded.h"
+#include "lab/measure/validity_parts.h"
 #include "lab/profile/lanes.h"
 #include "lab/profile/tables.h"
 #include "lab/report/columns.h"

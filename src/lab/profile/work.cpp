@@ -7,11 +7,10 @@
 
 #include <fmt/ranges.h>
 
-#include "analysis/component.h"
-#include "analysis/origin_shares.h"
+#include "analysis/origins.h"
 #include "base/error.h"
 #include "base/suggest.h"
-#include "lab/measure/interrupted.h"
+#include "lab/measure/recorded_times.h"
 #include "lab/profile/lanes.h"
 #include "nn/scopes.h"
 

@@ -5,13 +5,12 @@
 #include <map>
 #include <numeric>
 
-#include "analysis/component.h"
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
-#include "analysis/origin_shares.h"
+#include "analysis/origins.h"
 #include "base/units.h"
 #include "ir/op_def.h"
-#include "lab/measure/left_of_span.h"
+#include "lab/measure/recorded_times.h"
 #include "lab/report/columns.h"
 #include "lab/report/digits.h"
 

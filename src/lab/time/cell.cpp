@@ -10,7 +10,7 @@
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
 #include "analysis/saved.h"
-#include "lab/measure/interrupted.h"
+#include "lab/measure/recorded_times.h"
 #include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "passes/recompute_budget.h"

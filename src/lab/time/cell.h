@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "lab/measure/host_columns.h"
 #include "lab/measure/measurement.h"
 #include "lab/measure/processes.h"
 #include "lab/measure/rounds.h"
+#include "lab/measure/row_facts.h"
 #include "lab/report/table.h"
 #include "lab/time/step_parts.h"
 #include "record/recorder.h"

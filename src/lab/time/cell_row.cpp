@@ -1,8 +1,8 @@
 // A cell as a row of `bench`.
 #include <numeric>
 
-#include "lab/measure/facts_json.h"
 #include "lab/measure/processes.h"
+#include "lab/measure/row_facts.h"
 #include "lab/measure/run_columns.h"
 #include "lab/report/digits.h"
 #include "lab/report/fields.h"

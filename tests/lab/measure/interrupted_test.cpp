@@ -1,5 +1,5 @@
 // Launches of recorded steps that other work held up.
-#include "lab/measure/interrupted.h"
+#include "lab/measure/recorded_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

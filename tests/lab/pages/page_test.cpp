@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lab/pages/shown.h"
+#include "lab/pages/figures.h"
 #include "lab/report/columns.h"
 
 namespace tracestep::pages {

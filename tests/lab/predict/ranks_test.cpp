@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "analysis/buffer_plan.h"
-#include "analysis/communication.h"
+#include "analysis/cost.h"
 #include "analysis/lanes.h"
 #include "ir/parse.h"
 #include "lab/predict/predict.h"

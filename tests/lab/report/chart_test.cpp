@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lab/report/chart/short_names.h"
+#include "lab/report/chart/drawings.h"
 #include "lab/report/chart/svg.h"
 #include "lab/report/columns.h"
 

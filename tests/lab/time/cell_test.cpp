@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "analysis/component.h"
+#include "analysis/origins.h"
 #include "backends/null/null_device.h"
 #include "lab/time/tables.h"
 #include "ops/functions.h"

@@ -8,7 +8,6 @@
 #include "lab/report/chart/chart_rows.h"
 #include "lab/report/chart/drawings.h"
 #include "lab/report/chart/frame.h"
-#include "lab/report/chart/short_names.h"
 
 namespace tracestep {
 namespace {

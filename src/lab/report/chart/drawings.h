@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lab/report/chart/chart.h"
 
@@ -13,5 +14,10 @@ std::string draw_lines(const Chart& chart, std::span<const Table> tables, const 
 std::string draw_bars(const Chart& chart, std::span<const Table> tables, const ChartLook& look);
 std::string draw_roofline(const Chart& chart, std::span<const Table> tables, const ChartLook& look);
 std::string draw_timeline(const Chart& chart, std::span<const Table> tables, const ChartLook& look);
+
+// Names that fit beside a bar. Names, above all of kernels, without return type and namespaces, in
+// at most 36 characters each: of long ones that begin alike, the beginning and what follows the
+// part that they share.
+std::vector<std::string> short_names(std::span<const std::string> names);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-#include "lab/report/chart/short_names.h"
+#include "lab/report/chart/drawings.h"
 
 #include <algorithm>
 

@@ -1,10 +1,14 @@
-// The attribute of ops whose calls may run beside the other nodes (analysis/lanes.h).
+// Attributes that several ops have.
 #pragma once
 
+#include <cstdint>
+
+#include "ir/attrs.h"
 #include "ir/op_def.h"
 
 namespace tracestep::ops {
 
+// The attribute of ops whose calls may run beside the other nodes (analysis/lanes.h).
 inline AttrDef lane_attr() {
   return {"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
           "0: between the other nodes; 1: beside them"};
@@ -16,6 +20,13 @@ inline void require_lane(const OpCall& call) {
   const std::int64_t number = lane == nullptr ? 0 : std::get<std::int64_t>(*lane);
   if (number == 0 || number == 1) return;
   fail_usage(call.op.name, "there is no lane {}; 0 and 1 are possible", number);
+}
+
+// The attribute of losses whose rows of logits may end in padding, columns that do not count. How
+// many columns of logits [N,width] count, for a cross_entropy op with these attributes.
+inline std::int64_t loss_columns(const Attrs& attrs, std::int64_t width) {
+  const std::int64_t columns = attrs.integer("columns");
+  return columns == 0 ? width : columns;
 }
 
 }  // namespace tracestep::ops

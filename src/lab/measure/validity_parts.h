@@ -1,10 +1,21 @@
-// The checks of rows with recorded steps, from which busy times, shares and rooflines come. They
+// The checks of rows, part by part, for the list of all checks in validity_checks.cpp: those of
+// samples; then those of recorded steps, from which busy times, shares and rooflines come. These
 // are steps of their own, so they may be slower than the timed ones, or unlike them.
 #pragma once
 
 #include "lab/measure/validity.h"
 
 namespace tracestep {
+
+// How many of a row's samples each process, or each visit of a round, took; empty: all are of one.
+std::vector<double> counts_in(const ResultRow& row);
+
+std::optional<Verdict> too_few_samples(const ResultRow& row);
+std::optional<Verdict> no_warmup(const ResultRow& row);
+std::optional<Verdict> warmup_too_short(const ResultRow& row);
+std::optional<Verdict> unsteady(const ResultRow& row);
+std::optional<Verdict> drifting(const ResultRow& row);
+std::optional<Verdict> criterion_not_met(const ResultRow& row);
 
 // Whether the row is of a device with numbers: its times say something.
 bool computes(const ResultRow& row);

@@ -1,0 +1,26 @@
+// What to try next, as command lines.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "run/run_spec.h"
+
+namespace tracestep::cli {
+
+// The command line with which Nsight Systems records just the timed steps. `program` run with
+// `arguments` (without --nsys-hint) under nsys, one report for each of `cells`. Words are quoted
+// for a shell.
+std::string nsys_command(const std::filesystem::path& program,
+                         std::span<const std::string> arguments, std::size_t cells);
+
+// What to try when a single run is out of memory. `error`: the message of the OutOfMemory, which
+// names the memory that was full. Where that is the host's: how much of it the run needs. Else,
+// with a memory limit: the smallest change that fits, its peak, and the command that shows the
+// others. Nothing runs; the search takes seconds for large models.
+std::string oom_hint(const RunSpec& run, std::string_view error);
+
+}  // namespace tracestep::cli

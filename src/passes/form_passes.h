@@ -1,0 +1,56 @@
+// Passes that say in which ops and dtypes a program computes.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "ir/op_def.h"
+#include "ir/program.h"
+
+namespace tracestep {
+
+// Replaces ops by the form that the user chose (`--attention flash`). `forms`: from an op's name to
+// the name of one of its OpDef::forms. Throws Error{kUsage} for a form that the op does not have.
+Program choose(const Program& program, const std::map<std::string, std::string>& forms);
+
+// Replaces composite ops by simpler ones until only wanted ops are left. Expands every node whose
+// op has a decomposition and for which `expand` returns true, including nodes made by an expansion.
+// Autograd then differentiates the parts.
+Program decompose(const Program& program, const std::function<bool(const OpDef&)>& expand);
+
+// The ops that a call of the composite `op` on such operands is made of, in order; its attributes
+// have their defaults.
+std::vector<const OpDef*> parts_of(const OpDef& op, const std::vector<Type>& operands);
+
+// Mixed precision: which ops run in a low dtype, by the precision class of their records.
+//
+// Casts floating operands where the class of the reading op asks for it:
+//   low      to `low` (matrix products)
+//   full     low operands to float32 (norms, softmax, losses)
+//   promote  all to the widest dtype among them (sums of a residual and a low result)
+//   keep     as they are; where a movement op joins several, to the widest
+// float64 operands are left alone. The result dtype is inferred from the new operands, so the class
+// and the operand types explain the dtype an op runs in. A leaf keeps its type: its new value is
+// cast back.
+//
+// A weight is cast once and all its readers share the cast, which backward reads too; it has
+// Role::kWeightCast and the path of the weight's component. Any other cast belongs to one reader
+// and has its origin, so that gradients of a value with several readers are added in the value's
+// own dtype; `simplify` merges equal forward casts afterwards.
+// `low`: bf16 or f16.
+Program autocast(const Program& program, DType low);
+
+// Products of float32 as products of float16 parts, which tensor cores multiply. Sets `by_parts` of
+// every float32 product that has at least 128 rows, columns and terms of each sum: smaller ones
+// have less work than splitting their operands takes, and sums shorter than that are no better than
+// the float32 units' own. Values keep their types; results agree with those of float32 products to
+// their rounding (backends/cuda/split/product.h).
+Program by_parts(const Program& program);
+
+// The same program in float64: what the reference back end runs. Every floating leaf, generator and
+// cast target becomes f64, inside the bodies of fused nodes too; integers and booleans stay. Casts
+// between floating types are kept, as copies.
+Program as_float64(const Program& program);
+
+}  // namespace tracestep

@@ -1,0 +1,64 @@
+// Passes that shape what a device launches: kernels that do several things, their operands, and
+// their order.
+#pragma once
+
+#include <functional>
+
+#include "ir/op_def.h"
+#include "ir/program.h"
+
+namespace tracestep {
+
+// Where a step computes the loss of logits and then its gradient, both become one node, which
+// writes the gradient over the logits. Puts `cross_entropy_with_grad` in place of the two ops that
+// it decomposes into. Logits that were widened for these two alone are read, and their gradient is
+// written, in their own dtype. The loss is then known where the gradient was, and nodes that read
+// it move behind that; a gradient that depends on the loss itself stays as it is.
+Program overwrite(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
+
+// A product whose result is added to another tensor becomes one op that does both, as a GEMM
+// library can with its C operand; the sum then needs no launch of its own. Puts `matmul_add` in
+// place of a sum and the product behind one of its terms, through casts to a wider dtype and
+// reshapes that nothing else reads. The product then stands where the sum stood, and is not rounded
+// to its own dtype before it is added. Its origins are the product's alone.
+Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
+
+// Fusion: replaces each region of elementwise ops, rotations, row ops and views by one node. Joins
+// neighbours in the dataflow, and nodes that read the same operand, while the region can be
+// computed in one walk (analysis/fused_body.h) and no path between its nodes leaves it. Only nodes
+// of one phase and epoch are joined, and values read outside remain results, so what is saved for
+// backward does not change. Where a reader would need a copy in another order, the region writes
+// its result in that order. Casts of weights, gradients and the optimizer are not fused: their
+// results take the storage of a leaf, and fused nodes have no donations. Several sums over parts of
+// columns (passes/column_sums.cpp) are one launch.
+Program fuse(const Program& program);
+
+// A device without a kernel for it cannot run what `fuse` makes.
+const OpDef& op_of_fused_nodes();
+
+// Ops on rows that also sum columns (the gradient of a norm's weight), in parts that can be fused.
+// Replaces such an op by its decomposition, where each column is summed in two steps: over the rows
+// of a part, which a block of a fused kernel does while it has the rows, then over the parts. Ops
+// with too few rows, and those that still would not fit into one walk, stay as they are.
+Program split_column_sums(const Program& program);
+
+// Makes one launch of several of the sums over parts that the split leaves: their parts are
+// assembled side by side, and collectives that carry their results wait for it. Sums that others
+// read too early for that stay alone.
+Program merge_column_sums(const Program& program);
+
+// Makes every copy explicit: no kernel and no view ever copies silently. Inserts `copy` before a
+// movement op whose result cannot be a view and where an op does not accept an operand's strides,
+// and `assign` where an update does not end in its leaf's own buffer. All readers share a copy. The
+// result passes verify(…, kMaterialized).
+Program materialize(const Program& program);
+
+// The last part of it alone, for a pass that orders a materialized program anew: `assign` where an
+// update no longer ends in its leaf's own buffer.
+Program assign_updates(Program program);
+
+// The order in which nodes run. Keeps the program's order, but moves generators (constants)
+// directly before their first reader, so that they are alive as briefly as possible.
+Program schedule(const Program& program);
+
+}  // namespace tracestep

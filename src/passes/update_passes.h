@@ -1,0 +1,57 @@
+// Passes that say when and where weights are updated, and in how many launches.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "ir/op_def.h"
+#include "ir/program.h"
+#include "run/parallel.h"
+
+namespace tracestep {
+
+// When weights are updated: after backward, or inside it. Moves every update into backward,
+// directly behind what comes last: its gradient, or a reader of what it overwrites. So the
+// gradients are never all alive at once. The nodes are the same, and so are their results. Updates
+// that wait for all gradients, as clipping by their norm does, stay at the end.
+Program update_early(const Program& program);
+
+// Updates beside backward: on the lane on which they run while the products of other layers do.
+// Moves updates that have all they read before the last matrix product of the step behind it
+// (update_early()), and puts them on lane 1 (analysis/lanes.h). With `joins` those of a layer, and
+// those outside all layers, become one call each, which takes in the casts to narrow copies. On
+// lane 0 stay updates that no product follows, those of vectors, which are too small, and those
+// whose results another node reads. Where each waits for all gradients, as clipping does, nothing
+// changes. Values stay bit-identical. `has_kernel`: whether the device can run the op of the joined
+// call.
+Program update_beside(const Program& program, bool joins,
+                      const std::function<bool(const OpDef&)>& has_kernel);
+
+// Merges the optimizer updates of all tensors into one launch, or into few of them.
+//
+// Calls that differ only in their tensors become one call (OpDef::join), and the casts that update
+// their shadows (passes/shadow.cpp) are merged in. It stands where the last of the calls did, or
+// behind the last reader of a shadow. Values stay bit-identical. `has_kernel`: whether the device
+// can run the op of the merged call.
+//
+// Among several ranks (`choice`) they become several calls, in the order in which their gradients
+// are there, so that `overlap` has updates to run beside collectives:
+// - Where ranks update parts of whole weights, each call updates a batch of choice.bucket_bytes;
+//   the ranks' own parts are taken in front of it, and updates are gathered behind it.
+// - Otherwise the gradients that can be in the last batch have a call of their own.
+Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+             const Parallel& choice = {});
+// On one rank, the same for each part by itself. `part_of`: the part that a call belongs to;
+// nullopt: it stays as it is.
+Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+                   const std::function<std::optional<std::string>(const Node&)>& part_of);
+
+// What of a step lies in the host's memory. Places in the host's memory what only updates read: the
+// optimizer's moments, and weights whose narrow copies the rest of the step reads. Scalar states
+// stay where they are. The nodes are the same, and so are their results: the kernels of the updates
+// read and write the host's memory directly, both ways at once, so that nothing is copied and no
+// buffer of the device holds a part of it.
+Program offload(const Program& program);
+
+}  // namespace tracestep
