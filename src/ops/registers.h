@@ -1,4 +1,4 @@
-// Every file of op records has one function that registers them; `register_all` calls each.
+// Every file of op records has one function that registers them, named here and nowhere else.
 #pragma once
 
 #include <vector>
@@ -30,6 +30,18 @@ void register_collectives();
 
 // The call of `cached_attention` for one of `attention` with a position, as [..., H, n, D].
 Val cached_attention(const OpExpansion& attention);
+
+// All of them, in the order in which register_all() calls them.
+inline constexpr void (*kOpFamilies[])() = {register_generators,    register_elementwise,
+                                            register_movement,      register_assembly,
+                                            register_reductions,    register_matmul,
+                                            register_gathers,       register_softmax,
+                                            register_activations,   register_rms_norm,
+                                            register_layer_norm,    register_rope,
+                                            register_attention,     register_flash_attention, register_cached_attention,
+                                            register_cross_entropy, register_cross_entropy_of_parts,
+                                            register_optimizers,    register_fused,
+                                            register_collectives};
 
 // The attributes of a group of ranks (group_of() in ops/collective_sizes.h), and more.
 std::vector<AttrDef> group_attrs(std::vector<AttrDef> more = {});

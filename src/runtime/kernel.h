@@ -60,7 +60,14 @@ class PlannedKernel final : public PreparedKernel {
 
 class KernelTable {
  public:
+  // Adds the kernels of one file.
+  using Family = void (*)(KernelTable&);
   using Prepare = std::unique_ptr<PreparedKernel> (*)(KernelSpec, const LaunchContext&);
+
+  KernelTable() = default;
+  explicit KernelTable(std::span<const Family> families) {
+    for (const Family family : families) family(*this);
+  }
 
   // Adds a kernel that needs no plan.
   void add(std::string_view op, Kernel kernel) { entries_[std::string(op)].kernel = kernel; }

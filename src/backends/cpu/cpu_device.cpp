@@ -13,22 +13,7 @@ namespace tracestep {
 namespace {
 
 KernelTable make_table() {
-  KernelTable table;
-  cpu::add_elementwise_kernels(table);
-  cpu::add_cast_kernels(table);
-  cpu::add_copy_kernels(table);
-  cpu::add_generator_kernels(table);
-  cpu::add_reduction_kernels(table);
-  cpu::add_matmul_kernels(table);
-  cpu::add_gather_kernels(table);
-  cpu::add_softmax_kernels(table);
-  cpu::add_cross_entropy_kernels(table);
-  cpu::add_rms_norm_kernels(table);
-  cpu::add_layer_norm_kernels(table);
-  cpu::add_rope_kernels(table);
-  cpu::add_flash_attention_kernels(table);
-  cpu::add_flash_attention_grad_kernels(table);
-  cpu::add_optimizer_kernels(table);
+  KernelTable table(cpu::kKernelFamilies);
   add_collective_kernels(table);
   return table;
 }

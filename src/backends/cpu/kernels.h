@@ -1,5 +1,5 @@
 // The kernels of the CPU back end: each file fills in its part of the table, compiled for the best
-// SIMD target this machine has.
+// SIMD target this machine has. A new file is named here, and nowhere else.
 #pragma once
 
 #include "runtime/kernel.h"
@@ -26,5 +26,22 @@ void add_rope_kernels(KernelTable& table);
 void add_flash_attention_kernels(KernelTable& table);
 void add_flash_attention_grad_kernels(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
+
+// All of them: the kernels of the device.
+inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernels,
+                                                          add_cast_kernels,
+                                                          add_copy_kernels,
+                                                          add_generator_kernels,
+                                                          add_reduction_kernels,
+                                                          add_matmul_kernels,
+                                                          add_gather_kernels,
+                                                          add_softmax_kernels,
+                                                          add_cross_entropy_kernels,
+                                                          add_rms_norm_kernels,
+                                                          add_layer_norm_kernels,
+                                                          add_rope_kernels,
+                                                          add_flash_attention_kernels,
+                                                          add_flash_attention_grad_kernels,
+                                                          add_optimizer_kernels};
 
 }  // namespace tracestep::cpu

@@ -36,22 +36,7 @@ constexpr int kOldestCapability = 80;
 constexpr int kDependentLaunch = 90;  // has programmatic dependent launch
 
 KernelTable make_table() {
-  KernelTable table;
-  cuda::add_elementwise_kernels(table);
-  cuda::add_cast_kernels(table);
-  cuda::add_copy_kernels(table);
-  cuda::add_generator_kernels(table);
-  cuda::add_reduction_kernels(table);
-  cuda::add_matmul_kernels(table);
-  cuda::add_gather_kernels(table);
-  cuda::add_own_indices_kernel(table);
-  cuda::add_softmax_kernels(table);
-  cuda::add_cross_entropy_kernels(table);
-  cuda::add_norm_kernels(table);
-  cuda::add_rope_kernels(table);
-  cuda::add_attention_kernels(table);
-  cuda::add_cached_attention_kernel(table);
-  cuda::add_optimizer_kernels(table);
+  KernelTable table(cuda::kKernelFamilies);
   add_group_kernels(table);
   return table;
 }

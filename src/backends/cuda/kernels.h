@@ -1,6 +1,6 @@
 // The kernels of the CUDA back end: each file fills in its part of the table. Floating arithmetic
 // is in float32 and results are rounded once to their dtype (attention also rounds its
-// probabilities); all are deterministic.
+// probabilities); all are deterministic. A new file is named here, and nowhere else.
 #pragma once
 
 #include "runtime/kernel.h"
@@ -22,6 +22,14 @@ void add_rope_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_cached_attention_kernel(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
+
+// All of them: the kernels of the device.
+inline constexpr KernelTable::Family kKernelFamilies[] = {
+    add_elementwise_kernels, add_cast_kernels,          add_copy_kernels,   add_generator_kernels,
+    add_reduction_kernels,   add_matmul_kernels,        add_gather_kernels, add_own_indices_kernel,
+    add_softmax_kernels,     add_cross_entropy_kernels, add_norm_kernels,   add_rope_kernels,
+    add_attention_kernels, add_cached_attention_kernel, add_optimizer_kernels};
+
 // Where run-time compilation is possible.
 void add_fused_kernels(KernelTable& table);
 

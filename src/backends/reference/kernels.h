@@ -1,4 +1,5 @@
-// The reference kernels, one function per family; each adds its kernels to the table.
+// The reference kernels, one function per family; each adds its kernels to the table. A new family
+// is named here, and nowhere else.
 #pragma once
 
 #include "runtime/kernel.h"
@@ -21,5 +22,12 @@ void add_attention(KernelTable& table);        // attention
 void add_flash_attention(KernelTable& table);  // flash_attention, flash_attention_grad
 void add_cross_entropy(KernelTable& table);    // cross_entropy, cross_entropy_grad
 void add_adamw(KernelTable& table);            // adamw
+
+// All of them: the kernels of the device.
+inline constexpr KernelTable::Family kKernelFamilies[] = {
+    add_generators, add_arithmetic,      add_selection,     add_activations,
+    add_movement,   add_reductions,      add_matmul,        add_gathers,
+    add_softmax,    add_rms_norm,        add_layer_norm,    add_rope,
+    add_attention,  add_flash_attention, add_cross_entropy, add_adamw};
 
 }  // namespace tracestep::reference

@@ -23,23 +23,7 @@ class HeapSource final : public MemorySource {
 };
 
 KernelTable all_kernels() {
-  KernelTable table;
-  reference::add_generators(table);
-  reference::add_arithmetic(table);
-  reference::add_selection(table);
-  reference::add_activations(table);
-  reference::add_movement(table);
-  reference::add_reductions(table);
-  reference::add_matmul(table);
-  reference::add_gathers(table);
-  reference::add_softmax(table);
-  reference::add_rms_norm(table);
-  reference::add_layer_norm(table);
-  reference::add_rope(table);
-  reference::add_attention(table);
-  reference::add_flash_attention(table);
-  reference::add_cross_entropy(table);
-  reference::add_adamw(table);
+  KernelTable table(reference::kKernelFamilies);
   add_collective_kernels(table);
   return table;
 }
