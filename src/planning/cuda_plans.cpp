@@ -1,6 +1,7 @@
 #include "planning/cuda_plans.h"
 
 #include "base/integers.h"
+#include "planning/cuda_attention.h"
 
 #include <algorithm>
 #include <limits>
@@ -57,56 +58,31 @@ NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width) {
   return plan;
 }
 
-// --- flash_attention ---------------------------------------------------------------------------
-
 namespace {
 
-// The widths that kernels are compiled for; other widths are padded to the next one.
-std::int64_t padded_width(std::int64_t width) {
-  for (const std::int64_t padded : {16, 32, 64, 80, 96, 128}) {
-    if (width <= padded) return padded;
-  }
-  return 256;
-}
-
-std::int64_t piece(std::int64_t bytes) {
-  constexpr std::int64_t kAligned = 256;
-  return ceil_div(bytes, kAligned) * kAligned;
-}
-
-// float32 operands as two float16 parts each, and 32 bytes with the range of every head of keys.
-std::int64_t split_bytes(const AttentionSizes& a, std::int64_t of_queries, std::int64_t of_keys) {
-  const std::int64_t row = padded_width(a.width) * 4;
-  return piece(a.key_heads * 32) + of_queries * piece(a.heads * a.queries * row) +
-         of_keys * piece(a.key_heads * a.keys * row);
-}
-
-// `floats` floats for every query, in whole blocks of 128.
-std::int64_t statistic_bytes(const AttentionSizes& a, std::int64_t floats = 1) {
-  return piece(a.heads * ceil_div(a.queries, 128) * 128 * floats * kFloat);
-}
-
-// Whether the Hopper kernels may run it; they need room for sums of dq and for turn counters.
-bool is_for_hopper(const AttentionSizes& a) {
-  if (a.width == 80 || a.width == 96 || a.width == 128) return true;
-  return a.width % 8 == 0 && a.width > 16 && a.width <= 64;
+// Which family runs a call is decided by alignment too, which is no part of a shape: enough for
+// either, and Hopper's workspace holds the other's.
+std::int64_t attention_bytes(const AttentionSizes& a, bool is_backward) {
+  const auto family =
+      hopper_attention_width(a.width) > 0 ? AttentionFamily::kHopper : AttentionFamily::kPortable;
+  return attention_workspace({.heads = a.heads,
+                              .key_heads = a.key_heads,
+                              .queries = a.queries,
+                              .keys = a.keys,
+                              .width = a.width,
+                              .is_float32 = a.dtype == DType::kF32},
+                             family, is_backward)
+      .bytes;
 }
 
 }  // namespace
 
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& a) {
-  if (a.heads * a.queries == 0) return 0;
-  if (a.dtype == DType::kF32) return split_bytes(a, 1, 2);
-  return is_for_hopper(a) ? piece(1) : 0;  // the counter of tiles
+  return a.heads * a.queries == 0 ? 0 : attention_bytes(a, false);
 }
 
 std::int64_t cuda_attention_backward_bytes(const AttentionSizes& a) {
-  if (a.is_empty()) return 0;
-  if (a.dtype == DType::kF32) return 4 * statistic_bytes(a) + split_bytes(a, 2, 2);
-  const std::int64_t statistics = 2 * statistic_bytes(a);
-  if (!is_for_hopper(a)) return statistics;
-  const std::int64_t turns = piece(a.heads * ceil_div(a.queries, 128) * 2 * 4);
-  return statistics + statistic_bytes(a, a.width < 64 ? 64 : a.width) + turns;
+  return a.is_empty() ? 0 : attention_bytes(a, true);
 }
 
 CachedAttentionPlan plan_cached_attention(const AttentionSizes& a) {

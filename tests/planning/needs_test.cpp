@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ops/functions.h"
+#include "planning/cuda_attention.h"
 #include "planning/cuda_plans.h"
 #include "planning/workspace_rules.h"
 
@@ -41,6 +42,43 @@ TEST(NeedsTest, AProductNeedsWhatItsBackEndSays) {
   attrs.set("by_parts", true);  // a GPU splits the operands; others have no parts
   EXPECT_EQ(bytes(DeviceKind::kCuda, 1), plan_split_product(64, 80, 48, 1).workspace_bytes);
   EXPECT_EQ(bytes(DeviceKind::kCpu, 1), on_cpu);
+}
+
+// Alignment decides the family, and is not known when bytes are predicted.
+TEST(NeedsTest, AttentionsWorkspaceHoldsThatOfEitherFamily) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (int width : {1, 16, 24, 60, 64, 80, 90, 96, 128, 200, 256}) {
+      for (int queries : {1, 127, 1000}) {
+        const AttentionSizes sizes{.heads = 6,
+                                   .key_heads = 2,
+                                   .queries = queries,
+                                   .keys = queries + 13,
+                                   .width = width,
+                                   .dtype = dtype};
+        for (const auto family : {AttentionFamily::kPortable, AttentionFamily::kHopper}) {
+          const bool runs = family == AttentionFamily::kPortable ||
+                            (dtype != DType::kF32 && hopper_attention_width(width) > 0);
+          if (!runs) continue;
+          const AttentionExtent extent{.heads = 6,
+                                       .key_heads = 2,
+                                       .queries = queries,
+                                       .keys = queries + 13,
+                                       .width = width,
+                                       .is_float32 = dtype == DType::kF32};
+          EXPECT_LE(attention_workspace(extent, family, false).bytes,
+                    cuda_attention_forward_bytes(sizes));
+          EXPECT_LE(attention_workspace(extent, family, true).bytes,
+                    cuda_attention_backward_bytes(sizes));
+        }
+      }
+    }
+  }
+  const AttentionExtent one{.heads = 2, .key_heads = 2, .queries = 130, .keys = 130, .width = 24};
+  const AttentionWorkspace at = attention_workspace(one, AttentionFamily::kHopper, true);
+  EXPECT_EQ(at.delta, 2 * 256 * 4) << "behind lse2: of both heads, in whole blocks of 128 queries";
+  EXPECT_EQ(at.dq_sums, 2 * at.delta);
+  EXPECT_EQ(at.turns, at.dq_sums + 2 * 256 * 64 * 4) << "24 columns in a panel of 64";
+  EXPECT_EQ(at.bytes, at.turns + 256);
 }
 
 TEST(NeedsTest, ANameSaysWhatADeviceCanDo) {

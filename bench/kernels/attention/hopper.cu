@@ -44,7 +44,7 @@ struct Problem {
         dk(elements(s, s.keys)),
         dv(elements(s, s.keys)),
         lse(std::size_t(s.batch) * std::size_t(s.heads) * std::size_t(s.queries)),
-        forward_space(std::size_t(kHopperForwardWorkspace)),
+        forward_space(std::size_t(attention_forward_workspace(s, true))),
         backward_space(std::size_t(hopper_backward_workspace(s).bytes)) {
     fill_normal(q, 1, spread);
     fill_normal(k, 2);

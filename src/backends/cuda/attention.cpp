@@ -1,7 +1,8 @@
 // flash_attention and its gradient: passes the operands, without copies, to the kernels of
 // backends/cuda/attention.
-#include "backends/cuda/attention/attention.h"
+#include <algorithm>
 
+#include "backends/cuda/attention/attention.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/stream.h"
 #include "backends/cuda/strided_copy.h"
@@ -11,8 +12,8 @@ namespace {
 
 constexpr int kHopper = 90;
 
-AttentionDType dtype_of(const TensorRef& x) {
-  switch (x.dtype) {
+AttentionDType dtype_of(DType dtype) {
+  switch (dtype) {
     case DType::kBF16: return AttentionDType::kBF16;
     case DType::kF16: return AttentionDType::kF16;
     default: return AttentionDType::kF32;
@@ -37,25 +38,27 @@ AttentionStrides strides_of(const TensorRef& x, bool token_major) {
   return {.batch = stride(axes.batch), .head = stride(axes.heads), .row = stride(axes.rows)};
 }
 
-AttentionShape shape_of(const KernelCall& call, const TensorRef& q, const TensorRef& k) {
+template <class Operand>
+AttentionShape shape_of(const Attrs& attrs, const Operand& q, const Operand& k,
+                        const CudaStream& stream) {
   const Shape& s = q.shape;
   const auto size = [&](int axis) { return axis < 0 ? 1 : static_cast<int>(s[axis]); };
   const Axes axes(s.rank(), false);
   AttentionShape out;
-  out.dtype = dtype_of(q);
+  out.dtype = dtype_of(q.dtype);
   out.batch = size(axes.batch);
   out.heads = size(axes.heads);
   if (axes.heads >= 0) out.key_heads = static_cast<int>(k.shape[axes.heads]);
   out.queries = size(axes.rows);
   out.keys = static_cast<int>(k.shape.back(1));
   out.width = static_cast<int>(s.back());
-  out.scale = static_cast<float>(call.attrs.real("scale"));
-  out.causal = call.attrs.flag("causal");
+  out.scale = static_cast<float>(attrs.real("scale"));
+  out.causal = attrs.flag("causal");
   out.offset = out.keys - out.queries;
-  const std::int64_t window = call.attrs.integer("window");
+  const std::int64_t window = attrs.integer("window");
   out.window = window < out.keys ? static_cast<int>(window) : 0;
-  out.cap = static_cast<float>(call.attrs.real("cap"));
-  if (stream_of(call).tf32) out.f32 = AttentionF32::kTF32;
+  out.cap = static_cast<float>(attrs.real("cap"));
+  if (stream.tf32) out.f32 = AttentionF32::kTF32;
   return out;
 }
 
@@ -86,14 +89,40 @@ bool is_hopper(const CudaStream& stream) {
   return stream.compute_capability == kHopper;
 }
 
-void flash_attention_kernel(const KernelCall& call) {
+// Whether every row begins at a multiple of 16 bytes, as the copy engine requires: by what is
+// guaranteed of the first one, and by the strides.
+bool is_aligned(const OperandSpec& x) {
+  constexpr std::int64_t kBytes = 16;
+  const auto item = static_cast<std::int64_t>(size_of(x.dtype));
+  bool out = x.alignment >= kBytes;
+  for (int axis = 0; axis + 1 < x.shape.rank(); ++axis) {
+    const bool may_repeat = axis < x.shape.rank() - 4;  // an axis before the batch's
+    const std::int64_t stride = x.strides[axis] * item;
+    out &= x.shape[axis] <= 1 || (stride % kBytes == 0 && (stride > 0 || may_repeat));
+  }
+  return out;
+}
+
+// `q`: its place among the inputs; k follows it.
+AttentionFamily family_of(const KernelSpec& spec, std::size_t q, const CudaStream& stream) {
+  const auto may_be_read_at_once = [](const OperandSpec& x) {
+    return x.dtype == DType::kF32 || is_aligned(x);  // lse is a float32 tensor beside 16-bit ones
+  };
+  const bool are_aligned = std::ranges::all_of(spec.inputs, may_be_read_at_once) &&
+                           std::ranges::all_of(spec.outputs, may_be_read_at_once);
+  const AttentionShape shape = shape_of(spec.attrs, spec.inputs[q], spec.inputs[q + 1], stream);
+  return choose_family(shape, is_hopper(stream), are_aligned);
+}
+
+void flash_attention_kernel(const KernelCall& call, const AttentionFamily& family) {
   const TensorRef &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
   const TensorRef &y = call.outputs[0], &lse = call.outputs[1];
   if (q.count() == 0) return;
   const bool token_major = call.attrs.flag("token_major");
   const CudaStream& stream = stream_of(call);
   AttentionForward forward;
-  forward.shape = shape_of(call, q, k);
+  forward.shape = shape_of(call.attrs, q, k, stream);
+  forward.shape.family = family;
   forward.q_strides = strides_of(q, false);
   forward.k_strides = strides_of(k, false);
   forward.v_strides = strides_of(v, false);
@@ -116,7 +145,7 @@ void clear_results(const KernelCall& call) {
   }
 }
 
-void flash_attention_grad_kernel(const KernelCall& call) {
+void flash_attention_grad_kernel(const KernelCall& call, const AttentionFamily& family) {
   const TensorRef &dy = call.inputs[0], &q = call.inputs[1], &k = call.inputs[2];
   const TensorRef &v = call.inputs[3], &y = call.inputs[4], &lse = call.inputs[5];
   const TensorRef &dq = call.outputs[0], &dk = call.outputs[1], &dv = call.outputs[2];
@@ -124,7 +153,8 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   const CudaStream& stream = stream_of(call);
   if (q.count() == 0 || k.count() == 0) return clear_results(call);
   AttentionBackward backward;
-  backward.shape = shape_of(call, q, k);
+  backward.shape = shape_of(call.attrs, q, k, stream);
+  backward.shape.family = family;
   backward.q_strides = strides_of(q, false);
   backward.k_strides = strides_of(k, false);
   backward.v_strides = strides_of(v, false);
@@ -148,11 +178,17 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   });
 }
 
+template <PlannedKernel<AttentionFamily>::Run run, std::size_t q>
+std::unique_ptr<PreparedKernel> prepare(KernelSpec spec, const LaunchContext& context) {
+  const AttentionFamily family = family_of(spec, q, stream_of(context));
+  return std::make_unique<PlannedKernel<AttentionFamily>>(std::move(spec), family, run);
+}
+
 }  // namespace
 
 void add_attention_kernels(KernelTable& table) {
-  table.add("flash_attention", flash_attention_kernel);
-  table.add("flash_attention_grad", flash_attention_grad_kernel);
+  table.add_planned("flash_attention", prepare<flash_attention_kernel, 0>);
+  table.add_planned("flash_attention_grad", prepare<flash_attention_grad_kernel, 1>);
 }
 
 }  // namespace tracestep::cuda

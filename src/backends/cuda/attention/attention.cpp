@@ -1,7 +1,5 @@
-// Chooses the family of kernels that runs a call.
+// Chooses the family of kernels that runs a call, where that was not done before.
 #include "backends/cuda/attention/attention.h"
-
-#include <algorithm>
 
 #include "backends/cuda/attention/hopper.h"
 #include "backends/cuda/attention/portable.h"
@@ -56,35 +54,42 @@ AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool 
                                                                 : AttentionFamily::kPortable;
 }
 
+namespace {
+
 // Alignment is known only at the call, so the workspace is large enough for either family.
+std::int64_t workspace_bytes(const AttentionShape& shape, bool is_hopper, bool is_backward) {
+  return attention_workspace(shape.extent(), choose_family(shape, is_hopper, true), is_backward)
+      .bytes;
+}
+
+template <class Call>
+bool runs_on_hopper(const Call& call, bool is_hopper) {
+  return call.shape.family == AttentionFamily::kHopper ||
+         choose_family(call.shape, is_hopper, is_aligned(call)) == AttentionFamily::kHopper;
+}
+
+}  // namespace
+
 std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_hopper) {
-  if (shape.dtype == AttentionDType::kF32) return float32_forward_workspace(shape);
-  const std::int64_t portable = portable_forward_workspace(shape);
-  if (choose_family(shape, is_hopper, true) == AttentionFamily::kPortable) return portable;
-  return std::max(portable, hopper_forward_workspace_bytes(shape));
+  return workspace_bytes(shape, is_hopper, false);
 }
 
 std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_hopper) {
-  if (shape.dtype == AttentionDType::kF32) return float32_backward_workspace(shape);
-  const std::int64_t portable = portable_backward_workspace(shape);
-  if (choose_family(shape, is_hopper, true) == AttentionFamily::kPortable) return portable;
-  return std::max(portable, hopper_backward_workspace_bytes(shape));
+  return workspace_bytes(shape, is_hopper, true);
 }
 
 cudaError_t attention_forward(const AttentionForward& call, bool is_hopper,
                               const LaunchStream& stream) {
   if (call.shape.dtype == AttentionDType::kF32) return float32_forward(call, stream);
-  return choose_family(call.shape, is_hopper, is_aligned(call)) == AttentionFamily::kHopper
-             ? hopper_forward(call, stream)
-             : portable_forward(call, stream);
+  return runs_on_hopper(call, is_hopper) ? hopper_forward(call, stream)
+                                         : portable_forward(call, stream);
 }
 
 cudaError_t attention_backward(const AttentionBackward& call, bool is_hopper,
                                const LaunchStream& stream) {
   if (call.shape.dtype == AttentionDType::kF32) return float32_backward(call, stream);
-  return choose_family(call.shape, is_hopper, is_aligned(call)) == AttentionFamily::kHopper
-             ? hopper_backward(call, stream)
-             : portable_backward(call, stream);
+  return runs_on_hopper(call, is_hopper) ? hopper_backward(call, stream)
+                                         : portable_backward(call, stream);
 }
 
 }  // namespace tracestep::cuda

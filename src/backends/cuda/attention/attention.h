@@ -8,12 +8,13 @@
 #include <cstdint>
 
 #include "backends/cuda/kernel_launch.h"
+#include "planning/cuda_attention.h"
 
 namespace tracestep::cuda {
 
 enum class AttentionDType : std::uint8_t { kF32, kBF16, kF16 };
 
-enum class AttentionFamily : std::uint8_t { kAuto, kPortable, kHopper };
+using tracestep::AttentionFamily;
 
 // How float32 operands reach the tensor cores. Other dtypes ignore it.
 enum class AttentionF32 : std::uint8_t {
@@ -45,6 +46,16 @@ struct AttentionShape {
   // How many neighbouring heads of q share one of k and v.
   int group() const { return key_heads == 0 ? 1 : heads / key_heads; }
   int heads_of_keys() const { return heads / group(); }
+  AttentionExtent extent() const {
+    return {.heads = std::int64_t{batch} * heads,
+            .key_heads = std::int64_t{batch} * heads_of_keys(),
+            .queries = queries,
+            .keys = keys,
+            .width = width,
+            .is_float32 = dtype == AttentionDType::kF32,
+            .parts = f32 == AttentionF32::kSplit3 ? 2 : 1,
+            .deterministic = deterministic};
+  }
 };
 
 // o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the natural
@@ -77,6 +88,9 @@ std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_h
 // has 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`).
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
 
+// The family is chosen by the call's addresses and strides, unless the shape names kHopper: then
+// the caller knows that choose_family() says so.
+//
 // Enqueue on `stream` without allocating or waiting; return the CUDA status of the launch. The
 // caller must reject bad shapes (width > 256, negative sizes); empty tensors are allowed.
 cudaError_t attention_forward(const AttentionForward& call, bool is_hopper,

@@ -10,14 +10,6 @@ bool hopper_supports(const AttentionShape& shape) {
          shape.cap == 0;
 }
 
-std::int64_t hopper_forward_workspace_bytes(const AttentionShape&) {
-  return kHopperForwardWorkspace;
-}
-
-std::int64_t hopper_backward_workspace_bytes(const AttentionShape& shape) {
-  return hopper_backward_workspace(shape).bytes;
-}
-
 cudaError_t hopper_forward(const AttentionForward& call, const LaunchStream& stream) {
   return call.shape.dtype == AttentionDType::kF16 ? hopper::forward_f16(call, stream)
                                                   : hopper::forward_bf16(call, stream);

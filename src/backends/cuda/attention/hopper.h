@@ -10,11 +10,6 @@ namespace tracestep::cuda {
 // Checks dtype and width only; the caller must check alignment.
 bool hopper_supports(const AttentionShape& shape);
 
-// Forward: the counter that hands out tiles. Backward: float32 sums of dQ, two numbers a query and,
-// if deterministic, counters for the order of additions.
-std::int64_t hopper_forward_workspace_bytes(const AttentionShape& shape);
-std::int64_t hopper_backward_workspace_bytes(const AttentionShape& shape);
-
 cudaError_t hopper_forward(const AttentionForward& call, const LaunchStream& stream);
 cudaError_t hopper_backward(const AttentionBackward& call, const LaunchStream& stream);
 

@@ -5,14 +5,11 @@
 #include <atomic>
 
 #include "backends/cuda/attention/portable_kernels.h"
-#include "base/integers.h"
 
 namespace tracestep::cuda {
 namespace {
 
 using namespace portable;
-
-constexpr std::int64_t kRowStep = 128;  // rows of the largest block
 
 std::int64_t batch_heads(const AttentionShape& shape) {
   return std::int64_t{shape.batch} * shape.heads;
@@ -56,21 +53,22 @@ ResultView result_of(void* data, const AttentionStrides& strides, const Extents&
           .is_aligned = rows_are_aligned(data, strides, x)};
 }
 
-// Hands out pieces of a workspace at multiples of 256 bytes; without one it only counts.
+// Where the pieces of a call's workspace lie (planning/cuda_attention.h).
 class Pieces {
  public:
-  explicit Pieces(void* workspace) : start_(static_cast<char*>(workspace)) {}
+  template <class Call>
+  Pieces(const Call& call, bool is_backward)
+      : layout(attention_workspace(call.shape.extent(), AttentionFamily::kPortable, is_backward)),
+        start_(static_cast<char*>(call.workspace)) {}
   template <class T>
-  T* take(std::int64_t count) {
-    char* piece = start_ == nullptr ? nullptr : start_ + bytes_;
-    bytes_ += round_up(count * static_cast<std::int64_t>(sizeof(T)), 256);
-    return reinterpret_cast<T*>(piece);
+  T* at(std::int64_t offset) const {
+    return reinterpret_cast<T*>(start_ + offset);
   }
-  std::int64_t bytes() const { return bytes_; }
+
+  const AttentionWorkspace layout;
 
  private:
-  char* start_;
-  std::int64_t bytes_ = 0;
+  char* const start_;
 };
 
 struct StatsPieces {
@@ -78,15 +76,15 @@ struct StatsPieces {
   int pitch;
 };
 
-StatsPieces take_stats(Pieces& pieces, const AttentionShape& shape) {
+StatsPieces stats_in(const Pieces& pieces, const AttentionShape& shape) {
+  const AttentionWorkspace& at = pieces.layout;
   StatsPieces stats{};
-  stats.pitch = static_cast<int>(round_up(shape.queries, kRowStep));
-  const std::int64_t count = batch_heads(shape) * stats.pitch;
-  stats.lse2 = pieces.take<float>(count);
-  stats.delta = pieces.take<float>(count);
+  stats.pitch = static_cast<int>(at.padded_queries);
+  stats.lse2 = pieces.at<float>(at.lse2);
+  stats.delta = pieces.at<float>(at.delta);
   if (shape.dtype == AttentionDType::kF32) {
-    stats.exponent = pieces.take<float>(count);
-    stats.correction = pieces.take<float>(count);
+    stats.exponent = pieces.at<float>(at.exponent);
+    stats.correction = pieces.at<float>(at.correction);
   }
   return stats;
 }
@@ -97,15 +95,16 @@ struct SplitPieces {
   TileView view[kOperands];
 };
 
-SplitPieces take_parts(Pieces& pieces, const AttentionShape& shape, bool has_gradient) {
+SplitPieces parts_in(const Pieces& pieces, const AttentionShape& shape, bool has_gradient) {
   SplitPieces result;
   SplitOperands& operands = result.operands;
   operands.batch = shape.batch;
   operands.key_heads = shape.heads_of_keys();
   operands.width = shape.width;
-  operands.padded = padded_width(shape.width);
-  operands.parts = shape.f32 == AttentionF32::kSplit3 ? 2 : 1;
-  operands.ranges = pieces.take<HeadRange>(std::int64_t{shape.batch} * operands.key_heads);
+  operands.padded = portable_attention_width(shape.width);
+  operands.parts = shape.extent().parts;
+  static_assert(sizeof(HeadRange) == 32);
+  operands.ranges = pieces.at<HeadRange>(pieces.layout.ranges);
   for (int which = kQ; which < (has_gradient ? kOperands : kDO); ++which) {
     const Extents x = which == kQ || which == kDO ? of_queries(shape) : of_keys(shape);
     const std::int64_t plane = std::int64_t{x.rows} * operands.padded;
@@ -113,7 +112,7 @@ SplitPieces take_parts(Pieces& pieces, const AttentionShape& shape, bool has_gra
     SplitOperand& operand = operands.operand[which];
     operand.heads = x.heads;
     operand.rows = x.rows;
-    operand.parts = pieces.take<std::uint16_t>(shape.batch * all);
+    operand.parts = pieces.at<std::uint16_t>(pieces.layout.split[which]);
     result.view[which] = {.data = operand.parts,
                           .strides = {all, head, operands.padded},
                           .plane = plane,
@@ -232,23 +231,6 @@ int portable::shared_memory_limit() {
   return bound == 0 ? bytes : std::min(bytes, bound);
 }
 
-int portable::padded_width(int width) {
-  for (const int padded : {16, 32, 64, 80, 96, 128}) {
-    if (width <= padded) return padded;
-  }
-  return 256;
-}
-
-std::int64_t portable_forward_workspace(const AttentionShape&) {
-  return 0;
-}
-
-std::int64_t portable_backward_workspace(const AttentionShape& shape) {
-  Pieces pieces(nullptr);
-  take_stats(pieces, shape);
-  return pieces.bytes();
-}
-
 cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream) {
   const AttentionShape& shape = call.shape;
   if (is_empty(shape)) return cudaSuccess;
@@ -256,7 +238,7 @@ cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream) 
   params.q = view_of(call.q, call.q_strides, of_queries(shape));
   params.k = view_of(call.k, call.k_strides, of_keys(shape));
   params.v = view_of(call.v, call.v_strides, of_keys(shape));
-  const int width = padded_width(shape.width);
+  const int width = portable_attention_width(shape.width);
   return shape.dtype == AttentionDType::kBF16 ? forward_bf16(width, params, stream)
                                               : forward_f16(width, params, stream);
 }
@@ -264,8 +246,7 @@ cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream) 
 cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream) {
   const AttentionShape& shape = call.shape;
   if (is_empty(shape)) return cudaSuccess;
-  Pieces pieces(call.workspace);
-  const StatsPieces stats = take_stats(pieces, shape);
+  const StatsPieces stats = stats_in(Pieces(call, true), shape);
   if (const cudaError_t status = prepare_stats(call, stats, stream); status != cudaSuccess) {
     return status;
   }
@@ -274,30 +255,16 @@ cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream
       view_of(call.q, call.q_strides, queries), view_of(call.k, call.k_strides, keys),
       view_of(call.v, call.v_strides, keys), view_of(call.d_o, call.do_strides, queries)};
   const BothParams both = backward_params(call, stats, view);
-  const int width = padded_width(shape.width);
+  const int width = portable_attention_width(shape.width);
   return shape.dtype == AttentionDType::kBF16
              ? backward_bf16(width, both.keys, both.queries, stream)
              : backward_f16(width, both.keys, both.queries, stream);
 }
 
-std::int64_t float32_forward_workspace(const AttentionShape& shape) {
-  Pieces pieces(nullptr);
-  take_parts(pieces, shape, /*has_gradient=*/false);
-  return pieces.bytes();
-}
-
-std::int64_t float32_backward_workspace(const AttentionShape& shape) {
-  Pieces pieces(nullptr);
-  take_stats(pieces, shape);
-  take_parts(pieces, shape, /*has_gradient=*/true);
-  return pieces.bytes();
-}
-
 cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream) {
   const AttentionShape& shape = call.shape;
   if (is_empty(shape)) return cudaSuccess;
-  Pieces pieces(call.workspace);
-  SplitPieces split = take_parts(pieces, shape, /*has_gradient=*/false);
+  SplitPieces split = parts_in(Pieces(call, false), shape, /*has_gradient=*/false);
   set_operand(split, kQ, call.q, call.q_strides);
   set_operand(split, kK, call.k, call.k_strides);
   set_operand(split, kV, call.v, call.v_strides);
@@ -317,9 +284,9 @@ cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream) {
 cudaError_t float32_backward(const AttentionBackward& call, cudaStream_t stream) {
   const AttentionShape& shape = call.shape;
   if (is_empty(shape)) return cudaSuccess;
-  Pieces pieces(call.workspace);
-  const StatsPieces stats = take_stats(pieces, shape);
-  SplitPieces split = take_parts(pieces, shape, /*has_gradient=*/true);
+  const Pieces pieces(call, true);
+  const StatsPieces stats = stats_in(pieces, shape);
+  SplitPieces split = parts_in(pieces, shape, /*has_gradient=*/true);
   set_operand(split, kQ, call.q, call.q_strides);
   set_operand(split, kK, call.k, call.k_strides);
   set_operand(split, kV, call.v, call.v_strides);

@@ -7,9 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Operands of 16 bits. Forward needs no workspace; backward 8 bytes a query.
-std::int64_t portable_forward_workspace(const AttentionShape& shape);
-std::int64_t portable_backward_workspace(const AttentionShape& shape);
+// Operands of 16 bits.
 cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream);
 cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream);
 
@@ -17,8 +15,6 @@ cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream
 // parts whose sum carries 22 bits (kSplit3: three products, about float32 accuracy, relative to the
 // largest element of a head), or in one (kTF32: TF32's 10 bits of mantissa). Most of
 // the workspace is the parts: 4 or 2 bytes an element of q, k, v and, backward, dO.
-std::int64_t float32_forward_workspace(const AttentionShape& shape);
-std::int64_t float32_backward_workspace(const AttentionShape& shape);
 cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream);
 cudaError_t float32_backward(const AttentionBackward& call, cudaStream_t stream);
 

@@ -6,9 +6,6 @@
 
 namespace tracestep::cuda::portable {
 
-// The smallest compiled width that holds `width`; the columns beyond `width` are zeros.
-int padded_width(int width);
-
 // Bytes of shared memory that a block may use: on every GPU from 8.0 on (8.6 and 8.9 have the
 // least; an A100 has 163 KiB, Hopper 227), and on the current device.
 inline constexpr int kLeastSharedMemory = 99 * 1024;
