@@ -9,6 +9,7 @@
 #include "cli/devices.h"
 #include "cli/output.h"
 #include "course/claims.h"
+#include "course/published.h"
 #include "lab/explain/explain.h"
 #include "lab/measure/environment.h"
 #include "lab/predict/devices.h"
