@@ -15,8 +15,8 @@ int check(const tracestep_attention_shape& s) {
   const bool sizes = s.batch >= 0 && s.heads >= 0 && s.queries >= 0 && s.keys >= 0;
   const bool shares = s.key_heads == 0 || (s.key_heads > 0 && s.heads % s.key_heads == 0);
   const bool sees = s.window == 0 || (s.window > 0 && s.causal != 0);
-  const bool fits = sizes && shares && sees && s.width >= 1 && s.width <= 256 && s.scale > 0 &&
-                    s.cap >= 0;
+  const bool fits =
+      sizes && shares && sees && s.width >= 1 && s.width <= 256 && s.scale > 0 && s.cap >= 0;
   return fits ? TRACESTEP_SUCCESS : TRACESTEP_BAD_SHAPE;
 }
 

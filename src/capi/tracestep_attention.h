@@ -47,7 +47,8 @@ typedef enum {
 
 typedef enum {
   TRACESTEP_SUCCESS = 0,
-  TRACESTEP_BAD_SHAPE = -1,   /* a negative size, key_heads that do not divide heads, a window that
+  TRACESTEP_BAD_SHAPE =
+      -1,                     /* a negative size, key_heads that do not divide heads, a window that
                                  is not causal, width outside 1..256, scale not above 0, cap below 0 */
   TRACESTEP_BAD_POINTER = -2, /* a tensor that is needed is NULL */
   TRACESTEP_BAD_WORKSPACE = -3, /* NULL, unaligned or smaller than the query says */

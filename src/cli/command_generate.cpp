@@ -122,8 +122,9 @@ Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
   }
   stream.finish();
   const auto count = static_cast<std::int64_t>(tokens.size());
+  const std::optional<double> rate = clock.per_second();
   table.add_row({text, static_cast<std::int64_t>(o.generate.prompt.size()), count,
-                 std::move(numbers), clock.per_second()});
+                 std::move(numbers), rate ? Json(*rate) : Json()});
   return table;
 }
 

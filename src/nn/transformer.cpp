@@ -192,31 +192,47 @@ class Model {
     const auto projected = [&](std::string_view name, std::size_t i) {
       return project(name, x, prefix, block.rows(i), c_.qkv_bias, block.part(i));
     };
-    const auto rotated = [&](std::string_view name, std::string_view norm, std::size_t i,
-                             std::int64_t count) {
+    const auto normed = [&](std::string_view name, std::string_view norm, std::size_t i,
+                            std::int64_t count) {
       const std::string norm_name = prefix + "." + std::string(norm);
       Val y = projected(name, i);
       if (c_.qk_norm == QkNorm::kToken) y = qk_normed(norm, y, norm_name);
       y = reshape(y, {x.dim(0), x.dim(1), count, c_.head_width()});
       if (c_.qk_norm == QkNorm::kHead) y = qk_normed(norm, y, norm_name);
-      return rotate(permute(y, {0, 2, 1, 3}), table);
+      return permute(y, {0, 2, 1, 3});
     };
-    const Val q = rotated("q_proj", "q_norm", 0, c_.heads);
-    Val k = rotated("k_proj", "k_norm", 1, c_.key_heads());
-    Val v = heads(projected("v_proj", 2), c_.key_heads());
+    const auto key_of = [&] { return normed("k_proj", "k_norm", 1, c_.key_heads()); };
+    const auto value_of = [&] { return heads(projected("v_proj", 2), c_.key_heads()); };
+    const AttentionOptions options{.scale = c_.score_scale,
+                                   .cap = c_.score_cap,
+                                   .window = window < context.length ? window : 0};
+    Val mixed = normed("q_proj", "q_norm", 0, c_.heads);
     if (context.position) {
-      k = cached(fmt::format("cache.{}.k", index), k, context);
-      v = cached(fmt::format("cache.{}.v", index), v, context);
+      const Val k = key_of(), v = value_of();
+      mixed = over_cache(index, mixed, k, v, context, table, options);
+    } else {
+      mixed = rotate(mixed, table);
+      const Val k = rotate(key_of(), table), v = value_of();
+      mixed = permute(attention(mixed, k, v, options), {0, 2, 1, 3});
     }
-    const Val mixed = attention(q, k, v,
-                                {.causal = true,
-                                 .scale = c_.score_scale,
-                                 .cap = c_.score_cap,
-                                 .window = window < context.length ? window : 0},
-                                context.position);
-    const Val joined =
-        reshape(permute(mixed, {0, 2, 1, 3}), {x.dim(0), x.dim(1), c_.query_width()});
+    const Val joined = reshape(mixed, {x.dim(0), x.dim(1), c_.query_width()});
     return project("output_proj", joined, prefix, c_.d_model, c_.output_bias);
+  }
+
+  // Attention of new tokens, whose keys and values are kept: [B,n,H,D].
+  Val over_cache(std::int64_t index, Val q, Val k, Val v, const AttentionContext& context,
+                 const RopeTable& table, const AttentionOptions& options) {
+    const auto state = [&](char which) {
+      Shape shape = k.shape();
+      shape[2] = context.length;
+      return b_.state(fmt::format("cache.{}.{}", index, which), {k.dtype(), shape}, Role::kCache);
+    };
+    const KeyValueCache cache{state('k'), state('v'), context.position};
+    const RopeTable turns = c_.rotated_width() == 0 ? RopeTable{} : table;
+    const CachedAttention out = attention_with_cache(q, k, v, cache, turns, options);
+    b_.update(cache.k, out.k_cache);
+    b_.update(cache.v, out.v_cache);
+    return out.y;
   }
 
   Val qk_normed(std::string_view scope_name, Val x, const std::string& name) {
@@ -232,16 +248,6 @@ class Model {
     const int last = x.shape().rank() - 1;
     return concat({rope(slice(x, last, 0, width), table), slice(x, last, width, c_.head_width())},
                   last);
-  }
-
-  Val cached(const std::string& name, Val piece, const AttentionContext& context) {
-    const auto scope = b_.scope("cache");
-    Shape shape = piece.shape();
-    shape[2] = context.length;
-    const Val cache = b_.state(name, {piece.dtype(), shape}, Role::kCache);
-    const Val updated = write_slice(cache, piece, context.position, 2);
-    b_.update(cache, updated);
-    return updated;
   }
 
   Val activated(Val x) {

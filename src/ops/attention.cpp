@@ -57,18 +57,13 @@ std::vector<Val> naive(Expansion e) {
   return {rows_separated(matmul(rows_grouped(weights, group), v), group)};
 }
 
-// With `position` the keys are a cache. The naive form is used with windows that see the future, for
-// which flash_attention has no tiles. With heads its result is [..., T, H, D], rows
-// for the next projection.
+// The naive form is used with `position`, and with windows that see the future, for which
+// flash_attention has no tiles. With heads its result is [..., T, H, D], rows for the next
+// projection.
 std::vector<Val> flash(Expansion e) {
-  const bool is_causal = e.attrs.flag("causal"), has_position = e.inputs.size() > 3;
+  const bool has_no_tiles = has_window(e.attrs) && !e.attrs.flag("causal");
+  if (e.inputs.size() > 3 || has_no_tiles) return naive(e);
   const int rank = e.inputs[0].shape().rank();
-  if (has_position && is_causal && (rank == 3 || rank == 4)) {
-    const auto guard = e.builder.scope("flash");
-    return {cached_attention(e)};
-  }
-  const bool has_no_tiles = has_window(e.attrs) && !is_causal;
-  if (has_position || has_no_tiles) return naive(e);
   const auto guard = e.builder.scope("flash");
   const bool has_heads = rank >= 4;
   const Val y = e.builder.call(find_op("flash_attention"), {e.inputs[0], e.inputs[1], e.inputs[2]},

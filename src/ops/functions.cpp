@@ -202,11 +202,26 @@ Val rope(Val x, RopeTable table, bool inverse, Here here) {
   return x.builder->call1("rope", {x, table.cos, table.sin}, {{"inverse", inverse}}, here);
 }
 
+namespace {
+double scale_of(const AttentionOptions& options, Val q) {
+  return options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(q.dim(-1)));
+}
+}  // namespace
+
+CachedAttention attention_with_cache(Val q, Val k, Val v, const KeyValueCache& cache,
+                                     const RopeTable& table, AttentionOptions options, Here here) {
+  std::vector<Val> operands{q, k, v, cache.k, cache.v, cache.position};
+  if (table.cos) operands.insert(operands.end(), {table.cos, table.sin});
+  const std::vector<Val> out = q.builder->call(
+      find_op("attention_with_cache"), operands,
+      {{"scale", scale_of(options, q)}, {"cap", options.cap}, {"window", options.window}}, here);
+  return {out[0], out[1], out[2]};
+}
+
 Val attention(Val q, Val k, Val v, AttentionOptions options, Val position, Here here) {
   std::vector<Val> operands{q, k, v};
   if (position) operands.push_back(position);
-  const double scale =
-      options.scale != 0.0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(q.dim(-1)));
+  const double scale = scale_of(options, q);
   return q.builder->call1("attention", operands,
                           {{"scale", scale},
                            {"causal", options.causal},

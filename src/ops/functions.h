@@ -102,6 +102,18 @@ struct AttentionOptions {
 };
 Val attention(Val q, Val k, Val v, AttentionOptions options = {}, Val position = {},
               Here here = Here::current());
+// The same of n new tokens over caches of keys and values, of which `table` turns q and k (no
+// cosines: nothing turns). q: [B,H,n,D], k and v [B,H/group,n,D], caches [B,H/group,T,D] → y
+// [B,n,H,D] and the caches with k and v from `position` on.
+struct CachedAttention {
+  Val y, k_cache, v_cache;
+};
+struct KeyValueCache {
+  Val k, v, position;
+};
+CachedAttention attention_with_cache(Val q, Val k, Val v, const KeyValueCache& cache,
+                                     const RopeTable& table, AttentionOptions options = {},
+                                     Here here = Here::current());
 // Mean over rows of -log softmax(logits)[target]. logits: [N,V], targets: i64 [N] → [].
 Val cross_entropy(Val logits, Val targets, Here here = Here::current());
 Val global_norm(std::vector<Val> xs, Here here = Here::current());

@@ -28,19 +28,26 @@ void register_optimizers();
 void register_fused();
 void register_collectives();
 
-// The call of `cached_attention` for one of `attention` with a position, as [..., H, n, D].
-Val cached_attention(const OpExpansion& attention);
-
 // All of them, in the order in which register_all() calls them.
-inline constexpr void (*kOpFamilies[])() = {register_generators,    register_elementwise,
-                                            register_movement,      register_assembly,
-                                            register_reductions,    register_matmul,
-                                            register_gathers,       register_softmax,
-                                            register_activations,   register_rms_norm,
-                                            register_layer_norm,    register_rope,
-                                            register_attention,     register_flash_attention, register_cached_attention,
-                                            register_cross_entropy, register_cross_entropy_of_parts,
-                                            register_optimizers,    register_fused,
+inline constexpr void (*kOpFamilies[])() = {register_generators,
+                                            register_elementwise,
+                                            register_movement,
+                                            register_assembly,
+                                            register_reductions,
+                                            register_matmul,
+                                            register_gathers,
+                                            register_softmax,
+                                            register_activations,
+                                            register_rms_norm,
+                                            register_layer_norm,
+                                            register_rope,
+                                            register_attention,
+                                            register_flash_attention,
+                                            register_cached_attention,
+                                            register_cross_entropy,
+                                            register_cross_entropy_of_parts,
+                                            register_optimizers,
+                                            register_fused,
                                             register_collectives};
 
 // The attributes of a group of ranks (group_of() in ops/collective_sizes.h), and more.

@@ -215,7 +215,8 @@ std::vector<Pass> computing_passes() {
        [](const Program& p, const Options& o) { return split(p, o.run.parallel); }},
       {"choose", "attention in the form that was asked for", chooses,
        [](const Program& p, const Options& o) {
-         return choose(p, {{"attention", std::string(name_of(o.run.attention))}});
+         const std::string form(name_of(o.run.attention));
+         return choose(p, {{"attention", form}, {"attention_with_cache", form}});
        }},
       {"decompose", "composites into parts, as the granularity says", always, decompose_first},
       {"shard", "weights as each rank's part, gathered where they are read", shards_weights,

@@ -72,7 +72,7 @@ SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t
 // weights, as floats in the workspace; a single part leaves nothing.
 struct CachedAttentionPlan {
   static constexpr std::int64_t kWarps = 8;  // of a block
-  static constexpr std::int64_t kPartKeys = 256;
+  static constexpr std::int64_t kPartKeys = 512;
 
   std::int64_t rows = 1;        // queries of a block, all with the same keys: 1, 4 or 8
   std::int64_t row_blocks = 1;  // of one head of keys

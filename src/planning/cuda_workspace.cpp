@@ -40,7 +40,7 @@ std::int64_t flash_attention(Call c, Traits) {
 }
 
 std::int64_t cached_attention(Call c, Traits) {
-  return plan_cached_attention(attention_sizes(c.inputs[0], c.inputs[1])).workspace_bytes;
+  return plan_cached_attention(attention_sizes(c.inputs[0], c.inputs[3])).workspace_bytes;
 }
 
 std::int64_t flash_attention_grad(Call c, Traits) {

@@ -26,16 +26,11 @@ void load(Store& store, const GenerateOptions& options) {
   }
 }
 
-// The logits as numbers, all finite.
-std::vector<float> checked_logits(const HostTensor& logits, std::int64_t position) {
-  std::vector<float> out = as_floats(logits);
-  // A sum is finite only where all its terms are; it may also overflow.
-  if (std::isfinite(std::reduce(out.begin(), out.end()))) return out;
+void check_finite(const HostTensor& logits, std::int64_t position) {
   if (const auto bad = find_not_finite("the vector of logits", logits)) {
     throw Error(ErrorCode::kNotFinite, fmt::format("token {}", position + 1), bad->str(),
                 "the weights are finite, what they compute is not");
   }
-  return out;
 }
 
 void check(const GenerateOptions& o) {
@@ -118,7 +113,8 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
   load_weights ? load_weights(store) : load(store, options);
   const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
-  std::size_t done = 0;  // tokens of the text
+  std::vector<float> numbers;  // the logits
+  std::size_t done = 0;        // tokens of the text
   while (std::ssize(out) < options.tokens && std::ssize(text) <= options.run.shape.context) {
     if (stop != nullptr && stop->requested()) break;
     const std::size_t count = next_count(text.size() - done);
@@ -127,8 +123,8 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
     done += count;
     if (done < text.size()) continue;  // still reading the prompt
     const auto last = static_cast<std::int64_t>(done) - 1;
-    out.push_back(sample(checked_logits(logits, last), options.sampling,
-                         rng.uniform(static_cast<std::uint64_t>(last))));
+    if (!read_logits(logits, numbers)) check_finite(logits, last);
+    out.push_back(sample(numbers, options.sampling, rng.uniform(static_cast<std::uint64_t>(last))));
     text.push_back(out.back());
     if (emit) emit(out.back());
   }

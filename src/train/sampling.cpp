@@ -25,8 +25,20 @@ void widen(std::span<const std::byte> bytes, std::vector<float>& out) {
 }
 
 // Lanes of their own, which a compiler can keep side by side.
+constexpr std::size_t kLanes = 16;
+
+// 0 · x is 0 for what is finite, and NaN else.
+bool is_finite(std::span<const float> x) {
+  std::array<float, kLanes> zeros{};
+  std::size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) zeros[lane] += 0.0f * x[i + lane];
+  }
+  for (; i < x.size(); ++i) zeros[0] += 0.0f * x[i];
+  return std::ranges::all_of(zeros, [](float zero) { return zero == 0.0f; });
+}
+
 float largest_of(std::span<const float> x) {
-  constexpr std::size_t kLanes = 16;
   std::array<float, kLanes> best;
   best.fill(x[0]);
   std::size_t i = 0;
@@ -40,31 +52,33 @@ float largest_of(std::span<const float> x) {
   return out;
 }
 
-// The tokens that may be taken, most likely first; leaves the weights of the others out of `total`.
+// Hands out tokens, the most likely first.
 class MostLikely {
  public:
-  explicit MostLikely(std::span<const double> weights) : weights_(weights), heap_(weights.size()) {
+  explicit MostLikely(std::span<const double> weights) : is_later_{weights}, heap_(weights.size()) {
     std::iota(heap_.begin(), heap_.end(), 0);
-    std::ranges::make_heap(heap_, is_later());
+    std::ranges::make_heap(heap_, is_later_);
   }
 
   std::int64_t next() {
-    std::ranges::pop_heap(heap_, is_later());
+    std::ranges::pop_heap(heap_, is_later_);
     const std::int64_t out = heap_.back();
     heap_.pop_back();
     return out;
   }
 
  private:
-  auto is_later() const {
-    return [this](std::int64_t a, std::int64_t b) {
-      const double x = weights_[static_cast<std::size_t>(a)];
-      const double y = weights_[static_cast<std::size_t>(b)];
-      return x != y ? x < y : a > b;
-    };
-  }
+  struct IsLater {
+    std::span<const double> weights;
 
-  std::span<const double> weights_;
+    bool operator()(std::int64_t a, std::int64_t b) const {
+      const double x = weights[static_cast<std::size_t>(a)];
+      const double y = weights[static_cast<std::size_t>(b)];
+      return x != y ? x < y : a > b;
+    }
+  };
+
+  IsLater is_later_;
   std::vector<std::int64_t> heap_;
 };
 
@@ -102,15 +116,15 @@ Candidates candidates(std::span<const double> weights, const Sampling& how) {
 
 }  // namespace
 
-std::vector<float> as_floats(const TensorView& logits) {
-  std::vector<float> out(static_cast<std::size_t>(logits.count()));
+bool read_logits(const TensorView& logits, std::vector<float>& out) {
+  out.resize(static_cast<std::size_t>(logits.count()));
   switch (logits.dtype) {
     case DType::kBF16: widen<BF16>(logits.bytes, out); break;
     case DType::kF16: widen<F16>(logits.bytes, out); break;
     case DType::kF64: widen<double>(logits.bytes, out); break;
     default: widen<float>(logits.bytes, out); break;
   }
-  return out;
+  return is_finite(out);
 }
 
 std::int64_t sample(std::span<const float> logits, const Sampling& how, double uniform) {

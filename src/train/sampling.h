@@ -15,8 +15,8 @@ struct Sampling {
   double top_p = 1.0;        // only the most likely that make up this probability
 };
 
-// [.., V] of any floating dtype as float32; float64 is rounded.
-std::vector<float> as_floats(const TensorView& logits);
+// [.., V] of any floating dtype as float32, float64 rounded. False: one is infinite or NaN.
+bool read_logits(const TensorView& logits, std::vector<float>& out);
 
 // The index of a token; `uniform` in [0, 1) decides. Among equal logits the first is taken first.
 // One pass over the logits, and a heap where the order counts: no sort of the vocabulary. Source:

@@ -120,7 +120,7 @@ std::vector<Wish> wishes() {
       // Caps that scores hardly feel, and that hold most of them back.
       {.q = {2, 37, 16}, .keys = 37, .cap = 50.0},
       {.q = {3, 149, 64}, .keys = 149, .scale = 1.0, .cap = 2.0},
-      {.q = {4, 67, 80}, .keys = 131, .causal = false, .group = 2, .scale = 2.0, .cap = 3.0},
+      {.q = {4, 67, 80}, .keys = 131, .causal = false, .scale = 2.0, .group = 2, .cap = 3.0},
       {.q = {2, 4, 131, 128}, .keys = 131, .group = 2, .window = 50, .cap = 1.0},
       {.q = {2, 77, 256}, .keys = 77, .scale = 0.5, .cap = 4.0},
       {.q = {2, 8, 77, 64},
@@ -153,37 +153,43 @@ std::vector<OpCase> backward_cases() {
   return out;
 }
 
-// One query and several; positions at the ends of a cache and of its parts; heads that share keys,
-// windows, caps, widths that are no whole packs, operands as a model stores them.
+// One new token and several; positions at the ends of a cache and of its parts; heads that share
+// keys, windows, caps, heads turned whole, in part and not at all, widths that are no whole packs,
+// operands as a model stores them.
 std::vector<OpCase> cached_cases() {
   struct Cache {
     Shape q;
-    std::int64_t keys = 0, group = 1, position = 0, window = 0;
+    std::int64_t keys = 0, group = 1, position = 0, window = 0, turned = 0;
     double cap = 0.0;
     Stored how = Stored::kPlain;
   };
   const Cache all[] = {
       {.q = {1, 1, 1, 1}, .keys = 1},
-      {.q = {2, 3, 1, 64}, .keys = 40, .position = 17},
+      {.q = {2, 3, 1, 64}, .keys = 40, .position = 17, .turned = 64},
       {.q = {2, 3, 1, 64}, .keys = 40, .position = 39},
-      {.q = {1, 8, 1, 64}, .keys = 600, .group = 4, .position = 0},
-      {.q = {1, 8, 1, 64}, .keys = 600, .group = 4, .position = 256},
-      {.q = {1, 8, 1, 128}, .keys = 1031, .group = 8, .position = 1030},
-      {.q = {1, 6, 1, 80}, .keys = 300, .group = 3, .position = 255},
-      {.q = {1, 2, 1, 256}, .keys = 555, .group = 2, .position = 511, .window = 100},
-      {.q = {1, 4, 1, 200}, .keys = 70, .group = 4, .position = 33, .cap = 1.5},
-      {.q = {2, 2, 1, 34}, .keys = 19, .position = 9},
-      {.q = {3, 1, 100}, .keys = 50, .position = 49},
-      {.q = {1, 4, 5, 16}, .keys = 30, .group = 2, .position = 11},
-      {.q = {1, 3, 37, 64}, .keys = 300, .position = 200, .window = 33, .cap = 2.0},
-      {.q = {2, 4, 13, 64}, .keys = 13, .group = 4, .how = Stored::kHeads},
-      {.q = {2, 4, 1, 24}, .keys = 21, .position = 20, .how = Stored::kSliced}};
+      {.q = {1, 8, 1, 64}, .keys = 1200, .group = 4, .position = 0, .turned = 64},
+      {.q = {1, 8, 1, 64}, .keys = 1200, .group = 4, .position = 600, .turned = 32},
+      {.q = {1, 8, 1, 128}, .keys = 2063, .group = 8, .position = 2062, .turned = 128},
+      {.q = {1, 6, 1, 80}, .keys = 600, .group = 3, .position = 299, .turned = 20},
+      {.q = {1, 2, 1, 256}, .keys = 1111, .group = 2, .position = 1023, .window = 100},
+      {.q = {1, 4, 1, 200}, .keys = 70, .group = 4, .position = 33, .turned = 200, .cap = 1.5},
+      {.q = {2, 2, 1, 34}, .keys = 19, .position = 9, .turned = 34},
+      {.q = {1, 4, 5, 16}, .keys = 30, .group = 2, .position = 11, .turned = 16},
+      {.q = {1, 3, 37, 64}, .keys = 600, .position = 490, .window = 33, .turned = 64, .cap = 2.0},
+      {.q = {2, 4, 13, 64}, .keys = 13, .group = 4, .turned = 64, .how = Stored::kHeads},
+      {.q = {2, 4, 3, 24}, .keys = 21, .position = 18, .turned = 6, .how = Stored::kSliced}};
   std::vector<OpCase> out;
   for (const Cache& c : all) {
-    const Shape kv = keys_of({.q = c.q, .keys = c.keys, .group = c.group});
-    out.push_back({{stored(c.q, c.how, -1.0, 1.0), stored(kv, c.how, -1.0, 1.0), stored(kv, c.how),
-                    position(c.position)},
-                   {{"scale", 0.3}, {"cap", c.cap}, {"window", c.window}}});
+    const std::int64_t tokens = c.q[2];
+    const Shape k = keys_of({.q = c.q, .keys = tokens, .group = c.group});
+    const Shape cache = keys_of({.q = c.q, .keys = c.keys, .group = c.group});
+    OpCase one{{stored(c.q, c.how, -1.0, 1.0), stored(k, c.how, -1.0, 1.0), stored(k, c.how),
+                plain(cache, -1.0, 1.0), plain(cache), position(c.position)},
+               {{"scale", 0.3}, {"cap", c.cap}, {"window", c.window}}};
+    for (int table = 0; c.turned > 0 && table < 2; ++table) {
+      one.operands.push_back(wide({tokens, c.turned / 2}, -1.0, 1.0));
+    }
+    out.push_back(std::move(one));
   }
   return out;
 }
@@ -199,6 +205,11 @@ std::vector<OpTest> attention_tests() {
           {.op = "flash_attention_grad",
            .bound = Bound::kUnfused,
            .cases = backward_cases(),
+           .gradient_outputs = {},
+           .floor_share = kFloor},
+          {.op = "attention_with_cache",
+           .bound = Bound::kUnfused,
+           .cases = cached_cases(),
            .gradient_outputs = {},
            .floor_share = kFloor},
           {.op = "cached_attention",

@@ -67,8 +67,19 @@ TEST(SamplingTest, LogitsOfEveryDtypeBecomeTheSameFloats) {
   const float values[] = {1.5f, -0.25f, 3.0f};
   const HostTensor single = HostTensor::of<float>(DType::kF32, {3}, values);
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kF64}) {
-    const std::vector<float> out = as_floats(as_dtype(single, dtype));
+    std::vector<float> out;
+    EXPECT_TRUE(read_logits(as_dtype(single, dtype), out));
     EXPECT_TRUE(std::ranges::equal(out, values)) << name_of(dtype);
+  }
+}
+
+TEST(SamplingTest, LogitsThatAreNotFiniteAreFoundWhereverTheyStand) {
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    for (const std::size_t at : {0u, 17u, 63u, 66u}) {
+      std::vector<float> values(67, 1.0f), out;
+      values[at] = bad;
+      EXPECT_FALSE(read_logits(HostTensor::of<float>(DType::kF32, {67}, values), out)) << at;
+    }
   }
 }
 

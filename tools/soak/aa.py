@@ -314,7 +314,8 @@ def bench_verdicts(options, condition, progress):
             ratios.append(row["ratio"])
             words = row["is"].split()
             out.append(next((v for v in ("faster", "slower", "same") if v in words), "unclear"))
-            progress(f"bench, {condition.name}: {i + 1}/{options.bench}")
+            wrong = out.count("faster") + out.count("slower")
+            progress(f"bench, {condition.name}: {i + 1}/{options.bench}, {wrong} wrong")
     return count(out), ratios
 
 
@@ -423,6 +424,14 @@ class Battery:
             self.faults.append(f"bench, {condition.name}: more than 1 % of equal cells called "
                                "different")
 
+    def keep(self):
+        """Writes what is known so far: the battery takes long, and may be stopped."""
+        output = Path(self.options.output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(self.text())
+        if self.rounds and not self.options.source:
+            output.with_suffix(".json").write_text(json.dumps(self.rounds))
+
     def text(self):
         o = self.options
         return "\n".join([
@@ -444,17 +453,16 @@ def main():
     only = tuple(filter(None, options.only.split(",")))
     battery = Battery(options)
     for condition in (Quiet(), Neighbour(options.seed), clock_condition(options.seed)):
-        if not only or condition.name.startswith(only):
+        if options.processes and (not only or condition.name.startswith(only)):
             battery.add(condition)
+            battery.keep()
     if options.live:
         battery.add_live()
-    if options.bench:
-        for condition in (Quiet(), Neighbour(options.seed)):
+        battery.keep()
+    for condition in (Quiet(), Neighbour(options.seed)):
+        if options.bench and (not only or condition.name.startswith(only)):
             battery.add_bench(condition)
-    Path(options.output).parent.mkdir(parents=True, exist_ok=True)
-    Path(options.output).write_text(battery.text())
-    if battery.rounds and not options.source:
-        Path(options.output).with_suffix(".json").write_text(json.dumps(battery.rounds))
+            battery.keep()
     print(battery.text())
     for fault in battery.faults:
         print(f"fault: {fault}")

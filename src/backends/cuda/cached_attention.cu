@@ -1,5 +1,7 @@
 // cached_attention: each block reads a part of one head's keys and values once, for up to eight
-// queries; several lanes share a key. Parts are joined in order by a second kernel.
+// queries; several lanes share a key. New keys are turned where they are read, so no block waits
+// for another; the block of a head's first queries writes them. Parts are joined in order by a
+// second kernel.
 #include <limits>
 
 #include "backends/cuda/indices.cuh"
@@ -27,14 +29,19 @@ struct CacheStrides {
 };
 
 struct CachedArgs {
-  const void *q, *k, *v;
+  const void *q, *k, *v;    // new
+  void *k_cache, *v_cache;  // [batch, key head, key, width]
+  const void *cos, *sin;    // [query, turned / 2]
   void* y;
-  Indices position;
+  Indices position;  // of the first query
+  DType angle_dtype;
   CacheStrides q_strides, k_strides, v_strides;
   int heads, key_heads, queries, keys, width, group;
+  int turned;  // elements of a head that are turned
   int row_blocks, parts, part_keys, window;
   float scale, cap;
-  bool as_packs;   // all rows are whole packs
+  bool as_packs;  // all rows are whole packs
+  FaultPlace faults;
   float* sums;     // [row][part][width], of several parts
   float2* maxima;  // [row][part]: largest score, sum of weights
 
@@ -67,6 +74,82 @@ __device__ void load_eight(const T* row, int first, int width, bool as_packs,
 #pragma unroll
   for (int i = 0; i < kEight; ++i) out[i] = first + i < width ? to_float(row[first + i]) : 0.0f;
 }
+
+__device__ float angle_at(const void* angles, DType dtype, int i) {
+  switch (dtype) {
+    case DType::kBF16: return to_float(static_cast<const BF16*>(angles)[i]);
+    case DType::kF16: return to_float(static_cast<const F16*>(angles)[i]);
+    default: return static_cast<const float*>(angles)[i];
+  }
+}
+
+// Elements [first, first + 8) of the head of new token `i`, turned and rounded as they are stored.
+template <class T>
+__device__ void turn_eight(const CachedArgs& a, int i, int first, float (&x)[kEight]) {
+#pragma unroll
+  for (int j = 0; j < kEight; j += 2) {
+    if (first + j >= a.turned) continue;
+    const int pair = (i * a.turned + first + j) / 2;
+    const float cos = angle_at(a.cos, a.angle_dtype, pair);
+    const float sin = angle_at(a.sin, a.angle_dtype, pair);
+    const float low = x[j] * cos - x[j + 1] * sin, high = x[j] * sin + x[j + 1] * cos;
+    x[j] = to_float(from_float<T>(low));
+    x[j + 1] = to_float(from_float<T>(high));
+  }
+}
+
+template <class T>
+__device__ void store_eight(T* row, int first, int width, const float (&x)[kEight]) {
+#pragma unroll
+  for (int i = 0; i < kEight; ++i) {
+    if (first + i < width) row[first + i] = from_float<T>(x[i]);
+  }
+}
+
+// The keys and values of one head, where they are cached and where they are new.
+template <class T>
+struct HeadOfKeys {
+  const CachedArgs& a;
+  const T *k, *v;
+  T *k_cache, *v_cache;
+  int position;
+
+  __device__ HeadOfKeys(const CachedArgs& args, int batch, int key_head, int first_new)
+      : a(args),
+        k(static_cast<const T*>(args.k) + args.k_strides.at(batch, key_head, 0)),
+        v(static_cast<const T*>(args.v) + args.v_strides.at(batch, key_head, 0)),
+        position(first_new) {
+    const std::int64_t head = std::int64_t{batch} * args.key_heads + key_head;
+    const std::int64_t begin = head * args.keys * args.width;
+    k_cache = static_cast<T*>(args.k_cache) + begin;
+    v_cache = static_cast<T*>(args.v_cache) + begin;
+  }
+
+  // Key and value j, zeros where it is not there.
+  __device__ void load(int j, bool is_there, int first, float (&key)[kEight],
+                       float (&value)[kEight]) const {
+    const int width = is_there ? a.width : 0, fresh = j - position;
+    if (fresh < 0 || !is_there) {
+      const std::int64_t row = std::int64_t{j} * a.width;
+      load_eight(k_cache + row, first, width, a.as_packs, key);
+      load_eight(v_cache + row, first, width, a.as_packs, value);
+      return;
+    }
+    load_eight(k + fresh * a.k_strides.row, first, width, a.as_packs, key);
+    load_eight(v + fresh * a.v_strides.row, first, width, a.as_packs, value);
+    turn_eight<T>(a, fresh, first, key);
+  }
+
+  // Writes the new keys and values among [begin, end), `step` of them at a time.
+  __device__ void keep(int begin, int end, int slot, int step, int first) const {
+    for (int j = ::max(begin, position) + slot; j < ::min(end, position + a.queries); j += step) {
+      float key[kEight], value[kEight];
+      load(j, true, first, key, value);
+      store_eight(k_cache + std::int64_t{j} * a.width, first, a.width, key);
+      store_eight(v_cache + std::int64_t{j} * a.width, first, a.width, value);
+    }
+  }
+};
 
 // Softmax and weighted sum of the keys seen so far, scores in powers of two.
 struct Running {
@@ -160,9 +243,14 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int key_head = static_cast<int>(blockIdx.y) / a.row_blocks;
   const int first_row = static_cast<int>(blockIdx.y) % a.row_blocks * kRows;
   const int batch = static_cast<int>(blockIdx.z), d = lane % kLanes * kEight;
-  const auto position = static_cast<int>(a.position.at(0));
-  const T* k = static_cast<const T*>(a.k) + a.k_strides.at(batch, key_head, 0);
-  const T* v = static_cast<const T*>(a.v) + a.v_strides.at(batch, key_head, 0);
+  const std::int64_t checked = checked_index(a.position.at(0), a.keys - a.queries + 1, a.faults);
+  if (checked == kNoIndex) return;
+  const auto position = static_cast<int>(checked);
+  const HeadOfKeys<T> head(a, batch, key_head, position);
+  if (first_row == 0) {
+    const int begin = static_cast<int>(blockIdx.x) * a.part_keys;
+    head.keep(begin, begin + a.part_keys, warp * kGroups + lane / kLanes, kWarps * kGroups, d);
+  }
 
   float q[kRows][kEight];
   Running running[kRows];
@@ -172,6 +260,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     const T* row =
         static_cast<const T*>(a.q) + a.q_strides.at(batch, at.head, at.is_there ? at.query : 0);
     load_eight(row, d, at.is_there ? a.width : 0, a.as_packs, q[r]);
+    if (at.is_there) turn_eight<T>(a, at.query, d, q[r]);
 #pragma unroll
     for (float& x : q[r]) x *= a.cap > 0.0f ? a.scale : a.scale * kLog2E;
   }
@@ -183,9 +272,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 #pragma unroll
     for (int u = 0; u < kAhead; ++u) {
       const int j = base + u * kGroups + lane / kLanes;
-      const int width = j < range.high ? a.width : 0;  // others are hidden below
-      load_eight(k + j * a.k_strides.row, d, width, a.as_packs, keys[u]);
-      load_eight(v + j * a.v_strides.row, d, width, a.as_packs, values[u]);
+      head.load(j, j < range.high, d, keys[u], values[u]);  // others are hidden below
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -291,32 +378,55 @@ bool has_packs(const TensorRef& x) {
   return all;
 }
 
+// A cache that is not updated in its place is copied first.
+void copy_cache(const KernelCall& call, const TensorRef& from, const TensorRef& to) {
+  if (from.data == to.data) return;
+  const std::size_t bytes = static_cast<std::size_t>(to.count()) * size_of(to.dtype);
+  const cudaError_t status =
+      cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice, stream_of(call).handle);
+  if (status != cudaSuccess) fail_launch(call, status);
+}
+
 void cached_attention(const KernelCall& call) {
-  const TensorRef &q = call.inputs[0], &k = call.inputs[1], &v = call.inputs[2];
-  const AttentionSizes sizes = attention_sizes({q.dtype, q.shape}, {k.dtype, k.shape});
+  enum { kQ, kK, kV, kKCache, kVCache, kPosition, kCos, kSin };
+  const auto& in = call.inputs;
+  const TensorRef &q = in[kQ], &k = in[kK], &v = in[kV];
+  const TensorRef &k_cache = call.outputs[1], &v_cache = call.outputs[2];
+  copy_cache(call, in[kKCache], k_cache);
+  copy_cache(call, in[kVCache], v_cache);
+  const AttentionSizes sizes = attention_sizes({q.dtype, q.shape}, {k_cache.dtype, k_cache.shape});
   if (sizes.heads * sizes.queries == 0) return;
+  const bool turns = in.size() > kSin;
   const std::int64_t window = call.attrs.integer("window");
   const CachedArgs a{.q = q.data,
                      .k = k.data,
                      .v = v.data,
+                     .k_cache = k_cache.data,
+                     .v_cache = v_cache.data,
+                     .cos = turns ? in[kCos].data : nullptr,
+                     .sin = turns ? in[kSin].data : nullptr,
                      .y = call.outputs[0].data,
-                     .position = Indices(call.inputs[3]),
+                     .position = Indices(in[kPosition]),
+                     .angle_dtype = turns ? in[kCos].dtype : DType::kF32,
                      .q_strides = CacheStrides(q),
                      .k_strides = CacheStrides(k),
                      .v_strides = CacheStrides(v),
-                     .heads = static_cast<int>(q.shape.back(2)),
-                     .key_heads = static_cast<int>(k.shape.back(2)),
+                     .heads = static_cast<int>(q.shape[1]),
+                     .key_heads = static_cast<int>(k.shape[1]),
                      .queries = static_cast<int>(sizes.queries),
                      .keys = static_cast<int>(sizes.keys),
                      .width = static_cast<int>(sizes.width),
                      .group = static_cast<int>(attention_group(q.shape, k.shape)),
+                     .turned = turns ? 2 * static_cast<int>(in[kCos].shape[1]) : 0,
                      .row_blocks = 1,
                      .parts = 1,
                      .part_keys = 0,
                      .window = window < sizes.keys ? static_cast<int>(window) : 0,
                      .scale = static_cast<float>(call.attrs.real("scale")),
                      .cap = static_cast<float>(call.attrs.real("cap")),
-                     .as_packs = has_packs(q) && has_packs(k) && has_packs(v),
+                     .as_packs = has_packs(q) && has_packs(k) && has_packs(v) &&
+                                 has_packs(k_cache) && has_packs(v_cache),
+                     .faults = faults_of(call),
                      .sums = nullptr,
                      .maxima = nullptr};
   switch (q.dtype) {

@@ -25,10 +25,14 @@ void add_optimizer_kernels(KernelTable& table);
 
 // All of them: the kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {
-    add_elementwise_kernels, add_cast_kernels,          add_copy_kernels,   add_generator_kernels,
-    add_reduction_kernels,   add_matmul_kernels,        add_gather_kernels, add_own_indices_kernel,
-    add_softmax_kernels,     add_cross_entropy_kernels, add_norm_kernels,   add_rope_kernels,
-    add_attention_kernels, add_cached_attention_kernel, add_optimizer_kernels};
+    add_elementwise_kernels, add_cast_kernels,
+    add_copy_kernels,        add_generator_kernels,
+    add_reduction_kernels,   add_matmul_kernels,
+    add_gather_kernels,      add_own_indices_kernel,
+    add_softmax_kernels,     add_cross_entropy_kernels,
+    add_norm_kernels,        add_rope_kernels,
+    add_attention_kernels,   add_cached_attention_kernel,
+    add_optimizer_kernels};
 
 // Where run-time compilation is possible.
 void add_fused_kernels(KernelTable& table);

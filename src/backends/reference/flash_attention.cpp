@@ -243,8 +243,8 @@ void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& key
       for (std::int64_t d = 0; d < s.width; ++d) inner += dy_tile(i, d) * y_tile(i, d);  // (4)
       for (std::int64_t j = 0; j < columns; ++j) {
         const double t = s.cap > 0 && p(i, j) != -kInfinity ? p(i, j) / s.cap : 0;
-        p(i, j) = std::exp(p(i, j) - lse[appended(head, i0 + i)]);             // (11)
-        ds(i, j) = s.scale * p(i, j) * (dp(i, j) - inner) * (1 - t * t);       // (14)
+        p(i, j) = std::exp(p(i, j) - lse[appended(head, i0 + i)]);        // (11)
+        ds(i, j) = s.scale * p(i, j) * (dp(i, j) - inner) * (1 - t * t);  // (14)
       }
     }
     add_transposed_product(p, dy_tile, keys.dv);  // (12)
