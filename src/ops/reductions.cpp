@@ -2,6 +2,7 @@
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
+#include "ops/shared_attrs.h"
 
 namespace tracestep::ops {
 namespace {
@@ -25,7 +26,9 @@ std::vector<Type> reduced_type(const OpCall& c) {
       out.push_back(1);
     }
   }
-  return {{c.inputs[0].dtype, out}};
+  const DType dtype = c.inputs[0].dtype;
+  const bool is_wide = c.op.find_attr(kWideSum) != nullptr && c.attrs.flag(kWideSum);
+  return {{is_wide ? rules::accumulation_dtype(dtype) : dtype, out}};
 }
 
 // Broadcasts `y` (the reduced result or its gradient) back to the shape of `x`.
@@ -57,7 +60,12 @@ OpDef reduction(std::string name, std::string doc) {
 
 void register_reductions() {
   OpDef sum = reduction("sum", "Sum over `axes`; 0 over nothing.");
-  sum.gradient = [](Expansion e) { return std::vector{spread(e, e.output_grads[0])}; };
+  sum.attrs.push_back({kWideSum, AttrKind::kBool, AttrValue(false),
+                       "float32 of narrower x: the sum as it was accumulated, not rounded to x's "
+                       "dtype"});
+  sum.gradient = [](Expansion e) {
+    return std::vector{spread(e, cast(e.output_grads[0], e.inputs[0].dtype()))};
+  };
   register_op(std::move(sum));
 
   OpDef max = reduction(

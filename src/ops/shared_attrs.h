@@ -29,4 +29,7 @@ inline std::int64_t loss_columns(const Attrs& attrs, std::int64_t width) {
   return columns == 0 ? width : columns;
 }
 
+// The attribute of sums whose result is not rounded to the dtype of the operand.
+inline constexpr const char* kWideSum = "wide";
+
 }  // namespace tracestep::ops

@@ -28,18 +28,6 @@ std::int64_t rows_per_part(std::int64_t rows) {
   return out;
 }
 
-// Whether the node sums [..., W] over all dimensions but the last.
-bool sums_columns(const Program& p, const Node& node) {
-  if (node.op->fusion != Fusion::kRows || node.op->decompose) return false;
-  const int rank = p.type(node.inputs[0]).shape.rank();
-  Dims axes = node.attrs.ints("axes");
-  std::sort(axes.begin(), axes.end());
-  for (int i = 0; i < axes.rank(); ++i) {
-    if (axes[i] != i) return false;
-  }
-  return rank > 1 && axes.rank() == rank - 1 && p.type(node.outputs[0]).shape.rank() == 1;
-}
-
 // Splits column sums into two steps: over the rows of a part, then over the parts. nullopt: there
 // are no column sums, or too few rows.
 std::optional<Program> in_two_steps(const Program& program) {
@@ -59,8 +47,11 @@ std::optional<Program> in_two_steps(const Program& program) {
     Builder& b = r.builder();
     const Val x = b.call1("reshape", {r.map(node.inputs[0])},
                           {{"shape", Dims{rows / together, together, width}}});
-    const Val parts = b.call(*node.op, {x}, {{"axes", Dims{1}}}).front();
-    r.replace(node, b.call(*node.op, {parts}, {{"axes", Dims{0}}}));
+    Attrs of_parts = node.attrs, of_all = node.attrs;
+    of_parts.set("axes", Dims{1});
+    of_all.set("axes", Dims{0});
+    const Val parts = b.call(*node.op, {x}, of_parts).front();
+    r.replace(node, b.call(*node.op, {parts}, of_all));
   }
   if (!changed) return std::nullopt;
   return r.finish();
@@ -210,6 +201,17 @@ void emit_sums(const Program& p, const Sums& sums, Rewriter& r) {
 }
 
 }  // namespace
+
+bool sums_columns(const Program& p, const Node& node) {
+  if (node.op->fusion != Fusion::kRows || node.op->decompose) return false;
+  const int rank = p.type(node.inputs[0]).shape.rank();
+  Dims axes = node.attrs.ints("axes");
+  std::sort(axes.begin(), axes.end());
+  for (int i = 0; i < axes.rank(); ++i) {
+    if (axes[i] != i) return false;
+  }
+  return rank > 1 && axes.rank() == rank - 1 && p.type(node.outputs[0]).shape.rank() == 1;
+}
 
 Program merge_column_sums(const Program& program) {
   std::map<NodeId, const Sums*> sums_of;  // by each node that is replaced or moved

@@ -36,6 +36,9 @@ Program fuse(const Program& program);
 // A device without a kernel for it cannot run what `fuse` makes.
 const OpDef& op_of_fused_nodes();
 
+// Whether the node reduces [..., W] over all dimensions but the last, column by column.
+bool sums_columns(const Program& program, const Node& node);
+
 // Ops on rows that also sum columns (the gradient of a norm's weight), in parts that can be fused.
 // Replaces such an op by its decomposition, where each column is summed in two steps: over the rows
 // of a part, which a block of a fused kernel does while it has the rows, then over the parts. Ops

@@ -48,6 +48,19 @@ Program chunk_loss(const Program& program, std::int64_t chunks,
 // which Store ensures.
 Program shadow(const Program& program);
 
+// Values that are narrow in one place are read narrow in the others, where that changes no product.
+// In mixed precision a gradient goes back through the casts of forward: it is widened, passes
+// views, and is narrowed again for the products that read it.
+//
+// - What a cast narrows is read as it was before it was widened, through the views between them:
+//   the same bits, without the wide tensor.
+// - The gradient of a bias, a sum over all rows in backward, reads what the products read, and adds
+//   it up in float32 (attribute `wide` of `sum`). Where the gradient was computed in float32 its
+//   terms are rounded to the low dtype once, as those of the products with it are. The sum's error
+//   is then at most u · Σ|x|, u = 2^-9 in bfloat16 and 2^-12 in float16 (half a unit in the last
+//   place of each term), and about that over √rows where signs and roundings are independent.
+Program narrow(const Program& program);
+
 // Fewer, larger matrix products.
 //
 // Merges the products of weights that lie in one block of memory (BlockPart in ir/program.h):
@@ -58,11 +71,12 @@ Program shadow(const Program& program);
 // - products of those other operands with one value become a product of the assembly (dqᵀ·x,
 //   dkᵀ·x, dvᵀ·x); where they are added to something, as gradients of micro-batches are, they
 //   stay apart, since a product can add what it computes (passes/epilogue.cpp).
-// Where weights are cast, their block is cast as one.
-// Where backward reads some results of a merged product and not the others, it reads copies, so
-// that it does not keep all of them (`forward_alone`: also of what it would copy itself). Leaves,
-// updates and outputs stay as they are. A merged sum is rounded once, where the products were
-// rounded one by one; other values are sums of the same terms.
+// Where all operands of such an assembly have their rows summed (gradients of biases), one sum of
+// the assembly has those as slices. Where weights are cast, their block is cast as one. Where
+// backward reads some results of a merged product and not the others, it reads copies, so that it
+// does not keep all of them (`forward_alone`: also of what it would copy itself). Leaves, updates
+// and outputs stay as they are. A merged sum is rounded once, where the products were rounded one
+// by one; other values are sums of the same terms.
 Program merge(const Program& program, bool forward_alone = false);
 
 // The state of zeros behind the shadow of a parameter, where pad() made one: "padding.NAME".

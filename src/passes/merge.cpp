@@ -75,8 +75,13 @@ class Merge {
 
   // While alive, nodes take the origins of the members.
   Builder::Guard like(const std::vector<MergedProduct>& members) {
+    std::vector<NodeId> nodes;
+    for (const MergedProduct& m : members) nodes.push_back(m.node);
+    return like(nodes);
+  }
+  Builder::Guard like(const std::vector<NodeId>& members) {
     std::vector<const Node*> nodes;
-    for (const MergedProduct& m : members) nodes.push_back(&node(m.node));
+    for (NodeId id : members) nodes.push_back(&node(id));
     auto guard = rewriter_.builder().like(nodes);
     rewriter_.builder().set_made_by("merge");
     return guard;
@@ -111,25 +116,31 @@ class Merge {
     return rewriter_.builder().call(*n.op, inputs, n.attrs).front();
   }
 
-  // The results of the members as slices of `whole`. A role that all of them have is its role.
-  void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
-    const int rank = whole.shape().rank();
-    const int axis = members.front().merged == 0 ? rank - 2 : rank - 1;
-    const Role role = program_.value(node(members.front().node).outputs[0]).role;
-    const bool is_common = std::ranges::all_of(members, [&](const MergedProduct& m) {
-      return program_.value(node(m.node).outputs[0]).role == role;
-    });
+  // The results of the nodes as slices of `whole` along `axis`. A role that all of them have is its
+  // role.
+  void replace_by_slices(const std::vector<NodeId>& nodes, Val whole, int axis) {
+    const Role role = program_.value(node(nodes.front()).outputs[0]).role;
+    const bool is_common = std::ranges::all_of(
+        nodes, [&](NodeId id) { return program_.value(node(id).outputs[0]).role == role; });
     if (is_common) rewriter_.builder().set_role(whole, role);
     std::int64_t start = 0;
-    for (const MergedProduct& m : members) {
-      const auto guard = rewriter_.from(node(m.node));
-      const std::int64_t stop = start + program_.type(node(m.node).outputs[0]).shape[axis];
+    for (NodeId id : nodes) {
+      const auto guard = rewriter_.from(node(id));
+      const std::int64_t stop = start + program_.type(node(id).outputs[0]).shape[axis];
       rewriter_.replace(
-          node(m.node),
+          node(id),
           {rewriter_.builder().call1(
               "slice", {whole}, {{"axis", std::int64_t{axis}}, {"start", start}, {"stop", stop}})});
       start = stop;
     }
+  }
+
+  // The same of products, by the axis that the merged operands have in them.
+  void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
+    const int rank = whole.shape().rank();
+    std::vector<NodeId> nodes;
+    for (const MergedProduct& m : members) nodes.push_back(m.node);
+    replace_by_slices(nodes, whole, members.front().merged == 0 ? rank - 2 : rank - 1);
   }
 
   void emit_product_with_block(const MergeGroup& group) {
@@ -155,9 +166,28 @@ class Merge {
     for (const MergedProduct& m : sum.products.members) {
       parts.push_back(rewriter_.map(operand(m, m.shared())));
     }
-    const auto guard = like(sum.products.members);
-    made = rewriter_.builder().call1("assemble", parts, {{"axis", std::int64_t{sum.summed_axis}}});
+    {
+      const auto guard = like(sum.products.members);
+      made =
+          rewriter_.builder().call1("assemble", parts, {{"axis", std::int64_t{sum.summed_axis}}});
+    }
+    if (!sum.column_sums.empty()) emit_column_sums(sum.column_sums, made);
     return made;
+  }
+
+  // One sum of the assembly for those of its parts, which then nothing else reads.
+  void emit_column_sums(const std::vector<NodeId>& sums, Val whole) {
+    Val all;
+    {
+      const auto guard = like(sums);
+      const Node& first = node(sums.front());
+      Attrs attrs = first.attrs;
+      Dims rows;
+      for (int i = 0; i + 1 < whole.shape().rank(); ++i) rows.push_back(i);
+      attrs.set("axes", rows);
+      all = rewriter_.builder().call(*first.op, {whole}, attrs).front();
+    }
+    replace_by_slices(sums, all, 0);
   }
 
   // The members' parts of the assembly of the sum at `root`, by slices of it.

@@ -6,8 +6,10 @@
 #include <fmt/format.h>
 
 #include "analysis/readers.h"
+#include "analysis/view_strides.h"
 #include "ir/op_def.h"
 #include "ir/print.h"
+#include "passes/kernel_passes.h"
 
 namespace tracestep {
 namespace {
@@ -26,6 +28,7 @@ class Finder {
     find_products_with_blocks();
     find_sums();
     find_products_of_assemblies();
+    find_column_sums();
     return std::move(out_);
   }
 
@@ -238,6 +241,53 @@ class Finder {
     const int merged = n.inputs[0] == part ? 0 : 1;
     if (axes_of(id).kept(merged) != axis) return std::nullopt;
     return MergedProduct{id, merged};
+  }
+
+  // --- sums of the rows of such operands ---
+  // The tensor of which the value is the rows in their order.
+  ValueId rows_of(ValueId id) const {
+    for (NodeId maker = program_.value(id).producer; maker != kNoNode;) {
+      const Node& view = node(maker);
+      const bool is_same = view.op->is_view() && view.inputs.size() == 1 &&
+                           keeps_order(program_, view) &&
+                           program_.type(view.inputs[0]).shape.back() == width_of(id);
+      if (!is_same) break;
+      id = view.inputs[0];
+      maker = program_.value(id).producer;
+    }
+    return id;
+  }
+  std::int64_t width_of(ValueId id) const { return program_.type(id).shape.back(); }
+
+  void find_column_sums() {
+    if (out_.sums.empty()) return;
+    std::map<ValueId, std::vector<NodeId>> sums_of;  // by the tensor
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (!out_.replaced[i] && sums_columns(program_, program_.nodes[i])) {
+        sums_of[rows_of(program_.nodes[i].inputs[0])].push_back(static_cast<NodeId>(i));
+      }
+    }
+    for (auto& [root, sum] : out_.sums) add_column_sums(sum, sums_of);
+  }
+
+  // An assembly joins columns where its operands are summed over their last axis by products.
+  void add_column_sums(MergedSum& sum, const std::map<ValueId, std::vector<NodeId>>& sums_of) {
+    const std::vector<MergedProduct>& members = sum.products.members;
+    std::vector<NodeId> found;
+    for (const MergedProduct& m : members) {
+      const ValueId part = operand(m, m.shared());
+      const auto sums = sums_of.find(rows_of(part));
+      const bool joins_columns = sum.summed_axis == program_.type(part).shape.rank() - 1;
+      if (!joins_columns || sums == sums_of.end() || sums->second.size() != 1) return;
+      found.push_back(sums->second.front());
+    }
+    const auto kind = [&](NodeId id) {
+      return kind_of(id) + std::string(name_of(program_.type(node(id).outputs[0]).dtype));
+    };
+    const auto is_like_the_first = [&](NodeId id) { return kind(id) == kind(found.front()); };
+    if (!std::ranges::all_of(found, is_like_the_first)) return;
+    for (NodeId id : found) out_.replaced[at(id)] = true;
+    sum.column_sums = std::move(found);
   }
 
   void add_group(MergeGroup group, std::map<NodeId, MergeGroup>& groups) {

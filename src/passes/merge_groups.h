@@ -30,6 +30,9 @@ struct MergedSum {
   MergeGroup products;
   int summed_axis = 0;             // of the products' other operands
   std::vector<ValueId> rest = {};  // terms that stay
+  // The sums of the other operands over all their rows (gradients of biases), if each operand has
+  // one: in the order of the parts.
+  std::vector<NodeId> column_sums = {};
 };
 
 // By the node in whose place each is computed.

@@ -33,6 +33,19 @@ std::vector<OpCase> reduction_cases() {
           reduced(stored({65, 1000}, kSliced), {0, 1})};
 }
 
+// And sums of narrow operands that are not rounded to their dtype, in one part and in several.
+std::vector<OpCase> sum_cases() {
+  std::vector<OpCase> wide{
+      reduced(plain({5, 7}), {1}),     reduced(plain({129, 257}), {0}),
+      reduced(plain({7, 2304}), {1}),  reduced(plain({3, 40, 64}), {1}),
+      reduced(plain({4099, 35}), {0}), reduced(plain({2048, 64}), {0}),
+      reduced(plain({0, 3}), {0}),     reduced(stored({65, 1000}, kSliced), {0})};
+  for (OpCase& c : wide) c.attrs.set("wide", true);
+  std::vector<OpCase> out = reduction_cases();
+  out.insert(out.end(), wide.begin(), wide.end());
+  return out;
+}
+
 OpCase product(Operand a, Operand b, bool transpose_a = false, bool transpose_b = false) {
   return {{a, b}, {{"transpose_a", transpose_a}, {"transpose_b", transpose_b}}};
 }
@@ -211,7 +224,7 @@ std::vector<OpTest> gather_tests() {
 
 std::vector<OpTest> product_tests() {
   std::vector<OpTest> out{
-      {.op = "sum", .bound = Bound::kTerms, .cases = reduction_cases()},
+      {.op = "sum", .bound = Bound::kTerms, .cases = sum_cases()},
       {.op = "max", .bound = Bound::kExact, .cases = reduction_cases()},
       {.op = "global_norm",
        .bound = Bound::kUnfused,

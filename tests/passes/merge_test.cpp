@@ -131,6 +131,49 @@ TEST_F(MergeTest, GradientsThatAreAddedToSomethingStayProductsOfTheirOwn) {
   EXPECT_EQ(count(print(materialize(parse_program(out))), "copy"), 2);
 }
 
+// Gradients of biases: sums of the same operands over their rows, each through a view.
+std::string with_column_sums(std::string text) {
+  text.replace(text.find("  %1 :"), 0, R"(  %20 : f32[2,2,3] = reshape(%0) {shape=[2,2,3]}
+  %21 : f32[3] !gradient = sum(%20) {axes=[0,1]}
+  %22 : f32[3] = exp(%21)
+)");
+  text.replace(text.find("  %6 :"), 0, R"(  %23 : f32[2,2,2] = reshape(%5) {shape=[2,2,2]}
+  %24 : f32[2] !gradient = sum(%23) {axes=[0,1]}
+)");
+  return text.replace(text.find("  output"), 0,
+                      "  output \"grad.bias_q\" = %24\n  output \"grad.bias_k\" = %22\n");
+}
+
+TEST_F(MergeTest, SumsOfThePartsOfAnAssemblyAreASumOfTheAssembly) {
+  const std::string out = merged_text(with_column_sums(kBackward));
+  EXPECT_THAT(out, HasSubstr("  %2 : f32[4,5] = assemble(%1, %0) {axis=1}\n"
+                             "  %3 : f32[5] !gradient = sum(%2) {axes=[0]}\n"
+                             "  %4 : f32[2] !gradient = slice(%3) {axis=0, start=0, stop=2}\n"
+                             "  %5 : f32[3] !gradient = slice(%3) {axis=0, start=2, stop=5}\n"));
+  EXPECT_EQ(count(out, "sum("), 1);
+  // Columns of which another reduction is taken.
+  std::string other = with_column_sums(kBackward);
+  other.replace(other.find("sum(%23) {axes=[0,1]}"), 21, "max(%23) {axes=[0,1]}");
+  EXPECT_EQ(count(merged_text(other), "sum("), 1);
+  EXPECT_EQ(count(merged_text(other), "max("), 1);
+}
+
+TEST_F(MergeTest, SumsOfAnAssemblyHaveTheValuesOfThoseOfItsParts) {
+  const Program plain = parse_program(with_column_sums(kBackward)), program = merge(plain);
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({.guarded = true});
+    const Tensors leaves = testing::random_leaves(plain);
+    const Tensors expected = testing::run_program(*device, plain, leaves);
+    const Tensors got = testing::run_program(*device, program, leaves);
+    for (const char* name : {"grad.bias_q", "grad.bias_k"}) {
+      EXPECT_LE(testing::max_difference(testing::to_doubles(got.at(name)),
+                                        testing::to_doubles(expected.at(name))),
+                0x1p-18 * testing::max_abs(testing::to_doubles(expected.at(name))))
+          << backend.name << " " << name;
+    }
+  }
+}
+
 TEST_F(MergeTest, WeightsThatAreCastAreCastAsOne) {
   EXPECT_EQ(merged_text(R"(program "p" {
     input %x : bf16[4,6]

@@ -15,6 +15,7 @@ struct Reduction {
   const void* x = nullptr;
   void* y = nullptr;
   float* partials = nullptr;  // [parts, results]; nullptr: one part, straight into y
+  bool y_is_float = false;    // whatever x is
   Walk<1> kept;               // where the elements of result i begin
   Walk<1> reduced;            // where element i of a result lies from there
   std::int64_t results = 0;   // how many
@@ -37,11 +38,13 @@ __device__ std::int64_t offset_of(const Walk<1>& walk, std::int64_t i) {
 // `N` neighbouring results from `column` on.
 template <class T, int N>
 __device__ void put_results(const Reduction& r, std::int64_t column, const float (&totals)[N]) {
-  if (r.partials != nullptr) {
+  if (r.partials != nullptr || r.y_is_float) {
     Pack<float, N> out;
 #pragma unroll
     for (int j = 0; j < N; ++j) out.at[j] = totals[j];
-    store_pack(r.partials + blockIdx.y * r.results + column, out);
+    float* to =
+        r.partials != nullptr ? r.partials + blockIdx.y * r.results : static_cast<float*>(r.y);
+    store_pack(to + column, out);
   } else {
     Pack<T, N> out;
 #pragma unroll
@@ -221,6 +224,7 @@ void reduce(const KernelCall& call) {
   Reduction r = split_axes(x, call.attrs.ints("axes"));
   if (r.results == 0) return;
   r.y = y.data;
+  r.y_is_float = y.dtype == DType::kF32;
   r.partials = reinterpret_cast<float*>(call.workspace.data());
   const ReductionPlan plan = plan_reduction(r.results, r.count);
   const Walk<1>&kept = r.kept, &reduced = r.reduced;

@@ -35,6 +35,8 @@ constexpr Rung kRungs[] = {
      [](RunSpec& run) { run.precision = {.autocast = DType::kBF16}; }},
     {"shadow", "the optimizer keeps the narrow copies of weights",
      [](RunSpec& run) { add_pass(run, "shadow"); }},
+    {"narrow", "gradients of biases sum what products read",
+     [](RunSpec& run) { add_pass(run, "narrow"); }},
     {"merge", "weights that multiply the same operand are one product",
      [](RunSpec& run) { add_pass(run, "merge"); }},
     {"pad", "logits have columns of padding, where their rows are not aligned",

@@ -128,6 +128,22 @@ class PlantedFaultTest : public ::testing::Test {
     return ResultRow::of(cell_columns(), cell_row(result), Json::object());
   }
 
+  // The row as a label of its own: sizes of one's own carry their parameters in the column that a
+  // JSON row has.
+  static ResultRow labelled(const CellResult& result) {
+    Json cells = Json::object();
+    const std::vector<Column> columns = cell_columns();
+    const std::vector<Json> row = cell_row(result);
+    for (std::size_t i = 0; i < columns.size(); ++i) cells[columns[i].name] = row[i];
+    const ModelConfig& m = result.spec.step.model;
+    Json parameters = Json::object();
+    parameters["d_model"] = m.d_model;
+    parameters["d_ff"] = m.d_ff;
+    parameters["layers"] = m.layers;
+    cells["cell"] = parameters;
+    return ResultRow(std::move(cells));
+  }
+
   static std::vector<std::string> codes(const ResultRow& row) {
     std::vector<std::string> out;
     for (const Verdict& v : judge(row)) out.push_back(v.code);
@@ -169,22 +185,27 @@ TEST_F(PlantedFaultTest, ALabelOfAnotherCellIsFound) {
   EXPECT_FALSE(has(row_of(forward), "swapped_label"));
   forward.spec.step.mode = Mode::kForwardBackward;
   both.spec.step.mode = Mode::kForward;
-  // Sizes of one's own carry their parameters in the column that a JSON row has.
-  const auto labelled = [](const CellResult& result) {
-    Json cells = Json::object();
-    const std::vector<Column> columns = cell_columns();
-    const std::vector<Json> row = cell_row(result);
-    for (std::size_t i = 0; i < columns.size(); ++i) cells[columns[i].name] = row[i];
-    const ModelConfig& m = result.spec.step.model;
-    Json parameters = Json::object();
-    parameters["d_model"] = m.d_model;
-    parameters["d_ff"] = m.d_ff;
-    parameters["layers"] = m.layers;
-    cells["cell"] = parameters;
-    return ResultRow(std::move(cells));
-  };
   EXPECT_TRUE(has(labelled(forward), "swapped_label"));
   EXPECT_TRUE(has(labelled(both), "swapped_label"));
+}
+
+// Products with a head of 21 rows and padding multiply more than the label says, by zeros.
+TEST_F(PlantedFaultTest, APaddedVocabularyIsNoOtherLabel) {
+  CellSpec odd = spec(Mode::kStep, 1);
+  odd.step.model.vocab = 21;
+  odd.step.precision = parse_precision("test", "bf16");
+  odd.step.compile_passes = std::set<std::string>{"shadow"};
+  const auto make = [](const RunSpec&) {
+    return testing::backend_named("cpu").make({.threads = 1});
+  };
+  const CellResult plain = measure_cell(make, odd);
+  odd.step.compile_passes->insert("pad");
+  CellResult padded = measure_cell(make, odd);
+  ASSERT_GT(padded.flops, plain.flops);
+  EXPECT_FALSE(has(labelled(plain), "swapped_label"));
+  EXPECT_FALSE(has(labelled(padded), "swapped_label"));
+  padded.flops += padded.flops - plain.flops;
+  EXPECT_TRUE(has(labelled(padded), "swapped_label"));
 }
 
 }  // namespace

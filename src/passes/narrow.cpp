@@ -1,0 +1,137 @@
+// Reads gradients as products do, and casts what was widened as it was.
+#include <algorithm>
+#include <optional>
+
+#include "analysis/readers.h"
+#include "ir/rewrite.h"
+#include "ops/shared_attrs.h"
+#include "passes/kernel_passes.h"
+#include "passes/memory_passes.h"
+
+namespace tracestep {
+namespace {
+
+std::size_t at(std::int32_t id) {
+  return static_cast<std::size_t>(id);
+}
+
+bool run_together(const Node& a, const Node& b) {
+  return a.origin().phase == b.origin().phase && a.epoch == b.epoch;
+}
+
+// A narrow value, and the views of its widened copy that lead to a reader, the first one first.
+struct Narrower {
+  ValueId value = kNoValue;
+  std::vector<NodeId> views = {};
+};
+
+class Narrow {
+ public:
+  explicit Narrow(const Program& program)
+      : program_(program), readers_(program), r_(program, "narrow") {}
+
+  Program run() {
+    for (const Node& node : program_.nodes) emit(node);
+    return remove_dead_nodes(r_.finish());
+  }
+
+ private:
+  DType dtype(ValueId id) const { return program_.type(id).dtype; }
+
+  bool narrows(const Node& node) const {
+    return node.op->only_converts && is_low_precision(dtype(node.outputs[0])) &&
+           program_.value(node.outputs[0]).role == Role::kNone;
+  }
+  bool widens(const Node& node) const {
+    return node.op->only_converts && is_low_precision(dtype(node.inputs[0])) &&
+           dtype(node.outputs[0]) == DType::kF32;
+  }
+  bool sums_a_bias(const Node& node) const {
+    return node.origin().phase == Phase::kBackward &&
+           node.op->find_attr(ops::kWideSum) != nullptr && dtype(node.inputs[0]) == DType::kF32 &&
+           sums_columns(program_, node);
+  }
+
+  void emit(const Node& node) {
+    if (r_.has(node.outputs[0])) return;  // a cast that a sum reads
+    if (narrows(node)) {
+      const auto before = before_widening(node);
+      if (before && dtype(before->value) == dtype(node.outputs[0])) {
+        r_.replace(node, {emit_views(*before)});
+        return;
+      }
+    } else if (sums_a_bias(node)) {
+      if (const Val x = narrow_operand(node)) return emit_sum(node, x);
+    }
+    r_.copy(node);
+  }
+
+  // What the node's operand was before it was widened; nullopt: it was not, or not beside the node.
+  // Reading a value of another phase would decide what is saved for backward.
+  std::optional<Narrower> before_widening(const Node& node) const {
+    Narrower out;
+    for (ValueId id = node.inputs[0]; program_.value(id).producer != kNoNode;) {
+      const NodeId maker = program_.value(id).producer;
+      const Node& made_by = program_.node(maker);
+      if (!run_together(made_by, node)) return std::nullopt;
+      if (!made_by.op->is_view()) {
+        if (!widens(made_by)) return std::nullopt;
+        out.value = made_by.inputs[0];
+        return out;
+      }
+      if (made_by.inputs.size() != 1) return std::nullopt;
+      out.views.insert(out.views.begin(), maker);
+      id = made_by.inputs[0];
+    }
+    return std::nullopt;
+  }
+
+  // The views again, of the narrow value; what undoes the one before it goes with that.
+  Val emit_views(const Narrower& from) {
+    Val x = r_.map(from.value);
+    for (NodeId id : from.views) {
+      const Node& view = program_.node(id);
+      const auto guard = r_.from(view);
+      const std::vector<Val> operands{x};
+      const Val same = view.op->identity
+                           ? view.op->identity({r_.builder(), view.attrs, operands, {}, {}, {}})
+                           : Val{};
+      x = same ? same : r_.builder().call(*view.op, operands, view.attrs).front();
+    }
+    return x;
+  }
+
+  // What products read of the sum's operand, or else what was widened to it; "no value": there is
+  // neither.
+  Val narrow_operand(const Node& sum) {
+    for (NodeId id : readers_.nodes[at(sum.inputs[0])]) {
+      const Node& reader = program_.node(id);
+      if (!narrows(reader) || !run_together(reader, sum)) continue;
+      emit(reader);
+      return r_.map(reader.outputs[0]);
+    }
+    const auto before = before_widening(sum);
+    return before ? emit_views(*before) : Val{};
+  }
+
+  void emit_sum(const Node& sum, Val x) {
+    const auto guard = r_.from(sum);
+    Attrs attrs = sum.attrs;
+    attrs.set(ops::kWideSum, true);
+    const Val y = r_.builder().call(*sum.op, {x}, attrs).front();
+    r_.builder().set_role(y, program_.value(sum.outputs[0]).role);
+    r_.replace(sum, {y});
+  }
+
+  const Program& program_;
+  const Readers readers_;
+  Rewriter r_;
+};
+
+}  // namespace
+
+Program narrow(const Program& program) {
+  return Narrow(program).run();
+}
+
+}  // namespace tracestep
