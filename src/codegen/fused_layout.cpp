@@ -14,6 +14,9 @@ constexpr std::int64_t kRowThreads = 256;  // wanted; long rows get more
 constexpr std::int64_t kMostThreads = 1024;
 constexpr std::int64_t kHeldPacks = 4;     // of a row, per thread, before a row gets more threads
 constexpr std::int64_t kRowsPerBlock = 4;  // where one warp holds a row
+constexpr std::int64_t kSumThreads = 512;  // the most of a block that sums columns
+// Of a grid that sums columns: about what the largest GPUs hold at once.
+constexpr std::int64_t kWantedThreads = std::int64_t{1} << 18;
 // With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
 constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
 
@@ -81,12 +84,28 @@ void merge_parts(const FusedBody& body, FusedLayout& out) {
   for (std::size_t a = 0; a < out.accesses.size(); ++a) out.accesses[a].steps = std::move(steps[a]);
 }
 
+// Rows that are shorter than a warp's packs get smaller ones, of 16 bytes in float32.
 void choose_pack(const FusedBody& body, FusedLayout& out) {
   const bool narrow = std::ranges::any_of(out.accesses, [](const Access& a) {
     return a.dtype == DType::kBF16 || a.dtype == DType::kF16;
   });
-  out.pack = narrow && body.count >= kManyPoints ? 8 : 4;
+  const bool is_short = body.width != 0 && body.width < 8 * kWarp;
+  out.pack = narrow && body.count >= kManyPoints && !is_short ? 8 : 4;
   while (out.parts[0].size % out.pack != 0) out.pack /= 2;
+}
+
+// How many rows a block that sums columns takes side by side. One after the other they would leave
+// the memory idle while each is reduced, where there are few blocks.
+std::int64_t rows_side_by_side(const FusedBody& body, const FusedLayout& layout) {
+  const std::int64_t blocks = body.count / body.width / body.rows_per_block;
+  std::int64_t rows = 1;
+  const auto may_double = [&] {
+    const std::int64_t threads = 2 * rows * layout.lanes;
+    return body.rows_per_block % (2 * rows) == 0 && threads <= kSumThreads &&
+           threads * layout.held() <= kMostSumPoints && blocks * threads <= kWantedThreads;
+  };
+  while (may_double()) rows *= 2;
+  return rows;
 }
 
 void choose_threads(const FusedBody& body, FusedLayout& out) {
@@ -98,7 +117,11 @@ void choose_threads(const FusedBody& body, FusedLayout& out) {
   out.held_packs = std::max(std::clamp<std::int64_t>(ceil_div(packs, kRowThreads), 1, kHeldPacks),
                             ceil_div(packs, kMostThreads));
   out.lanes = ceil_div(ceil_div(packs, out.held_packs), kWarp) * kWarp;
-  out.rows_per_block = out.lanes == kWarp && body.rows_per_block == 0 ? kRowsPerBlock : 1;
+  if (body.rows_per_block != 0) {
+    out.rows_per_block = rows_side_by_side(body, out);
+  } else if (out.lanes == kWarp) {
+    out.rows_per_block = kRowsPerBlock;
+  }
 }
 
 std::int64_t blocks_of(const FusedBody& body, const FusedLayout& layout) {

@@ -37,7 +37,7 @@ struct FusedLayout {
   std::int64_t pack = 1;            // adjacent points that a thread takes together
   std::int64_t held_packs = 1;      // of a row, per thread
   std::int64_t lanes = 1;           // threads of a row; where nothing is reduced, of a block
-  std::int64_t rows_per_block = 1;  // rows that a block holds side by side
+  std::int64_t rows_per_block = 1;  // rows that a block holds side by side, `lanes` threads each
   std::int64_t blocks = 1;
 
   std::int64_t held() const { return held_packs * pack; }          // points of a thread
@@ -50,6 +50,10 @@ struct FusedLayout {
   // In elements, over all operands and results.
   std::int64_t largest_offset() const;
 };
+
+// A block that sums columns holds at most so many points where it has company: two blocks share a
+// multiprocessor's registers then.
+inline constexpr std::int64_t kMostSumPoints = 4096;
 
 // `leaves` and `outputs` are in the order of the body's leaves and outputs.
 FusedLayout lay_out(const FusedBody& body, std::span<const FusedOperand> leaves,

@@ -51,6 +51,8 @@ class Writer {
   void compute_rows();
   void compute_blocks();
   void find_arrays();
+  bool reduces_rows() const;
+  std::vector<ValueId> sums_of_columns() const;
 
   // --- variables ---
   // A view uses the variable of its operand.
@@ -83,7 +85,10 @@ void Writer::signature() {
                               layout_.is_output(a) ? "" : "const ", element_type(a.dtype), a.name);
   }
   depth_ = 0;
-  line("extern \"C\" __global__ void __launch_bounds__({})", layout_.threads());
+  // A grid that sums columns may have just two blocks for each multiprocessor: both run at once.
+  const bool is_shared = adds_rows() && layout_.threads() * layout_.held() <= kMostSumPoints;
+  line("extern \"C\" __global__ void __launch_bounds__({}{})", layout_.threads(),
+       is_shared ? ", 2" : "");
   line("{}({}) {{", kFusedKernelName, parameters);
   depth_ = 1;
   line("wait_for_predecessors();");
@@ -237,10 +242,16 @@ void Writer::reduce(const Node& node) {
   line("p{} = {}()(p{}, {});", index, functor, index, element(x));
   --depth_;
   line("}}");
-  if (layout_.lanes > kWarp) line("__shared__ float s{}[{}];", index, kWarp);
-  const std::string x_reduced =
-      fmt::format("row_reduce<{}, {}>(p{}, {}, {})", functor, layout_.lanes, index, neutral,
-                  layout_.lanes > kWarp ? fmt::format("s{}", index) : "nullptr");
+  // Rows after each other take turns with two scratches.
+  const int scratches = adds_rows() ? 2 : 1;
+  if (layout_.lanes > kWarp) line("__shared__ float s{}[{}];", index, scratches * kWarp);
+  const std::string scratch = layout_.lanes == kWarp ? "nullptr"
+                              : adds_rows()          ? fmt::format("s{} + turn * {}u", index, kWarp)
+                                                     : fmt::format("s{}", index);
+  const bool has_groups = adds_rows() && layout_.rows_per_block > 1;
+  const std::string x_reduced = fmt::format(
+      "row_reduce<{}, {}{}>(p{}, {}, {})", functor, layout_.lanes,
+      has_groups ? fmt::format(", {}", layout_.rows_per_block) : "", index, neutral, scratch);
   line("const float v{} = {};", y, rounded(p_.type(y).dtype, x_reduced));
 }
 
@@ -327,24 +338,43 @@ void Writer::compute_rows() {
   compute_all();
 }
 
-// The loop of a block over its rows, summing columns.
+// The loop of a block over its rows, summing columns: `rows_per_block` rows at once, each with sums
+// of its own until the end.
 void Writer::compute_blocks() {
-  line("const unsigned lane = threadIdx.x;");
-  for (const Node& node : p_.nodes) {
-    if (node.op->is_view() || !body_.is_per_block(node.outputs[0])) continue;
-    line("float v{}[{}] = {{}};", node.outputs[0], layout_.held());
-  }
-  line("for (unsigned r = 0; r < {}u; ++r) {{", body_.rows_per_block);
+  const std::int64_t groups = layout_.rows_per_block;
+  const bool takes_turns = layout_.lanes > kWarp && reduces_rows();
+  line("const unsigned lane = threadIdx.x % {}u, group = threadIdx.x / {}u;", layout_.lanes,
+       layout_.lanes);
+  for (ValueId id : sums_of_columns()) line("float v{}[{}] = {{}};", id, layout_.held());
+  line("for (unsigned r = group{}; r < {}u; r += {}u) {{", takes_turns ? ", turn = 0" : "",
+       body_.rows_per_block, groups);
   ++depth_;
   line("const Index row = Index{{blockIdx.x}} * {}u + r;", body_.rows_per_block);
   coordinates("row", layout_.first_part_behind(body_.width), layout_.parts.size());
   compute_all();
-  if (layout_.lanes > kWarp && reductions_ > 0) {
-    line("__syncthreads();  // the scratch is free again");
-  }
+  if (takes_turns) line("turn ^= 1u;");
   --depth_;
   line("}}");
+  for (ValueId id : sums_of_columns()) {
+    if (groups > 1) line("add_groups<{}, {}, {}>(v{});", layout_.held(), layout_.lanes, groups, id);
+  }
+  if (groups > 1) line("if (group > 0) return;");
   store_sums();
+}
+
+bool Writer::reduces_rows() const {
+  return std::ranges::any_of(p_.nodes, [&](const Node& node) {
+    return node.op->fusion == Fusion::kRows && !body_.is_per_block(node.outputs[0]);
+  });
+}
+
+// The values that are sums over the rows of a block.
+std::vector<ValueId> Writer::sums_of_columns() const {
+  std::vector<ValueId> out;
+  for (const Node& node : p_.nodes) {
+    if (!node.op->is_view() && body_.is_per_block(node.outputs[0])) out.push_back(node.outputs[0]);
+  }
+  return out;
 }
 
 void Writer::compute_all() {

@@ -9,7 +9,9 @@
 
 #include "analysis/fused_body.h"
 #include "analysis/readers.h"
+#include "analysis/view_strides.h"
 #include "ir/rewrite.h"
+#include "ops/shared_attrs.h"
 #include "passes/form_passes.h"
 #include "passes/memory_passes.h"
 
@@ -28,30 +30,35 @@ std::int64_t rows_per_part(std::int64_t rows) {
   return out;
 }
 
-// Splits column sums into two steps: over the rows of a part, then over the parts. nullopt: there
-// are no column sums, or too few rows.
+// The column sum in two steps: over the rows of a part, then over the parts; "no value": there are
+// too few rows.
+Val in_two_steps(Rewriter& r, const Program& program, const Node& node) {
+  const Type& type = program.type(node.inputs[0]);
+  const std::int64_t width = type.shape.back(),
+                     rows = type.count() / std::max<std::int64_t>(width, 1);
+  const std::int64_t together = rows_per_part(rows);
+  if (together == 1) return {};
+  Builder& b = r.builder();
+  const Val x = b.call1("reshape", {r.map(node.inputs[0])},
+                        {{"shape", Dims{rows / together, together, width}}});
+  Attrs of_parts = node.attrs;
+  of_parts.set("axes", Dims{1});
+  const Val parts = b.call(*node.op, {x}, of_parts).front();
+  return b.call(*node.op, {parts}, {{"axes", Dims{0}}}).front();
+}
+
+// Splits column sums into two steps. nullopt: there are no column sums, or too few rows.
 std::optional<Program> in_two_steps(const Program& program) {
   Rewriter r(program, "fuse");
   bool changed = false;
   for (const Node& node : program.nodes) {
-    const bool sums = sums_columns(program, node);
-    const Type type = sums ? program.type(node.inputs[0]) : Type{DType::kF32, {1}};
-    const std::int64_t width = type.shape.back(),
-                       rows = type.count() / std::max<std::int64_t>(width, 1);
-    const std::int64_t together = rows_per_part(rows);
-    if (together == 1) {
+    const Val sum = sums_columns(program, node) ? in_two_steps(r, program, node) : Val{};
+    if (sum) {
+      changed = true;
+      r.replace(node, {sum});
+    } else {
       r.copy(node);
-      continue;
     }
-    changed = true;
-    Builder& b = r.builder();
-    const Val x = b.call1("reshape", {r.map(node.inputs[0])},
-                          {{"shape", Dims{rows / together, together, width}}});
-    Attrs of_parts = node.attrs, of_all = node.attrs;
-    of_parts.set("axes", Dims{1});
-    of_all.set("axes", Dims{0});
-    const Val parts = b.call(*node.op, {x}, of_parts).front();
-    r.replace(node, b.call(*node.op, {parts}, of_all));
   }
   if (!changed) return std::nullopt;
   return r.finish();
@@ -115,6 +122,50 @@ class PartsOfNodes {
 
   const Program& program_;
   std::deque<std::pair<const Node*, std::optional<Program>>> known_;
+};
+
+// What a kernel that goes through all rows in parts computes next, element by element: its blocks
+// have those rows, too, when somebody sums their columns (the gradient of a bias behind a norm).
+class BesideRows {
+ public:
+  explicit BesideRows(const Program& program)
+      : program_(program), rows_(program.values.size(), nullptr) {}
+
+  void begin(const Node& split) {
+    for (ValueId id : split.outputs) {
+      if (program_.type(id).count() == program_.type(split.inputs[0]).count()) row(id) = &split;
+    }
+  }
+
+  void pass(const Node& node) {
+    const bool is_elementwise =
+        node.op->is_view() ? keeps_order(program_, node) : node.op->fusion == Fusion::kElementwise;
+    if (!is_elementwise) return;
+    for (ValueId id : node.inputs) {
+      const Node* split = row(id);
+      if (split == nullptr || !run_together(*split, node)) continue;
+      for (ValueId result : node.outputs) {
+        if (program_.type(result).shape.back() == program_.type(id).shape.back())
+          row(result) = split;
+      }
+    }
+  }
+
+  // Whether the node sums columns of such rows.
+  bool has_sum(const Node& node) const {
+    if (node.op->find_attr(ops::kWideSum) == nullptr) return false;
+    const Node* split = rows_[static_cast<std::size_t>(node.inputs[0])];
+    return split != nullptr && run_together(*split, node) && sums_columns(program_, node);
+  }
+
+ private:
+  const Node*& row(ValueId id) { return rows_[static_cast<std::size_t>(id)]; }
+  static bool run_together(const Node& a, const Node& b) {
+    return a.origin().phase == b.origin().phase && a.epoch == b.epoch;
+  }
+
+  const Program& program_;
+  std::vector<const Node*> rows_;  // by value: the op whose rows it has
 };
 
 // --- one launch for the sums over parts ---------------------------------------------------------
@@ -236,14 +287,23 @@ Program merge_column_sums(const Program& program) {
 Program split_column_sums(const Program& program) {
   Rewriter r(program, "fuse");
   PartsOfNodes parts_of_nodes(program);
+  BesideRows beside(program);
   for (const Node& node : program.nodes) {
     const std::optional<Program>& parts = parts_of_nodes.of(node);
-    if (!parts) {
+    if (!parts && !beside.has_sum(node)) {
+      beside.pass(node);
       r.copy(node);
       continue;
     }
     const auto guard = r.from(node);
-    r.replace(node, inline_program(r.builder(), *parts, r.inputs(node)));
+    if (parts) {
+      beside.begin(node);
+      r.replace(node, inline_program(r.builder(), *parts, r.inputs(node)));
+    } else {
+      const Val sum = in_two_steps(r, program, node);
+      r.builder().set_role(sum, program.value(node.outputs[0]).role);
+      r.replace(node, {sum});
+    }
   }
   return r.finish();
 }

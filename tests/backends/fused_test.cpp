@@ -218,7 +218,11 @@ TEST_P(FusedTest, GradientsOfNormsAgree) {
       const Val sum = ops::add(grads[0], b.input("g", type));
       b.output("dw", grads[1]);
       b.output("dx", sum);
-      b.output("low", ops::cast(sum, DType::kBF16));
+      const Val low = ops::cast(sum, DType::kBF16);
+      Dims all_rows;
+      for (int i = 0; i + 1 < shape.rank(); ++i) all_rows.push_back(i);
+      b.output("low", low);
+      b.output("db", b.call1("sum", {low}, {{"axes", all_rows}, {"wide", true}}));
       expect_twice_the_error_at_most(b.finish());
     }
   }

@@ -92,6 +92,26 @@ const std::map<std::string, std::string>& fused_bodies() {
         output "columns" = %6
         output "dx" = %12
       })"},
+      {"norm_and_bias_gradient", R"(program "body" {
+        input %dy : bf16[4,4,264]
+        input %x : f32[4,4,264]
+        input %w : f32[264]
+        %0 : f32[4,4,264] = cast(%dy) {dtype=f32}
+        %1 : f32[4,4,264] = mul(%0, %x)
+        %2 : f32[2,8,264] = reshape(%1) {shape=[2,8,264]}
+        %3 : f32[2,264] = sum(%2) {axes=[1]}
+        %4 : f32[4,4,264] = broadcast(%w) {shape=[4,4,264]}
+        %5 : f32[4,4,264] = mul(%1, %4)
+        %6 : f32[4,4,1] = sum(%5) {axes=[2], keepdims=true}
+        %7 : f32[4,4,264] = broadcast(%6) {shape=[4,4,264]}
+        %8 : f32[4,4,264] = sub(%0, %7)
+        %9 : bf16[4,4,264] = cast(%8) {dtype=bf16}
+        %10 : bf16[2,8,264] = reshape(%9) {shape=[2,8,264]}
+        %11 : f32[2,264] = sum(%10) {axes=[1], wide=true}
+        output "dw" = %3
+        output "db" = %11
+        output "dx" = %9
+      })"},
       {"every_elementwise_op", R"(program "body" {
         input %a : bf16[3,4]
         input %b : bf16[3,4]

@@ -143,11 +143,26 @@ TEST(FusedTextTest, ABlockGoesThroughItsRowsAndAddsThemUp) {
   const FusedText text = kernel_of(fused_bodies().at("norm_gradient"));
   EXPECT_EQ(text.blocks, 4u);
   EXPECT_EQ(text.threads, 96u);  // 66 packs of 4
-  EXPECT_THAT(text.kernel,
-              HasSubstr("  float v10[4] = {};\n  for (unsigned r = 0; r < 3u; ++r) {"));
+  EXPECT_THAT(text.kernel, HasSubstr("  float v10[4] = {};\n"
+                                     "  for (unsigned r = group, turn = 0; r < 3u; r += 1u) {"));
   EXPECT_THAT(text.kernel, HasSubstr("v10[j] = Plus()(v10[j], v8[j]);"));
-  EXPECT_THAT(text.kernel, HasSubstr("__syncthreads();  // the scratch is free again\n  }\n"));
+  EXPECT_THAT(text.kernel, HasSubstr("row_reduce<Plus, 96>(p0, 0.0f, s0 + turn * 32u)"));
+  EXPECT_THAT(text.kernel, HasSubstr("turn ^= 1u;\n  }\n"));
   EXPECT_THAT(text.kernel, HasSubstr("store_pack<4>(y0 + c0 + c2 * 264u, v10 + k * 4);"));
+}
+
+TEST(FusedTextTest, AFewBlocksTakeRowsSideBySideAndAddTheirSums) {
+  const FusedText text = kernel_of(fused_bodies().at("norm_and_bias_gradient"));
+  EXPECT_EQ(text.blocks, 2u);
+  EXPECT_EQ(text.threads, 4 * 96u);
+  EXPECT_THAT(text.kernel, HasSubstr("__launch_bounds__(384, 2)"));
+  EXPECT_THAT(text.kernel, HasSubstr("for (unsigned r = group, turn = 0; r < 8u; r += 4u) {"));
+  EXPECT_THAT(text.kernel, HasSubstr("row_reduce<Plus, 96, 4>(p0, 0.0f, s0 + turn * 32u)"));
+  // The sum of a bias is of the narrow values, in float32.
+  EXPECT_THAT(text.kernel, HasSubstr("v12[j] = rounded<BF16>(v11[j]);"));
+  EXPECT_THAT(text.kernel, HasSubstr("v14[j] = Plus()(v14[j], v12[j]);"));
+  EXPECT_THAT(text.kernel, HasSubstr("  add_groups<4, 96, 4>(v6);\n  add_groups<4, 96, 4>(v14);\n"
+                                     "  if (group > 0) return;\n"));
 }
 
 TEST(FusedTextTest, WhatNoWalkReachesHasNoKernel) {

@@ -272,6 +272,25 @@ TEST_F(FuseTest, TheGradientOfANormIsOneNodeAndTheLastSumOverRows) {
   EXPECT_EQ(sum.origin().path, "ln");
 }
 
+// The gradient of a bias whose product reads what the gradient of a norm goes into.
+TEST_F(FuseTest, ColumnsOfWhatANormsGradientMakesAreSummedByItsBlocks) {
+  const auto with_sum_of = [](const char* value, const char* path) {
+    std::string text = fmt::format(kNormGradient, 1024);
+    text.replace(text.find("    output"), 0,
+                 fmt::format("    %7 : f32[8] !gradient = sum({}) {{axes=[0], wide=true}} @ {}\n",
+                             value, path));
+    return text.replace(text.rfind("  }"), 0, "  output \"grad.b\" = %7\n  ");
+  };
+  const Program out = materialize(fused(with_sum_of("%6", "w2 backward")));
+  EXPECT_EQ(launch_count(out), 2);
+  EXPECT_EQ(count(out, "fused"), 1);
+  EXPECT_EQ(count(out, "sum"), 1);  // of weight and bias
+  EXPECT_EQ(out.value(out.find_output("grad.b")).role, Role::kGradient);
+  // One of another phase, and one of an operand, whose rows another kernel may have made.
+  EXPECT_EQ(count(fused(with_sum_of("%6", "w2 optimizer")), "sum"), 2);
+  EXPECT_EQ(count(fused(with_sum_of("%b", "w3 backward")), "sum"), 2);
+}
+
 TEST_F(FuseTest, TheGradientOfALayerNormIsOneNodeAndOneSumOverRowsOfWeightAndBias) {
   const Program out = materialize(fused(R"(program "p" {
     input %a : bf16[1024,8]

@@ -153,19 +153,53 @@ __device__ inline float warp_reduce(float x) {
   for (int step = 16; step > 0; step /= 2) x = F()(x, __shfl_xor_sync(0xffffffffu, x, step));
   return x;
 }
+// Waits for the kLanes threads of the calling thread's row, one of kRows that a block takes side by
+// side: each row has a barrier of its own.
+template <int kLanes, int kRows>
+__device__ inline void row_barrier() {
+  if (kRows == 1) {
+    __syncthreads();
+  } else {
+    asm volatile("bar.sync %0, %1;" ::"r"(threadIdx.x / kLanes + 1), "n"(kLanes) : "memory");
+  }
+}
+
 // Combines x over the kLanes threads of a row, in an order that depends on kLanes only, and returns
-// the result to each of them. A row of one warp uses neither a barrier nor `scratch`. A longer row
-// has the whole block, every thread of which has to call this. `scratch` is shared memory for one
-// number per warp; as the only barrier stands between writing and reading it, it must not be
-// written again before another barrier.
-template <class F, int kLanes>
+// the result to each of them. A row of one warp uses neither a barrier nor `scratch`. Of a longer
+// row all threads have to call this. `scratch` is shared memory for one number per warp of the
+// block; as the only barrier stands between writing and reading it, it must not be written again
+// before another barrier.
+template <class F, int kLanes, int kRows = 1>
 __device__ inline float row_reduce(float x, float neutral, float* scratch) {
   x = warp_reduce<F>(x);
   if (kLanes == 32) return x;
+  constexpr unsigned kWarps = kLanes / 32;
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = x;
-  __syncthreads();
-  x = threadIdx.x % 32 < kLanes / 32 ? scratch[threadIdx.x % 32] : neutral;
+  row_barrier<kLanes, kRows>();
+  const unsigned first = threadIdx.x / kLanes * kWarps;
+  x = threadIdx.x % 32 < kWarps ? scratch[first + threadIdx.x % 32] : neutral;
   return warp_reduce<F>(x);
+}
+
+// Adds the N numbers of a thread to those of the threads with its place in the other rows of the
+// block; the first row has the sums then. All threads of the block have to call this.
+template <int N, int kLanes, int kRows>
+__device__ inline void add_groups(float (&sums)[N]) {
+  __shared__ float others[(kRows - 1) * N * kLanes];
+  const unsigned lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
+  __syncthreads();  // what was here before has been read
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (group > 0) others[((group - 1) * N + j) * kLanes + lane] = sums[j];
+  }
+  __syncthreads();
+  if (group > 0) return;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+#pragma unroll
+    for (int g = 0; g < kRows - 1; ++g)
+      sums[j] = Plus()(sums[j], others[(g * N + j) * kLanes + lane]);
+  }
 }
 
 }  // namespace tracestep::cuda
