@@ -57,8 +57,10 @@ Program shadow(const Program& program);
 // - The gradient of a bias, a sum over all rows in backward, reads what the products read, and adds
 //   it up in float32 (attribute `wide` of `sum`). Where the gradient was computed in float32 its
 //   terms are rounded to the low dtype once, as those of the products with it are. The sum's error
-//   is then at most u · Σ|x|, u = 2^-9 in bfloat16 and 2^-12 in float16 (half a unit in the last
-//   place of each term), and about that over √rows where signs and roundings are independent.
+//   is then at most u · Σ|x|, u = 2^-8 in bfloat16 and 2^-11 in float16 (half a unit in the last
+//   place of each term), and about u · √Σx² where roundings are independent.
+// - A cast behind views that bring a tensor in another order, in backward, stands in front of them,
+//   if nothing else reads that: half the bytes are moved, and the cast may join what makes them.
 Program narrow(const Program& program);
 
 // Fewer, larger matrix products.

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "analysis/readers.h"
+#include "analysis/view_strides.h"
 #include "ir/rewrite.h"
 #include "ops/shared_attrs.h"
 #include "passes/kernel_passes.h"
@@ -19,8 +20,8 @@ bool run_together(const Node& a, const Node& b) {
   return a.origin().phase == b.origin().phase && a.epoch == b.epoch;
 }
 
-// A narrow value, and the views of its widened copy that lead to a reader, the first one first.
-struct Narrower {
+// A value, and the views that lead from it to a reader, the first one first.
+struct Viewed {
   ValueId value = kNoValue;
   std::vector<NodeId> views = {};
 };
@@ -57,9 +58,10 @@ class Narrow {
     if (narrows(node)) {
       const auto before = before_widening(node);
       if (before && dtype(before->value) == dtype(node.outputs[0])) {
-        r_.replace(node, {emit_views(*before)});
+        r_.replace(node, {emit_views(r_.map(before->value), *before)});
         return;
       }
+      if (const auto source = before_views(node)) return emit_cast(node, *source);
     } else if (sums_a_bias(node)) {
       if (const Val x = narrow_operand(node)) return emit_sum(node, x);
     }
@@ -68,8 +70,8 @@ class Narrow {
 
   // What the node's operand was before it was widened; nullopt: it was not, or not beside the node.
   // Reading a value of another phase would decide what is saved for backward.
-  std::optional<Narrower> before_widening(const Node& node) const {
-    Narrower out;
+  std::optional<Viewed> before_widening(const Node& node) const {
+    Viewed out;
     for (ValueId id = node.inputs[0]; program_.value(id).producer != kNoNode;) {
       const NodeId maker = program_.value(id).producer;
       const Node& made_by = program_.node(maker);
@@ -86,9 +88,49 @@ class Narrow {
     return std::nullopt;
   }
 
-  // The views again, of the narrow value; what undoes the one before it goes with that.
-  Val emit_views(const Narrower& from) {
-    Val x = r_.map(from.value);
+  // What the cast's operand is another order of, in backward, if nothing else reads that: a sum of
+  // a bias will read the cast.
+  std::optional<Viewed> before_views(const Node& cast) const {
+    if (cast.origin().phase != Phase::kBackward) return std::nullopt;
+    Viewed out{cast.inputs[0]};
+    bool is_in_order = true;
+    for (NodeId maker = program_.value(out.value).producer; maker != kNoNode;
+         maker = program_.value(out.value).producer) {
+      const Node& view = program_.node(maker);
+      if (!run_together(view, cast)) return std::nullopt;
+      if (!view.op->is_view()) break;
+      const bool has_all = view.inputs.size() == 1 && program_.type(view.inputs[0]).count() ==
+                                                          program_.type(view.outputs[0]).count();
+      if (!has_all || !is_read_for(out.value, cast)) return std::nullopt;
+      is_in_order = is_in_order && keeps_order(program_, view);
+      out.views.insert(out.views.begin(), maker);
+      out.value = view.inputs[0];
+    }
+    if (is_in_order || readers_.only(out.value) == kNoNode) return std::nullopt;
+    return out;
+  }
+
+  // Whether all that reads the value is on the way to the cast, or will read the cast.
+  bool is_read_for(ValueId id, const Node& cast) const {
+    if (id != cast.inputs[0]) return readers_.only(id) != kNoNode;
+    return !readers_.at_end[at(id)] && std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId r) {
+      const Node& reader = program_.node(r);
+      return &reader == &cast || (sums_a_bias(reader) && run_together(reader, cast));
+    });
+  }
+
+  // The cast in front of the views, which then move fewer bytes and may go with their readers.
+  void emit_cast(const Node& cast, const Viewed& source) {
+    Val x = r_.map(source.value);
+    {
+      const auto guard = r_.from(cast);
+      x = r_.builder().call(*cast.op, {x}, cast.attrs).front();
+    }
+    r_.replace(cast, {emit_views(x, source)});
+  }
+
+  // The views again, of `x`; what undoes the one before it goes with that.
+  Val emit_views(Val x, const Viewed& from) {
     for (NodeId id : from.views) {
       const Node& view = program_.node(id);
       const auto guard = r_.from(view);
@@ -111,7 +153,7 @@ class Narrow {
       return r_.map(reader.outputs[0]);
     }
     const auto before = before_widening(sum);
-    return before ? emit_views(*before) : Val{};
+    return before ? emit_views(r_.map(before->value), *before) : Val{};
   }
 
   void emit_sum(const Node& sum, Val x) {

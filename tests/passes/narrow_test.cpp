@@ -122,9 +122,45 @@ TEST_F(NarrowTest, OtherSumsOtherDtypesAndOtherPhasesStayAsTheyAre) {
   })");
 }
 
-// --- in numbers
-// ----------------------------------------------------------------------------------- Against
-// float64 sums of float32 terms: each term is off by half a unit of bfloat16 at most.
+// The gradient of a rotated q, by heads, on its way to the product that made q.
+constexpr const char* kReordered = R"(program "p" {
+  input %x : f32[3,2,4,5]
+  input %w : bf16[12,10]
+  %0 : f32[3,2,4,5] = exp(%x) @ rope backward
+  %1 : f32[3,4,2,5] = permute(%0) {axes=[0,2,1,3]} @ attn backward
+  %2 : f32[12,10] = reshape(%1) {shape=[12,10]} @ attn backward
+  %3 : bf16[12,10] = cast(%2) {dtype=bf16} @ q backward
+  %4 : f32[10] !gradient = sum(%2) {axes=[0]} @ q backward
+  %5 : bf16[10,10] = matmul(%w, %3) {transpose_a=true} @ q backward
+  output "dw" = %5
+  output "db" = %4
+})";
+
+TEST_F(NarrowTest, ACastStandsInFrontOfViewsThatReorderWhatItReads) {
+  EXPECT_EQ(narrowed(kReordered), R"(program "p" {
+  input %x : f32[3,2,4,5]
+  input %w : bf16[12,10]
+  %0 : f32[3,2,4,5] = exp(%x)
+  %1 : bf16[3,2,4,5] = cast(%0) {dtype=bf16}
+  %2 : bf16[3,4,2,5] = permute(%1) {axes=[0,2,1,3]}
+  %3 : bf16[12,10] = reshape(%2) {shape=[12,10]}
+  %4 : f32[10] !gradient = sum(%3) {axes=[0], wide=true}
+  %5 : bf16[10,10] = matmul(%w, %3) {transpose_a=true}
+  output "dw" = %5
+  output "db" = %4
+}
+)");
+  // What others read in float32 too, and what is in order, is cast where it was.
+  EXPECT_THAT(narrowed(with(kReordered, "  output \"db\" = %4",
+                            "  output \"db\" = %4\n  output \"x\" = %2")),
+              HasSubstr("= cast(%2)"));
+  EXPECT_THAT(narrowed(with(kReordered, "f32[3,4,2,5] = permute(%0) {axes=[0,2,1,3]}",
+                            "f32[3,8,5] = reshape(%0) {shape=[3,8,5]}")),
+              HasSubstr("= cast(%2)"));
+}
+
+// --- in numbers ---------------------------------------------------------------------------------
+// Against float64 sums of float32 terms, each of which is off by half a unit of bfloat16 at most.
 TEST_F(NarrowTest, TheErrorOfABiasIsThatOfItsRoundedTerms) {
   const Program plain = parse_program(R"(program "p" {
     input %x : f32[4096,96]
@@ -151,8 +187,8 @@ TEST_F(NarrowTest, TheErrorOfABiasIsThatOfItsRoundedTerms) {
     const std::vector<double> sums = testing::to_doubles(got.at("db"));
     for (std::size_t i = 0; i < sums.size(); ++i) {
       const double error = std::abs(sums[i] - exact[i]);
-      EXPECT_LE(error, 0x1p-9 * magnitude[i]) << backend.name << " " << i;
-      EXPECT_LE(error, 3 * 0x1p-9 * std::sqrt(square[i])) << backend.name << " " << i;
+      EXPECT_LE(error, 0x1p-8 * magnitude[i]) << backend.name << " " << i;
+      EXPECT_LE(error, 1.5 * 0x1p-8 * std::sqrt(square[i])) << backend.name << " " << i;
     }
     EXPECT_EQ(got.at("db").dtype, DType::kF32);
   }
