@@ -15,6 +15,7 @@
 #include "cli/remaining_time.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
+#include "lab/report/columns.h"
 #include "train/loop.h"
 
 namespace tracestep::cli {
