@@ -24,7 +24,8 @@ inline int hopper_attention_width(std::int64_t width) {
 
 // The same of the portable kernels, for widths up to 256.
 inline int portable_attention_width(std::int64_t width) {
-  for (const int padded : {16, 32, 64, 80, 96, 128}) {
+  constexpr int kWidths[] = {16, 32, 64, 80, 96, 128};
+  for (const int padded : kWidths) {
     if (width <= padded) return padded;
   }
   return 256;
