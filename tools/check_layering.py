@@ -37,10 +37,10 @@ ROWS = {
     "backends/comm/nccl": ["runtime"],
     "exec": ["passes", "runtime"],
     "spec": ["exec"],  # the fields of a run as texts, and the program that it means
-    "train": ["spec"],
-    "session": ["train"],  # a run on a device
+    "session": ["spec"],  # a run on a device
+    "train": ["session"],
     # The lab: below all subjects what every one needs, above them the study.
-    "lab/report": ["session"],
+    "lab/report": ["train"],
     "lab/measure": ["lab/report"],
     "lab/pages": ["lab/measure"],
     "lab/time": ["lab/measure"],

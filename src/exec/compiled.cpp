@@ -80,13 +80,13 @@ void CompiledExecutor::allocate_arena() {
   block.record(MemoryAction::kSegmentAlloc, arena_, plan_.arena_bytes);
 }
 
-void CompiledExecutor::run(Recorder* recorder) {
+void CompiledExecutor::run() {
   release_outputs();
   if (guard_ != nullptr) guard_->restart();
-  const bool is_plain = !is_observed(recorder) && !records_memory() && guard_ == nullptr;
+  const bool is_plain = !is_observed() && !records_memory() && guard_ == nullptr;
   marks_->set(kFirst);
   if (!is_plain) {
-    issue(recorder);
+    issue();
   } else if (captured_ != nullptr) {
     replay(*captured_);
   } else {
@@ -97,9 +97,13 @@ void CompiledExecutor::run(Recorder* recorder) {
   if (is_plain && may_capture_) capture();
 }
 
-void CompiledExecutor::set_tracer(ActivityTracer* tracer) {
-  StepExecutor::set_tracer(tracer);
+void CompiledExecutor::observe(RunObserver next) {
+  // What was captured is only for the tracer and the early results that it was captured with.
+  const bool stays = next.tracer == observer().tracer && next.early == observer().early;
+  StepExecutor::observe(std::move(next));
+  if (stays) return;
   captured_.reset();
+  const ActivityTracer* tracer = observer().tracer;
   may_capture_ = is_to_capture_ && (tracer == nullptr || tracer->follows_captures());
 }
 

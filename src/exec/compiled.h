@@ -22,8 +22,8 @@ class CompiledExecutor final : public StepExecutor {
   // allocator, a tracer that does not follow captures), and for the first run, which lets the
   // device load its code; the launches are captured after it. With a guarded allocator every launch
   // is checked against the plan.
-  void run(Recorder* recorder = nullptr) override;
-  void set_tracer(ActivityTracer* tracer) override;
+  void run() override;
+  void observe(RunObserver observer) override;
   // The bytes stay in the arena until the next run, but outputs can no longer be read.
   void release_outputs() override;
   bool is_captured() const override { return captured_ != nullptr; }

@@ -13,11 +13,11 @@ EagerExecutor::~EagerExecutor() {
   free_temporaries();
 }
 
-void EagerExecutor::run(Recorder* recorder) {
+void EagerExecutor::run() {
   free_temporaries();
   marks_->set(kFirst);
   try {
-    issue(recorder);
+    issue();
   } catch (...) {
     free_workspace();
     free_temporaries();

@@ -12,7 +12,7 @@ class EagerExecutor final : public StepExecutor {
   EagerExecutor(Store& store, Program program);
   ~EagerExecutor() override;
 
-  void run(Recorder* recorder = nullptr) override;
+  void run() override;
   void release_outputs() override { free_temporaries(); }
   std::int64_t predicted_peak_bytes() const override { return predicted_peak_bytes_; }
 

@@ -19,6 +19,29 @@
 
 namespace tracestep {
 
+// Who listens to the runs of an executor, and for what. Nobody, by default.
+struct RunObserver {
+  // `act` is called during a run, before the first kernel of `node` or a later node, or at the end
+  // if there is none; it may wait for the device and read the allocator. Measurements use pauses to
+  // time parts of a step.
+  struct Pause {
+    NodeId node = kNoNode;
+    std::function<void()> act;
+  };
+
+  // Where it takes spans, run() waits for the device and adds them, in nanoseconds from the first
+  // kernel's start. It holds the device, so such runs ignore pauses.
+  Recorder* recorder = nullptr;
+  std::vector<Pause> pauses = {};  // sorted by node
+  // Is told which node each launch belongs to. Launches are captured anew for it, so that it can
+  // follow them, or issued one by one where it cannot.
+  ActivityTracer* tracer = nullptr;
+  // Rank-0 outputs that the host wants early: output() waits for these alone, not for the rest of
+  // the step, on devices that send results early (Device::make_outbox). set_input() after that
+  // copies what the rest does not read beside it.
+  std::vector<std::string> early = {};
+};
+
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -32,27 +55,13 @@ class Executor {
   void set_scalar(std::string_view name, double value);
   // Issues one step; on an asynchronous device it may still be running on return. Work issued later
   // sees the updates in the store. Throws OutOfMemory or DeviceError, after freeing all
-  // temporaries. With a recorder that takes spans, run() waits for the device and adds the spans,
-  // in nanoseconds from the first kernel's start.
-  virtual void run(Recorder* recorder = nullptr) = 0;
-  // `act` is called during a run, before the first kernel of `node` or a later node, or at the end
-  // if there is none; it may wait for the device and read the allocator. Measurements use pauses to
-  // time parts of a step.
-  struct Pause {
-    NodeId node = kNoNode;
-    std::function<void()> act;
-  };
-  // Sorted by node. Runs that record spans hold the device, so they ignore pauses.
-  virtual void set_pauses(std::vector<Pause> pauses) = 0;
-  // Tells `tracer` which node each launch belongs to, until it is set to nullptr. Launches are then
-  // captured anew, so that the tracer can follow them, or issued one by one where it cannot.
-  virtual void set_tracer(ActivityTracer* tracer) = 0;
+  // temporaries.
+  virtual void run() = 0;
+  // Who listens to the next runs, instead of whoever did. Error{kUsage}: no such output.
+  virtual void observe(RunObserver observer) = 0;
+  virtual const RunObserver& observer() const = 0;
   // From the first kernel's start to the last one's end in the last run; waits for it.
   virtual std::int64_t device_span_ns() = 0;
-  // Before the first run: output() waits for these rank-0 outputs alone, not for the rest of the
-  // step, on devices that send results early (Device::make_outbox). set_input() after that copies
-  // what the rest does not read beside it.
-  virtual void send_early(std::span<const std::string> outputs) = 0;
   // An output of the last run, copied to the host; valid until the next run.
   virtual HostTensor output(std::string_view name) const = 0;
   // A floating rank-0 output as a number.
@@ -69,6 +78,25 @@ class Executor {
   virtual std::optional<std::int64_t> kernels() const { return {}; }
   virtual std::int64_t launches() const = 0;              // per run; each is a kernel or a few
   virtual std::int64_t predicted_peak_bytes() const = 0;  // requested bytes, leaves included
+};
+
+// Somebody more listens, as long as this object lives: `add` changes the executor's observer.
+class Observation {
+ public:
+  template <class Add>
+  Observation(Executor& executor, const Add& add)
+      : executor_(executor), before_(executor.observer()) {
+    RunObserver observer = before_;
+    add(observer);
+    executor_.observe(std::move(observer));
+  }
+  ~Observation() { executor_.observe(std::move(before_)); }
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
+
+ private:
+  Executor& executor_;
+  RunObserver before_;
 };
 
 // Binds the leaves of `program`, which has been materialized, in `store`. Throws Error{kUsage} when

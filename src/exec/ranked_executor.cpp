@@ -76,16 +76,15 @@ void RankedExecutor::set_input(std::string_view name, const TensorView& value) {
   }
 }
 
-void RankedExecutor::run(Recorder* recorder) {
+void RankedExecutor::run() {
   std::optional<HostWait> wait;
-  if (only_issues_ && !has_pauses_) wait.emplace("room in the queue of its device");
-  const RankThreads::Failure failure = threads_.run(
-      [&](int rank) {
-        executors_[static_cast<std::size_t>(rank)]->run(rank == 0 ? recorder : nullptr);
-      },
-      [&] {
-        if (group_ != nullptr) group_->end();
-      });
+  // In pauses the host may do what it likes for long.
+  if (only_issues_ && observer().pauses.empty()) wait.emplace("room in the queue of its device");
+  const RankThreads::Failure failure =
+      threads_.run([&](int rank) { executors_[static_cast<std::size_t>(rank)]->run(); },
+                   [&] {
+                     if (group_ != nullptr) group_->end();
+                   });
   if (!failure.error) return;
   if (group_ != nullptr) group_->restart();
   rethrow(failure);

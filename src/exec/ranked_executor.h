@@ -28,19 +28,15 @@ class RankedExecutor final : public Executor {
   // Runs all ranks, and returns when the last one does. If one throws, the others end too, and the
   // first error is thrown with its rank in front. Where ranks are processes, an OutOfMemory becomes
   // an Error: the others cannot go on.
-  void run(Recorder* recorder = nullptr) override;
+  void run() override;
   void release_outputs() override;
 
   // What follows is the first rank's.
   const Program& program() const override { return first().program(); }
   const BufferPlan& buffer_plan() const override { return first().buffer_plan(); }
-  void set_pauses(std::vector<Pause> pauses) override {
-    has_pauses_ = !pauses.empty();
-    first().set_pauses(std::move(pauses));
-  }
-  void set_tracer(ActivityTracer* tracer) override { first().set_tracer(tracer); }
+  void observe(RunObserver observer) override { first().observe(std::move(observer)); }
+  const RunObserver& observer() const override { return first().observer(); }
   std::int64_t device_span_ns() override { return first().device_span_ns(); }
-  void send_early(std::span<const std::string> outputs) override { first().send_early(outputs); }
   HostTensor output(std::string_view name) const override { return first().output(name); }
   std::optional<HostTensor> value(ValueId id) const override { return first().value(id); }
   bool is_captured() const override { return first().is_captured(); }
@@ -57,7 +53,6 @@ class RankedExecutor final : public Executor {
   Communicator* const group_;
   const int first_rank_;  // of this process
   const bool only_issues_;
-  bool has_pauses_ = false;  // in which the host may do what it likes for long
   RankThreads threads_;
 };
 

@@ -94,23 +94,24 @@ void StepExecutor::set_input(std::string_view name, const TensorView& value) {
   }
 }
 
-void StepExecutor::send_early(std::span<const std::string> outputs) {
-  early_ = EarlyResults::make(device_, program_, buffer_plan_, launches_, outputs);
+void StepExecutor::observe(RunObserver observer) {
+  if (observer.early != observer_.early) {
+    early_ = observer.early.empty()
+                 ? nullptr
+                 : EarlyResults::make(device_, program_, buffer_plan_, launches_, observer.early);
+  }
+  observer_ = std::move(observer);
 }
 
 void StepExecutor::send_behind(const Launch& launch) {
   if (early_ != nullptr && early_->is_completed_by(launch)) early_->send(addresses_);
 }
 
-bool StepExecutor::is_observed(const Recorder* recorder) const {
-  return (recorder != nullptr && recorder->records_spans()) || !pauses_.empty();
-}
-
-void StepExecutor::issue(Recorder* recorder) {
+void StepExecutor::issue() {
   if (early_ != nullptr) early_->restart();
   try {
-    if (recorder != nullptr && recorder->records_spans()) {
-      issue_with_spans(*recorder);
+    if (records_spans()) {
+      issue_with_spans();
     } else {
       issue_with_pauses();
     }
@@ -147,7 +148,7 @@ void StepExecutor::replay(CapturedWork& work) {
 
 // The device is held while a group of launches is issued, so that the marks around them measure the
 // device alone.
-void StepExecutor::issue_with_spans(Recorder& recorder) {
+void StepExecutor::issue_with_spans() {
   constexpr std::size_t kGroup = 64;
   if (span_marks_ == nullptr) span_marks_ = device_.make_marks(2 * launches_.size());
   for (std::size_t i = 0; i < launches_.size(); ++i) {
@@ -161,24 +162,25 @@ void StepExecutor::issue_with_spans(Recorder& recorder) {
   for (std::size_t i = 0; i < launches_.size(); ++i) {
     const std::int64_t begin = span_marks_->between_ns(0, 2 * i);
     const std::int64_t end = span_marks_->between_ns(0, 2 * i + 1);
-    recorder.add(Span{launches_[i].node, begin, std::max(begin, end - overhead)});
+    observer_.recorder->add(Span{launches_[i].node, begin, std::max(begin, end - overhead)});
   }
 }
 
 void StepExecutor::issue_with_pauses() {
+  const std::vector<RunObserver::Pause>& pauses = observer_.pauses;
   std::size_t next = 0;
   for (Launch& launch : launches_) {
     // Results of a batch are there at its end.
     const bool may_pause = buffer_plan_.turns[at(launch.node)].opens_batch;
-    while (may_pause && next < pauses_.size() && launch.node >= pauses_[next].node) {
+    while (may_pause && next < pauses.size() && launch.node >= pauses[next].node) {
       issue_postponed(launch.node);
-      pauses_[next++].act();
+      pauses[next++].act();
     }
     issue_one(launch, nullptr, 0);
     send_behind(launch);
   }
   issue_postponed(static_cast<NodeId>(program_.nodes.size()));
-  while (next < pauses_.size()) pauses_[next++].act();
+  while (next < pauses.size()) pauses[next++].act();
 }
 
 bool StepExecutor::is_postponed(const Launch& launch) const {
@@ -216,16 +218,17 @@ void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
 }
 
 void StepExecutor::launch_one(const Launch& launch, bool alone) {
-  if (tracer_ != nullptr) [[unlikely]]
-    tracer_->enter(launch.node);
+  ActivityTracer* const tracer = observer_.tracer;
+  if (tracer != nullptr) [[unlikely]]
+    tracer->enter(launch.node);
   try {
     lanes_.launch(launch, alone);
   } catch (...) {
-    if (tracer_ != nullptr) tracer_->leave();
+    if (tracer != nullptr) tracer->leave();
     throw;
   }
-  if (tracer_ != nullptr) [[unlikely]]
-    tracer_->leave();
+  if (tracer != nullptr) [[unlikely]]
+    tracer->leave();
 }
 
 HostTensor StepExecutor::output(std::string_view name) const {

@@ -1,5 +1,5 @@
 // What the executors share: leaves, prepared launches, and the order in which a run issues them,
-// with marks, pauses, ranges and a tracer. Derived classes decide when buffers exist.
+// with marks, ranges and an observer. Derived classes decide when buffers exist.
 #pragma once
 
 #include <deque>
@@ -24,11 +24,10 @@ class StepExecutor : public Executor {
 
   const Program& program() const override { return program_; }
   const BufferPlan& buffer_plan() const override { return buffer_plan_; }
-  void set_pauses(std::vector<Pause> pauses) override { pauses_ = std::move(pauses); }
-  void set_tracer(ActivityTracer* tracer) override { tracer_ = tracer; }
+  void observe(RunObserver observer) override;
+  const RunObserver& observer() const override { return observer_; }
   void set_input(std::string_view name, const TensorView& value) override;
   std::int64_t device_span_ns() override { return marks_->between_ns(kFirst, kLast); }
-  void send_early(std::span<const std::string> outputs) override;
   HostTensor output(std::string_view name) const override;
   std::optional<HostTensor> value(ValueId id) const override;
   std::int64_t launches() const override { return static_cast<std::int64_t>(launches_.size()); }
@@ -47,13 +46,13 @@ class StepExecutor : public Executor {
   // Issues all launches; the device stays usable if one throws. With marks, for recorded spans,
   // each runs alone. In guarded memory of a device with one lane, work of other lanes is issued as
   // late as the plan allows, so that a plan that frees something too early shows.
-  void issue(Recorder* recorder);
+  void issue();
   // Issues all launches without marks, pauses and buffers to provide.
   void launch_all();
   // Issues launches that were captured from launch_all().
   void replay(CapturedWork& work);
   // Whether a run stops at single launches (spans, pauses).
-  bool is_observed(const Recorder* recorder) const;
+  bool is_observed() const { return records_spans() || !observer_.pauses.empty(); }
 
   Device& device() const { return device_; }
   std::vector<Launch>& launch_list() { return launches_; }
@@ -67,7 +66,10 @@ class StepExecutor : public Executor {
  private:
   void allocate_leaves();
   void free_inputs();
-  void issue_with_spans(Recorder& recorder);
+  bool records_spans() const {
+    return observer_.recorder != nullptr && observer_.recorder->records_spans();
+  }
+  void issue_with_spans();
   void issue_with_pauses();
   // Sets marks[mark] before and marks[mark + 1] after the kernel, when there are marks.
   void issue_one(Launch& launch, Marks* marks, std::size_t mark);
@@ -85,11 +87,10 @@ class StepExecutor : public Executor {
   std::vector<Launch> launches_;
   LaneOrder lanes_;
   std::deque<Launch*> postponed_;
-  std::unique_ptr<EarlyResults> early_;  // where they were asked for, and the device sends them
-  std::vector<Pause> pauses_;
-  std::unique_ptr<Marks> span_marks_;   // start and end of each launch; made when first needed
-  std::unique_ptr<StepRanges> ranges_;  // only while a profiler listens
-  ActivityTracer* tracer_ = nullptr;    // while the device's own profiler records
+  RunObserver observer_;
+  std::unique_ptr<EarlyResults> early_;  // where they are asked for, and the device sends them
+  std::unique_ptr<Marks> span_marks_;    // start and end of each launch; made when first needed
+  std::unique_ptr<StepRanges> ranges_;   // only while a profiler listens
 };
 
 }  // namespace tracestep

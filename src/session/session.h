@@ -11,6 +11,28 @@
 
 namespace tracestep {
 
+// A store for each rank of this process, on its device, and the executors that work on them: the
+// one place that makes either.
+class RankStores {
+ public:
+  // Of one rank, and of all of `devices`; these must outlive the object.
+  explicit RankStores(Device& device);
+  explicit RankStores(const RankDevices& devices);
+
+  int ranks() const { return static_cast<int>(stores_.size()); }
+  Store& at(int rank) const { return *stores_[static_cast<std::size_t>(rank)]; }
+  Store& first() const { return at(0); }
+
+  // Of all ranks, as `run` says (executor, parallel). Errors as make_executor().
+  std::unique_ptr<Executor> executor(const RunSpec& run, const Program& program) const;
+  // Of the first rank alone, beside which the others do nothing.
+  std::unique_ptr<Executor> executor_of_first(const RunSpec& run, const Program& program) const;
+
+ private:
+  std::vector<std::unique_ptr<Store>> stores_;
+  Communicator* group_ = nullptr;
+};
+
 class Session {
  public:
   // Weights and states are zero, inputs unset. `device` must outlive the session. With ranks
@@ -21,26 +43,23 @@ class Session {
   // The same with the caller's program; weights and inputs are those of `spec`.
   Session(Device& device, const RunSpec& spec, Program program);
 
-  // Fills weights and inputs quickly, for steps whose results are not read.
-  void fill_for_timing();
-
   const RunSpec& spec() const { return spec_; }
   Device& device() { return devices_.first(); }
-  Store& store() { return *stores_.front(); }
+  Store& store() { return stores_.first(); }
   // Inputs are those of the whole batch; everything that is read is the first rank's.
   Executor& executor() { return *executor_; }
   const Program& program() const { return executor_->program(); }
 
   // Ranks that run in this process; 1 without them, and on a device that computes nothing.
-  int ranks() const { return static_cast<int>(stores_.size()); }
+  int ranks() const { return stores_.ranks(); }
   Device& device(int rank) { return *devices_.all()[static_cast<std::size_t>(rank)]; }
-  Store& store(int rank) { return *stores_[static_cast<std::size_t>(rank)]; }
+  Store& store(int rank) { return stores_.at(rank); }
 
  private:
   const RunSpec spec_;
   const RankDevices devices_;
-  std::vector<std::unique_ptr<Store>> stores_;  // by rank
-  std::unique_ptr<Executor> executor_;
+  const RankStores stores_;
+  const std::unique_ptr<Executor> executor_;
 };
 
 }  // namespace tracestep

@@ -4,6 +4,7 @@
 #include "base/output_file.h"
 #include "exec/executor.h"
 #include "passes/autograd.h"
+#include "session/session.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
@@ -47,13 +48,14 @@ void unscale(HostTensor& gradient) {
 }
 
 // The first batch's gradients, under the parameters' names; returns the first that is not finite.
-std::optional<NotFinite> write_gradients(Store& store, const EvalOptions& options, Device& device,
+std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOptions& options,
                                          const Batch& batch) {
   RunSpec run = in_mode(options.run, Mode::kForwardBackward);
   const bool scaled = scales_loss(run.precision);
   run.optimizer.loss_scaling.enabled = scaled;
-  const auto backward = make_executor(options.run.executor, store,
-                                      program_for(loss_program(options.run), run, device));
+  Store& store = stores.first();
+  const auto backward =
+      stores.executor_of_first(run, program_for(loss_program(run), run, store.device()));
   initialize_states(store);
   set_batch(*backward, batch);
   backward->run();
@@ -96,14 +98,13 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   check_vocabulary(*tokens, options.run.model.vocab);
   const Batches batches(
       tokens, {options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});
-  Store store(device);
+  const RankStores stores(device);
   const bool want_logits = !options.logits.empty();
-  const auto forward =
-      make_executor(options.run.executor, store,
-                    program_for(loss_program(options.run, {.with_logits = want_logits}),
-                                in_mode(options.run, Mode::kInference), device));
+  const RunSpec run = in_mode(options.run, Mode::kInference);
+  const auto forward = stores.executor_of_first(
+      run, program_for(loss_program(run, {.with_logits = want_logits}), run, device));
   EvalResult out;
-  out.not_finite = load(store, options);
+  out.not_finite = load(stores.first(), options);
   out.batches = batch_count(options, *tokens);
   out.tokens = out.batches * options.run.shape.batch * options.run.shape.context;
   std::int64_t bytes = 0;
@@ -133,7 +134,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     out.bits_per_byte = bits / static_cast<double>(bytes);
   }
   if (options.gradients.empty()) return out;
-  const auto bad = write_gradients(store, options, device, batches.at(0));
+  const auto bad = write_gradients(stores, options, batches.at(0));
   if (!out.not_finite) out.not_finite = bad;
   return out;
 }

@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "exec/executor.h"
+#include "session/session.h"
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
@@ -61,7 +62,7 @@ Program decoding_program(RunSpec run, std::int64_t count, const Device& device) 
 // Runs tokens one after another through the model, as many at a time as they are asked for.
 class Decoder {
  public:
-  Decoder(Store& store, const RunSpec& run) : store_(store), run_(run) {}
+  Decoder(const RankStores& stores, const RunSpec& run) : stores_(stores), run_(run) {}
 
   // The logits after `tokens`, the first of which is at `position`.
   HostTensor run(std::span<const std::int64_t> tokens, std::int64_t position) {
@@ -83,12 +84,12 @@ class Decoder {
   void make(std::int64_t count) {
     executor_.reset();  // its memory goes first
     executor_ =
-        make_executor(run_.executor, store_, decoding_program(run_, count, store_.device()));
+        stores_.executor_of_first(run_, decoding_program(run_, count, stores_.first().device()));
     count_ = count;
   }
 
  private:
-  Store& store_;
+  const RankStores& stores_;
   const RunSpec& run_;
   std::unique_ptr<Executor> executor_;
   std::int64_t count_ = 0;
@@ -107,10 +108,10 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
                                    const std::function<void(std::int64_t)>& emit,
                                    const std::function<void(Store&)>& load_weights) {
   check(options);
-  Store store(device);
-  Decoder decoder(store, options.run);
+  const RankStores stores(device);
+  Decoder decoder(stores, options.run);
   decoder.make(static_cast<std::int64_t>(next_count(options.prompt.size())));
-  load_weights ? load_weights(store) : load(store, options);
+  load_weights ? load_weights(stores.first()) : load(stores.first(), options);
   const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
   std::vector<float> numbers;  // the logits

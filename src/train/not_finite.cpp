@@ -114,20 +114,16 @@ std::optional<NotFinite> find_not_finite(const SavedTensors& tensors) {
 
 std::optional<NotFinite> find_not_finite(Executor& executor) {
   Search search(executor);
-  std::vector<Executor::Pause> pauses;
+  std::vector<RunObserver::Pause> pauses;
   const auto nodes = static_cast<NodeId>(executor.program().nodes.size());
   for (NodeId id = 0; id < nodes; ++id) {
     if (!executor.buffer_plan().runs[static_cast<std::size_t>(id)]) continue;
     pauses.push_back({id + 1, [&search, id] { search.look(id); }});
   }
-  executor.set_pauses(std::move(pauses));
-  try {
+  {
+    const Observation each(executor, [&](RunObserver& o) { o.pauses = std::move(pauses); });
     executor.run();
-  } catch (...) {
-    executor.set_pauses({});
-    throw;
   }
-  executor.set_pauses({});
   executor.release_outputs();
   return search.found();
 }

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "exec/ranked_executor.h"
 #include "passes/autograd.h"
 #include "passes/optimizer.h"
 #include "passes/parallel_passes.h"
@@ -53,10 +52,9 @@ void set_batch(Executor& executor, const Batch& batch, std::int64_t vocab) {
   executor.set_input("targets", batch.targets);
 }
 
-void set_states(std::span<const std::unique_ptr<Store>> stores,
-                const std::map<std::string, HostTensor>& states) {
-  for (const auto& store : stores) {
-    for (const auto& [name, value] : states) store->set(name, value);
+void set_states(const RankStores& stores, const std::map<std::string, HostTensor>& states) {
+  for (int rank = 0; rank < stores.ranks(); ++rank) {
+    for (const auto& [name, value] : states) stores.at(rank).set(name, value);
   }
 }
 
@@ -89,8 +87,10 @@ class Search {
 
 Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
                  TokenSourcePtr validation)
-    : options_(options), group_(devices.group()), batches_(tokens, batch_options()) {
-  for (Device* device : devices.all()) stores_.push_back(std::make_unique<Store>(*device));
+    : options_(options),
+      stores_(devices),
+      group_(devices.group()),
+      batches_(tokens, batch_options()) {
   options_.schedule.check();
   options_.run.optimizer = guarded(options.run.optimizer, options.run.precision);
   build();
@@ -115,7 +115,7 @@ WholeTensors Trainer::tensors() const {
     if (leaf.leaf == LeafKind::kParameter) parameters[leaf.name] = leaf.type.shape;
   }
   std::vector<Store*> stores;
-  for (const auto& store : stores_) stores.push_back(store.get());
+  for (int rank = 0; rank < stores_.ranks(); ++rank) stores.push_back(&stores_.at(rank));
   return {std::move(stores), std::move(parameters), options_.run.parallel, group_};
 }
 
@@ -141,7 +141,7 @@ void Trainer::build() {
   if (rounds() == 1) {
     const RunSpec spec = spec_of(Mode::kStep);
     step_ = executor_of(program_for(forward_program(spec), spec, device(), context()));
-    step_->send_early(std::vector<std::string>{"loss", "grad_norm"});
+    step_->observe({.early = {"loss", "grad_norm"}});
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
@@ -154,7 +154,7 @@ void Trainer::build() {
     with_shards.sums_shards = options_.shards > 0;
     auto out =
         executor_of(program_for(loss_program(spec, {.scale = scale}), spec, device(), with_shards));
-    out->send_early(std::vector<std::string>{"loss"});
+    out->observe({.early = {"loss"}});
     return out;
   };
   // A budget is for both: the one that needs more says how much.
@@ -171,7 +171,7 @@ void Trainer::build() {
   }
   if (not_met) throw *not_met;
   step_ = executor_of(update_program());
-  step_->send_early(std::vector<std::string>{"grad_norm"});
+  step_->observe({.early = {"grad_norm"}});
 }
 
 // On the first rank of the process alone, unless ranks hold parts of the weights.
@@ -182,16 +182,16 @@ void Trainer::build_evaluator() {
   Program loss = loss_program(spec, {.scale = 1.0 / spec.parallel.replicas()});
   if (on_all) loss = reduce(loss, spec.parallel);
   const Program program = program_for(loss, spec, device());
-  evaluator_ = on_all ? executor_of(program) : make_executor(spec.executor, store(), program);
+  evaluator_ = on_all ? executor_of(program) : stores_.executor_of_first(spec, program);
 }
 
 std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
-  return make_executor(options_.run.executor, stores_, program, options_.run.parallel, group_);
+  return stores_.executor(options_.run, program);
 }
 
 // The optimizer alone, on the gradient states; with ranks, on the sums of theirs.
 Program Trainer::update_program() const {
-  const Store& store = *stores_.front();
+  const Store& store = stores_.first();
   Builder b("update");
   for (const std::string& name : store.names(LeafKind::kParameter)) {
     const Store::Entry& entry = store.at(name);
@@ -209,7 +209,7 @@ Program Trainer::update_program() const {
 }
 
 double Trainer::state_value(std::string_view name) const {
-  return widened(stores_.front()->get(name)).as<double>()[0];
+  return widened(stores_.first().get(name)).as<double>()[0];
 }
 
 TrainStep Trainer::step(std::int64_t index) {

@@ -5,9 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "exec/executor.h"
-#include "exec/rank_devices.h"
-#include "spec/step_program.h"
+#include "session/session.h"
 #include "train/loop.h"
 #include "train/whole_tensors.h"
 
@@ -23,7 +21,7 @@ class Trainer {
           TokenSourcePtr validation);
 
   // The first rank's of this process.
-  Store& store() { return *stores_.front(); }
+  Store& store() { return stores_.first(); }
   // What all ranks hold together.
   WholeTensors tensors() const;
 
@@ -58,7 +56,7 @@ class Trainer {
   void build();
   void build_evaluator();
   Program update_program() const;
-  Device& device() const { return stores_.front()->device(); }
+  Device& device() const { return stores_.first().device(); }
 
   bool run_step(std::int64_t index, TrainStep& out);
   bool accumulate(std::int64_t index, TrainStep& out);
@@ -73,8 +71,8 @@ class Trainer {
   void warn_of_skips(const TrainStep& step, bool skipped);
 
   TrainOptions options_;  // with the optimizer's options as the programs use them
-  std::vector<std::unique_ptr<Store>> stores_;  // by rank
-  Communicator* const group_;                   // nullptr: there is one rank
+  const RankStores stores_;
+  Communicator* const group_;  // nullptr: there is one rank
   Batches batches_;
   std::optional<Batches> validation_;
   struct ReadBatch {

@@ -225,7 +225,7 @@ TEST_F(CudaGpuTest, ResultsArriveBeforeTheStepEnds) {
   Store store(*device);
   CompiledExecutor executor(store, step_program(small_step(), *device));
   initialize_parameters(store, 1);
-  executor.send_early(std::vector<std::string>{"loss"});
+  executor.observe({.early = {"loss"}});
   EagerExecutor other(store, step_program(small_step(), *device));
   for (const char* name : {"lr", "step_size"}) {
     executor.set_scalar(name, 0.0);

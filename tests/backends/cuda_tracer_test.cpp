@@ -26,10 +26,10 @@ class CudaTracerTest : public ::testing::Test {
     if (tracer_ == nullptr) GTEST_SKIP() << problem;
     store_ = std::make_unique<Store>(*device_);
     executor_ = std::make_unique<EagerExecutor>(*store_, program());
-    executor_->set_tracer(tracer_.get());
+    executor_->observe({.tracer = tracer_.get()});
   }
   void TearDown() override {
-    if (executor_ != nullptr) executor_->set_tracer(nullptr);
+    if (executor_ != nullptr) executor_->observe({});
   }
 
   // A product and a sum; the weights are zeros.
@@ -74,12 +74,12 @@ TEST_F(CudaTracerTest, KernelsBelongToTheirNodesAndCallsToTheirKernels) {
 
 // One call launches them all: their nodes are known by the graph's.
 TEST_F(CudaTracerTest, KernelsOfAReplayBelongToTheirNodes) {
-  executor_->set_tracer(nullptr);
+  executor_->observe({});
   CompiledExecutor replayed(*store_, program());
   replayed.run();
   ASSERT_TRUE(replayed.is_captured());
   ASSERT_TRUE(tracer_->follows_captures());
-  replayed.set_tracer(tracer_.get());
+  replayed.observe({.tracer = tracer_.get()});
   replayed.run();
   ASSERT_TRUE(replayed.is_captured());
   for (int run = 0; run < 2; ++run) {
@@ -117,7 +117,7 @@ TEST_F(CudaTracerTest, OneTracerRecordsAtATimeAndTheNextMayFollow) {
   std::string problem;
   EXPECT_EQ(device_->make_activity_tracer(problem), nullptr);
   EXPECT_FALSE(problem.empty());
-  executor_->set_tracer(nullptr);
+  executor_->observe({});
   tracer_.reset();
   tracer_ = device_->make_activity_tracer(problem);
   EXPECT_NE(tracer_, nullptr) << problem;

@@ -118,7 +118,7 @@ std::vector<ObservedNode> observed_nodes(Device& device, const Program& program,
       out.back().results.push_back(executor->value(id));
     }
   };
-  std::vector<Executor::Pause> pauses;
+  std::vector<RunObserver::Pause> pauses;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const auto id = static_cast<NodeId>(i);
     if (!launches(program, program.nodes[i])) continue;
@@ -131,7 +131,7 @@ std::vector<ObservedNode> observed_nodes(Device& device, const Program& program,
                       }});
   }
   pauses.push_back({static_cast<NodeId>(program.nodes.size()), take_results});
-  executor->set_pauses(std::move(pauses));
+  executor->observe({.pauses = std::move(pauses)});
   executor->run();
   return out;
 }

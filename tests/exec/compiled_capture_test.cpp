@@ -43,9 +43,13 @@ TEST_F(CompiledCaptureTest, WhoeverListensToLaunchesGetsThemOneByOne) {
   initialize_parameters(store, 1);
   testing::set_inputs(executor);
   Recorder recorder({.spans = true});
-  executor.run(&recorder);
+  executor.observe({.recorder = &recorder});
   executor.run();
-  executor.run(&recorder);
+  executor.observe({});
+  executor.run();
+  executor.observe({.recorder = &recorder});
+  executor.run();
+  executor.observe({});
   EXPECT_EQ(device.replays, 0);
   executor.run();
   EXPECT_EQ(device.replays, 1);
@@ -70,7 +74,7 @@ TEST_F(CompiledCaptureTest, ATracerThatFollowsCapturesSeesTheNodesOfAReplay) {
   EXPECT_EQ(executor.kernels(), std::nullopt);
   executor.run();
   EXPECT_EQ(executor.kernels(), executor.launches());
-  executor.set_tracer(tracer.get());
+  executor.observe({.tracer = tracer.get()});
   const std::vector<std::int32_t> one_by_one = nodes_of_a_run();
   EXPECT_EQ(device.captures, 2) << "the first capture was made before the tracer came";
   EXPECT_EQ(device.replays, 0);
@@ -79,10 +83,11 @@ TEST_F(CompiledCaptureTest, ATracerThatFollowsCapturesSeesTheNodesOfAReplay) {
   EXPECT_EQ(std::ssize(one_by_one), executor.launches());
   EXPECT_EQ(std::ranges::count(one_by_one, kWholeStep), 0);
   device.follows_captures = false;
-  executor.set_tracer(tracer.get());
+  executor.observe({});
+  executor.observe({.tracer = tracer.get()});
   for (int run = 0; run < 2; ++run) EXPECT_EQ(nodes_of_a_run(), one_by_one);
   EXPECT_EQ(device.replays, 1) << "what it cannot follow is issued one by one";
-  executor.set_tracer(nullptr);
+  executor.observe({});
   executor.run();
   executor.run();
   EXPECT_EQ(device.replays, 2);

@@ -57,7 +57,7 @@ TEST_P(CompiledNumbersTest, APauseSeesTheValuesThatTheEagerOneShows) {
     initialize_parameters(store, 1);
     set_inputs(*executor);
     std::vector<std::optional<std::vector<std::byte>>> out;
-    std::vector<Executor::Pause> pauses;
+    std::vector<RunObserver::Pause> pauses;
     const auto count = static_cast<ValueId>(executor->program().values.size());
     for (NodeId id : {5, 40, 1 << 20}) {
       pauses.push_back({id, [&] {
@@ -67,7 +67,7 @@ TEST_P(CompiledNumbersTest, APauseSeesTheValuesThatTheEagerOneShows) {
                           }
                         }});
     }
-    executor->set_pauses(pauses);
+    executor->observe({.pauses = pauses});
     executor->run();
     executor->run();
     return out;
@@ -157,7 +157,8 @@ TEST_P(CompiledTest, ARecordedRunHasTheSpansAndTheMemoryEventsOfTheEagerOne) {
     executor->release_outputs();
     Recorder recorder({.spans = true, .memory = true});
     device->allocator().set_recorder(&recorder);
-    executor->run(&recorder);
+    executor->observe({.recorder = &recorder});
+    executor->run();
     executor->release_outputs();
     device->allocator().set_recorder(nullptr);
     EXPECT_EQ(std::ssize(recorder.spans()), executor->launches());

@@ -94,7 +94,7 @@ TEST_P(EagerTest, APauseComesBeforeItsNodeWithWhatIsAliveThere) {
   }
   std::vector<std::int64_t> live;
   const auto look = [&] { live.push_back(device->allocator().stats().requested_bytes); };
-  executor.set_pauses({{middle, look}, {static_cast<NodeId>(1 << 20), look}});
+  executor.observe({.pauses = {{middle, look}, {static_cast<NodeId>(1 << 20), look}}});
   executor.run();
   ASSERT_EQ(live.size(), 2u);  // one beyond the last node comes at the end
   EXPECT_EQ(live[0], planned);
@@ -126,7 +126,8 @@ TEST_P(EagerTest, EveryBufferIsAllocatedWithThePredictedBytesAndCategory) {
   set_inputs(executor);
   Recorder recorder({.spans = true, .memory = true});
   device->allocator().set_recorder(&recorder);
-  executor.run(&recorder);
+  executor.observe({.recorder = &recorder});
+  executor.run();
   device->allocator().set_recorder(nullptr);
   std::size_t matched = 0;
   for (const MemoryEvent& e : recorder.memory_events()) {

@@ -88,7 +88,7 @@ TEST_F(GroupsTest, AResultIsSentWhenItsBatchHasEnded) {
   device.join(&group);  // issues them
   Store store(device);
   EagerExecutor executor(store, program);
-  executor.send_early(std::vector<std::string>{"loss"});
+  executor.observe({.early = {"loss"}});
   for (double x : {1.0, 2.0}) {
     executor.set_input("x", testing::from_doubles(DType::kF32, {}, std::vector{x}));
     executor.run();

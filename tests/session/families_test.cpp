@@ -9,6 +9,7 @@
 #include "session/session.h"
 #include "spec/parse_words.h"
 #include "support/family_models.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -34,7 +35,7 @@ class FamilyStepsTest : public ::testing::TestWithParam<ModelConfig> {
 void expect_predicted(const RunSpec& spec) {
   const auto device = make_device(spec);
   Session session(*device, spec);
-  session.fill_for_timing();
+  fill_for_timing(session);
   session.executor().run();
   for (int rank = 0; rank < session.ranks(); ++rank) session.device(rank).allocator().reset_peak();
   session.executor().run();

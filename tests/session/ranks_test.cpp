@@ -18,6 +18,7 @@
 #include "session/session.h"
 #include "spec/parse_words.h"
 #include "train/model_store.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -62,9 +63,9 @@ std::unique_ptr<Session> filled(Device& device, const RunSpec& spec) {
   alone.parallel = {};
   const auto other = make_device(alone);
   Session first(*other, alone);
-  first.fill_for_timing();
+  fill_for_timing(first);
   auto out = std::make_unique<Session>(device, spec);
-  out->fill_for_timing();
+  fill_for_timing(*out);
   for (const auto& [name, value] : parameters_of(first.store())) {
     for (int rank = 0; rank < out->ranks(); ++rank) {
       Store& store = out->store(rank);
@@ -421,7 +422,7 @@ TEST_F(RanksTest, ARankWithoutMemoryEndsTheStepOfAll) {
     return make_cpu_device({.threads = run.place.threads, .memory_limit = peak - 1});
   });
   Session session(*device, spec);
-  session.fill_for_timing();
+  fill_for_timing(session);
   try {
     session.executor().run();
     ADD_FAILURE() << "no error";

@@ -10,6 +10,7 @@
 #include "ir/print.h"
 #include "ops/functions.h"
 #include "session/devices.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -24,7 +25,7 @@ RunSpec tiny(Mode mode) {
 double loss_of(const RunSpec& spec) {
   const auto device = make_cpu_device({.threads = 1});
   Session session(*device, spec);
-  session.fill_for_timing();
+  fill_for_timing(session);
   session.executor().run();
   return session.executor().scalar("loss");
 }
@@ -48,7 +49,7 @@ TEST_F(SessionTest, ItsProgramIsTheOneOfTheSpecification) {
   const RunSpec spec = tiny(Mode::kInference);
   Session session(*device, spec);
   EXPECT_EQ(print(session.program()), print(step_program(spec, *device)));
-  EXPECT_NO_THROW(session.fill_for_timing()) << "nothing is computed, and nothing is needed";
+  EXPECT_NO_THROW(fill_for_timing(session)) << "nothing is computed, and nothing is needed";
 }
 
 TEST(DevicesTest, ADeviceIsFoundByTheNameBeforeTheColon) {

@@ -17,6 +17,7 @@
 #include "spec/parse_words.h"
 #include "support/family_models.h"
 #include "train/model_store.h"
+#include "train/step_inputs.h"
 #include "train/whole_tensors.h"
 
 namespace tracestep {
@@ -106,7 +107,7 @@ void expect_same_copies(Session& session, const WholeTensors& tensors) {
 Result run(const RunSpec& spec) {
   const auto device = make_device(spec);
   Session session(*device, spec);
-  session.fill_for_timing();
+  fill_for_timing(session);
   const WholeTensors tensors = tensors_of(session);
   initialize_parameters(tensors, spec.seed);
   for (int i = 0; i < 2; ++i) {
@@ -284,7 +285,7 @@ TEST_F(TensorParallelTest, LogitsAreWholeWhereTheyAreTheResult) {
     spec.parallel = parse_parallel("parallel", choice);
     const auto device = make_device(spec);
     Session session(*device, spec);
-    session.fill_for_timing();
+    fill_for_timing(session);
     initialize_parameters(tensors_of(session), spec.seed);
     session.executor().run();
     return session.executor().output("logits");

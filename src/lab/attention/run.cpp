@@ -143,10 +143,11 @@ double ms_between(std::int64_t start_ns, std::int64_t end_ns) {
 // Times the parts of a step by stopping in between.
 class PartTimer {
  public:
-  PartTimer(Executor& executor, Device& device, const AttentionProgram& p) : device_(device) {
-    executor.set_pauses({{p.forward_end, [this] { end_forward(); }},
-                         {p.backward_begin, [this] { begin_backward(); }}});
-  }
+  PartTimer(Executor& executor, Device& device, const AttentionProgram& p)
+      : device_(device), pauses_(executor, [&](RunObserver& observer) {
+          observer.pauses = {{p.forward_end, [this] { end_forward(); }},
+                             {p.backward_begin, [this] { begin_backward(); }}};
+        }) {}
 
   double forward_ms(const StepTimes& step) const {
     return ms_between(step.start_ns, forward_end_ns_);
@@ -169,9 +170,11 @@ class PartTimer {
 
   Device& device_;
   std::int64_t forward_end_ns_ = 0, backward_begin_ns_ = 0, live_bytes_ = 0;
+  const Observation pauses_;
 };
 
-void time_parts(Measurement& measurement, PartTimer& timer, Device& device, AttentionResult& out) {
+void time_parts(Measurement& measurement, const PartTimer& timer, Device& device,
+                AttentionResult& out) {
   out.host.before = read_host_facts();
   measurement.warm_up(out.spec.protocol.warmup, [&](const StepTimes& step) {
     out.forward.warmup_ms.push_back(timer.forward_ms(step));
@@ -262,9 +265,7 @@ void measure(const AttentionProgram& p, Device& device, const StopSignal* stop,
   device.synchronize();
   device.allocator().reset_peak();
   Measurement measurement(executor, device, stop);
-  PartTimer timer(executor, device, p);
-  time_parts(measurement, timer, device, out);
-  executor.set_pauses({});
+  time_parts(measurement, PartTimer(executor, device, p), device, out);
   time_whole(measurement, out);
   record_parts(measurement, p, out);
   set_busy(out);

@@ -7,6 +7,7 @@
 
 #include "analysis/cost.h"
 #include "session/session.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -37,7 +38,7 @@ double start_ms(const DeviceFactory& make_device, const RunSpec& run) {
   const std::int64_t start = now_ns();
   Session session(*device, run);
   const std::int64_t bound = now_ns();
-  session.fill_for_timing();
+  fill_for_timing(session);
   device->synchronize();
   Measurement measurement(session.executor(), *device);
   return static_cast<double>(bound - start) * 1e-6 + measurement.step().wall_ms();

@@ -33,10 +33,14 @@ Outcome attempt(const std::function<void()>& work,
 
 StepTimes Measurement::step(Recorder* recorder) {
   if (wishes_of(device_.group(), stop_).stop) throw Interrupted();
+  std::optional<Observation> spans;
+  if (recorder != nullptr) {
+    spans.emplace(executor_, [&](RunObserver& observer) { observer.recorder = recorder; });
+  }
   const ScopedRange range(device_.ranges(), "step");
   StepTimes out;
   out.start_ns = now_ns();
-  executor_.run(recorder);
+  executor_.run();
   out.issued_ns = now_ns();
   device_.synchronize();
   out.end_ns = now_ns();

@@ -8,6 +8,7 @@
 #include "passes/pipeline.h"
 #include "passes/recompute_budget.h"
 #include "session/session.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -135,7 +136,7 @@ class Runner {
     Session session(device_, run_.spec.step, run_.program);
     Executor& executor = session.executor();
     recorder_.reserve(0, run_.program.nodes.size() * 8);
-    session.fill_for_timing();
+    fill_for_timing(session);
     run_.leaf_at = leaves_in(device_.allocator().live());
     Measurement measurement(executor, device_);
     warm_up(executor, measurement);

@@ -6,6 +6,7 @@
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
 #include "ops/functions.h"
+#include "session/session.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -94,13 +95,12 @@ std::optional<double> accumulate_on(Device& device, const Accumulation& e) {
   if (!device.supports(e.sum_dtype) || !device.supports(e.term_dtype) || !device.computes()) {
     return std::nullopt;
   }
-  Store store(device);
-  const auto executor = make_executor(ExecutorKind::kEager, store,
-                                      program_for(addition(e), {.mode = Mode::kInference}, device));
-  store.set("term", scalar_of(e.term_dtype, static_cast<float>(e.term)));
-  for (std::int64_t i = 0; i < e.count; ++i) executor->run();
+  const RunSpec run{.mode = Mode::kInference};
+  Session session(device, run, program_for(addition(e), run, device));
+  session.store().set("term", scalar_of(e.term_dtype, static_cast<float>(e.term)));
+  for (std::int64_t i = 0; i < e.count; ++i) session.executor().run();
   device.synchronize();
-  return value_of(store.get("sum"));
+  return value_of(session.store().get("sum"));
 }
 
 namespace {

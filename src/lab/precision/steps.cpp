@@ -13,8 +13,8 @@
 #include "lab/report/fields.h"
 #include "passes/pipeline.h"
 #include "session/session.h"
-#include "session/step_inputs.h"
 #include "train/model_store.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {

@@ -15,6 +15,7 @@
 #include "passes/update_passes.h"
 #include "session/session.h"
 #include "spec/fields.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -151,7 +152,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
   const std::unique_ptr<Device> device = make_device(step.run);
   const Outcome outcome = attempt([&] {
     Session session(*device, step.run);
-    session.fill_for_timing();
+    fill_for_timing(session);
     Measurement measurement(session.executor(), *device, stop);
     measurement.warm_up(1);
     out.wall_ms = median_of(step.is_sustained ? timed_sustained(measurement) : timed(measurement));
@@ -185,8 +186,8 @@ double measure_host_link(Device& device) {
   if (!device.traits().has_own_memory()) return 0;
   constexpr std::int64_t kElements = std::int64_t{1} << 24;
   const Program program = update_over_link(kElements);
-  Store store(device);
-  const auto executor = make_executor(ExecutorKind::kEager, store, program);
+  const RankStores stores(device);
+  const auto executor = stores.executor({}, program);
   Measurement measurement(*executor, device);
   measurement.warm_up(1);
   double least_us = std::numeric_limits<double>::max();

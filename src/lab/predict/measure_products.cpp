@@ -7,6 +7,7 @@
 #include "lab/measure/measurement.h"
 #include "ops/functions.h"
 #include "runtime/store.h"
+#include "session/session.h"
 #include "train/model_store.h"
 
 namespace tracestep {
@@ -47,10 +48,10 @@ Program products_of(const Layer& layer, const Type& elements) {
 }
 
 // Runs the layer's products once to warm up; long ones are then timed once, others twice.
-void measure_layer(Store& store, const Layer& layer, const Type& elements, const StopSignal* stop,
-                   std::vector<MeasuredProduct>& out) {
-  Device& device = store.device();
-  const auto executor = make_executor(ExecutorKind::kEager, store, products_of(layer, elements));
+void measure_layer(const RankStores& stores, const Layer& layer, const Type& elements,
+                   const StopSignal* stop, std::vector<MeasuredProduct>& out) {
+  Device& device = stores.first().device();
+  const auto executor = stores.executor({}, products_of(layer, elements));
   Measurement measurement(*executor, device, stop);
   std::map<NodeId, double> least_us;
   const auto observe = [&](const StepTimes&, const Recorder& recorder) {
@@ -94,13 +95,13 @@ std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const
     }
   }
   const Type elements{dtype, {most}};
-  Store store(device);
+  const RankStores stores(device);
   Builder b("elements of products");
   b.output("first", ops::slice(b.parameter(kElements, elements), 0, 0, 1));
-  store.bind(b.finish());
-  initialize_for_timing(store, 0);
+  stores.first().bind(b.finish());
+  initialize_for_timing(stores.first(), 0);
   std::vector<MeasuredProduct> out;
-  for (const Layer& layer : layers) measure_layer(store, layer, elements, stop, out);
+  for (const Layer& layer : layers) measure_layer(stores, layer, elements, stop, out);
   return out;
 }
 

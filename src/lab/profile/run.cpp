@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "lab/measure/statistics.h"
 #include "passes/recompute_budget.h"
 #include "runtime/processes.h"
 #include "session/session.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -15,12 +17,12 @@ namespace {
 // Lets the device's profiler record while it lives; take() ends it.
 class Tracing {
  public:
-  Tracing(ActivityTracer& tracer, Executor& executor) : tracer_(tracer), executor_(executor) {
+  Tracing(ActivityTracer& tracer, Executor& executor) : tracer_(tracer) {
     tracer_.start();
-    executor_.set_tracer(&tracer_);
+    observation_.emplace(executor, [&](RunObserver& observer) { observer.tracer = &tracer_; });
   }
   ~Tracing() {
-    executor_.set_tracer(nullptr);
+    observation_.reset();
     if (!taken_) discard();
   }
   Tracing(const Tracing&) = delete;
@@ -40,7 +42,7 @@ class Tracing {
   }
 
   ActivityTracer& tracer_;
-  Executor& executor_;
+  std::optional<Observation> observation_;
   bool taken_ = false;
 };
 
@@ -172,7 +174,7 @@ std::unique_ptr<ActivityTracer> make_tracer(Device& device, Profile& out) {
 void profile_on(Device& device, const StopSignal* stop, const std::optional<PlainTimes>& plain,
                 Profile& out) {
   Session session(device, out.spec.step);
-  session.fill_for_timing();
+  fill_for_timing(session);
   Executor& executor = session.executor();
   Measurement measurement(executor, device, stop);
   out.program = executor.program();

@@ -17,6 +17,7 @@
 #include "runtime/communicator.h"
 #include "session/session.h"
 #include "spec/fields.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -194,7 +195,7 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
   count_work(out.program, out);
   out.saved_bytes = saved_bytes(out.program);
   out.launches = executor.launches();
-  session.fill_for_timing();
+  fill_for_timing(session);
   device.allocator().reset_peak();
   Measurement measurement(executor, device, stop);
   time_steps(measurement, device, observe, out);

@@ -15,22 +15,8 @@ double ms_between(std::int64_t start_ns, std::int64_t end_ns) {
 // Pauses an executor where parts begin, for the lifetime of this object.
 class PartClock {
  public:
-  PartClock(Executor& executor, Device& device, const PartStarts& starts) : executor_(executor) {
-    std::vector<Executor::Pause> pauses;
-    const auto pause = [&](NodeId node, std::int64_t& at) {
-      if (node == kNoNode) return;
-      pauses.push_back({node, [&device, &at] {
-                          device.synchronize();
-                          at = now_ns();
-                        }});
-    };
-    pause(starts.backward, backward_ns_);
-    pause(starts.optimizer, optimizer_ns_);
-    executor_.set_pauses(std::move(pauses));
-  }
-  ~PartClock() { executor_.set_pauses({}); }
-  PartClock(const PartClock&) = delete;
-  PartClock& operator=(const PartClock&) = delete;
+  PartClock(Executor& executor, Device& device, const PartStarts& starts)
+      : observation_(executor, [&](RunObserver& o) { o.pauses = pauses_at(device, starts); }) {}
 
   void add(const StepTimes& step, const PartStarts& starts, StepParts& out) const {
     const std::int64_t forward_end = starts.backward == kNoNode ? step.end_ns : backward_ns_;
@@ -45,8 +31,22 @@ class PartClock {
   }
 
  private:
-  Executor& executor_;
+  std::vector<RunObserver::Pause> pauses_at(Device& device, const PartStarts& starts) {
+    std::vector<RunObserver::Pause> pauses;
+    const auto pause = [&](NodeId node, std::int64_t& at) {
+      if (node == kNoNode) return;
+      pauses.push_back({node, [&device, &at] {
+                          device.synchronize();
+                          at = now_ns();
+                        }});
+    };
+    pause(starts.backward, backward_ns_);
+    pause(starts.optimizer, optimizer_ns_);
+    return pauses;
+  }
+
   std::int64_t backward_ns_ = 0, optimizer_ns_ = 0;
+  const Observation observation_;
 };
 
 // A row of `bench` with parts.

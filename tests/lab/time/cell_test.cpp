@@ -10,6 +10,7 @@
 #include "ops/functions.h"
 #include "session/session.h"
 #include "support/backends.h"
+#include "train/step_inputs.h"
 
 namespace tracestep {
 namespace {
@@ -300,13 +301,13 @@ TEST_P(CellTest, TheSumOfLogitsNeedsNoTargets) {
   const std::unique_ptr<Device> held = device()(spec.step);
   Session session(*held, spec.step);
   EXPECT_EQ(session.program().find_leaf("targets"), kNoValue);
-  session.fill_for_timing();
+  fill_for_timing(session);
   session.executor().run();
   const double loss = session.executor().scalar("loss");
   RunSpec inference = spec.step;
   inference.mode = Mode::kInference;
   Session logits(*held, inference);
-  logits.fill_for_timing();
+  fill_for_timing(logits);
   logits.executor().run();
   const HostTensor all = logits.executor().output("logits");
   double sum = 0, size = 0;

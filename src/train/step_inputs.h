@@ -1,7 +1,8 @@
-// Inputs of a measured step: random tokens and small learning rates.
+// What a measured step computes with: random tokens, small learning rates, quick weights.
 #pragma once
 
 #include "exec/executor.h"
+#include "session/session.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -9,5 +10,7 @@ namespace tracestep {
 // Sets every input that the program has: tokens and targets drawn from the run's seed, the learning
 // rate and the step size of an optimizer's first step.
 void set_step_inputs(Executor& executor, const RunSpec& spec);
+// Fills weights and inputs quickly, for steps whose results are not read.
+void fill_for_timing(Session& session);
 
 }  // namespace tracestep

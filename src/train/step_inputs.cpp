@@ -1,6 +1,7 @@
-#include "session/step_inputs.h"
+#include "train/step_inputs.h"
 
 #include "base/random.h"
+#include "train/model_store.h"
 #include "train/schedule.h"
 
 namespace tracestep {
@@ -31,6 +32,14 @@ void set_step_inputs(Executor& executor, const RunSpec& spec) {
     const OptimizerOptions& o = spec.optimizer;
     executor.set_scalar("step_size", step_size(kLearningRate, o.beta1, o.beta2, 1));
   }
+}
+
+void fill_for_timing(Session& session) {
+  for (int rank = 0; rank < session.ranks(); ++rank) {
+    Store& store = session.store(rank);
+    if (store.device().computes()) initialize_for_timing(store, session.spec().seed);
+  }
+  set_step_inputs(session.executor(), session.spec());
 }
 
 }  // namespace tracestep
