@@ -3,8 +3,8 @@
 
 #include "base/suggest.h"
 #include "cli/command.h"
-#include "cli/completions.h"
 #include "cli/output.h"
+#include "cli/printed_pages.h"
 
 namespace tracestep::cli {
 

@@ -16,7 +16,6 @@
 #include "cli/remaining_time.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fingerprint.h"
-#include "lab/memory/formulas.h"
 #include "lab/memory/snapshot_of.h"
 #include "lab/memory/tables.h"
 

@@ -1,4 +1,4 @@
-#include "cli/completions.h"
+#include "cli/printed_pages.h"
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include "cli/devices.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
-#include "lab/memory/ranks.h"
+#include "lab/memory/plan.h"
 #include "lab/report/columns.h"
 #include "nn/families.h"
 #include "run/parallel.h"

@@ -1,4 +1,4 @@
-#include "cli/ops_doc.h"
+#include "cli/printed_pages.h"
 
 #include <fmt/ranges.h>
 

@@ -11,7 +11,7 @@
 #include "course/published.h"
 #include "lab/measure/statistics.h"
 #include "lab/memory/accounting.h"
-#include "lab/memory/formulas.h"
+#include "lab/memory/tables.h"
 #include "lab/report/fields.h"
 
 namespace tracestep {

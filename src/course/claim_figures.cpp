@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "course/data.h"
 #include "course/modelled.h"
-#include "lab/memory/formulas.h"
+#include "lab/memory/tables.h"
 #include "lab/precision/tables.h"
 #include "lab/predict/devices.h"
 #include "nn/config.h"

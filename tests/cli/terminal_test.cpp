@@ -11,9 +11,9 @@
 
 #include "base/json.h"
 #include "cli/command.h"
-#include "cli/completions.h"
 #include "cli/on_terminal.h"
 #include "cli/pictures.h"
+#include "cli/printed_pages.h"
 #include "cli/run_binary.h"
 #include "lab/report/writers.h"
 #include "support/paths.h"

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "lab/predict/device_table.h"
+#include "lab/predict/devices.h"
 #include "nn/config.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"

@@ -5,7 +5,6 @@
 #include "analysis/saved.h"
 #include "lab/explain/topics.h"
 #include "lab/memory/accounting.h"
-#include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
 #include "spec/fields.h"
 

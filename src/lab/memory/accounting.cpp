@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "lab/memory/formulas.h"
+#include "lab/memory/tables.h"
 
 namespace tracestep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lab/memory/formulas.h"
+#include "lab/memory/tables.h"
 
 #include <fmt/ranges.h>
 

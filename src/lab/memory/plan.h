@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lab/memory/search.h"
 #include "lab/report/table.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 
@@ -28,5 +30,11 @@ double days_of(const Training& training, double tokens_per_s);
 // are known.
 Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  const Training& training);
+
+// The ways in which so many devices can share a step. Every choice of --parallel for so many ranks:
+// replicas that divide the batch, each of neighbouring ranks of one node (at most `of_node`) that
+// divide the model and the rows between its products, with each stage of shards. Without those that
+// the model or the batch cannot be divided by; empty where all of them are such.
+std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_node);
 
 }  // namespace tracestep

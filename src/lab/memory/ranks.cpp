@@ -1,4 +1,4 @@
-#include "lab/memory/ranks.h"
+#include "lab/memory/plan.h"
 
 #include "base/error.h"
 #include "spec/step_program.h"

@@ -1,4 +1,4 @@
-#include "lab/predict/cache_sizes.h"
+#include "lab/predict/kernel_work.h"
 
 #include <algorithm>
 #include <fstream>

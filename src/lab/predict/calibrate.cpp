@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "ir/builder.h"
 #include "lab/measure/statistics.h"
-#include "lab/predict/cache_sizes.h"
+#include "lab/predict/kernel_work.h"
 #include "lab/predict/measure_products.h"
 #include "passes/update_passes.h"
 #include "session/session.h"

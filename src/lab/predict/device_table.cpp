@@ -1,6 +1,5 @@
-#include "lab/predict/device_table.h"
-
 #include "lab/predict/devices.h"
+
 #include "lab/report/columns.h"
 #include "lab/report/fields.h"
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -74,5 +75,11 @@ struct CacheSizes {
 // with the most.
 std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,
                                     const CacheSizes& caches);
+
+// How much of a device's memory its caches hold. Of the CPU, from /sys under `root` or else usual
+// sizes: the second level of as many cores as there are threads, and the third. Of a GPU one size
+// is assumed for the cache that all its cores share; the rates of a calibration make up for what it
+// lacks.
+CacheSizes cache_sizes(const DeviceTraits& traits, const std::filesystem::path& root = "/");
 
 }  // namespace tracestep

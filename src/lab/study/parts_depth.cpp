@@ -7,9 +7,8 @@
 #include "base/units.h"
 #include "lab/attention/tables.h"
 #include "lab/measure/statistics.h"
-#include "lab/memory/formulas.h"
 #include "lab/memory/tables.h"
-#include "lab/predict/device_table.h"
+#include "lab/predict/devices.h"
 #include "lab/study/study.h"
 
 namespace tracestep {

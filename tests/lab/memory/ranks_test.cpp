@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "exec/executor.h"
-#include "lab/memory/ranks.h"
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "spec/step_program.h"

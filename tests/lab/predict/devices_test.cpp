@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/precision.h"
-#include "lab/predict/device_table.h"
 #include "spec/step_program.h"
 
 namespace tracestep {

@@ -1,4 +1,4 @@
-#include "backends/comm/tcp/meeting.h"
+#include "backends/comm/tcp/tcp_processes.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "backends/comm/tcp/connection.h"
-#include "backends/comm/tcp/meeting.h"
 #include "backends/comm/tcp/messages.h"
 #include "base/error.h"
 #include "base/utf8.h"

@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "backends/comm/tcp/connection.h"
 #include "backends/comm/tcp/secret.h"
 #include "base/launched.h"
 #include "runtime/processes.h"
@@ -12,9 +14,18 @@
 namespace tracestep {
 
 // Waits for all of them, at most `timeout_s`; who is one of them is proved by the run's secret
-// (meeting.h). From then on a thread watches the connections: when a process fails, is gone or
+// (meet()). From then on a thread watches the connections: when a process fails, is gone or
 // sends what this program does not send, all end. Errors as meet().
 std::unique_ptr<Processes> join_tcp(const Launched& self, const std::optional<Secret>& secret,
                                     double timeout_s);
+
+// How the processes of a run find each other: the first one listens, and takes those that prove
+// that they know the run's secret (handshake.h). Others are dropped, and waiting goes on. Process
+// 0: a connection to each of the others, in their order; another one: to process 0. Without a
+// secret they meet on this machine alone, where every user could join. Error{kUsage}: there is no
+// secret for another host. Error{kFailed}: the port is taken, the host is unknown, two processes
+// are the same rank, or not all came within `timeout_s`.
+std::vector<Connection> meet(const Launched& self, const std::optional<Secret>& secret,
+                             double timeout_s);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Scripts by which a shell completes the command line, and the manual page: both made from the
-// options that the parser reads.
+// What the program says of itself: pages for docs/ and for man, and scripts that complete its
+// command line.
 #pragma once
 
 #include <span>
@@ -7,9 +7,16 @@
 #include <string_view>
 
 #include "cli/command.h"
+#include "lab/report/table.h"
 
 namespace tracestep::cli {
 
+// docs/ops.md, from the records of all registered ops; and what they say as a table.
+std::string ops_page();
+Table ops_table();
+
+// Scripts by which a shell completes the command line, and the manual page: both made from the
+// options that the parser reads.
 inline constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
 // For `source`, or for the folder where the shell looks. `shell`: one of kShells.
