@@ -70,7 +70,7 @@ class Table:
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Heads and texts of what is shown."""
         names = self._shown()
-        heads = [self.columns[name].get("title", name) for name in names]
+        heads = [_head(name, self.columns[name]) for name in names]
         rows = [[_text(row.get(name), self.columns[name]) for name in names]
                 for row in self.rows[:SHOWN_ROWS]]
         return heads, rows
@@ -98,6 +98,12 @@ class Table:
         more = f"<p>and {len(self) - SHOWN_ROWS} more rows</p>" if len(self) > SHOWN_ROWS else ""
         return (f"<table><caption>{html.escape(self.title or self.name)}</caption>"
                 f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}")
+
+
+def _head(name: str, facts: Mapping[str, Any]) -> str:
+    """A column's title with its unit, "mean (ms)"; bytes have theirs in every cell."""
+    title, unit = facts.get("title") or name, facts.get("unit")
+    return f"{title} ({unit})" if unit and facts.get("kind") != "bytes" else str(title)
 
 
 def _text(value: Any, facts: Mapping[str, Any]) -> str:

@@ -114,7 +114,9 @@ Command compare_command() {
           "interval of 99.5 %, and whether B is the same, faster, slower, or cannot be told. What "
           "a new process alone changes is part of the noise, so both sides need several: bench "
           "--processes 8, or --run, which measures both sides in pairs, so that what disturbs both "
-          "alike cancels. Bytes, launches, FLOPs and errors are compared exactly, and the kernels, "
+          "alike cancels. Where no row has its like, what all rows of A differ in from all of B is "
+          "what is compared. Bytes, launches, FLOPs and errors are compared exactly, and the "
+          "kernels, "
           "buffers or components that changed are "
           "named. With --published the rows are held against five published write-ups instead: "
           "which of their cells agree, which are explained by what their own data show, and which "
@@ -127,7 +129,8 @@ Command compare_command() {
            "exit status 1 when a row is over 3 % slower, beyond noise, or larger; 7: not known"},
           {"before.json after.json --process-noise 1.5",
            "one process on each side, whose noise is known"},
-          {"fp32.json bf16.json --ignore precision", "what bfloat16 brings"},
+          {"--run 'tracestep bench --precision fp32' --run 'tracestep bench --precision bf16'",
+           "what bfloat16 brings: what all rows differ in is what is compared"},
           {"bench.json attention.json --published --format markdown",
            "published tables beside two results of this machine"}}};
   OptionSet& set = command.options;

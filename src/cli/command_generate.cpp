@@ -15,7 +15,6 @@
 #include "cli/remaining_time.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
-#include "lab/report/columns.h"
 #include "train/loop.h"
 
 namespace tracestep::cli {
@@ -186,8 +185,9 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
-  check_prompt(o);
+  // What is no model is said first, whatever else is missing.
   const std::optional<Weights> weights = weights_at(o.generate.init);
+  check_prompt(o);
   const auto tokenizer = tokenizer_for(o, pointer_to(weights));
   o.generate.prompt = prompt_of(o, tokenizer.get());
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;

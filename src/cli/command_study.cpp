@@ -67,6 +67,8 @@ Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::in
                                      "5",
                                      "--batch",
                                      std::to_string(step.shape.batch),
+                                     "--vocab",
+                                     std::to_string(step.model.vocab),
                                      "--device",
                                      place.device,
                                      "--threads",
@@ -159,9 +161,9 @@ void write_course(const StudyOptions& o, const StudyReport& report, const Json& 
 }
 
 void write_report(const StudyOptions& o, const StudyReport& report, const Json& environment) {
-  const std::string json = study_json(report, environment).dump(2) + '\n';
-  write_file(file_of(o, "json"), json);
-  write_file(file_of(o, "html"), html_page(page_head(report, environment), json, report.tables,
+  const Json result = study_json(report, environment);
+  write_file(file_of(o, "json"), result.dump(2) + '\n');
+  write_file(file_of(o, "html"), html_page(page_head(report, environment), result, report.tables,
                                            page_topics(report), page_sections(report)));
   write_pictures(o.folder / kCharts, charts_of(report), report.tables, Titles::kNone);
   for (const auto& [ending, format] :

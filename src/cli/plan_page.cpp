@@ -99,8 +99,8 @@ std::string plan_page(const FitQuestion& q, const std::vector<Remedy>& plans,
   sections.push_back(std::move(numbers));
   const std::vector<PageTopic> topics{
       {.title = "The step", .cards = cards_of(q, tables, label_of(step))}};
-  const Json json = to_json({kFitSchema, environment, tables});
-  return html_page(head, json.dump(2), tables, topics, sections);
+  const Json result = to_json({kFitSchema, environment, tables});
+  return html_page(head, result, tables, topics, sections);
 }
 
 }  // namespace tracestep::cli

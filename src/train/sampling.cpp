@@ -54,14 +54,6 @@ float largest_of(std::span<const float> x) {
 
 // Hands out tokens, the most likely first.
 class MostLikely {
-  auto is_later() const {  // defined before its first use, which deduces its type
-    return [this](std::int64_t a, std::int64_t b) {
-      const double x = weights_[static_cast<std::size_t>(a)];
-      const double y = weights_[static_cast<std::size_t>(b)];
-      return x != y ? x < y : a > b;
-    };
-  }
-
  public:
   explicit MostLikely(std::span<const double> weights) : is_later_{weights}, heap_(weights.size()) {
     std::iota(heap_.begin(), heap_.end(), 0);

@@ -203,6 +203,20 @@ TEST(CompareCommandTest, CommandsAreRunInPairs) {
   EXPECT_EQ(run_tracestep(words_of(call + " --pairs 9"), here).status, 2);
 }
 
+TEST(CompareCommandTest, CommandsThatDifferInOneKeyAreComparedByIt) {
+  const std::string bench = testing::program_path().string() +
+                            " bench --d-model 16 --d-ff 32 --layers 2 --heads 2 --vocab 64 "
+                            "--context 8 --batch 2 --threads 1 --steps 2 --roof 0 --precision ";
+  const ProgramRun run = run_tracestep(
+      {"compare", "--run", bench + "fp32", "--run", bench + "bf16", "--processes", "2"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  const std::string answer = run.out.substr(0, run.out.find('\n'));
+  EXPECT_TRUE(contains(answer, "B takes ")) << run.out;
+  EXPECT_TRUE(contains(answer, "They differ in precision fp32 → bf16.")) << run.out;
+  EXPECT_TRUE(contains(run.out, "fp32 → bf16")) << run.out;
+  EXPECT_FALSE(contains(run.out, "only in")) << run.out;
+}
+
 TEST(CompareCommandTest, ACommandThatFailsIsNamed) {
   const TempFolder folder;
   folder.write("a.json", result(100));

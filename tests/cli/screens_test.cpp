@@ -67,11 +67,10 @@ std::vector<Screen> screens() {
       {"compile --part ladder MODEL --steps 2 --warmup 1 --rungs bf16,flash --error-layers 0",
        {"rung", "median (ms)", "against row above (x)", "peak"}},
       {"memory --predict MODEL --recompute none,blocks,nested", {"recompute", "peak", "saved"}},
-      {"memory --predict --size small --memory-limit 2GiB", {"change", "predicted peak", "flags"}},
+      {"memory --predict --size small --memory-limit 2GiB", {"flags", "predicted peak"}},
       {"fit --size small --memory-limit 24GiB --published H100",
        {"status", "predicted peak", "limit", "to spare"}},
-      {"fit --size small --memory-limit 2GiB --published H100",
-       {"change", "predicted peak", "flags"}},
+      {"fit --size small --memory-limit 2GiB --published H100", {"flags", "predicted peak"}},
       {"fit --size small --memory-limit 24GiB --published H100 --largest batch",
        {"change", "largest batch"}},
       {"bench MODEL --parallel dp=2,tp=2 --steps 6 --warmup 1 --roof 0",
@@ -163,6 +162,10 @@ void check(const Screen& screen, const std::string& shown, std::size_t width) {
   }
   const std::vector<std::string> headers = headers_of(shown);
   for (const char* asked : screen.asked) EXPECT_THAT(headers, Contains(asked)) << shown;
+  if (std::string_view(screen.command).starts_with("fit ")) {
+    EXPECT_THAT(shown, Not(HasSubstr("…"))) << "flags are there to be copied";
+    EXPECT_THAT(shown, ContainsRegex("(batch 4, )?context 512, fp32"));
+  }
   for (const char* code : {"too_few", "others_running", "doubt:", "invalid"}) {
     const bool may_quote = std::string(screen.command).starts_with("explain");
     if (!may_quote) {

@@ -12,6 +12,7 @@
 #include "cli/run_binary.h"
 #include "lab/report/html.h"
 #include "spec/fields.h"
+#include "support/page_words.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
@@ -148,6 +149,36 @@ void expect_a_hand_in_of(const fs::path& study) {
   EXPECT_FALSE(fs::exists(none));
 }
 
+// Of a study's folder: the page and its answers are no longer than a person reads.
+void expect_short(const fs::path& folder) {
+  const testing::PageWords words = testing::words_of_page(text_of(folder / "study.html"));
+  EXPECT_LE(words.all, 7000u);
+  EXPECT_LE(words.before, 1500u);
+  const Json data = Json::parse(text_of(folder / "study.json"), "study.json");
+  std::size_t all = 0, answered = 0;
+  for (const Json& answer : data.at("tables").at("answers").at("rows").items()) {
+    if (answer.at("refused").as_bool()) continue;
+    const std::size_t count = 1 + count_of(answer.at("answer").as_string(), " ");
+    EXPECT_LE(count, 80u) << answer.at("answer").as_string();
+    all += count;
+    ++answered;
+  }
+  EXPECT_GT(answered, 10u);
+  EXPECT_LE(all, 35 * answered);
+}
+
+TEST(StudyTest, TheStoredStudyOfAGpuIsShortAndItsPageSmall) {
+  const TempFolder temp;
+  const fs::path stored = testing::source_folder() / "bench/results/study-h200/study.html";
+  const ProgramRun run = run_tracestep(
+      words_of("study --from " + stored.string() + " --output-dir " + temp.path().string()));
+  ASSERT_EQ(run.status, 0) << run.err;
+  expect_short(temp.path());
+  EXPECT_LT(fs::file_size(temp.path() / "study.html"), 1'300'000u);
+  EXPECT_TRUE(result_of_page(text_of(temp.path() / "study.html"), "study.html") ==
+              Json::parse(text_of(temp.path() / "study.json"), "study.json"));
+}
+
 TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   const TempFolder temp;
   const fs::path folder = temp.path();
@@ -161,12 +192,15 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   EXPECT_THAT(run.out, HasSubstr("9.953125"));
   const Json data = Json::parse(text_of(folder / "study.json"), "study.json");
   const std::string page = text_of(folder / "study.html");
-  EXPECT_TRUE(Json::parse(json_of_page(page), "study.html") == data);
+  EXPECT_TRUE(result_of_page(page, "study.html") == data);
   EXPECT_THAT(text_of(folder / "study.md"), HasSubstr("## 1.1.3 Time"));
   EXPECT_THAT(text_of(folder / "study.tex"), HasSubstr("\\section*{1.1.3 Time}"));
   EXPECT_THAT(text_of(folder / "study.tex"), ::testing::EndsWith("\\end{document}\n"));
   EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"1.1.3 Time\";"));
   EXPECT_THAT(run.err, HasSubstr(" at most)"));
+  EXPECT_THAT(run.err, HasSubstr(" files of README.md, docs, src"));
+  EXPECT_THAT(page, HasSubstr("models: tiny (vocabulary 256: one token a byte)"));
+  expect_short(folder);
   for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {
     EXPECT_THAT(run.err, HasSubstr((folder / file).string()));
   }

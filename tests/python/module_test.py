@@ -129,6 +129,8 @@ class ResultTest(unittest.TestCase):
         self.assertEqual(found.table["context"], [16, 32])
         self.assertGreater(min(found.table["median_ms"]), 0)
         self.assertTrue(found.pictures)
+        self.assertIn("mean (ms)", repr(found))
+        self.assertIn("mean (ms)", found.table._repr_html_())
         for picture in found.pictures.values():
             self.assertIn("<svg", picture)
             self.assertIn(picture, found._repr_html_())

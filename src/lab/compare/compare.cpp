@@ -52,7 +52,7 @@ struct Pair {
   const ResultRow &row_a, &row_b;
   const ProcessSamples &a, &b;
   const Comparison& comparison;
-  std::string objections, conditions;
+  std::string objections, conditions, difference;
 };
 
 std::int64_t count_of(const ProcessSamples& processes) {
@@ -99,7 +99,9 @@ Fields<Pair> pair_fields() {
                    "what was different on the machine: load, other work, clocks of the CPU"),
        [](P p) { return or_null(p.conditions); }},
       {text_column("objections", "", "of the validity checker, notes left out"),
-       [](P p) { return or_null(p.objections); }}};
+       [](P p) { return or_null(p.objections); }},
+      {data_only(text_column("differs", "", "what all rows of A differ in from all of B")),
+       [](P p) { return or_null(p.difference); }}};
 }
 
 // The validity checker's verdicts on the rows of a table, singly and compared with each other.
@@ -161,7 +163,8 @@ bool are_times(const ResultRow& row, const Column& measure) {
 // where nothing says which cell they are of: their table has no name of its own, and there are no
 // cells beside it.
 std::vector<TablePair> table_pairs(const ResultFile& a, const ResultFile& b,
-                                   const std::vector<std::string>& ignored) {
+                                   const std::vector<std::string>& ignored,
+                                   bool are_of_two_things) {
   std::vector<std::pair<const ResultTable*, const ResultTable*>> found;
   for (const ResultTable& of_a : a.tables) {
     const auto of_b = std::ranges::find(b.tables, of_a.name, &ResultTable::name);
@@ -176,7 +179,7 @@ std::vector<TablePair> table_pairs(const ResultFile& a, const ResultFile& b,
   std::vector<TablePair> out;
   for (const auto& [of_a, of_b] : found) {
     if (has_cells || of_a->name.find('@') != std::string::npos) {
-      out.emplace_back(*of_a, *of_b, ignored);
+      out.emplace_back(*of_a, *of_b, ignored, are_of_two_things);
     }
   }
   return out;
@@ -259,6 +262,7 @@ class Report {
     const std::vector<Column> measures = pair.columns(ColumnRole::kSamples);
     const bool both_ran = status_a == "ok" && status_b == "ok";
     if (both_ran && measures.empty()) return;
+    difference_ = pair.difference();
     if (both_ran) return add_measures(label, a, b, measures, against);
     if (a.find("status") == nullptr && b.find("status") == nullptr) return;
     add_words(label, status_a == status_b ? status_a : fmt::format("{} → {}", status_a, status_b));
@@ -304,8 +308,8 @@ class Report {
     const Comparison c = compared(left, right);
     const bool is_valid = against.find("invalid") == std::string::npos;
     const std::string verdict(is_valid ? name_of(c.change) : "invalid");
-    out_.rows.add_row(
-        fields_.row({label, verdict, a, b, left, right, c, against, different_conditions(a, b)}));
+    out_.rows.add_row(fields_.row(
+        {label, verdict, a, b, left, right, c, against, different_conditions(a, b), difference_}));
     is_any_timed_ = true;
     if (is_valid) {
       gate_.judge_change(label, c);
@@ -366,6 +370,7 @@ class Report {
   ExactComparison exact_;
   Gate gate_{options_.fail_percent, out_};
   int matched_ = 0, unmatched_ = 0;  // rows of cells
+  std::string difference_ = {};      // of the tables whose rows are added
   int in_pairs_ = 0, too_few_ = 0, with_noise_ = 0;
   bool is_any_timed_ = false;
 };
@@ -374,7 +379,9 @@ class Report {
 
 ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                                  const CompareOptions& options) {
-  const std::vector<TablePair> pairs = table_pairs(a, b, options.ignored);
+  // A gate compares what is the same.
+  const std::vector<TablePair> pairs =
+      table_pairs(a, b, options.ignored, !options.fail_percent.has_value());
   if (pairs.empty()) {
     throw Error(ErrorCode::kUsage, "compare",
                 fmt::format("{} ({}) and {} ({}) measure different things", a.name, a.schema,

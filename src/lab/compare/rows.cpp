@@ -52,17 +52,42 @@ bool varies(std::span<const ResultRow> rows, const std::string& key) {
 }  // namespace
 
 TablePair::TablePair(const ResultTable& left, const ResultTable& right,
-                     const std::vector<std::string>& ignored)
+                     const std::vector<std::string>& ignored, bool is_of_two_things)
     : a(left), b(right), keys_(keys_of(columns(ColumnRole::kKey))) {
   for (const std::string& key : keys_) {
     const RunField* field = find_field(key);
     const bool is_speed = field != nullptr && field->role == FieldRole::kSpeed;
-    const bool differs =
-        varies(a.rows, key) || varies(b.rows, key) || (!is_speed && differ_in(a.rows, b.rows, key));
+    const bool is_varied = varies(a.rows, key) || varies(b.rows, key);
+    const bool is_apart = !is_varied && differ_in(a.rows, b.rows, key);
+    if (is_apart) apart_.push_back(key);
+    const bool differs = is_varied || (!is_speed && is_apart);
     if (field != nullptr && differs) varying_.insert(key);
     const bool may_differ = is_in(ignored, key) || (is_speed && !varying_.contains(key));
     if (is_of_parts() || !may_differ) matched_.push_back(key);
   }
+  if (is_of_two_things && !is_of_parts() && !has_match()) {
+    std::erase_if(matched_, [&](const std::string& key) { return is_in(apart_, key); });
+  }
+}
+
+bool TablePair::has_match() const {
+  std::set<std::string> of_b;
+  for (const ResultRow& row : b.rows) of_b.insert(identity(row));
+  return std::ranges::any_of(a.rows,
+                             [&](const ResultRow& row) { return of_b.contains(identity(row)); });
+}
+
+std::string TablePair::difference() const {
+  std::string out;
+  const bool has_size = is_in(apart_, "size");
+  for (const std::string& key : apart_) {
+    const RunField* field = find_field(key);
+    if (has_size && field != nullptr && is_own_size(*field)) continue;  // the name says it
+    const Json *of_a = key_of(a.rows.front(), key), *of_b = key_of(b.rows.front(), key);
+    const auto said = [](const Json* value) { return value == nullptr ? "-" : words(*value); };
+    out += fmt::format("{}{} {} → {}", out.empty() ? "" : ", ", key, said(of_a), said(of_b));
+  }
+  return out;
 }
 
 std::vector<Column> TablePair::columns(ColumnRole role) const {

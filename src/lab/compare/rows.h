@@ -15,8 +15,11 @@ namespace tracestep {
 class TablePair {
  public:
   // `ignored`: keys that may differ in rows that are matched. Fields that only change the speed,
-  // which is what is compared, may differ as well, unless they vary within a table.
-  TablePair(const ResultTable& a, const ResultTable& b, const std::vector<std::string>& ignored);
+  // which is what is compared, may differ as well, unless they vary within a table. With
+  // `is_of_two_things`, where no row has its like, so may the keys that all rows of one table
+  // differ in from those of the other: they are what is compared.
+  TablePair(const ResultTable& a, const ResultTable& b, const std::vector<std::string>& ignored,
+            bool is_of_two_things = false);
 
   const ResultTable &a, &b;  // both outlive the pair
   bool is_of_parts() const { return a.is_of_parts(); }
@@ -30,13 +33,18 @@ class TablePair {
   std::string identity(const ResultRow& row) const;
   // The rows of either table by identity(). Error{kUsage} naming it when two have the same one.
   std::map<std::string, const ResultRow*> by_identity(const ResultTable& table) const;
+  // "precision fp32 → bf16": what all rows of A differ in from all of B; empty: nothing.
+  std::string difference() const;
   // The label of a pair of rows; where a key differs, both values are given.
   std::string label(const ResultRow& row_a, const ResultRow& row_b) const;
 
  private:
   bool goes_without_saying(const std::string& key, const Json& value, const ResultRow& row) const;
 
+  bool has_match() const;
+
   std::vector<std::string> keys_, matched_;  // matched_: keys that are not ignored
+  std::vector<std::string> apart_;           // keys with one value in A and another in B
   std::set<std::string, std::less<>> varying_;
 };
 

@@ -26,9 +26,11 @@ void decide(Comparison& out, double margin, bool agrees) {
 struct Pairs {
   std::vector<double> ratios, logs;
 
-  Pairs(const ProcessSamples& a, const ProcessSamples& b) {
-    TRACESTEP_CHECK(a.size() == b.size(), "pairs of {} and {} processes", a.size(), b.size());
-    const std::vector<double> of_a = process_medians(a), of_b = process_medians(b);
+  Pairs(const ProcessSamples& a, const ProcessSamples& b)
+      : Pairs(process_medians(a), process_medians(b)) {}
+  Pairs(const std::vector<double>& of_a, const std::vector<double>& of_b) {
+    TRACESTEP_CHECK(of_a.size() == of_b.size(), "pairs of {} and {} processes", of_a.size(),
+                    of_b.size());
     for (std::size_t i = 0; i < of_a.size(); ++i) {
       ratios.push_back(of_b[i] / of_a[i]);
       logs.push_back(std::log(ratios.back()));
@@ -72,8 +74,9 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
   return out;
 }
 
-Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b) {
-  const Pairs pairs(a, b);
+namespace {
+
+Comparison compare_visits(const Pairs& pairs) {
   const Interval interval = median_interval(pairs.ratios);
   Comparison out{.ratio = median_of(pairs.ratios),
                  .low = interval.low,
@@ -83,12 +86,16 @@ Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b) {
   return out;
 }
 
+}  // namespace
+
+Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b) {
+  return compare_visits(Pairs(a, b));
+}
+
 Comparison compare_cells(const TimedSamples& a, const TimedSamples& b, double margin) {
-  constexpr std::size_t kFewest = 3;
-  if (a.medians.size() != b.medians.size() || a.medians.size() < kFewest) {
-    return compare_samples(a.ms, b.ms, margin);
-  }
-  return compare_visits(by_process(a.ms, a.counts), by_process(b.ms, b.counts));
+  const auto pairs = paired_medians(a, b);
+  if (!pairs) return compare_samples(a.ms, b.ms, margin);
+  return compare_visits(Pairs(pairs->a, pairs->b));
 }
 
 bool can_tell(std::size_t a, std::size_t b) {

@@ -48,7 +48,8 @@ Comparison compare_samples(std::span<const double> a, std::span<const double> b,
 // once in four times, but then by little.
 inline constexpr double kVisitMargin = 0.05;
 Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b);
-// Is compare_visits() where both have as many rounds, three at least, and compare_samples() else.
+// Is compare_visits() in the rounds of both, three at least (paired_medians()), and
+// compare_samples() else.
 Comparison compare_cells(const TimedSamples& a, const TimedSamples& b, double margin);
 
 // The confidence of compare_processes() and compare_pairs(): of two hundred comparisons of one

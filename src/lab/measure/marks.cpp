@@ -52,11 +52,10 @@ std::string reason(Mark mark, std::size_t rows, const std::vector<std::string>& 
 
 }  // namespace
 
-Mark mark_of(std::string_view verdict, const ResultRow& row) {
+Mark mark_of(std::string_view verdict) {
   if (verdict.empty()) return Mark::kNone;
-  if (verdict.starts_with(name_of(Severity::kDoubt))) return Mark::kNoisy;
-  if (!verdict.starts_with(name_of(Severity::kInvalid))) return Mark::kSound;
-  return had_company(row) && !is_of_label(verdict) ? Mark::kNoisy : Mark::kImpossible;
+  if (verdict.starts_with(name_of(Severity::kInvalid))) return Mark::kImpossible;
+  return verdict.starts_with(name_of(Severity::kDoubt)) ? Mark::kNoisy : Mark::kSound;
 }
 
 void mark_verdicts(Table& table, bool has_utf8) {
@@ -68,10 +67,9 @@ void mark_verdicts(Table& table, bool has_utf8) {
   const auto column = static_cast<std::size_t>(found - table.columns.begin());
   std::array<std::vector<std::string>, kSigns.size()> codes;
   std::array<std::size_t, kSigns.size()> counts{};
-  const std::vector<ResultRow> rows = rows_of(table, Json::object());
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const std::string verdict = rows[r].text("verdict");
-    const Mark mark = mark_of(verdict, rows[r]);
+  for (auto& cells : table.rows) {
+    const std::string verdict = cells[column].is_string() ? cells[column].as_string() : "";
+    const Mark mark = mark_of(verdict);
     const auto at = static_cast<std::size_t>(mark);
     ++counts[at];
     for (std::string& code : codes_of(verdict)) {
@@ -79,12 +77,11 @@ void mark_verdicts(Table& table, bool has_utf8) {
       if (is_new) codes[at].push_back(std::move(code));
     }
     const Sign& sign = sign_of(mark);
-    auto& cells = table.rows[r];
     cells.erase(cells.begin() + static_cast<std::ptrdiff_t>(column));
     cells.insert(cells.begin(), Json(has_utf8 ? sign.utf8 : sign.ascii));
   }
   table.columns.erase(found);
-  if (counts[0] == rows.size()) {
+  if (counts[0] == table.rows.size()) {
     for (auto& cells : table.rows) cells.erase(cells.begin());
     return;
   }

@@ -15,9 +15,8 @@ enum class Mark {
   kNoisy,       // less certain than it looks
   kImpossible,  // contradicts arithmetic, beyond what noise explains
 };
-// `row`: whose verdict this is. What a busy machine can explain is noise, whatever the checker
-// calls it; what contradicts the row's own figures or bytes is not.
-Mark mark_of(std::string_view verdict, const ResultRow& row);
+// Of the summary of a row's verdicts (validity.h), here and in the answers of a study.
+Mark mark_of(std::string_view verdict);
 
 // Puts the marks in place of the verdicts of a table that the checker has judged, and the reasons
 // in place of its notes.

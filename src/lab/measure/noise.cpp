@@ -12,10 +12,13 @@ namespace {
 
 TimedSamples samples_in(const Evidence::Row& row, std::string_view column) {
   std::vector<double> counts;
+  bool are_visits = false;
   for (const std::string& name : {counts_column(column), visits_column(column)}) {
-    if (counts.empty() && row.has(name) && row.is_list(name)) counts = row.numbers(name);
+    if (!counts.empty() || !row.has(name) || !row.is_list(name)) continue;
+    counts = row.numbers(name);
+    are_visits = name == visits_column(column);
   }
-  return TimedSamples(row.numbers(column), counts);
+  return TimedSamples(row.numbers(column), counts, are_visits);
 }
 
 }  // namespace
@@ -36,14 +39,10 @@ Quantity time_of(const Evidence::Row& row) {
 
 Quantity paired_in(const Evidence::Row& a, std::string_view column_a, const Evidence::Row& b,
                    std::string_view column_b) {
-  constexpr std::size_t kFewest = 3;
-  const std::vector<double> of_a = samples_in(a, column_a).medians,
-                            of_b = samples_in(b, column_b).medians;
-  if (of_a.size() != of_b.size() || of_a.size() < kFewest) {
-    return median_in(a, column_a) / median_in(b, column_b);
-  }
+  const auto pairs = paired_medians(samples_in(a, column_a), samples_in(b, column_b));
+  if (!pairs) return median_in(a, column_a) / median_in(b, column_b);
   std::vector<double> ratios;
-  for (std::size_t i = 0; i < of_a.size(); ++i) ratios.push_back(of_a[i] / of_b[i]);
+  for (std::size_t i = 0; i < pairs->a.size(); ++i) ratios.push_back(pairs->a[i] / pairs->b[i]);
   Quantity out = Quantity::exact(
       median_of(ratios), fmt::format("paired({}, {})", a.formula(column_a), b.formula(column_b)));
   const Interval interval = median_interval(ratios);

@@ -97,6 +97,18 @@ TimedSamples::TimedSamples(std::vector<double> samples_ms, std::vector<double> o
       summary(summarize(ms)),
       interval(median_interval(spread())) {}
 
+std::optional<PairedMedians> paired_medians(const TimedSamples& a, const TimedSamples& b) {
+  constexpr std::size_t kFewest = 3;
+  const std::size_t pairs = std::min(a.medians.size(), b.medians.size());
+  const bool are_visits = a.are_visits && b.are_visits;
+  if (pairs < kFewest || (!are_visits && a.medians.size() != b.medians.size())) return {};
+  const auto first = [pairs](const TimedSamples& of) {
+    return std::vector<double>(of.medians.begin(),
+                               of.medians.begin() + static_cast<std::ptrdiff_t>(pairs));
+  };
+  return PairedMedians{first(a), first(b)};
+}
+
 ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts) {
   ProcessSamples out;
   if (counts.empty()) {

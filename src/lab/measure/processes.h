@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,14 @@ struct TimedSamples {
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
+
+// The medians of both in the rounds that visited both, three at least, pair by pair; else nothing.
+// A cell that is visited no more is left out of later rounds, so pairs are those of the first ones.
+// Processes are pairs where there are as many on both sides.
+struct PairedMedians {
+  std::vector<double> a, b;
+};
+std::optional<PairedMedians> paired_medians(const TimedSamples& a, const TimedSamples& b);
 
 // Rows of one cell, each an object as in "rows" of a result, as one row: samples one after the
 // other with the counts of their processes and statistics of all of them, other figures that rest

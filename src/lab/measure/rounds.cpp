@@ -9,19 +9,6 @@ namespace tracestep {
 
 namespace {
 
-// The cells that fit, `least` times each, into `seconds`: others go, from the last one on.
-std::vector<std::size_t> fitting(std::span<const std::size_t> cells,
-                                 std::span<const double> seconds_of, double seconds, int least) {
-  std::vector<std::size_t> out;
-  double sum = 0;
-  for (const std::size_t cell : cells) {
-    if ((sum + seconds_of[cell]) * least > seconds) continue;
-    sum += seconds_of[cell];
-    out.push_back(cell);
-  }
-  return out;
-}
-
 // One grid's rounds: which cells are left, and what each of their visits took.
 class Rounds {
  public:
@@ -54,19 +41,30 @@ class Rounds {
     keep(kOvertime * limits_.seconds);
     for (int round = 1; round < limits_.most && !cells_.empty(); ++round) {
       const bool has_time = passed() + passed() / round <= limits_.seconds;
-      if (round >= limits_.least && !has_time) break;
+      if (!has_time) std::erase_if(cells_, [&](std::size_t cell) { return round >= least(cell); });
       if (!visit_all(cells_, round)) break;
     }
     return kept_;
   }
 
  private:
+  int least(std::size_t cell) const {
+    const bool is_lead = cell < limits_.leads;
+    return is_lead ? std::max(limits_.least, limits_.least_of_leads) : limits_.least;
+  }
   double passed() const { return static_cast<double>(now_ns() - start_ns_) * 1e-9; }
 
-  // The first cell stays: without it there is nothing.
+  // Those that fit, in as many rounds as each wants at least; others go, from the last one on. The
+  // first cell stays: without it there is nothing.
   void keep(double seconds) {
     const std::vector<std::size_t> all = std::exchange(cells_, {});
-    cells_ = fitting(all, seconds_, seconds, limits_.least);
+    double sum = 0;
+    for (const std::size_t cell : all) {
+      const double wanted = seconds_[cell] * least(cell);
+      if (sum + wanted > seconds) continue;
+      sum += wanted;
+      cells_.push_back(cell);
+    }
     if (cells_.empty()) cells_ = {all.front()};
     for (const std::size_t cell : all) {
       kept_[cell] = std::ranges::find(cells_, cell) != cells_.end() || has_failed(cell);

@@ -119,6 +119,11 @@ std::vector<Verdict> judge(const ResultRow& row) {
   if (has("recorded_apart")) {
     std::erase_if(out, [](const Verdict& v) { return v.code == "launch_bound"; });
   }
+  // What a busy machine can explain is noise; what contradicts the row's own figures is not.
+  for (Verdict& v : out) {
+    const bool is_noise = had_company(row) && !is_of_label(v.code);
+    if (is_noise) v.severity = std::min(v.severity, Severity::kDoubt);
+  }
   return out;
 }
 

@@ -75,6 +75,7 @@ struct RowCheck {
 // All checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
 
+// None is invalid that other programs can explain, where had_company().
 std::vector<Verdict> judge(const ResultRow& row);
 
 // The row's status, except that "ok" becomes "spill" where more memory is in use than the device

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "lab/memory/tables.h"
+#include "lab/report/digits.h"
 
 namespace tracestep {
 namespace {
@@ -15,9 +16,10 @@ constexpr std::int64_t kFloat = 4;
 // is freed.
 AccountedPeak with_backward(std::int64_t held, std::int64_t p, std::int64_t graph, bool kept) {
   const std::int64_t fixed = kFloat * held, all = kFloat * (held + 1);
-  if (kept) return {all * p + graph, fmt::format("{}·{} + {}", all, p, graph)};
-  return {std::max(fixed * p + graph, all * p),
-          fmt::format("max({}·{} + {}, {}·{})", fixed, p, graph, all, p)};
+  if (kept) return {all * p + graph, fmt::format("{}·{} + {}", all, grouped(p), grouped(graph))};
+  return {
+      std::max(fixed * p + graph, all * p),
+      fmt::format("max({}·{} + {}, {}·{})", fixed, grouped(p), grouped(graph), all, grouped(p))};
 }
 
 }  // namespace
@@ -32,7 +34,7 @@ AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as) {
   switch (step.mode) {
     case Mode::kForward:
       return {kFloat * p + as.live_graphs * graph,
-              fmt::format("4·{} + {} graphs × {}", p, as.live_graphs, graph)};
+              fmt::format("4·{} + {}·{}", grouped(p), as.live_graphs, grouped(graph))};
     case Mode::kForwardBackward: return with_backward(1, p, graph, as.kept_gradients);
     case Mode::kStep: return with_backward(3, p, graph, as.kept_gradients);
     case Mode::kInference: break;

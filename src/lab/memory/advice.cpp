@@ -116,7 +116,7 @@ Table failure_holder_table(const MemoryCell& cell) {
 Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   using R = const Remedy&;
   Fields<Remedy> fields = {
-      {text_column("change"), &Remedy::what},
+      {to_copy(text_column("flags")), &Remedy::command},
       {bytes_column("peak_bytes", "predicted peak"), [](R r) { return r.figures.peak_bytes; }},
       {bytes_column("spare_bytes", "to spare"),
        [&](R r) { return asked.limit_bytes - r.figures.peak_bytes; }}};
@@ -126,8 +126,9 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   }
   if (asked.times != nullptr) fields.add(time_fields());
   fields.add(Fields<Remedy>{
-      {real_column("time_per_token", "time per token", "×", 3,
-                   "1: as before; where no time is predicted, by rounded rates of a usual device"),
+      {real_column("time_per_token", "time a token", "× as asked", 3,
+                   "1: as in the step that was asked for; where no time is predicted, by rounded "
+                   "rates of a usual device"),
        &Remedy::time_ratio},
       {real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
        &Remedy::flops_ratio},
@@ -136,7 +137,7 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
       {text_column("severity", {}, "what it costs besides time"),
        [](R r) { return name_of(r.severity); }},
       {text_column("consequence"), [&](R r) { return consequence(asked.step, r.step); }},
-      {text_column("flags"), &Remedy::command},
+      {text_column("change"), &Remedy::what},
       {data_only(text_column("command")), [](R r) { return command_of(r.step); }}});
   Table table =
       table_of("remedies", "What would fit, the smallest change first", fields, advice.remedies);
@@ -159,17 +160,14 @@ Table least_table(const FitQuestion& asked, const Advice& advice) {
     const Remedy& r;
   };
   using L = const Least&;
-  const Fields<Least> fields = {
+  Fields<Least> fields = {
       {text_column("task"), [](L l) { return l.what; }},
       {bytes_column("peak_bytes", "least peak"), [](L l) { return l.r.figures.peak_bytes; }},
       {bytes_column("kept_bytes", "weights and states"),
        [](L l) { return l.r.figures.kept_bytes; }},
-      {text_column("flags"), [](L l) { return or_null(l.r.command); }},
-      {data_only(int_column("batch")), [](L l) { return l.r.step.shape.batch; }},
-      {data_only(int_column("context")), [](L l) { return l.r.step.shape.context; }},
-      {data_only(text_column("precision", {}, "as asked for")),
-       [&](L) { return name_of(asked.step.precision); }},
+      {to_copy(text_column("flags")), [](L l) { return or_null(l.r.command); }},
       {data_only(text_column("command")), [](L l) { return command_of(l.r.step); }}};
+  fields.add(task_fields(), [&](L) { return &asked.step; });
   return table_of("least", "The least memory that would do", fields,
                   std::vector<Least>{{"as asked for", *advice.least},
                                      {"one sequence", *advice.least_sequence}});

@@ -31,6 +31,16 @@ struct Fit {
   }
 };
 
+// "llama-2-7b, 6.74 B parameters: batch 1, context 4096, bf16, step": a model of one's own sizes by
+// their number alone.
+std::string title_of(const RunSpec& step) {
+  const std::string count = format_count(static_cast<double>(parameter_formula(step.model)));
+  const bool is_custom = step.model.name == "custom";
+  return fmt::format("{}{} parameters: batch {}, context {}, {}, {}",
+                     is_custom ? "" : step.model.name + ", ", count, step.shape.batch,
+                     step.shape.context, name_of(step.precision), name_of(step.mode));
+}
+
 }  // namespace
 
 std::string flags_of(const RunSpec& step) {
@@ -57,6 +67,15 @@ std::string command_of(const RunSpec& step) {
   return "tracestep bench " + flags_of(step);
 }
 
+Fields<RunSpec> task_fields() {
+  using R = const RunSpec&;
+  return {
+      {data_only(int_column("batch", {}, "as asked for")), [](R r) { return r.shape.batch; }},
+      {data_only(int_column("context", {}, "as asked for")), [](R r) { return r.shape.context; }},
+      {data_only(text_column("precision", {}, "as asked for")),
+       [](R r) { return name_of(r.precision); }}};
+}
+
 FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question) {
   if (peak_bytes > question.limit_bytes) return FitVerdict::kDoesNotFit;
   return peak_bytes > question.within_bytes() ? FitVerdict::kTight : FitVerdict::kFits;
@@ -76,10 +95,7 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
       without_run(text_column("status", {}, "ok; tight: it leaves less than the margin; or oom"));
   status.words.emplace_back("tight", "fits tightly");
   Fields<Fit> fields = {
-      {as_key(text_column("step")), [](F f) { return label_of(f.cell); }},
-      {data_only(int_column("batch")), [](F f) { return f.step().shape.batch; }},
-      {data_only(int_column("context")), [](F f) { return f.step().shape.context; }},
-      {data_only(text_column("precision")), [](F f) { return name_of(f.step().precision); }},
+      {data_only(as_key(text_column("step"))), [](F f) { return label_of(f.cell); }},
       {status, status_of},
       {bytes_column("peak_bytes", "predicted peak"), &Fit::peak},
       {bytes_column("limit_bytes", "limit"), [](F f) { return f.question.limit_bytes; }},
@@ -90,6 +106,7 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
   if (const std::int64_t on_host = host_bytes(cell.run.program); on_host > 0) {
     fields.add(bytes_column("host_bytes", "in host memory"), [on_host](F) { return on_host; });
   }
+  fields.add(task_fields(), [](F f) { return &f.step(); });
   std::optional<Prediction> time;
   if (const Predictor* times = question.times) {
     time = predict_program(cell.run.spec.step, cell.run.program, cell.run.traits, *times);
@@ -97,8 +114,9 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
                [](F f) { return f.time->time.ms; });
     fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"), &Fit::tokens_per_s);
   }
-  fields.add(text_column("command"), [](F f) { return command_of(f.step()); });
-  Table table = table_of("fit", "Does it fit?", fields, std::vector<Fit>{{cell, question, time}});
+  fields.add(to_copy(text_column("command")), [](F f) { return command_of(f.step()); });
+  Table table = table_of("fit", title_of(cell.run.spec.step), fields,
+                         std::vector<Fit>{{cell, question, time}});
   if (time && question.times->model.is_measured()) {
     table.notes.push_back(fmt::format("nine of ten such steps take {} to {}",
                                       format_duration_ms(time->time.low_ms),

@@ -27,5 +27,7 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question);
 std::string flags_of(const RunSpec& step);
 // "tracestep bench --size small … --recompute blocks": the command that times this step.
 std::string command_of(const RunSpec& step);
+// The batch, context and precision of a step, which the sentence above a table says.
+Fields<RunSpec> task_fields();
 
 }  // namespace tracestep

@@ -271,6 +271,8 @@ Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
   const std::string size = std::string(name_of(growth));
   Fields<Largest> fields = {
       {text_column("change", {}, "flags beyond those that were given"), &Largest::change},
+      {data_only(text_column("growth", {}, "what is to be as large as it can")),
+       [size](L) { return size; }},
       {int_column(size, "largest " + size), where_any([](L l) { return l.size; })},
       {bytes_column("peak_bytes", "predicted peak"),
        where_any([](L l) { return l.remedy.figures.peak_bytes; })}};
@@ -284,6 +286,10 @@ Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
              [](L l) { return when(!l.flags.empty(), name_of(l.remedy.severity)); });
   fields.add(data_only(text_column("command")),
              where_any([](L l) { return command_of(l.remedy.step); }));
+  for (const Field<RunSpec>& field : task_fields()) {
+    if (field.column.name == size) continue;
+    fields.add(field.column, [&asked, get = field.get](L) { return get(asked.step); });
+  }
   return fields;
 }
 

@@ -53,7 +53,7 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
       {text_column("device"), [&](R) { return or_null(training.device); }},
       {text_column("parallel", {}, "how they share it"),
        [](R r) { return name_of(r.step.parallel); }},
-      {text_column("flags", {}, "beyond those that were given"),
+      {to_copy(text_column("flags", {}, "beyond those that were given")),
        [](R r) { return or_null(r.command); }},
       {bytes_column("peak_bytes", "peak of each"), [](R r) { return r.figures.peak_bytes; }},
       {bytes_column("spare_bytes", "to spare"),
@@ -79,6 +79,7 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
     }
   }
   fields.add(data_only(text_column("command")), [](R r) { return command_of(r.step); });
+  fields.add(task_fields(), [&](R) { return &question.step; });
   return table_of("plan", "What it takes, the smallest change first", fields, plans);
 }
 

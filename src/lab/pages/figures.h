@@ -21,8 +21,8 @@ Quantity add_figure(Table& table, const Figure& figure, const Scope& scope);
 std::string filled(std::string_view text, const Scope& scope);
 
 // A figure of a page as it is printed. As a unit has it: "ms", "± ms" (a mean and its deviation),
-// "bytes", "percent", "%" (four digits), "+percent", "factor", "count", "flops", "tflops", "ratio",
-// or digits as fmt has them (".3g").
+// "± factor" (a ratio and its interval), "bytes", "percent", "%" (four digits), "+percent",
+// "factor", "count", "flops", "tflops", "ratio", or digits as fmt has them (".3g").
 Text shown(const Quantity& quantity, std::string_view unit);
 
 }  // namespace tracestep::pages

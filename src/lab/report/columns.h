@@ -63,6 +63,12 @@ inline Column data_only(Column column) {
   return column;
 }
 
+// Flags and commands, which people copy.
+inline Column to_copy(Column column) {
+  column.is_whole = true;
+  return column;
+}
+
 // The status of what was only predicted: to people, "oom" would be something that happened.
 inline Column without_run(Column status) {
   status.words = {{"ok", "fits"}, {"oom", "does not fit"}};

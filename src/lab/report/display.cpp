@@ -98,6 +98,7 @@ DisplayTable display(const Table& table) {
     out.headers.push_back(one_line(header(column)));
     out.is_needed.push_back(column.is_result || column.role == ColumnRole::kKey ||
                             column.name == "status");
+    out.is_whole.push_back(column.is_whole);
     out.is_right_aligned.push_back(column.kind != ColumnKind::kText &&
                                    column.kind != ColumnKind::kBool);
     for (std::size_t r = 0; r < table.rows.size(); ++r) {

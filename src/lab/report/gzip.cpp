@@ -45,9 +45,9 @@ int pump(z_stream& z, std::string_view input, std::size_t max_bytes, std::string
 
 std::string gzip(std::string_view text, std::string_view comment) {
   z_stream z{};
-  TRACESTEP_CHECK(deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8,
-                               Z_DEFAULT_STRATEGY) == Z_OK,
-                  "zlib does not start");
+  TRACESTEP_CHECK(
+      deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY) == Z_OK,
+      "zlib does not start");
   std::string ended(comment);
   gz_header header{};
   header.os = 3;  // Unix, as without a header of our own

@@ -8,6 +8,7 @@
 
 #include "base/own_file.h"
 #include "embedded/web.h"
+#include "lab/report/by_column.h"
 #include "lab/report/chart/svg.h"
 #include "lab/report/gzip.h"
 #include "lab/report/prose.h"
@@ -265,15 +266,15 @@ std::string section_html(const PageSection& section, std::span<const Table> tabl
 
 }  // namespace
 
-std::string json_of_page(std::string_view page) {
+Json result_of_page(std::string_view page, const std::string& name) {
   constexpr std::string_view kOpens = " id=\"report\">";
   const std::size_t begin = page.find(kOpens);
   if (begin == std::string_view::npos) return {};
   const std::string_view packed = page.substr(begin + kOpens.size());
-  return gunzip(bytes_of_base64(packed.substr(0, packed.find('<'))));
+  return by_row(Json::parse(gunzip(bytes_of_base64(packed.substr(0, packed.find('<')))), name));
 }
 
-std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
+std::string html_page(const PageHead& head, const Json& result, std::span<const Table> tables,
                       std::span<const PageTopic> topics, std::span<const PageSection> sections) {
   // A policy that forbids every request: what the page shows is what it carries.
   std::string out = fmt::format(
@@ -300,7 +301,7 @@ std::string html_page(const PageHead& head, std::string_view json, std::span<con
       has_file ? " and in " + head.numbers : "");
   // Scripts end in front of any text of the run: base64 leaves no "<" in it.
   out += fmt::format("<script type=\"text/plain\" id=\"report\">{}</script>\n<script>\n",
-                     base64(gzip(json)));
+                     base64(gzip(by_column(result).dump())));
   out += std::string(web::kPageJs) + std::string(web::kChartsJs);
   return out + "const built = build();\n</script>\n</body>\n</html>\n";
 }

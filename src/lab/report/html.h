@@ -48,11 +48,12 @@ struct PageHead {
   std::string numbers = {};  // the file beside it that has the same numbers; empty: there is none
 };
 
-// `json`: a result with `tables` in it.
-std::string html_page(const PageHead& head, std::string_view json, std::span<const Table> tables,
+// `result`: as to_json() gives it, with `tables` in it.
+std::string html_page(const PageHead& head, const Json& result, std::span<const Table> tables,
                       std::span<const PageTopic> topics, std::span<const PageSection> sections);
 
-// The JSON that was given to html_page(); empty where `page` is none.
-std::string json_of_page(std::string_view page);
+// What was given to html_page(); null where `page` is none. Error{kInput} naming `name` where it is
+// damaged.
+Json result_of_page(std::string_view page, const std::string& name);
 
 }  // namespace tracestep

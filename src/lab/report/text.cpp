@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::size_t kGap = 2;         // between columns
 constexpr std::size_t kLeastText = 24;  // a text column may be as narrow as this
+constexpr std::size_t kWholeText = 48;  // and what is not cut as wide, before others get room
 constexpr std::size_t kMostLines = 3;   // of a cell
+constexpr std::size_t kHeadLines = 5;   // of a header
 constexpr std::size_t kNoteLines = 10;  // of notes on a screen, which rows leave to them
 
 // --- colours ------------------------------------------------------------------------------------
@@ -61,15 +63,30 @@ std::size_t bytes_of(const std::string& text, std::size_t count) {
 // Where a line of at most `end` bytes ends: at a blank, else behind a separator, else in a word.
 std::size_t end_of_line(const std::string& text, std::size_t end) {
   const std::size_t blank = text.rfind(' ', end), least = end / 4;
-  if (blank != std::string::npos && blank > least) return blank;
+  if (blank != std::string::npos && blank > 0 && blank >= least) return blank;
   const std::size_t separator = text.find_last_of("/.:_,;(", end - 1);
   return separator != std::string::npos && separator > least ? separator + 1 : end;
 }
 
-// In lines of at most `width` characters; "…" stands for what does not fit into kMostLines.
-std::vector<std::string> lines_of(std::string text, std::size_t width) {
+// Flags and commands: every line ends behind a word, if it can before a flag.
+std::vector<std::string> whole_lines(std::string text, std::size_t width) {
   std::vector<std::string> out;
-  while (display_width(text) > width && out.size() + 1 < kMostLines) {
+  while (display_width(text) > width) {
+    const std::size_t last = bytes_of(text, width), flag = text.rfind(" --", last);
+    std::size_t end = flag != std::string::npos && flag > 0 ? flag : text.rfind(' ', last);
+    if (end == std::string::npos || end == 0) end = std::min(text.find(' '), text.size());
+    out.push_back(text.substr(0, end));
+    text.erase(0, end + 1);
+  }
+  if (!text.empty() || out.empty()) out.push_back(std::move(text));
+  return out;
+}
+
+// In lines of at most `width` characters; "…" stands for what does not fit into so many.
+std::vector<std::string> lines_of(std::string text, std::size_t width,
+                                  std::size_t most = kMostLines) {
+  std::vector<std::string> out;
+  while (display_width(text) > width && out.size() + 1 < most) {
     const std::size_t end = end_of_line(text, bytes_of(text, width));
     out.push_back(text.substr(0, end));
     text.erase(0, end + (text[end] == ' ' ? 1 : 0));
@@ -100,7 +117,10 @@ std::vector<Width> widths_of(const DisplayTable& shown) {
   for (std::size_t c = 0; c < shown.headers.size(); ++c) {
     std::size_t cells = 0;
     for (const auto& row : shown.rows) cells = std::max(cells, display_width(row[c]));
-    const std::size_t least = shown.is_right_aligned[c] ? cells : std::min(cells, kLeastText);
+    std::size_t least = shown.is_right_aligned[c] ? cells : std::min(cells, kLeastText);
+    for (const auto& row : shown.rows) {
+      if (shown.is_whole[c]) least = std::max(least, longest_word(row[c]));
+    }
     out.push_back({std::max(cells, display_width(shown.headers[c])),
                    std::max(least, longest_word(shown.headers[c]))});
   }
@@ -132,6 +152,10 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
   if (view.width == 0 || out.empty() || all <= room) return out;
   const bool is_narrow = needed > room;
   const auto first_width = [&](std::size_t c) {
+    if (shown.is_whole[c] && is_needed(c)) {
+      const std::size_t usual = std::min(kWholeText, view.width / 2);
+      return std::max(wanted[c].least, std::min(wanted[c].natural, usual));
+    }
     const bool is_long = !shown.is_right_aligned[c] && wanted[c].natural > kLeastText + 8;
     if (is_narrow || is_long) return wanted[c].least;
     return is_needed(c) || shown.is_right_aligned[c] ? wanted[c].natural : wanted[c].least;
@@ -163,12 +187,15 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
 // A row, in as many lines as its longest text takes.
 std::vector<std::string> lines_of_row(const std::vector<std::string>& cells,
                                       const DisplayTable& shown,
-                                      const std::vector<std::size_t>& widths,
-                                      const TextView& view) {
+                                      const std::vector<std::size_t>& widths, const TextView& view,
+                                      bool is_head = false) {
   std::vector<std::vector<std::string>> parts(cells.size());
   std::size_t height = 1;
   for (std::size_t c = 0; c < cells.size(); ++c) {
-    if (widths[c] > 0) parts[c] = lines_of(cells[c], widths[c]);
+    if (widths[c] == 0) continue;
+    parts[c] = shown.is_whole[c] && !is_head
+                   ? whole_lines(cells[c], widths[c])
+                   : lines_of(cells[c], widths[c], is_head ? kHeadLines : kMostLines);
     height = std::max(height, parts[c].size());
   }
   std::vector<std::string> out;
@@ -211,7 +238,7 @@ std::vector<std::string> head_of(const DisplayTable& shown, const std::vector<st
   }
   if (!out.empty()) out.emplace_back();
   if (shown.rows.empty()) return out;
-  append(out, lines_of_row(shown.headers, shown, widths, {}));
+  append(out, lines_of_row(shown.headers, shown, widths, {}, true));
   out.push_back(rule(widths));
   return out;
 }

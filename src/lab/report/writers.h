@@ -39,6 +39,7 @@ struct DisplayTable {
   std::vector<std::string> headers;
   std::vector<bool> is_right_aligned;  // numbers
   std::vector<bool> is_needed;         // keys and results, which get room before others
+  std::vector<bool> is_whole;          // never cut
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> notes;
 };

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 
 #include "embedded/question_pages.h"
+#include "lab/measure/marks.h"
 #include "lab/measure/validity.h"
 #include "lab/report/columns.h"
 #include "spec/fields.h"
@@ -51,8 +52,13 @@ std::string again(std::string_view command, std::span<const Json> cells) {
 }
 
 Standing standing_of(std::string_view verdict) {
-  if (verdict.starts_with("invalid")) return Standing::kInvalid;
-  return verdict.starts_with("doubt") ? Standing::kDoubtful : Standing::kSound;
+  switch (mark_of(verdict)) {
+    case Mark::kNone:
+    case Mark::kSound: return Standing::kSound;
+    case Mark::kNoisy: return Standing::kDoubtful;
+    case Mark::kImpossible: return Standing::kInvalid;
+  }
+  return Standing::kSound;
 }
 
 // What an answer has read of one row.

@@ -51,8 +51,9 @@ Table size_table(const StudyContext& context) {
       {real_column("forward_tflops", "forward of 4 × 128", "TFLOP", 3,
                    "matrix products, batch 4, context 128"),
        forward_tflops},
-      {data_only(bytes_column("device_bytes", {},
-                              "the limit set for a run, or else all that this device has")),
+      {data_only(bytes_column(
+           "device_bytes", {},
+           "what a run may use: its limit, else all of a device, nine tenths of a host's memory")),
        [room](M) { return when(room > 0, room); }}};
   std::vector<ModelConfig> models = model_presets();
   const ModelConfig& planned = context.sizes.planned;

@@ -224,7 +224,7 @@ void add_step_sections(StudyContext& context) {
 
 void warm_up_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
-  const RunSpec step{.model = preset("tiny"), .shape = sizes.shape};
+  const RunSpec step{.model = sizes.models.front(), .shape = sizes.shape};
   const double each = context.seconds_of(step);
   // Five timed steps and one recorded one in each process.
   double seconds = 0;

@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "lab/measure/statistics.h"
+#include "lab/report/digits.h"
 #include "lab/report/fields.h"
 #include "lab/study/study.h"
 
@@ -15,6 +16,12 @@ namespace {
 constexpr std::size_t kShownSteps = 120;  // of a loss curve
 constexpr std::size_t kLastSteps = 20;    // that the loss at the end is the mean of
 
+// "1,178 files (5.35 MiB) of README.md, docs, src".
+std::string words_of_text(const StudyTraining& t) {
+  return fmt::format("{} files ({}) of {}", grouped(t.file_count), format_bytes(t.text_bytes),
+                     fmt::join(t.texts, ", "));
+}
+
 Table loss_table(const StudyTraining& t) {
   const Fields<TrainStep> fields = {
       {int_column("step"), &TrainStep::step},
@@ -23,7 +30,9 @@ Table loss_table(const StudyTraining& t) {
        [](const TrainStep& s) { return or_null(s.validation_loss); }},
       {real_column("grad_norm", "gradient norm", "", 2), &TrainStep::grad_norm},
       {real_column("lr", "learning rate", "", -1), &TrainStep::lr},
-      {real_column("tokens_per_s", "tokens/s", "", 0), &TrainStep::tokens_per_s}};
+      {real_column("tokens_per_s", "tokens/s", "", 0), &TrainStep::tokens_per_s},
+      {text_column("text", {}, "what it is trained on"),
+       [text = words_of_text(t)](const TrainStep&) { return text; }}};
   const std::size_t stride = std::max<std::size_t>(1, t.steps.size() / kShownSteps);
   std::vector<TrainStep> shown;
   for (std::size_t i = 0; i < t.steps.size(); ++i) {
@@ -59,17 +68,16 @@ std::string reading_of(const StudyTraining& t) {
           : std::string();
   return fmt::format(
       "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
-      "of {} × {} tokens on {} files ({}) from {}: {} in all, {} of them in the steps themselves, "
+      "of {} × {} tokens on {}: {} in all, {} of them in the steps themselves, "
       "{:.0f} tokens/s in the median step. The loss is the mean cross-entropy in nats per byte: "
       "guessing evenly among {} bytes costs "
       "{:.2f}. It went from {:.2f} in the first batch to {:.2f}, the mean of the last {}{}. "
       "Validation loss is measured on the last part of the text, which is not trained on.\n\nWhat "
       "it writes when asked to continue \"The \":\n\n{}",
       format_count(static_cast<double>(parameter_formula(t.model))), t.model.layers,
-      t.model.d_model, t.steps.size(), t.shape.batch, t.shape.context, t.file_count,
-      format_bytes(t.text_bytes), fmt::join(t.texts, ", "), format_duration_ms(t.seconds * 1e3),
-      format_duration_ms(steps_ms), median_of(rates), t.model.vocab,
-      std::log(static_cast<double>(t.model.vocab)), t.steps.front().loss,
+      t.model.d_model, t.steps.size(), t.shape.batch, t.shape.context, words_of_text(t),
+      format_duration_ms(t.seconds * 1e3), format_duration_ms(steps_ms), median_of(rates),
+      t.model.vocab, std::log(static_cast<double>(t.model.vocab)), t.steps.front().loss,
       tail / static_cast<double>(count), count, held_out, as_code(t.sample));
 }
 

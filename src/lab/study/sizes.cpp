@@ -4,7 +4,8 @@
 namespace tracestep {
 namespace {
 
-constexpr std::int64_t kBytes = 256;  // the vocabulary of a model that is trained on bytes
+// The vocabulary of the model that is trained on bytes; everything about it is of this one.
+constexpr std::int64_t kBytes = 256;
 
 ModelConfig byte_model(std::string_view size) {
   ModelConfig out = preset(size);
@@ -12,8 +13,8 @@ ModelConfig byte_model(std::string_view size) {
   return out;
 }
 
-RunSpec step_of(std::string_view size, BatchShape shape, Granularity ops, Mode mode = Mode::kStep) {
-  return {.model = preset(size), .shape = shape, .mode = mode, .ops = ops};
+RunSpec step_of(const ModelConfig& model, BatchShape shape, Granularity ops) {
+  return {.model = model, .shape = shape, .mode = Mode::kStep, .ops = ops};
 }
 
 // The same step under autocast to bfloat16.
@@ -40,12 +41,12 @@ StudySizes cpu_study_sizes() {
   out.compiled = {byte_model("tiny")};
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};
-  out.recorded = {step_of("tiny", shape, Granularity::kPrimitive),
-                  step_of("small", shape, Granularity::kPrimitive)};
-  out.profiled = {step_of("tiny", shape, Granularity::kPrimitive),
-                  step_of("small", shape, Granularity::kFused),
-                  step_of("tiny", shape, Granularity::kFused),
-                  in_bf16(step_of("tiny", shape, Granularity::kFused))};
+  out.recorded = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
+                  step_of(preset("small"), shape, Granularity::kPrimitive)};
+  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
+                  step_of(preset("small"), shape, Granularity::kFused),
+                  step_of(byte_model("tiny"), shape, Granularity::kFused),
+                  in_bf16(step_of(byte_model("tiny"), shape, Granularity::kFused))};
   out.attention.protocol = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
   out.widths = {16, 64};
   out.attention_contexts = {256, 512, 1024, 2048};
@@ -67,13 +68,13 @@ StudySizes gpu_study_sizes() {
   out.compiled = {preset("small"), preset("medium"), preset("large")};
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};
-  out.recorded = {step_of("medium", shape, Granularity::kPrimitive),
-                  step_of("large", shape, Granularity::kPrimitive),
-                  step_of("large", shape, Granularity::kFused)};
-  out.profiled = {step_of("small", shape, Granularity::kPrimitive),
-                  step_of("large", shape, Granularity::kPrimitive),
-                  step_of("large", shape, Granularity::kFused),
-                  in_bf16(step_of("large", shape, Granularity::kFused))};
+  out.recorded = {step_of(preset("medium"), shape, Granularity::kPrimitive),
+                  step_of(preset("large"), shape, Granularity::kPrimitive),
+                  step_of(preset("large"), shape, Granularity::kFused)};
+  out.profiled = {step_of(preset("small"), shape, Granularity::kPrimitive),
+                  step_of(preset("large"), shape, Granularity::kPrimitive),
+                  step_of(preset("large"), shape, Granularity::kFused),
+                  in_bf16(step_of(preset("large"), shape, Granularity::kFused))};
   out.attention.protocol = {.warmup = 3, .steps = 30, .max_seconds = 0.5};
   out.widths = {16, 32, 64, 128};
   out.attention_contexts = {256, 1024, 2048, 4096, 8192, 16384};
@@ -93,9 +94,9 @@ StudySizes quick_study_sizes() {
   out.precise = {byte_model("tiny")};
   out.precisions = {kFp32, kBf16};
   out.error = {.layers = 1, .tokens = 8};
-  out.recorded = {step_of("tiny", shape, Granularity::kPrimitive)};
-  out.profiled = {step_of("tiny", shape, Granularity::kFused),
-                  in_bf16(step_of("tiny", shape, Granularity::kFused))};
+  out.recorded = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive)};
+  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kFused),
+                  in_bf16(step_of(byte_model("tiny"), shape, Granularity::kFused))};
   out.attention.protocol.steps = 3;
   out.widths = {16};
   out.attention_contexts = {64, 128, 256};

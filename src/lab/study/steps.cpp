@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kMostSamples = 30;  // of a visit
 constexpr int kRecorded = 3;      // steps whose kernels are shown
+constexpr Precision kAutocast{.autocast = DType::kBF16};
 
 RunSpec step_of(const StudyContext& context, const ModelConfig& model, Mode mode,
                 Granularity ops = Granularity::kFused) {
@@ -23,19 +24,41 @@ bool has(const std::vector<ModelConfig>& models, const ModelConfig& model) {
   return std::ranges::any_of(models, [&](auto& other) { return is_same_model(other, model); });
 }
 
+CellSpec cell_of(const StudyContext& context, const RunSpec& run, int recorded_steps) {
+  return {run,
+          {.warmup = 1,
+           .steps = std::max(context.sizes.steps, kMostSamples),
+           // Whole steps are taken apart by component.
+           .recorded_steps =
+               recorded_steps > 0 && run.mode == Mode::kStep ? kRecorded : recorded_steps}};
+}
+
 // `is`: of these, which.
 void want(StudyContext& context, const WantedSteps& wanted,
           const std::function<bool(const RunSpec& run)>& is) {
   for (const RunSpec& run : wanted.runs) {
-    if (!is(run)) continue;
-    context.steps.want({run,
-                        {.warmup = 1,
-                         .steps = std::max(context.sizes.steps, kMostSamples),
-                         // Whole steps are taken apart by component.
-                         .recorded_steps = wanted.recorded_steps > 0 && run.mode == Mode::kStep
-                                               ? kRecorded
-                                               : wanted.recorded_steps}});
+    if (is(run)) context.steps.want(cell_of(context, run, wanted.recorded_steps));
   }
+}
+
+// What the first screen compares: forward, backward and a step; a step in primitive ops, in fused
+// ones and compiled; and the same in float32 and bfloat16.
+void want_leads(StudyContext& context, const ModelConfig& model) {
+  const StudySizes& sizes = context.sizes;
+  std::vector<RunSpec> leads;
+  for (Mode mode : {Mode::kStep, Mode::kForwardBackward, Mode::kForward}) {
+    leads.push_back(step_of(context, model, mode));
+  }
+  if (has(sizes.precise, model)) {
+    leads.push_back(step_of(context, model, Mode::kForwardBackward));
+    leads.back().precision = kAutocast;
+  }
+  if (has(sizes.compiled, model)) {
+    leads.push_back(step_of(context, model, Mode::kStep, Granularity::kPrimitive));
+    leads.push_back(leads.front());
+    leads.back().executor = ExecutorKind::kCompiled;
+  }
+  for (const RunSpec& run : leads) context.steps.want_lead(cell_of(context, run, 0));
 }
 
 // What tables show of this model; the ladder climbs with the first of those that are compiled.
@@ -44,6 +67,7 @@ void want_all_of(StudyContext& context, const ModelConfig& model) {
   const auto all = [](const RunSpec&) { return true; };
   const auto in_parts = [](const RunSpec& run) { return run.ops == Granularity::kPrimitive; };
   const bool is_timed = has(sizes.models, model), is_compiled = has(sizes.compiled, model);
+  want_leads(context, model);
   // The cells of most questions come first.
   if (is_timed) want(context, timed_steps(context, model), std::not_fn(in_parts));
   want(context, profiled_steps(context),
@@ -143,7 +167,7 @@ WantedSteps rungs(const StudyContext& context) {
 WantedSteps precise_steps(const StudyContext& context, const ModelConfig& model) {
   const StudySizes& sizes = context.sizes;
   const bool is_first = is_same_model(model, sizes.precise.front());
-  const std::vector<Precision> usual = {Precision(), Precision{.autocast = DType::kBF16}};
+  const std::vector<Precision> usual = {Precision(), kAutocast};
   WantedSteps out{.runs = {}, .recorded_steps = is_first ? kRecorded : 1};
   for (const Precision& precision : is_first ? sizes.precisions : usual) {
     out.runs.push_back(step_of(context, model, Mode::kForwardBackward));

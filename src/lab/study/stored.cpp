@@ -10,7 +10,7 @@ namespace tracestep {
 namespace {
 
 Json document_of(std::string_view text, const std::string& name) {
-  return Json::parse(text.starts_with("<!DOCTYPE") ? json_of_page(text) : std::string(text), name);
+  return text.starts_with("<!DOCTYPE") ? result_of_page(text, name) : Json::parse(text, name);
 }
 
 // Pages of earlier versions said the kinds of columns apart from the tables.

@@ -35,21 +35,6 @@ std::string machine_of(const Json& environment) {
   return out;
 }
 
-// "tiny, small": the models of its timed steps.
-std::string models_of(const StudyReport& report) {
-  std::vector<std::string> out;
-  for (const Table& table : report.tables) {
-    const std::optional<std::size_t> size = table.index_of("size");
-    if (table.name != "cells" || !size) continue;
-    for (const auto& row : table.rows) {
-      if (std::ranges::find(out, row[*size].as_string()) == out.end()) {
-        out.push_back(row[*size].as_string());
-      }
-    }
-  }
-  return fmt::format("{}", fmt::join(out, ", "));
-}
-
 PageCard card_of(const Answer& a) {
   return {.id = a.id,
           .number = a.number,
@@ -76,6 +61,25 @@ std::span<const Question> summary_questions() {
     return out;
   }();
   return all;
+}
+
+std::string models_of(const StudyReport& report) {
+  constexpr std::int64_t kBytes = 256;
+  std::vector<std::string> out;
+  for (const Table& table : report.tables) {
+    const auto size = table.index_of("size"), vocab = table.index_of("vocab");
+    if (table.name != "cells" || !size) continue;
+    for (const auto& row : table.rows) {
+      std::string name = row[*size].as_string();
+      if (vocab && row[*vocab].is_int()) {
+        const std::int64_t tokens = row[*vocab].as_int();
+        name += fmt::format(" (vocabulary {}{})", grouped(tokens),
+                            tokens == kBytes ? ": one token a byte" : "");
+      }
+      if (std::ranges::find(out, name) == out.end()) out.push_back(std::move(name));
+    }
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
 }
 
 std::vector<std::string> summary_facts(const StudyReport& report, const Json& environment) {

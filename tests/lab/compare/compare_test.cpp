@@ -69,17 +69,19 @@ TEST(CompareTest, RowsMeetByWhatTheyMeasuredAndNotByPlace) {
 }
 
 TEST(CompareTest, RowsWithoutAPartnerAreNamed) {
-  const auto report = compare_results(file_of({row_of("forward", around(10))}),
-                                      file_of({row_of("step", around(10))}), {});
-  ASSERT_EQ(report.rows.rows.size(), 2u);
+  const auto two = file_of({row_of("forward", around(10)), row_of("forward-backward", around(20))});
+  const auto report = compare_results(two, file_of({row_of("step", around(30))}), {});
+  ASSERT_EQ(report.rows.rows.size(), 3u);
   EXPECT_EQ(verdict(report, 0), "only in A");
-  EXPECT_EQ(verdict(report, 1), "only in B");
+  EXPECT_EQ(verdict(report, 1), "only in A");
+  EXPECT_EQ(verdict(report, 2), "only in B");
 }
 
 TEST(CompareTest, IgnoredColumnsMayDiffer) {
   const auto a = file_of({row_of("step", around(10), "fp32")});
   const auto b = file_of({row_of("step", around(5), "bf16")});
-  EXPECT_EQ(verdict(compare_results(a, b, {}), 0), "only in A");
+  EXPECT_EQ(verdict(compare_results(a, b, {.fail_percent = 1.0}), 0), "only in A")
+      << "a gate compares what is the same";
   const auto report = compare_results(a, b, {.ignored = {"precision"}});
   ASSERT_EQ(report.rows.rows.size(), 1u);
   EXPECT_EQ(verdict(report, 0), "faster");
@@ -88,6 +90,24 @@ TEST(CompareTest, IgnoredColumnsMayDiffer) {
   const auto both =
       file_of({row_of("step", around(10), "fp32"), row_of("step", around(5), "bf16")});
   EXPECT_THROW(compare_results(both, b, {.ignored = {"precision"}}), Error);
+}
+
+TEST(CompareTest, WhatAllOfTwoResultsDifferInIsWhatIsCompared) {
+  const auto differs = [](const ComparisonReport& report) {
+    const Json& cell = report.rows.rows[0][report.rows.index_of("differs").value()];
+    return cell.is_null() ? std::string() : cell.as_string();
+  };
+  const auto single = file_of({row_of("forward", around(3)), row_of("step", around(10))});
+  const auto half =
+      file_of({row_of("forward", around(2), "bf16"), row_of("step", around(5), "bf16")});
+  const auto report = compare_results(single, half, {});
+  ASSERT_EQ(report.rows.rows.size(), 2u);
+  EXPECT_EQ(verdict(report, 1), "faster");
+  EXPECT_EQ(differs(report), "precision fp32 → bf16");
+  EXPECT_EQ(differs(compare_results(single, single, {})), "");
+  // A row that has its like is compared with that one.
+  const auto both = file_of({row_of("step", around(10)), row_of("step", around(5), "bf16")});
+  EXPECT_EQ(compare_results(single, both, {}).rows.rows.size(), 3u);
 }
 
 TEST(CompareTest, ExecutorsAreComparedUnlessAFileHasBoth) {
@@ -114,7 +134,8 @@ TEST(CompareTest, AResultOlderThanAFieldHasItsDefault) {
   const auto before = file_of({row_of("step", around(10))});
   EXPECT_EQ(verdict(compare_results(before, file_of({now}), {}), 0), "same");
   now["attention"] = "flash";
-  EXPECT_EQ(verdict(compare_results(before, file_of({now}), {}), 0), "only in A");
+  EXPECT_EQ(verdict(compare_results(before, file_of({now}), {.fail_percent = 1.0}), 0),
+            "only in A");
 }
 
 TEST(CompareTest, TheEnvironmentShowsOnlyWhatDiffers) {
@@ -154,8 +175,8 @@ TEST(CompareTest, AnInvalidRowIsNotCompared) {
   const auto report = compare_results(file_of({row_of("step", around(100))}), file_of({late}),
                                       {.fail_percent = 0.0});
   EXPECT_EQ(verdict(report, 0), "invalid");
-  EXPECT_NE(report.rows.rows[0].back().as_string().find("missing_synchronization"),
-            std::string::npos);
+  const Json& objections = report.rows.rows[0][report.rows.index_of("objections").value()];
+  EXPECT_NE(objections.as_string().find("missing_synchronization"), std::string::npos);
 }
 
 TEST(CompareTest, WhatTheGateCannotJudgeIsNamedAndDoesNotPass) {

@@ -66,6 +66,23 @@ TEST(RoundsTest, WhenTimeIsShortTheLastCellsGoAndRoundsStayThree) {
   EXPECT_EQ(visits[0], visits[3]);
 }
 
+TEST(RoundsTest, WhatAHeadlineComparesIsInSixRoundsHoweverShortTheTime) {
+  std::vector<int> visits(5);
+  const std::vector<double> weights(5, 1.0);
+  const std::vector<bool> kept =
+      run_rounds(weights, {.seconds = 0.1, .leads = 2}, [&](std::size_t cell, int) {
+        busy_wait(5.0);
+        return ++visits[cell];
+      });
+  for (const std::size_t lead : {0u, 1u}) EXPECT_EQ(visits[lead], 6);
+  for (const std::size_t other : {2u, 3u}) {
+    EXPECT_GE(visits[other], 3);
+    EXPECT_LE(visits[other], 5);
+  }
+  EXPECT_EQ(visits[4], 0) << "the others' least visits take 90 of 100 ms";
+  EXPECT_THAT(kept, ElementsAre(true, true, true, true, false));
+}
+
 TEST(RoundsTest, ACellThatTakesMoreThanItsWeightSaidGoesAfterTheFirstRound) {
   std::vector<int> visits(3);
   const std::vector<double> weights{1.0, 1.0, 1.0}, ms{5.0, 5.0, 100.0};

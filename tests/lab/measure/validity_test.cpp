@@ -92,6 +92,17 @@ TEST(ValidityTest, TooFewUnsteadyAndDriftingSamplesAreToldApart) {
   EXPECT_EQ(codes_of(row), Codes{"drifting"});
 }
 
+TEST(ValidityTest, WhatOtherProgramsCanExplainIsNoiseAndWhatContradictsItselfIsNot) {
+  Json row = sound();
+  row["device_span_ms"] = 640.0;  // of a wall of 100
+  EXPECT_EQ(summary_of(judge(ResultRow(row))), "invalid: missing_synchronization");
+  row["others_cores"] = 1.3;
+  EXPECT_THAT(summary_of(judge(ResultRow(row))), ::testing::StartsWith("doubt: "));
+  row["predicted_peak_bytes"] = 1;
+  EXPECT_THAT(summary_of(judge(ResultRow(row))), ::testing::StartsWith("invalid: "))
+      << "bytes are the same beside whatever runs";
+}
+
 TEST(ValidityTest, ASteadyNeighbourIsNamedWhereItMayTakeACoreOfOurs) {
   Json row = sound(), environment = machine();
   environment["cores"] = 2;

@@ -206,12 +206,14 @@ std::string fit(const std::string& peak, const std::string& more) {
 }
 // What fits, as it is asked for.
 std::string tight_fit() {
-  return R"({"fit":[{"status":"tight","peak_bytes":1073741824,"limit_bytes":1074790400,)"
+  return R"({"fit":[{"batch":4,"context":512,"precision":"fp32","status":"tight","peak_bytes":1073741824,"limit_bytes":1074790400,)"
          R"("spare_bytes":1048576}])" +
          kRemedies;
 }
 std::string plan(const std::string& more) {
-  return R"({"plan":[{"devices":8,"device":"H100 SXM","peak_bytes":1073741824,)" + more + "}]}";
+  return R"({"plan":[{"batch":4,"context":512,"precision":"fp32","devices":8,"device":"H100 SXM",)"
+         R"("peak_bytes":1073741824,)" +
+         more + "}]}";
 }
 const std::string kDays =
     R"("tokens_per_s":84750.4,"mfu_percent":43.0,"tokens":"1.00 T","days":136.6,)"
@@ -222,8 +224,8 @@ const std::string kTwoRemedies =
 // The least peaks: of the task, and 1 GiB of one sequence.
 std::string least(const std::string& peak) {
   return R"(,"least":[{"task":"as asked for","batch":8,"context":64,"precision":"bf16",)"
-         R"("flags":"--updates early","peak_bytes":)" +
-         peak + R"(},{"task":"one sequence","peak_bytes":1073741824}])";
+         R"("flags":"--updates early","kept_bytes":536870912,"peak_bytes":)" +
+         peak + R"(},{"task":"one sequence","kept_bytes":268435456,"peak_bytes":1073741824}])";
 }
 std::string compare(const std::string& rows) {
   return R"({"compare":[)" + rows + "]}";
@@ -312,20 +314,20 @@ std::vector<Case> cases() {
        R"({"bench":[{"size":"xl","mode":"step","context":512,"status":"oom","predicted_peak_bytes":1024}]})",
        "Out of memory: one step of xl at context 512 needs 1.00 KiB."},
       {"warmup", warmup("8.0", 0),
-       "behind 2 steps of it: the first one is not the long one here. No process starts"},
+       "and 12.0 ± 1.0 ms with 2: the first one is not the long one here. No process starts"},
       {"warmup", changed(warmup("10.0", 1), R"("std_ms":1.0)", R"("std_ms":0.1)"),
-       "Warm-up hardly shows here: steps take 12.00 ± 0.10 ms without it and 12.00 ± 0.10 ms "
-       "behind 2 steps of it. At most 1 steps at the start of a process are slow; as many warm-up "
+       "Warm-up hardly shows here: steps take 12.00 ± 0.10 ms without warm-up steps and 12.00 ± "
+       "0.10 "
+       "ms with 2. At most 1 steps at the start of a process are slow; as many warm-up "
        "steps leave them out."},
       {"warmup", warmup("10.0", 0),
-       "Noise hides what a start costs: steps take 12.0 ± 1.0 ms without warm-up"},
+       "Noise hides what a start costs: steps take 12.0 ± 1.0 ms without warm-up steps"},
       {"warmup", warmup("30.0", 1), "the first timed one takes 3.00 times as long as the others."},
       {"warmup", changed(warmup("30.0", 1), R"("std_ms":1.0,)", ""),
-       "The first timed step takes 30.00 ms without warm-up and 10.00 ms behind 2 steps of it; so "
-       "few samples have no spread."},
+       "The first timed step takes 30.00 ms without warm-up steps and 10.00 ms behind 2; so few "
+       "samples have no spread."},
       {"warmup", R"({"warmup":[{"status":"ok","warmup":2,"first_ms":9.0,"median_ms":8.0}]})",
-       "Behind 2 warm-up steps the first timed step takes 9.000 ms, and the median of them 8.000 "
-       "ms;"},
+       "With 2 for warm-up, the first timed step takes 9.000 ms, and the median of them 8.000 ms;"},
       {"profile",
        R"({"passes":[{"size":"tiny","mode":"inference","pass":"all","status":"ok","ms":10.0,"products_percent":97.0,"top_kernel":"matmul","top_percent":97.0},)"
        R"({"size":"tiny","mode":"step","pass":"all","status":"ok","ms":30.0,"products_percent":86.0,"top_kernel":"matmul","top_percent":86.0}],)"
@@ -433,7 +435,9 @@ std::vector<Case> cases() {
        R"({"predictions":[{"label":"a","predicted_ms":3.0,"status":"ok"},{"label":"b","predicted_ms":4.0,"status":"oom"}]})",
        "the longest 4.000 ms (b), as predicted; 1 of them do not fit."},
       {"fit", fit("1073741824", ""),
-       "It fits: the peak is 1.00 GiB, 1.00 GiB below the limit of 2.00 GiB."},
+       "It fits: at batch 4, context 512, fp32 the peak is 1.00 GiB, 1.00 GiB below the limit of "
+       "2.00 "
+       "GiB."},
       {"fit",
        changed(fit("1073741824", ""), R"("limit_bytes")", R"("predicted_ms":40.0,"limit_bytes")"),
        "A step is predicted to take 40.00 ms."},
@@ -446,49 +450,66 @@ std::vector<Case> cases() {
        "limit of 2.00 GiB, and nothing "
        "that was tried fits."},
       {"fit", plan(R"("flags":"--parallel dp=8","tokens_per_s":84750.4,"mfu_percent":43.0)"),
-       "8 × H100 SXM: fits with --parallel dp=8, 1.00 GiB each; 84,751 tokens/s (43.0 % of the "
-       "peak)."},
+       "8 × H100 SXM: batch 4, context 512, fp32 fits with --parallel dp=8, 1.00 GiB each; 84,751 "
+       "tokens/s (43.0 % of the peak)."},
       {"fit", plan(R"("tokens_per_s":84750.4,"mfu_percent":43.0)"),
-       "8 × H100 SXM: fits, 1.00 GiB each; 84,751 tokens/s (43.0 % of the peak)."},
+       "8 × H100 SXM: batch 4, context 512, fp32 fits, 1.00 GiB each; 84,751 tokens/s (43.0 % of "
+       "the "
+       "peak)."},
       {"fit", plan(kDays), "1.00 T tokens take 137 days."},
       {"fit", plan(kDays), "That is 26,225 device hours, for 52,450."},
       {"fit", plan(R"("flags":"--parallel dp=8,shard=3")"),
-       "It fits on 8 devices with --parallel dp=8,shard=3, 1.00 GiB each."},
+       "At batch 4, context 512, fp32 it fits on 8 devices with --parallel dp=8,shard=3, 1.00 GiB "
+       "each."},
       {"fit", plan(R"("parallel":"none")"),
-       "It fits as asked for, with a peak of 1.00 GiB on each device."},
-      {"fit", R"({"largest_model":[{"model":"pythia-160m","peak_bytes":1073741824}]})",
-       "The largest model that fits is pythia-160m, with a peak of 1.00 GiB on each device."},
+       "At batch 4, context 512, fp32 it fits as asked for, with a peak of 1.00 GiB on each "
+       "device."},
+      {"fit",
+       R"({"largest_model":[{"batch":4,"context":512,"precision":"fp32","model":"pythia-160m","peak_bytes":1073741824}]})",
+       "The largest model that fits at batch 4, context 512, fp32 is pythia-160m, with a peak of "
+       "1.00 GiB on each device."},
       {"fit", "{" + least("2147483648").substr(1) + "}",
        "It does not fit: at batch 8, context 64, bf16 each device would hold 2.00 GiB at least, "
        "with --updates early."},
       {"fit", tight_fit(),
-       "It fits with 1.00 MiB to spare, which is less than the margin: the peak "
-       "is 1.00 GiB; with --batch 1 it is 1.00 GiB."},
+       "It fits with 1.00 MiB to spare, which is less than the margin: at batch 4, context 512, "
+       "fp32 "
+       "the peak is 1.00 GiB; with --batch 1 it is 1.00 GiB."},
       {"fit", fit("3221225472", kTwoRemedies),
-       "The fastest change that fits, --moments bf16, takes 1.10 of the time for a token."},
+       "The fastest change that fits is --moments bf16: a token takes 1.10 times as long as in the "
+       "step asked for."},
       {"fit", fit("3221225472", kTwoRemedies + least("2147483648")),
        "The task as it is needs 2.00 GiB at least, with --updates early."},
       {"fit", fit("3221225472", R"(,"remedies":[])" + least("2147483648")),
-       "The least that would do is 2.00 GiB, and 1.00 GiB for a single sequence."},
+       "The least that would do is 2.00 GiB, and 1.00 GiB for a single sequence; weights and "
+       "states "
+       "alone take 256.00 MiB. Several devices share it: add --gpus N."},
       {"fit", fit("3221225472", R"(,"remedies":[])" + least("1073741824")),
-       "The least that would do is 1.00 GiB."},
-      {"fit", R"({"largest":[{"change":"as asked for","batch":43,"peak_bytes":1024}]})",
-       "The largest batch that fits is 43, 1.00 KiB at the peak."},
+       "The least that would do is 1.00 GiB, of which weights and states take 512.00 MiB. Several "
+       "devices share it: add --gpus N."},
       {"fit",
-       R"({"largest":[{"change":"as asked for","batch":43},{"change":"--attention flash","batch":60}]})",
-       "The largest batch that fits is 43 as asked for, and 60 with --attention flash."},
+       R"({"largest":[{"context":512,"precision":"fp32","growth":"batch","change":"as asked for","batch":43,"peak_bytes":1024}]})",
+       "The largest batch that fits at context 512, fp32 is 43, 1.00 KiB at the peak."},
       {"fit",
-       R"({"largest":[{"change":"as asked for"},{"change":"--attention flash","batch":60}]})",
-       "As asked for, not even a batch of one fits; with --attention flash the largest is 60."},
+       R"({"largest":[{"context":512,"precision":"fp32","growth":"batch","change":"as asked for","batch":43},{"growth":"batch","change":"--attention flash","batch":60}]})",
+       "The largest batch that fits at context 512, fp32 is 43 as asked for, and 60 with "
+       "--attention flash."},
       {"fit",
-       R"({"largest":[{"change":"as asked for"},{"change":"--attention flash","context":64}]})",
-       "As asked for, not even the shortest context fits; with --attention flash the longest is "
+       R"({"largest":[{"growth":"batch","change":"as asked for"},{"context":512,"precision":"fp32","growth":"batch","change":"--attention flash","batch":60}]})",
+       "As asked for, at context 512, fp32, not even a batch of one fits; with --attention flash "
+       "the largest is 60."},
+      {"fit",
+       R"({"largest":[{"growth":"context","change":"as asked for"},{"batch":4,"precision":"fp32","growth":"context","change":"--attention flash","context":64}]})",
+       "As asked for, at batch 4, fp32, not even the shortest context fits; with --attention flash "
+       "the longest is "
        "64."},
-      {"fit", R"({"largest":[{"change":"as asked for","context":512,"peak_bytes":1024}]})",
-       "The largest context that fits is 512, 1.00 KiB at the peak."},
       {"fit",
-       R"({"largest":[{"change":"as asked for","context":512},{"change":"--attention flash","context":1024}]})",
-       "The largest context that fits is 512 as asked for, and 1024 with --attention flash."},
+       R"({"largest":[{"batch":4,"precision":"fp32","growth":"context","change":"as asked for","context":512,"peak_bytes":1024}]})",
+       "The largest context that fits at batch 4, fp32 is 512, 1.00 KiB at the peak."},
+      {"fit",
+       R"({"largest":[{"batch":4,"precision":"fp32","growth":"context","change":"as asked for","context":512},{"growth":"context","change":"--attention flash","context":1024}]})",
+       "The largest context that fits at batch 4, fp32 is 512 as asked for, and 1024 with "
+       "--attention flash."},
       {"memory", memory("1073741824") + "}",
        "It fits: the peak is 1.00 GiB, 1.00 GiB below the limit of 2.00 GiB"},
       {"memory", memory("3221225472") + kRemedies,
@@ -587,6 +608,11 @@ std::vector<Case> cases() {
        "in one result only."},
       {"compare", compare(R"({"row":"a","verdict":"missing in B","ratio":null})"),
        "B against A, 1 rows: missing in B."},
+      {"compare",
+       compare(R"({"row":"a","verdict":"slower","ratio":1.1,"ratio_low":1.05,"ratio_high":1.2,)"
+               R"("differs":"precision fp32 → bf16"})"),
+       "B takes 1.100 times as long as A (1.050 to 1.200): slower. They differ in precision fp32 → "
+       "bf16."},
       {"compare", R"({"exact":[{"row":"a"},{"row":"b"}]})",
        "In 2 rows a count of bytes, launches or FLOPs differs, or an error."},
       {"published",

@@ -1,6 +1,8 @@
 // Pages: what is said in each outcome, what is left out, and what a page may not contain.
 #include "lab/pages/compose.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -130,6 +132,13 @@ TEST(PageTest, FiguresAreShownInTheirUnits) {
   EXPECT_EQ(shown(mean, "± ms").words(), "25.43 ± 0.91 ms");
   EXPECT_EQ(shown(plus_minus(Quantity::constant(2540), Quantity::constant(91)), "± ms").words(),
             "2.540 ± 0.091 s");
+  const auto factor = [&](double value, double low, double high) {
+    return shown({value, low, high, "f"}, "± factor").words();
+  };
+  EXPECT_EQ(factor(1.5812, 1.49, 1.62), "1.58 ± 0.09");
+  EXPECT_EQ(factor(1.0012, 0.997, 1.004), "1.001 ± 0.004");
+  EXPECT_EQ(factor(2, 2, 2), "2.00");
+  EXPECT_EQ(factor(2, -HUGE_VAL, HUGE_VAL), "2.00") << "nothing is known of its noise";
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "lab/report/html.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -17,6 +16,7 @@
 #include "lab/report/columns.h"
 #include "lab/study/study_run.h"
 #include "lab/study/summary.h"
+#include "support/page_words.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -38,7 +38,8 @@ std::string json_of(const StudyReport& study) {
 std::string page_of(const StudyReport& study) {
   PageHead head = page_head(study, environment());
   head.title = "A <title>";
-  return html_page(head, json_of(study), study.tables, page_topics(study), page_sections(study));
+  return html_page(head, study_json(study, environment()), study.tables, page_topics(study),
+                   page_sections(study));
 }
 
 std::size_t count(std::string_view text, std::string_view part) {
@@ -53,7 +54,7 @@ std::size_t count(std::string_view text, std::string_view part) {
 TEST(HtmlTest, ThePageCarriesTheSameNumbersAsTheJson) {
   const StudyReport& study = small_study();
   const std::string page = page_of(study);
-  EXPECT_EQ(json_of_page(page), json_of(study));
+  EXPECT_EQ(result_of_page(page, "page").dump(2), json_of(study));
   // Tables of thousands of rows do not make a page too large to be handed around.
   StudyReport large = study;
   Table& rows = large.tables.back();
@@ -116,49 +117,8 @@ TEST(HtmlTest, EveryChartStandsInItsCardOnceForEachWidth) {
   }
 }
 
-// What a reader meets: words outside of tables and drawings, and those that are there before
-// anything is unfolded.
-struct Words {
-  std::size_t all = 0, before = 0;
-};
-Words words_of_page(std::string page) {
-  const auto without = [&](const std::string& open, const std::string& close) {
-    for (std::size_t at = page.find(open); at != std::string::npos; at = page.find(open, at)) {
-      page.erase(at, page.find(close, at) + close.size() - at);
-    }
-  };
-  page.erase(0, page.find("<body>"));
-  without("<script", "</script>");
-  without("<svg", "</svg>");  // a plot inside a drawing leaves the outer end, which is no word
-  without("<table", "</table>");
-  without("<noscript", "</noscript>");
-  without("<p class=\"paper", "</p>");
-  Words out;
-  int folded = 0;  // depth of closed details
-  bool is_summary = false, is_word = false;
-  for (std::size_t i = 0; i < page.size(); ++i) {
-    if (page[i] == '<') {
-      const std::string_view tag = std::string_view(page).substr(i, page.find('>', i) - i);
-      if (tag.starts_with("<details")) ++folded;
-      if (tag.starts_with("</details")) --folded;
-      if (tag.starts_with("<summary")) is_summary = true;
-      if (tag.starts_with("</summary")) is_summary = false;
-      i += tag.size();
-      if (!tag.starts_with("<span") && !tag.starts_with("</span")) is_word = false;
-      continue;
-    }
-    const bool is_space = std::isspace(static_cast<unsigned char>(page[i])) != 0;
-    if (!is_space && !is_word) {
-      ++out.all;
-      if (folded == 0 || (folded == 1 && is_summary)) ++out.before;
-    }
-    is_word = !is_space;
-  }
-  return out;
-}
-
 TEST(HtmlTest, ThePageIsShortAndShorterBeforeAnythingIsUnfolded) {
-  const Words words = words_of_page(page_of(small_study()));
+  const testing::PageWords words = testing::words_of_page(page_of(small_study()));
   EXPECT_LE(words.before, 1500u);
   EXPECT_GE(words.before, 500u);
   EXPECT_LE(words.all, 7000u);

@@ -313,9 +313,10 @@ class Parser {
     expect(", ");
     const std::vector<double> b = visit_medians(reference());
     expect(")");
-    if (a.size() != b.size() || a.size() < 3) fail("visits that are no pairs");
+    const std::size_t pairs = std::min(a.size(), b.size());  // the first rounds visited both
+    if (pairs < 3) fail("visits that are no pairs");
     std::vector<double> ratios;
-    for (std::size_t i = 0; i < a.size(); ++i) ratios.push_back(a[i] / b[i]);
+    for (std::size_t i = 0; i < pairs; ++i) ratios.push_back(a[i] / b[i]);
     return median(ratios, Unit::kNone);
   }
 

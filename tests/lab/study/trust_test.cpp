@@ -29,6 +29,43 @@ TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
   EXPECT_EQ(first_screen(), "noisy");
 }
 
+TEST_F(SentencesTest, WhatCompilingGainsIsByRoundsOverEagerFusedOpsAndFusingHasItsOwnFigure) {
+  const auto set_rounds = [&](const char* ops, const char* executor, Json::Array ms) {
+    const Evidence::Where row = {{"mode", "step"}, {"ops", ops}, {"executor", executor}};
+    set("ways", row, "visit_samples", Json::Array(ms.size(), Json(1)));
+    set("ways", row, "samples_ms", std::move(ms));
+  };
+  const auto said = [&] { return of_summary("short-compile").text.words(); };
+  // Every second round the machine is half as fast.
+  set_rounds("primitive", "eager", {30.0, 60.0, 30.0, 60.0, 30.0, 60.0});
+  set_rounds("fused", "eager", {20.0, 40.0, 20.0, 40.0, 20.0, 40.0});
+  set_rounds("fused", "compiled", {20.0, 40.0, 20.0, 40.0, 20.0, 40.0});
+  EXPECT_THAT(said(), ::testing::StartsWith("Nothing: compiled, a step of tiny"));
+  EXPECT_THAT(said(), HasSubstr("is 1.00 times as fast as eager, fused ops in both; fusing gains "
+                                "1.50 times over primitive ops."));
+  set_rounds("fused", "compiled", {10.0, 20.0, 10.0, 21.0, 10.0, 20.0});
+  EXPECT_THAT(said(), ::testing::StartsWith("Compiled, a step of tiny"));
+  EXPECT_THAT(said(), HasSubstr("is 2.00 ± 0.10 times as fast as eager"));
+  set_rounds("fused", "compiled", {10.0, 20.0, 10.0});  // visited no more after three rounds
+  EXPECT_THAT(said(), HasSubstr("is 2.00 times as fast as eager"));
+  set_rounds("fused", "compiled", {10.0, 50.0, 10.0, 45.0, 10.0, 50.0});
+  EXPECT_THAT(said(), ::testing::StartsWith("Unclear: compiled, a step of tiny"));
+}
+
+TEST(LeadsTest, WhatTheFirstScreenComparesIsMeasuredInSixRounds) {
+  const std::vector<Table>& tables = testing::measured_study().tables;
+  const Table& ways = *std::ranges::find(tables, "ways", &Table::name);
+  const std::size_t mode = ways.index_of("mode").value(),
+                    visits = ways.index_of("visit_samples").value();
+  std::size_t steps = 0;
+  for (const auto& row : ways.rows) {
+    if (row[mode] != Json("step")) continue;
+    EXPECT_EQ(row[visits].size(), 6u);
+    ++steps;
+  }
+  EXPECT_EQ(steps, 3u) << "in primitive ops, in fused ones, and compiled";
+}
+
 TEST_F(SentencesTest, ADoubtIsSaidInWords) {
   set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "verdict",
       "doubt: others_running, drifting");

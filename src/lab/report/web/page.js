@@ -8,7 +8,21 @@ let report = {tables: {}};  // until it is unpacked
 async function unpack(id) {
   const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), c => c.charCodeAt(0));
   const text = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
-  return JSON.parse(await new Response(text).text());
+  return byRow(JSON.parse(await new Response(text).text()));
+}
+
+// Rows again, of what the page carries by column (report/by_column.h).
+function byRow(result) {
+  const undone = steps => { let last = 0; return steps.map(step => last += step); };
+  const rows = packed => {
+    if (!packed || Array.isArray(packed)) return packed;
+    const cells = Object.entries(packed.cells)
+      .map(([name, list]) => [name, Array.isArray(list) ? list : undone(list.steps)]);
+    return cells[0][1].map((_, i) => Object.fromEntries(cells.map(([name, list]) => [name, list[i]])));
+  };
+  for (const table of [result, ...Object.values(result.tables || {})]) table.rows = rows(table.rows);
+  result.rows ||= result.tables[result.table].rows;
+  return result;
 }
 
 // Marks that would show the characters beside them in another order are shown themselves.
