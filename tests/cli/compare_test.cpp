@@ -158,7 +158,7 @@ TEST(CompareCommandTest, RowsThatDifferInAnUnusualFieldAreNamedByIt) {
   EXPECT_EQ(said(run), "tiny context 8 batch 4 step fp32 fused recompute blocks: only in A\n");
 }
 
-TEST(CompareCommandTest, ProfilesOfDifferentBatchesAreNotPaired) {
+TEST(CompareCommandTest, ProfilesOfDifferentBatchesAreComparedByThemButNotByAGate) {
   const TempFolder folder;
   const RunHow here{.folder = folder.path()};
   for (const std::string batch : {"2", "4"}) {
@@ -168,8 +168,11 @@ TEST(CompareCommandTest, ProfilesOfDifferentBatchesAreNotPaired) {
                   .status,
               0);
   }
-  const ProgramRun run = run_tracestep(words_of("compare p2.json p4.json --format json"), here);
-  ASSERT_EQ(run.status, 0) << run.err;
+  const ProgramRun said_so = run_tracestep(words_of("compare p2.json p4.json"), here);
+  EXPECT_TRUE(contains(said_so.out, "A and B differ in batch 2 → 4.")) << said_so.out;
+  const ProgramRun run =
+      run_tracestep(words_of("compare p2.json p4.json --format json --fail-on-regression 1"), here);
+  ASSERT_EQ(run.status, 7) << run.err;
   for (const std::string row : {"tiny context 8 forward fp32 fused all batch 2: only in A",
                                 "tiny context 8 forward fp32 fused all batch 4: only in B"}) {
     EXPECT_TRUE(contains(said(run), row)) << said(run);
@@ -212,7 +215,7 @@ TEST(CompareCommandTest, CommandsThatDifferInOneKeyAreComparedByIt) {
   ASSERT_EQ(run.status, 0) << run.err;
   const std::string answer = run.out.substr(0, run.out.find('\n'));
   EXPECT_TRUE(contains(answer, "B takes ")) << run.out;
-  EXPECT_TRUE(contains(answer, "They differ in precision fp32 → bf16.")) << run.out;
+  EXPECT_TRUE(contains(answer, "A and B differ in precision fp32 → bf16.")) << run.out;
   EXPECT_TRUE(contains(run.out, "fp32 → bf16")) << run.out;
   EXPECT_FALSE(contains(run.out, "only in")) << run.out;
 }

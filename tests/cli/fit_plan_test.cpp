@@ -30,8 +30,9 @@ TEST(FitPlanTest, ASentenceSaysDevicesBytesTokensAndDays) {
       words_of("fit --published H100 --gpus 8 --tokens 1T --cost-per-hour 2" + kStep));
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out,
-              AllOf(StartsWith("8 × H100 SXM: fits with --parallel dp="), HasSubstr(" tokens/s ("),
-                    HasSubstr("1.00 T tokens take "), HasSubstr(" device hours, for ")));
+              AllOf(StartsWith("8 × H100 SXM: batch 8, context 128, bf16 fits with --parallel dp="),
+                    HasSubstr(" tokens/s ("), HasSubstr("1.00 T tokens take "),
+                    HasSubstr(" device hours, for ")));
 }
 
 // The command that is proposed is taken as it stands, and holds and takes what was said.
@@ -90,7 +91,8 @@ TEST(FitPlanTest, APlanIsAPageToSendAround) {
   ASSERT_EQ(run.status, 0) << run.err;
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_THAT(page, AllOf(StartsWith("<!DOCTYPE html>"), HasSubstr("2 × H100 SXM: fits with"),
+  EXPECT_THAT(page, AllOf(StartsWith("<!DOCTYPE html>"),
+                          HasSubstr("2 × H100 SXM: batch 8, context 128, bf16 fits with"),
                           HasSubstr("limit 1 GiB"), HasSubstr("Where does its time go?"),
                           HasSubstr("tracestep bench --d-model 64")));
   EXPECT_EQ(page.find("https://"), page.npos);

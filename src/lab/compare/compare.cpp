@@ -52,7 +52,7 @@ struct Pair {
   const ResultRow &row_a, &row_b;
   const ProcessSamples &a, &b;
   const Comparison& comparison;
-  std::string objections, conditions, difference;
+  std::string objections, conditions;
 };
 
 std::int64_t count_of(const ProcessSamples& processes) {
@@ -99,9 +99,7 @@ Fields<Pair> pair_fields() {
                    "what was different on the machine: load, other work, clocks of the CPU"),
        [](P p) { return or_null(p.conditions); }},
       {text_column("objections", "", "of the validity checker, notes left out"),
-       [](P p) { return or_null(p.objections); }},
-      {data_only(text_column("differs", "", "what all rows of A differ in from all of B")),
-       [](P p) { return or_null(p.difference); }}};
+       [](P p) { return or_null(p.objections); }}};
 }
 
 // The validity checker's verdicts on the rows of a table, singly and compared with each other.
@@ -262,7 +260,6 @@ class Report {
     const std::vector<Column> measures = pair.columns(ColumnRole::kSamples);
     const bool both_ran = status_a == "ok" && status_b == "ok";
     if (both_ran && measures.empty()) return;
-    difference_ = pair.difference();
     if (both_ran) return add_measures(label, a, b, measures, against);
     if (a.find("status") == nullptr && b.find("status") == nullptr) return;
     add_words(label, status_a == status_b ? status_a : fmt::format("{} → {}", status_a, status_b));
@@ -308,8 +305,8 @@ class Report {
     const Comparison c = compared(left, right);
     const bool is_valid = against.find("invalid") == std::string::npos;
     const std::string verdict(is_valid ? name_of(c.change) : "invalid");
-    out_.rows.add_row(fields_.row(
-        {label, verdict, a, b, left, right, c, against, different_conditions(a, b), difference_}));
+    out_.rows.add_row(
+        fields_.row({label, verdict, a, b, left, right, c, against, different_conditions(a, b)}));
     is_any_timed_ = true;
     if (is_valid) {
       gate_.judge_change(label, c);
@@ -370,10 +367,18 @@ class Report {
   ExactComparison exact_;
   Gate gate_{options_.fail_percent, out_};
   int matched_ = 0, unmatched_ = 0;  // rows of cells
-  std::string difference_ = {};      // of the tables whose rows are added
   int in_pairs_ = 0, too_few_ = 0, with_noise_ = 0;
   bool is_any_timed_ = false;
 };
+
+// What all rows of A differ in from all of B, beside each row: it is said above the table.
+void add_difference(std::span<const TablePair> pairs, Table& table) {
+  const auto cells = std::ranges::find_if_not(pairs, &TablePair::is_of_parts);
+  const std::string difference = cells == pairs.end() ? "" : cells->difference();
+  table.columns.push_back(
+      data_only(text_column("differs", "", "what all rows of A differ in from all of B")));
+  for (std::vector<Json>& row : table.rows) row.push_back(or_null(difference));
+}
 
 }  // namespace
 
@@ -390,6 +395,7 @@ ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
   }
   check_ignored(pairs, options.ignored);
   ComparisonReport out = Report(pairs, options).finish();
+  for (Table* table : {&out.rows, &out.exact}) add_difference(pairs, *table);
   out.environment = environment_table(a, b);
   return out;
 }

@@ -38,13 +38,13 @@ std::string mean_and_deviation(const Quantity& ms) {
   return fmt::format("{} ± {} {}", not_zero(value, as), not_zero(by, as), unit->first);
 }
 
-// "1.58 ± 0.14"; alone where nothing is known of its noise, or where there is none.
-std::string factor_and_noise(const Quantity& q) {
-  const double by = std::max(q.high - q.value, q.value - q.low);
-  const bool is_known = std::isfinite(by) && by > 0;
-  const std::string as = is_known && by < 0.0095 ? ".3f" : ".2f";
+// "1.58 (1.41 to 1.66)"; alone where nothing is known of its noise, or where there is none.
+std::string factor_and_interval(const Quantity& q) {
+  const bool is_known = std::isfinite(q.low) && std::isfinite(q.high) && q.low < q.high;
+  const std::string as = is_known && q.high - q.low < 0.02 ? ".3f" : ".2f";
   const std::string out = not_zero(q.value, as);
-  return is_known ? fmt::format("{} ± {}", out, not_zero(by, as)) : out;
+  if (!is_known) return out;
+  return fmt::format("{} ({} to {})", out, not_zero(q.low, as), not_zero(q.high, as));
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Text shown(const Quantity& q, std::string_view unit) {
   if (unit == "%") return figure(fmt::format("{:.4g} %", q.value));
   if (unit == "+percent") return signed_percent(q);
   if (unit == "factor") return decimal(q, std::abs(q.value - 1) >= 0.05 ? 2 : 3);
-  if (unit == "± factor") return figure(factor_and_noise(q));
+  if (unit == "± factor") return figure(factor_and_interval(q));
   if (unit == "count" && q.value == std::floor(q.value)) return whole(q);
   if (unit == "count") return figure(plain_number(q.value));
   if (unit == "flops") return figure(format_flops(q.value));

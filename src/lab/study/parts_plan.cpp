@@ -133,7 +133,8 @@ Table graph_table() {
   return table;
 }
 
-Table attention_prediction(StudyContext& context) {
+// Contexts until far beyond the memory, and the first that does not fit buffer by buffer.
+std::vector<Table> attention_predictions(StudyContext& context) {
   Table table{.name = "attention_predicted", .title = "Attention at longer contexts, predicted"};
   table.columns = {int_column("width"),
                    int_column("context"),
@@ -147,6 +148,7 @@ Table attention_prediction(StudyContext& context) {
   spec.run = context.here(spec.run);
   spec.width = context.sizes.widths.front();
   const std::int64_t room = context.machine.memory_bytes;
+  std::optional<AttentionResult> beyond;
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
     spec.run.shape.context = tokens;
     const AttentionBytes bytes = predict_attention(spec, *device);
@@ -157,8 +159,12 @@ Table attention_prediction(StudyContext& context) {
                      {"device_bytes", when(room > 0, room)},
                      {"fits", when(room > 0, bytes.peak <= room)},
                      {"cell", key_of(spec)}});
+    const bool is_first_beyond = room > 0 && bytes.peak > room && !beyond;
+    if (is_first_beyond) beyond = AttentionResult{.spec = spec, .status = Status::kOutOfMemory};
   }
-  return table;
+  std::vector<Table> out = {std::move(table)};
+  if (beyond) out.push_back(attention_account_table(*beyond, context.machine.make_device));
+  return out;
 }
 
 }  // namespace
@@ -185,7 +191,8 @@ void plan_part(StudyContext& context) {
           "report has measured steps, their tables of bytes say how predictions came out."};
   const std::vector<MemoryCell> cells = planned_cells(context);
   out.tables = {size_table(context), grid_table(context, cells), graph_table(),
-                attention_prediction(context), planned_components(cells)};
+                planned_components(cells)};
+  std::ranges::move(attention_predictions(context), std::back_inserter(out.tables));
   for (const MemoryCell& cell : cells) {
     const RunSpec& step = cell.run.spec.step;
     const bool is_drawn = step.shape.context == context.sizes.planned_contexts.back() &&

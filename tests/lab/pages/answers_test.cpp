@@ -611,8 +611,10 @@ std::vector<Case> cases() {
       {"compare",
        compare(R"({"row":"a","verdict":"slower","ratio":1.1,"ratio_low":1.05,"ratio_high":1.2,)"
                R"("differs":"precision fp32 → bf16"})"),
-       "B takes 1.100 times as long as A (1.050 to 1.200): slower. They differ in precision fp32 → "
-       "bf16."},
+       "B takes 1.100 times as long as A (1.050 to 1.200): slower. A and B differ in precision "
+       "fp32 → bf16."},
+      {"compare", R"({"exact":[{"row":"a","differs":"batch 2 → 4"}]})",
+       "A and B differ in batch 2 → 4."},
       {"compare", R"({"exact":[{"row":"a"},{"row":"b"}]})",
        "In 2 rows a count of bytes, launches or FLOPs differs, or an error."},
       {"published",
@@ -641,6 +643,113 @@ std::vector<Case> cases() {
        explain_rows(
            R"({"what":"what a clock without a wait would show","shown":"0.2","value":0.2})"),
        "Without a wait the clock would show 20.0 % of the time."},
+      {"explain",
+       explain_rows(
+           R"({"what":"forward, by the program","shown":"3 GFLOP"},{"what":"step, by the program","shown":"9 GFLOP"})"),
+       "Matrix products have 3 GFLOP in a forward pass and 9 GFLOP in a step."},
+      {"explain",
+       explain_rows(
+           R"({"what":"intensity of layers.0.ffn.w1","shown":"236","value":236.0},{"what":"intensity of layers.0.attn.softmax","shown":"0.75","value":0.75},{"what":"ridge of an H200","shown":"13.9","value":13.9})"),
+       "Arithmetic bounds a product of the feed-forward, 236 FLOPs for a byte where a GPU "
+       "wants 13.9; bytes bound softmax, which has 0.75."},
+      {"explain",
+       explain_rows(
+           R"({"what":"intensity of layers.0.ffn.w1","shown":"9","value":9.0},{"what":"intensity of layers.0.attn.softmax","shown":"0.75","value":0.75},{"what":"ridge of an H200","shown":"13.9","value":13.9})"),
+       "Bytes bound all of it: a product of the feed-forward has 9 FLOPs for a byte and "
+       "softmax 0.75, where a GPU wants 13.9."},
+      {"explain",
+       explain_rows(
+           R"({"what":"inference: products' share of bytes moved","shown":"0.5","value":0.5},{"what":"step: products' share of bytes moved","shown":"0.46","value":0.46})"),
+       "Products move 50.0 % of the bytes of inference and 46.0 % of a step's: AdamW moves "
+       "bytes without a product."},
+      {"explain",
+       explain_rows(
+           R"({"what":"inference: products' share of bytes moved","shown":"0.4","value":0.4},{"what":"step: products' share of bytes moved","shown":"0.46","value":0.46})"),
+       "Products move 40.0 % of the bytes of inference and 46.0 % of a step's."},
+      {"explain",
+       explain_rows(
+           R"({"what":"a step in parts: kernels","shown":"3186"},{"what":"a step in parts: moved","shown":"62 GiB"},{"what":"all of them: kernels","shown":"746"},{"what":"all of them: moved","shown":"22 GiB"})"),
+       "In parts a step runs 3186 kernels that move 62 GiB; with a kernel for each composite "
+       "746, which move 22 GiB."},
+      {"explain",
+       explain_rows(
+           R"({"what":"peak of step","shown":"3 GiB"},{"what":"weights","shown":"1 GiB"},{"what":"AdamW's m and v","shown":"2 GiB"})"),
+       "A step holds 3 GiB at its peak: 1 GiB of weights, 2 GiB of AdamW's states, and "
+       "gradients and activations."},
+      {"explain",
+       explain_rows(
+           R"({"what":"one layer, composite ops","formula":"by the program","shown":"168 MiB"},{"what":"all layers, composite ops","formula":"f","shown":"2 GiB"})"),
+       "A layer keeps 168 MiB for its backward, all of them 2 GiB."},
+      {"explain",
+       explain_rows(
+           R"({"what":"one tensor","shown":"6 MiB"},{"what":"scores of one layer","shown":"48 MiB"})"),
+       "One tensor between the blocks has 6 MiB, and the scores of one layer 48 MiB."},
+      {"explain",
+       explain_rows(
+           R"({"what":"states","shown":"981 MiB"},{"what":"moved by one update","shown":"3 GiB"})"),
+       "AdamW holds 981 MiB beside the weights, and one update moves 3 GiB."},
+      {"explain", explain_rows(R"({"what":"a step of this program, fused ops","shown":"3 GiB"},{"what":"the same at batch 2","shown":"2 GiB"},{"what":"the same with --recompute blocks","shown":"1 GiB"})"),
+       "A step wants 3 GiB at its peak; with half the batch 2 GiB, with blocks computed again "
+       "1 GiB."},
+      {"explain",
+       explain_rows(
+           R"({"what":"nothing recomputed","shown":"2 GiB"},{"what":"groups of 1","shown":"240 MiB"},{"what":"FLOPs of a step with one more forward","shown":"1.33"})"),
+       "Blocks keep 2 GiB; with their inputs alone kept 240 MiB, for 1.33 times the FLOPs of a "
+       "step."},
+      {"explain",
+       explain_rows(
+           R"({"what":"all layers, weights alone","shown":"1 GiB"},{"what":"at twice the context","shown":"4 GiB"})"),
+       "The attention weights of all layers take 1 GiB, and at twice the context 4 GiB."},
+      {"explain",
+       explain_rows(
+           R"({"what":"kept by plain attention, one layer","shown":"48 MiB"},{"what":"kept in tiles: log-sum-exp per row","shown":"96 KiB"},{"what":"of backward, plain","shown":"8 GFLOP"},{"what":"of backward in tiles","shown":"10 GFLOP"})"),
+       "In tiles a layer keeps 96 KiB in place of 48 MiB; its backward computes scores again, "
+       "10 GFLOP in place of 8 GFLOP."},
+      {"explain",
+       explain_rows(
+           R"({"what":"gradients, fp32","shown":"490 MiB"},{"what":"2 ranks: each receives for their sum","shown":"490 MiB"},{"what":"2 ranks: shard=3 leaves, besides activations","shown":"981 MiB"})"),
+       "Of two ranks each receives 490 MiB for the sum of 490 MiB of gradients; fully sharded "
+       "each holds 981 MiB of weights, gradients and states."},
+      {"explain",
+       explain_rows(
+           R"({"what":"data parallel: ranks whose sum backward hides","shown":"5"},{"what":"fully sharded: the same, forward and backward","shown":"5"},{"what":"tensor parallel: forward","shown":"3"})"),
+       "Products hide what 5 data-parallel ranks send, 5 fully sharded ones, and 3 "
+       "tensor-parallel ones in forward."},
+      {"explain",
+       explain_rows(
+           R"({"what":"FLOPs of the products per score","shown":"256"},{"what":"of softmax, five operations a score","shown":"5"},{"what":"ratio, counting five","shown":"51.2"})"),
+       "Attention's two products do 256 FLOPs for a score and softmax 5: 51.2 times as many."},
+      {"explain",
+       explain_rows(
+           R"({"what":"weights, which stay","shown":"1 GiB"},{"what":"narrow copies of all that are multiplied","shown":"400 MiB"})"),
+       "Weights stay in float32, 1 GiB, and narrow copies of all that are multiplied add 400 "
+       "MiB."},
+      {"explain",
+       explain_rows(
+           R"({"what":"1: f32 + f32","shown":"10"},{"what":"2: f16 + f16","shown":"9.953"},{"what":"5: bf16 + bf16","shown":"4"})"),
+       "The same terms add up to 10 in float32, 9.953 in float16 and 4 in bfloat16."},
+      {"explain",
+       explain_rows(
+           R"({"what":"values of both programs","shown":"40"},{"what":"of them in a low format","shown":"11"})"),
+       "Of 40 values of the small model 11 are narrow; parameters, norms, the loss and "
+       "gradients are not."},
+      {"explain",
+       explain_rows(
+           R"({"what":"a gradient in fp16","shown":"0"},{"what":"and taken back in fp32","shown":"1e-08"},{"what":"the same gradient in bf16, unscaled","shown":"1e-08"})"),
+       "A small gradient is 0 in float16 and 1e-08 where the loss was scaled; bfloat16 has "
+       "1e-08 without."},
+      {"explain",
+       explain_rows(
+           R"({"what":"256² in fp16","shown":"inf"},{"what":"Σ of C ones added up in bf16","shown":"256"})"),
+       "The square of an input can be inf in float16, and a sum of ones stops at 256 in "
+       "bfloat16."},
+      {"explain",
+       explain_rows(
+           R"({"what":"step","shown":"9 ms"},{"what":"step with spans recorded","shown":"10 ms"},{"what":"cost per kernel","shown":"2 µs"})"),
+       "A step takes 9 ms, and 10 ms while its kernels are recorded: 2 µs for each."},
+      {"explain", R"({"claims":[{"row":"X1"},{"row":"X2"}]})",
+       "Of published claims 2 here do not hold; each stands beside what is right and the command "
+       "that shows it."},
       {"explain", bounds("strong"),
        "With its batch fixed, a step computes for at least half of its time on up to 70 ranks as "
        "data parallel, 56 fully sharded, 232 sharded × tensor."},

@@ -135,8 +135,8 @@ TEST(PageTest, FiguresAreShownInTheirUnits) {
   const auto factor = [&](double value, double low, double high) {
     return shown({value, low, high, "f"}, "± factor").words();
   };
-  EXPECT_EQ(factor(1.5812, 1.49, 1.62), "1.58 ± 0.09");
-  EXPECT_EQ(factor(1.0012, 0.997, 1.004), "1.001 ± 0.004");
+  EXPECT_EQ(factor(1.5812, 1.49, 1.62), "1.58 (1.49 to 1.62)");
+  EXPECT_EQ(factor(1.0012, 0.997, 1.004), "1.001 (0.997 to 1.004)");
   EXPECT_EQ(factor(2, 2, 2), "2.00");
   EXPECT_EQ(factor(2, -HUGE_VAL, HUGE_VAL), "2.00") << "nothing is known of its noise";
 }

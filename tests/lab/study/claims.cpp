@@ -46,11 +46,13 @@ double half_of_last_digit(const std::string& number) {
 }
 
 std::optional<Printed> parse_printed(const std::string& words) {
-  // A mean and its deviation: "25.4 ± 0.9 ms" is read as its mean, and so is "1.58 ± 0.14".
+  // A mean and its deviation: "25.4 ± 0.9 ms" is read as its mean.
   if (const std::size_t sign = words.find(" ± "); sign != std::string::npos) {
-    const std::size_t unit = words.find(' ', sign + std::string_view(" ± ").size());
-    return parse_printed(words.substr(0, sign) +
-                         (unit == std::string::npos ? "" : words.substr(unit)));
+    return parse_printed(words.substr(0, sign) + words.substr(words.rfind(' ')));
+  }
+  // A ratio and its interval: "1.58 (1.41 to 1.66)".
+  if (const std::size_t sign = words.find(" ("); sign != std::string::npos) {
+    return parse_printed(words.substr(0, sign));
   }
   int minutes = 0, seconds = 0, used = 0;
   if (std::sscanf(words.c_str(), "%d min %d s%n", &minutes, &seconds, &used) == 2 &&
