@@ -160,7 +160,9 @@ std::vector<Table> attention_predictions(StudyContext& context) {
                      {"fits", when(room > 0, bytes.peak <= room)},
                      {"cell", key_of(spec)}});
     const bool is_first_beyond = room > 0 && bytes.peak > room && !beyond;
-    if (is_first_beyond) beyond = AttentionResult{.spec = spec, .status = Status::kOutOfMemory};
+    if (!is_first_beyond) continue;
+    beyond.emplace().spec = spec;
+    beyond->status = Status::kOutOfMemory;
   }
   std::vector<Table> out = {std::move(table)};
   if (beyond) out.push_back(attention_account_table(*beyond, context.machine.make_device));
