@@ -63,6 +63,14 @@ Program shadow(const Program& program);
 //   if nothing else reads that: half the bytes are moved, and the cast may join what makes them.
 Program narrow(const Program& program);
 
+// Backward widens again what forward widened, so that the narrow value is kept and not the wide
+// one. A float32 value that forward computes from a 16-bit one by a cast and sums with parameters
+// (a product with its bias), and that only ops which can be fused read in backward, is computed
+// again there: half the bytes are kept, written and read, and the kernel that reads the value adds
+// the bias itself. For devices with fused kernels; others would need launches for it. Values stay
+// bit-identical.
+Program keep_narrow(const Program& program);
+
 // Fewer, larger matrix products.
 //
 // Merges the products of weights that lie in one block of memory (BlockPart in ir/program.h):

@@ -37,6 +37,8 @@ constexpr Rung kRungs[] = {
      [](RunSpec& run) { add_pass(run, "shadow"); }},
     {"narrow", "gradients of biases sum what products read",
      [](RunSpec& run) { add_pass(run, "narrow"); }},
+    {"keep_narrow", "backward reads products and adds their biases again",
+     [](RunSpec& run) { add_pass(run, "keep_narrow"); }},
     {"merge", "weights that multiply the same operand are one product",
      [](RunSpec& run) { add_pass(run, "merge"); }},
     {"pad", "logits have columns of padding, where their rows are not aligned",
