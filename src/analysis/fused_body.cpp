@@ -160,6 +160,12 @@ bool FusedBody::is_per_block(ValueId id) const {
          !is_per_row(id);
 }
 
+bool FusedBody::reduces_rows() const {
+  return std::ranges::any_of(program.nodes, [&](const Node& node) {
+    return node.op->fusion == Fusion::kRows && !is_per_block(node.outputs[0]);
+  });
+}
+
 std::int64_t FusedBody::step(ValueId id, const Strides& strides, std::int64_t cut) const {
   const Shape& shape = program.type(id).shape;
   for (int i = 0; i < shape.rank(); ++i) {

@@ -39,6 +39,8 @@ struct FusedBody {
   bool is_per_row(ValueId id) const;
   // Whether the value is a sum over the rows of a block, or a view of one.
   bool is_per_block(ValueId id) const;
+  // Whether rows are reduced, each for itself: a kernel then has all of a row at once.
+  bool reduces_rows() const;
   // Elements between points that are `cut` apart, in a value with `strides` in memory.
   std::int64_t step(ValueId id, const Strides& strides, std::int64_t cut) const;
 };

@@ -12,9 +12,10 @@ constexpr std::int64_t kPointThreads = 256;  // of a block where nothing is redu
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kRowThreads = 256;  // wanted; long rows get more
 constexpr std::int64_t kMostThreads = 1024;
-constexpr std::int64_t kHeldPacks = 4;     // of a row, per thread, before a row gets more threads
-constexpr std::int64_t kRowsPerBlock = 4;  // where one warp holds a row
-constexpr std::int64_t kSumThreads = 512;  // the most of a block that sums columns
+constexpr std::int64_t kHeldPacks = 4;      // of a row, per thread, before a row gets more threads
+constexpr std::int64_t kRowsPerBlock = 4;   // where one warp holds a row
+constexpr std::int64_t kSumThreads = 512;   // the most of a block that sums columns
+constexpr std::int64_t kTileThreads = 128;  // of a tile of columns, side by side
 // Of a grid that sums columns: about what the largest GPUs hold at once.
 constexpr std::int64_t kWantedThreads = std::int64_t{1} << 18;
 // With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
@@ -97,7 +98,7 @@ void choose_pack(const FusedBody& body, FusedLayout& out) {
 // How many rows a block that sums columns takes side by side. One after the other they would leave
 // the memory idle while each is reduced, where there are few blocks.
 std::int64_t rows_side_by_side(const FusedBody& body, const FusedLayout& layout) {
-  const std::int64_t blocks = body.count / body.width / body.rows_per_block;
+  const std::int64_t blocks = layout.tiles * (body.count / body.width / body.rows_per_block);
   std::int64_t rows = 1;
   const auto may_double = [&] {
     const std::int64_t threads = 2 * rows * layout.lanes;
@@ -114,6 +115,12 @@ void choose_threads(const FusedBody& body, FusedLayout& out) {
     return;
   }
   const std::int64_t packs = body.width / out.pack;
+  if (!body.reduces_rows()) {
+    out.lanes = std::min(kTileThreads, ceil_div(packs, kWarp) * kWarp);
+    out.tiles = ceil_div(packs, out.lanes);
+    out.rows_per_block = rows_side_by_side(body, out);
+    return;
+  }
   out.held_packs = std::max(std::clamp<std::int64_t>(ceil_div(packs, kRowThreads), 1, kHeldPacks),
                             ceil_div(packs, kMostThreads));
   out.lanes = ceil_div(ceil_div(packs, out.held_packs), kWarp) * kWarp;
@@ -127,7 +134,7 @@ void choose_threads(const FusedBody& body, FusedLayout& out) {
 std::int64_t blocks_of(const FusedBody& body, const FusedLayout& layout) {
   if (body.width == 0) return ceil_div(body.count / layout.pack, layout.lanes);
   const std::int64_t rows = body.count / body.width;
-  return body.rows_per_block != 0 ? rows / body.rows_per_block
+  return body.rows_per_block != 0 ? layout.tiles * (rows / body.rows_per_block)
                                   : ceil_div(rows, layout.rows_per_block);
 }
 

@@ -38,6 +38,7 @@ struct FusedLayout {
   std::int64_t held_packs = 1;      // of a row, per thread
   std::int64_t lanes = 1;           // threads of a row; where nothing is reduced, of a block
   std::int64_t rows_per_block = 1;  // rows that a block holds side by side, `lanes` threads each
+  std::int64_t tiles = 1;  // of the columns, each with blocks of its own: where no row is reduced
   std::int64_t blocks = 1;
 
   std::int64_t held() const { return held_packs * pack; }          // points of a thread

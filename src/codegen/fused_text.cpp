@@ -24,7 +24,7 @@ class Writer {
  private:
   bool has_rows() const { return body_.width != 0; }
   bool adds_rows() const { return body_.rows_per_block != 0; }
-  bool fills_rows() const { return layout_.held() * layout_.lanes == body_.width; }
+  bool fills_rows() const { return layout_.held() * layout_.lanes * layout_.tiles == body_.width; }
 
   // --- text ---
   template <class... T>
@@ -51,7 +51,6 @@ class Writer {
   void compute_rows();
   void compute_blocks();
   void find_arrays();
-  bool reduces_rows() const;
   std::vector<ValueId> sums_of_columns() const;
 
   // --- variables ---
@@ -129,7 +128,8 @@ void Writer::each_pack(const std::function<void()>& body) {
   line("#pragma unroll");
   line("for (int k = 0; k < {}; ++k) {{", layout_.held_packs);
   ++depth_;
-  line("const Index column = (k * {}u + lane) * {}u;", layout_.lanes, layout_.pack);
+  const std::string pack = layout_.tiles == 1 ? "k" : "tile";  // a tile holds one pack
+  line("const Index column = ({} * {}u + lane) * {}u;", pack, layout_.lanes, layout_.pack);
   if (!fills_rows()) line("if (column >= {}u) continue;", body_.width);
   coordinates("column", 0, layout_.first_part_behind(body_.width));
   body();
@@ -309,7 +309,6 @@ void Writer::store_all() {
 
 // Stores the sums over the rows of a block, complete after its last row.
 void Writer::store_sums() {
-  line("const Index block = blockIdx.x;");
   coordinates("block", layout_.first_part_behind(body_.width * body_.rows_per_block),
               layout_.parts.size());
   each_pack([&] {
@@ -342,14 +341,21 @@ void Writer::compute_rows() {
 // of its own until the end.
 void Writer::compute_blocks() {
   const std::int64_t groups = layout_.rows_per_block;
-  const bool takes_turns = layout_.lanes > kWarp && reduces_rows();
+  const bool takes_turns = layout_.lanes > kWarp && body_.reduces_rows();
+  if (layout_.tiles == 1) {
+    line("const Index block = blockIdx.x;");
+  } else {
+    line("const Index tile = blockIdx.x % {}u, block = blockIdx.x / {}u;", layout_.tiles,
+         layout_.tiles);
+  }
   line("const unsigned lane = threadIdx.x % {}u, group = threadIdx.x / {}u;", layout_.lanes,
        layout_.lanes);
   for (ValueId id : sums_of_columns()) line("float v{}[{}] = {{}};", id, layout_.held());
+  if (!body_.reduces_rows()) line("#pragma unroll 2");
   line("for (unsigned r = group{}; r < {}u; r += {}u) {{", takes_turns ? ", turn = 0" : "",
        body_.rows_per_block, groups);
   ++depth_;
-  line("const Index row = Index{{blockIdx.x}} * {}u + r;", body_.rows_per_block);
+  line("const Index row = block * {}u + r;", body_.rows_per_block);
   coordinates("row", layout_.first_part_behind(body_.width), layout_.parts.size());
   compute_all();
   if (takes_turns) line("turn ^= 1u;");
@@ -360,12 +366,6 @@ void Writer::compute_blocks() {
   }
   if (groups > 1) line("if (group > 0) return;");
   store_sums();
-}
-
-bool Writer::reduces_rows() const {
-  return std::ranges::any_of(p_.nodes, [&](const Node& node) {
-    return node.op->fusion == Fusion::kRows && !body_.is_per_block(node.outputs[0]);
-  });
 }
 
 // The values that are sums over the rows of a block.

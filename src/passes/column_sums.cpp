@@ -124,49 +124,28 @@ class PartsOfNodes {
   std::deque<std::pair<const Node*, std::optional<Program>>> known_;
 };
 
-// What a kernel that goes through all rows in parts computes next, element by element: its blocks
-// have those rows, too, when somebody sums their columns (the gradient of a bias behind a norm).
-class BesideRows {
- public:
-  explicit BesideRows(const Program& program)
-      : program_(program), rows_(program.values.size(), nullptr) {}
+// The elementwise op of whose result the value is a view in the same order; nullptr: it is none.
+const Node* computed_by(const Program& p, ValueId id) {
+  const NodeId maker = p.value(id).producer;
+  if (maker == kNoNode) return nullptr;
+  const Node& node = p.node(maker);
+  if (!node.op->is_view()) return node.op->fusion == Fusion::kElementwise ? &node : nullptr;
+  return keeps_order(p, node) ? computed_by(p, node.inputs[0]) : nullptr;
+}
 
-  void begin(const Node& split) {
-    for (ValueId id : split.outputs) {
-      if (program_.type(id).count() == program_.type(split.inputs[0]).count()) row(id) = &split;
-    }
-  }
-
-  void pass(const Node& node) {
-    const bool is_elementwise =
-        node.op->is_view() ? keeps_order(program_, node) : node.op->fusion == Fusion::kElementwise;
-    if (!is_elementwise) return;
-    for (ValueId id : node.inputs) {
-      const Node* split = row(id);
-      if (split == nullptr || !run_together(*split, node)) continue;
-      for (ValueId result : node.outputs) {
-        if (program_.type(result).shape.back() == program_.type(id).shape.back())
-          row(result) = split;
-      }
-    }
-  }
-
-  // Whether the node sums columns of such rows.
-  bool has_sum(const Node& node) const {
-    if (node.op->find_attr(ops::kWideSum) == nullptr) return false;
-    const Node* split = rows_[static_cast<std::size_t>(node.inputs[0])];
-    return split != nullptr && run_together(*split, node) && sums_columns(program_, node);
-  }
-
- private:
-  const Node*& row(ValueId id) { return rows_[static_cast<std::size_t>(id)]; }
-  static bool run_together(const Node& a, const Node& b) {
-    return a.origin().phase == b.origin().phase && a.epoch == b.epoch;
-  }
-
-  const Program& program_;
-  std::vector<const Node*> rows_;  // by value: the op whose rows it has
-};
+// Whether the node is a sum of columns (the gradient of a bias) that a kernel can take while it
+// computes them element by element.
+bool sums_what_is_computed(const Program& p, const Node& node) {
+  constexpr std::int64_t kLongPart = 8;  // rows, beside which one of partial sums does not count
+  if (node.op->find_attr(ops::kWideSum) == nullptr || !sums_columns(p, node)) return false;
+  const Type& type = p.type(node.inputs[0]);
+  const std::int64_t width = type.shape.back();
+  if (width < 2 || width > kMostFusedWidth) return false;
+  if (rows_per_part(type.count() / width) < kLongPart) return false;
+  const Node* maker = computed_by(p, node.inputs[0]);
+  return maker != nullptr && maker->origin().phase == node.origin().phase &&
+         maker->epoch == node.epoch;
+}
 
 // --- one launch for the sums over parts ---------------------------------------------------------
 // Sums of matrices with equal numbers of rows, in the order of the program, and the collectives
@@ -287,22 +266,17 @@ Program merge_column_sums(const Program& program) {
 Program split_column_sums(const Program& program) {
   Rewriter r(program, "fuse");
   PartsOfNodes parts_of_nodes(program);
-  BesideRows beside(program);
   for (const Node& node : program.nodes) {
-    const std::optional<Program>& parts = parts_of_nodes.of(node);
-    if (!parts && !beside.has_sum(node)) {
-      beside.pass(node);
-      r.copy(node);
-      continue;
-    }
-    const auto guard = r.from(node);
-    if (parts) {
-      beside.begin(node);
+    if (const std::optional<Program>& parts = parts_of_nodes.of(node)) {
+      const auto guard = r.from(node);
       r.replace(node, inline_program(r.builder(), *parts, r.inputs(node)));
-    } else {
+    } else if (sums_what_is_computed(program, node)) {
+      const auto guard = r.from(node);
       const Val sum = in_two_steps(r, program, node);
       r.builder().set_role(sum, program.value(node.outputs[0]).role);
       r.replace(node, {sum});
+    } else {
+      r.copy(node);
     }
   }
   return r.finish();

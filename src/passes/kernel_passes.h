@@ -43,8 +43,8 @@ bool sums_columns(const Program& program, const Node& node);
 // Replaces such an op by its decomposition, where each column is summed in two steps: over the rows
 // of a part, which a block of a fused kernel does while it has the rows, then over the parts. Ops
 // with too few rows, and those that still would not fit into one walk, stay as they are. Sums of
-// columns that are computed element by element from the result of such an op (the gradient of a
-// bias in front of a norm) are taken in the same two steps.
+// columns that are computed element by element (gradients of biases) are taken in the same two
+// steps, where there are enough rows.
 Program split_column_sums(const Program& program);
 
 // Makes one launch of several of the sums over parts that the split leaves: their parts are

@@ -228,6 +228,22 @@ TEST_P(FusedTest, GradientsOfNormsAgree) {
   }
 }
 
+TEST_P(FusedTest, GradientsOfBiasesAgree) {
+  for (const Shape& shape : {Shape{2048, 8}, Shape{2048, 1100}, Shape{2, 4096, 33}}) {
+    for (DType dtype : {DType::kF32, DType::kBF16}) {
+      Builder b(fmt::format("bias gradient {}{}", name_of(dtype), shape.str()));
+      const Val dy = ops::cast(b.input("dy", {DType::kBF16, shape}), DType::kF32);
+      const Val dx = b.call1("gelu_grad", {dy, b.input("x", {DType::kF32, shape})});
+      Dims rows;
+      for (int i = 0; i + 1 < shape.rank(); ++i) rows.push_back(i);
+      const Val low = ops::cast(dx, dtype);
+      b.output("dx", low);
+      b.output("db", b.call1("sum", {low}, {{"axes", rows}, {"wide", true}}));
+      expect_twice_the_error_at_most(b.finish());
+    }
+  }
+}
+
 // A whole forward and backward pass: loss and gradients.
 TEST_P(FusedTest, AStepOfTinyAgreesInEveryGradient) {
   for (const char* precision : {"fp32", "bf16"}) {

@@ -112,6 +112,17 @@ const std::map<std::string, std::string>& fused_bodies() {
         output "db" = %11
         output "dx" = %9
       })"},
+      {"bias_gradient", R"(program "body" {
+        input %dy : bf16[16,2080]
+        input %x : f32[16,2080]
+        %0 : f32[16,2080] = cast(%dy) {dtype=f32}
+        %1 : f32[16,2080] = gelu_grad(%0, %x)
+        %2 : bf16[16,2080] = cast(%1) {dtype=bf16}
+        %3 : bf16[2,8,2080] = reshape(%2) {shape=[2,8,2080]}
+        %4 : f32[2,2080] = sum(%3) {axes=[1], wide=true}
+        output "db" = %4
+        output "dx" = %2
+      })"},
       {"every_elementwise_op", R"(program "body" {
         input %a : bf16[3,4]
         input %b : bf16[3,4]

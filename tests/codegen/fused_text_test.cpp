@@ -165,6 +165,19 @@ TEST(FusedTextTest, AFewBlocksTakeRowsSideBySideAndAddTheirSums) {
                                      "  if (group > 0) return;\n"));
 }
 
+TEST(FusedTextTest, WhereNoRowIsReducedColumnsAreSummedInTiles) {
+  const FusedText text = kernel_of(fused_bodies().at("bias_gradient"));
+  EXPECT_EQ(text.blocks, 2 * 5u);  // 520 packs of 4 in tiles of 128
+  EXPECT_EQ(text.threads, 4 * 128u);
+  EXPECT_THAT(text.kernel,
+              HasSubstr("const Index tile = blockIdx.x % 5u, block = blockIdx.x / 5u;"));
+  EXPECT_THAT(text.kernel, HasSubstr("const Index column = (tile * 128u + lane) * 4u;"));
+  EXPECT_THAT(text.kernel, HasSubstr("if (column >= 2080u) continue;"));
+  EXPECT_THAT(text.kernel,
+              HasSubstr("#pragma unroll 2\n  for (unsigned r = group; r < 8u; r += 4u) {"));
+  EXPECT_THAT(text.kernel, HasSubstr("add_groups<4, 128, 4>(v"));
+}
+
 TEST(FusedTextTest, WhatNoWalkReachesHasNoKernel) {
   ops::register_all();
   const auto has_walk = [](const char* text) { return find_walk(parse_program(text)).has_value(); };

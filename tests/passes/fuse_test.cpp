@@ -274,21 +274,44 @@ TEST_F(FuseTest, TheGradientOfANormIsOneNodeAndTheLastSumOverRows) {
 
 // The gradient of a bias whose product reads what the gradient of a norm goes into.
 TEST_F(FuseTest, ColumnsOfWhatANormsGradientMakesAreSummedByItsBlocks) {
-  const auto with_sum_of = [](const char* value, const char* path) {
-    std::string text = fmt::format(kNormGradient, 1024);
+  const auto with_sum_of = [](const char* value, const char* path, int rows) {
+    std::string text = fmt::format(kNormGradient, rows);
     text.replace(text.find("    output"), 0,
                  fmt::format("    %7 : f32[8] !gradient = sum({}) {{axes=[0], wide=true}} @ {}\n",
                              value, path));
     return text.replace(text.rfind("  }"), 0, "  output \"grad.b\" = %7\n  ");
   };
-  const Program out = materialize(fused(with_sum_of("%6", "w2 backward")));
+  const Program out = materialize(fused(with_sum_of("%6", "w2 backward", 2048)));
   EXPECT_EQ(launch_count(out), 2);
   EXPECT_EQ(count(out, "fused"), 1);
   EXPECT_EQ(count(out, "sum"), 1);  // of weight and bias
   EXPECT_EQ(out.value(out.find_output("grad.b")).role, Role::kGradient);
-  // One of another phase, and one of an operand, whose rows another kernel may have made.
-  EXPECT_EQ(count(fused(with_sum_of("%6", "w2 optimizer")), "sum"), 2);
-  EXPECT_EQ(count(fused(with_sum_of("%b", "w3 backward")), "sum"), 2);
+  // One of another phase, one of an operand that no kernel computes, and one with few rows.
+  EXPECT_EQ(count(fused(with_sum_of("%6", "w2 optimizer", 2048)), "sum"), 2);
+  EXPECT_EQ(count(fused(with_sum_of("%b", "w3 backward", 2048)), "sum"), 2);
+  EXPECT_EQ(count(fused(with_sum_of("%6", "w2 backward", 1024)), "sum"), 2);
+}
+
+TEST_F(FuseTest, ColumnsOfWhatIsComputedElementByElementAreSummedByItsBlocks) {
+  const Program out = fused(R"(program "p" {
+    input %dy : bf16[4096,24]
+    input %x : bf16[4096,24]
+    input %w : bf16[4096,3]
+    %0 : f32[4096,24] = cast(%dy) {dtype=f32} @ w2 backward
+    %1 : f32[4096,24] = cast(%x) {dtype=f32} @ act backward
+    %2 : f32[4096,24] = gelu_grad(%0, %1) @ act backward
+    %3 : bf16[4096,24] = cast(%2) {dtype=bf16} @ w1 backward
+    %4 : f32[24] !gradient = sum(%3) {axes=[0], wide=true} @ w1 backward
+    %5 : bf16[3,24] = matmul(%w, %3) {transpose_a=true} @ w1 backward
+    output "db" = %4
+    output "dw" = %5
+  })");
+  EXPECT_EQ(launch_count(out), 3);
+  EXPECT_EQ(count(out, "fused"), 1);
+  const auto sum =
+      std::ranges::find_if(out.nodes, [](const Node& n) { return n.op->name == "sum"; });
+  ASSERT_NE(sum, out.nodes.end());
+  EXPECT_EQ(out.type(sum->inputs[0]).str(), "f32[256,24]");
 }
 
 TEST_F(FuseTest, TheGradientOfALayerNormIsOneNodeAndOneSumOverRowsOfWeightAndBias) {
