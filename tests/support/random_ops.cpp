@@ -311,11 +311,35 @@ void RandomOps::attend() {
     return ops::permute(operand({dtype, {batch, tokens, heads, width}}), {0, 2, 1, 3});
   };
   const Val q = head(group * key_heads), k = head(key_heads), v = head(key_heads);
+  if (!differentiable_ && dice_.chance(0.4)) return keep_with_cache(q, k, v);
   keep(ops::attention(q, k, v,
                       {.causal = dice_.chance(0.6),
                        .cap = dice_.chance(0.2) ? 1.5 : 0.0,
                        .window = dice_.chance(0.3) ? dice_.between(1, 4) : 0}),
        2.0);
+}
+
+// Attention of new tokens over caches that have room for them and some more.
+void RandomOps::keep_with_cache(Val q, Val k, Val v) {
+  const std::int64_t tokens = q.dim(2), keys = tokens + dice_.between(0, 4);
+  Shape cache = k.shape();
+  cache[2] = keys;
+  std::vector<Val> operands{q,
+                            k,
+                            v,
+                            operand({q.dtype(), cache}),
+                            operand({q.dtype(), cache}),
+                            indices({}, keys - tokens + 1)};
+  const std::int64_t pairs = q.dim(3) / 2;
+  for (int table = 0; pairs > 0 && table < 2; ++table) {
+    operands.push_back(operand(f32({tokens, pairs}), 1.0));
+  }
+  const Attrs attrs{{"scale", 0.4},
+                    {"cap", dice_.chance(0.2) ? 1.5 : 0.0},
+                    {"window", dice_.chance(0.3) ? dice_.between(1, 4) : 0}};
+  const std::vector<Val> out =
+      b_.call(find_op(dice_.pick({"attention_with_cache", "cached_attention"})), operands, attrs);
+  for (const Val& x : out) keep(x, 2.0);
 }
 
 void RandomOps::entropy() {

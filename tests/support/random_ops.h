@@ -91,6 +91,7 @@ class RandomOps {
   void look_up();
   void scatter();
   void attend();
+  void keep_with_cache(Val q, Val k, Val v);
   void entropy();
   void global_norm();
   // One kind of update each.

@@ -75,31 +75,59 @@ __device__ void load_eight(const T* row, int first, int width, bool as_packs,
   for (int i = 0; i < kEight; ++i) out[i] = first + i < width ? to_float(row[first + i]) : 0.0f;
 }
 
-__device__ float angle_at(const void* angles, DType dtype, int i) {
+// `count` angles from `first` on, at most four of them; zeros behind these.
+__device__ float4 four_angles(const void* angles, DType dtype, int first, int count) {
+  const auto read = [&](const auto* from) {
+    float4 out{0.0f, 0.0f, 0.0f, 0.0f};
+    if (count > 0) out.x = to_float(from[first]);
+    if (count > 1) out.y = to_float(from[first + 1]);
+    if (count > 2) out.z = to_float(from[first + 2]);
+    if (count > 3) out.w = to_float(from[first + 3]);
+    return out;
+  };
   switch (dtype) {
-    case DType::kBF16: return to_float(static_cast<const BF16*>(angles)[i]);
-    case DType::kF16: return to_float(static_cast<const F16*>(angles)[i]);
-    default: return static_cast<const float*>(angles)[i];
+    case DType::kBF16: return read(static_cast<const BF16*>(angles));
+    case DType::kF16: return read(static_cast<const F16*>(angles));
+    default: break;
   }
+  const auto* from = static_cast<const float*>(angles);
+  if (count < 4 || first % 4 != 0) return read(from);
+  return *reinterpret_cast<const float4*>(from + first);  // in one load: latency is what counts
+}
+
+template <class T>
+__device__ void turn_pair(float& low, float& high, float cos, float sin) {
+  const float a = low, b = high;
+  low = to_float(from_float<T>(a * cos - b * sin));
+  high = to_float(from_float<T>(a * sin + b * cos));
 }
 
 // Elements [first, first + 8) of the head of new token `i`, turned and rounded as they are stored.
 template <class T>
 __device__ void turn_eight(const CachedArgs& a, int i, int first, float (&x)[kEight]) {
-#pragma unroll
-  for (int j = 0; j < kEight; j += 2) {
-    if (first + j >= a.turned) continue;
-    const int pair = (i * a.turned + first + j) / 2;
-    const float cos = angle_at(a.cos, a.angle_dtype, pair);
-    const float sin = angle_at(a.sin, a.angle_dtype, pair);
-    const float low = x[j] * cos - x[j + 1] * sin, high = x[j] * sin + x[j + 1] * cos;
-    x[j] = to_float(from_float<T>(low));
-    x[j + 1] = to_float(from_float<T>(high));
-  }
+  const int pairs = (a.turned - first) / 2;  // from `first` on
+  if (pairs <= 0) return;
+  const int at = (i * a.turned + first) / 2;
+  const float4 cos = four_angles(a.cos, a.angle_dtype, at, pairs);
+  const float4 sin = four_angles(a.sin, a.angle_dtype, at, pairs);
+  turn_pair<T>(x[0], x[1], cos.x, sin.x);
+  if (pairs > 1) turn_pair<T>(x[2], x[3], cos.y, sin.y);
+  if (pairs > 2) turn_pair<T>(x[4], x[5], cos.z, sin.z);
+  if (pairs > 3) turn_pair<T>(x[6], x[7], cos.w, sin.w);
 }
 
 template <class T>
-__device__ void store_eight(T* row, int first, int width, const float (&x)[kEight]) {
+__device__ void store_eight(T* row, int first, int width, bool as_packs, const float (&x)[kEight]) {
+  if (as_packs && first < width) {
+#pragma unroll
+    for (int i = 0; i < kEight; i += kPack<T>) {
+      float part[kPack<T>];
+#pragma unroll
+      for (int j = 0; j < kPack<T>; ++j) part[j] = x[i + j];
+      RowPack<T>::rounded(part).store(row + first + i);
+    }
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < kEight; ++i) {
     if (first + i < width) row[first + i] = from_float<T>(x[i]);
@@ -145,8 +173,8 @@ struct HeadOfKeys {
     for (int j = ::max(begin, position) + slot; j < ::min(end, position + a.queries); j += step) {
       float key[kEight], value[kEight];
       load(j, true, first, key, value);
-      store_eight(k_cache + std::int64_t{j} * a.width, first, a.width, key);
-      store_eight(v_cache + std::int64_t{j} * a.width, first, a.width, value);
+      store_eight(k_cache + std::int64_t{j} * a.width, first, a.width, a.as_packs, key);
+      store_eight(v_cache + std::int64_t{j} * a.width, first, a.width, a.as_packs, value);
     }
   }
 };
@@ -243,15 +271,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   const int key_head = static_cast<int>(blockIdx.y) / a.row_blocks;
   const int first_row = static_cast<int>(blockIdx.y) % a.row_blocks * kRows;
   const int batch = static_cast<int>(blockIdx.z), d = lane % kLanes * kEight;
-  const std::int64_t checked = checked_index(a.position.at(0), a.keys - a.queries + 1, a.faults);
-  if (checked == kNoIndex) return;
-  const auto position = static_cast<int>(checked);
-  const HeadOfKeys<T> head(a, batch, key_head, position);
-  if (first_row == 0) {
-    const int begin = static_cast<int>(blockIdx.x) * a.part_keys;
-    head.keep(begin, begin + a.part_keys, warp * kGroups + lane / kLanes, kWarps * kGroups, d);
-  }
-
+  const std::int64_t asked = a.position.at(0);  // on its way while queries are read
   float q[kRows][kEight];
   Running running[kRows];
 #pragma unroll
@@ -264,6 +284,10 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 #pragma unroll
     for (float& x : q[r]) x *= a.cap > 0.0f ? a.scale : a.scale * kLog2E;
   }
+  const std::int64_t checked = checked_index(asked, a.keys - a.queries + 1, a.faults);
+  if (checked == kNoIndex) return;
+  const auto position = static_cast<int>(checked);
+  const HeadOfKeys<T> head(a, batch, key_head, position);
   const int last_row = ::min(first_row + kRows, a.rows()) - 1;
   const KeyRange range(a, position, first_row / a.group, last_row / a.group);
   constexpr int kStep = kGroups * kAhead;
@@ -298,6 +322,10 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 #pragma unroll
       for (int u = 0; u < kAhead; ++u) running[r].add(scores[u], values[u]);
     }
+  }
+  if (first_row == 0) {
+    const int begin = static_cast<int>(blockIdx.x) * a.part_keys;
+    head.keep(begin, begin + a.part_keys, warp * kGroups + lane / kLanes, kWarps * kGroups, d);
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
