@@ -34,7 +34,7 @@ constexpr const char* kSchema = "tracestep.predict/1";
 constexpr double kDisturbed = 0.2;  // a band of a calibration beyond which it says little
 constexpr struct {
   double cpu, gpu;
-} kCalibratedSeconds{.cpu = 45, .gpu = 14};  // after which no round begins a step
+} kCalibratedSeconds{.cpu = 45, .gpu = 12};  // after which no round begins a step
 
 void check_options(const PredictOptions& o) {
   const int kinds = (o.calibrate ? 1 : 0) + (o.check ? 1 : 0) + (o.history ? 1 : 0);

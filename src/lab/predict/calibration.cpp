@@ -191,11 +191,16 @@ Calibration parse_calibration(const std::string& text, const std::string& where,
   return out;
 }
 
+std::int64_t multiprocessors_of(const Calibration& calibration) {
+  const Json* const count = calibration.identity.find("gpu_multiprocessors");
+  return count != nullptr && !count->is_null() ? count->as_int() : 0;
+}
+
 Json calibration_identity(const Json& environment, const std::string& device) {
   Json out = Json::object();
   out["device"] = device;
   for (const char* name : {"tool", "build_type", "cpu", "simd", "threads", "huge_pages", "gpu",
-                           "gpu_driver", "gemm_library"}) {
+                           "gpu_multiprocessors", "gpu_driver", "gemm_library"}) {
     if (const Json* value = environment.find(name)) out[name] = *value;
   }
   return out;

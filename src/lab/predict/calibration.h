@@ -55,6 +55,9 @@ std::string text_of(const Calibration& calibration);
 Calibration parse_calibration(const std::string& text, const std::string& where,
                               const Json& identity, bool may_lack_steps = false);
 
+// Of its device; 0: it has none, or their number is not known.
+std::int64_t multiprocessors_of(const Calibration& calibration);
+
 // What identifies a device and a build in `environment` (lab/measure/environment.h).
 Json calibration_identity(const Json& environment, const std::string& device);
 

@@ -23,8 +23,7 @@ struct PublishedDevice : DevicePeaks {
   double memory_gb = 0;     // as its name says
   double usable_gib = 0;    // memory that a program can use
   std::string usable_from;  // "measured", "reported" by drivers, "estimated"
-  double watts = 0;
-  std::string source;  // of the peaks
+  std::string source;       // of the peaks
 
   double tflops(std::string_view precision) const {
     return precision == "fp32" ? fp32_tflops : bf16_tflops;

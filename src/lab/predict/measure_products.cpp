@@ -71,10 +71,12 @@ void measure_layer(const RankStores& stores, const Layer& layer, const Type& ele
 
 }  // namespace
 
-const ProductGrid& product_grid() {
-  static const ProductGrid kGrid{.rows = {192, 384, 832, 1664, 3328, 5632},
-                                 .widths = {384, 640, 896, 1408, 2304, 3584, 5632, 9216}};
-  return kGrid;
+const ProductGrid& product_grid(DType dtype) {
+  static const ProductGrid kInWaves{.rows = {192, 384, 1664, 5632},
+                                    .widths = {384, 640, 1408, 3584, 5632}};
+  static const ProductGrid kDense{.rows = {192, 384, 832, 1664, 3328, 5632},
+                                  .widths = {384, 640, 896, 1408, 2304, 3584, 5632, 9216}};
+  return dtype == DType::kF32 ? kInWaves : kDense;
 }
 
 bool is_product_of(const std::string& kernel, DType dtype) {

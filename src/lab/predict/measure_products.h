@@ -16,15 +16,16 @@ namespace tracestep {
 struct ProductGrid {
   std::vector<std::int64_t> rows, widths;
 };
-// From 192 rows to 5,632 in steps of about 2, and from 384 wide to 9,216 in steps of about 1.6:
-// multiples of 64, as those of most models are, but none of the presets' own sizes.
-const ProductGrid& product_grid();
+// From 192 rows to 5,632 and from 384 wide to 9,216: multiples of 64, as those of most models are,
+// but none of the presets' own sizes. Of float32 few, which take long: what is between them, waves
+// of tiles tell (ProductTimes).
+const ProductGrid& product_grid(DType dtype);
 
 // Whether measure_products() of this dtype measures the kernel.
 bool is_product_of(const std::string& kernel, DType dtype);
 
 // Each is timed after a run to warm up, on random elements.
-// Memory: the operands and results of the largest layer, 1.4 GiB in float32 on product_grid().
+// Memory: the operands and results of the largest layer, less than a GiB on product_grid().
 // Throws OutOfMemory.
 std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const ProductGrid& grid,
                                               const StopSignal* stop = nullptr);

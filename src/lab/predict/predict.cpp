@@ -52,6 +52,7 @@ Prediction predict_program(const RunSpec& run, const Program& program, const Dev
   out.product_flops = static_cast<double>(gemm_flops(program));
   if (predictor.sheet != nullptr) {
     out.peak_tflops = predictor.sheet->product_tflops(run.precision);
+    out.watts = predictor.sheet->watts;
   }
   if (!predictor.model.is_measured()) return out;
   out.correction = correction_for(run, predictor.history, predictor.model.date_utc(),

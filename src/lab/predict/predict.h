@@ -30,6 +30,7 @@ struct Prediction {
   std::int64_t peak_bytes = 0, host_bytes = 0;  // in the device's memory, in the host's
   double product_flops = 0;  // that a rank computes, what it recomputes among them
   double peak_tflops = 0;  // of its device, for dense products in the run's precision; 0: not known
+  double watts = 0;        // the most that its device is allowed; 0: not known
   std::string source = {};
   std::string assumes = {};  // of the device, beyond its traits; empty: nothing
   std::string detail = {};   // why there is no time

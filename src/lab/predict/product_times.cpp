@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
+#include "base/integers.h"
 
 namespace tracestep {
 namespace {
@@ -17,6 +19,19 @@ std::array<std::int64_t, 3> sizes_of(const ProductShape& s) {
 double flops_of(const ProductShape& s) {
   return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
 }
+
+// Tiles of the result that are computed at a time, and how much longer their FLOPs take than those
+// of the largest: what a library has to choose from, as the times of an H200 are explained best
+// (docs/predict.md).
+struct Tile {
+  std::int64_t rows, columns, of_multiprocessor;
+  double slowness;
+};
+constexpr Tile kTiles[] = {{128, 128, 2, 1.0},
+                           {128, 128, 1, 1.3},
+                           {128, 64, 1, 1.35},
+                           {64, 128, 1, 1.35},
+                           {64, 64, 1, 1.4}};
 
 std::size_t place_of(std::int64_t size, const SizeList& sizes) {
   return static_cast<std::size_t>(std::ranges::lower_bound(sizes, size) - sizes.begin());
@@ -37,19 +52,21 @@ GridPlace grid_place(std::int64_t size, const SizeList& sizes) {
 
 }  // namespace
 
-ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured) {
+ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured, std::int64_t multiprocessors)
+    : multiprocessors_(multiprocessors) {
   for (const MeasuredProduct& product : measured) {
     const auto sizes = sizes_of(product.shape);
     for (std::size_t i = 0; i < 3; ++i) grids_[product.kernel].sizes[i].push_back(sizes[i]);
   }
   for (auto& [kernel, grid] : grids_) {
+    grid.is_in_waves = multiprocessors > 0 && kernel.find(" f32,f32") != std::string::npos;
     std::size_t count = 1;
     for (SizeList& sizes : grid.sizes) {
       std::ranges::sort(sizes);
       sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
       count *= sizes.size();
     }
-    grid.log_us_per_flop.assign(count, std::nan(""));
+    grid.log_us_per_unit.assign(count, std::nan(""));
   }
   for (const MeasuredProduct& product : measured) {
     Grid& grid = grids_[product.kernel];
@@ -58,13 +75,27 @@ ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured) {
     for (std::size_t i = 0; i < 3; ++i) {
       at = at * grid.sizes[i].size() + place_of(sizes[i], grid.sizes[i]);
     }
-    grid.log_us_per_flop[at] = std::log(product.us / flops_of(product.shape));
+    grid.log_us_per_unit[at] = std::log(product.us / work(grid, product.shape));
   }
   for (const auto& [kernel, grid] : grids_) {
-    if (std::ranges::none_of(grid.log_us_per_flop, [](double x) { return std::isnan(x); }))
+    if (std::ranges::none_of(grid.log_us_per_unit, [](double x) { return std::isnan(x); }))
       continue;
     throw Error(ErrorCode::kInput, "calibration", fmt::format("sizes of {} are missing", kernel));
   }
+}
+
+double ProductTimes::work(const Grid& grid, const ProductShape& shape) const {
+  const double flops = flops_of(shape);
+  if (!grid.is_in_waves) return flops;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : kTiles) {
+    const std::int64_t tiles = ceil_div(shape.m, tile.rows) * ceil_div(shape.n, tile.columns);
+    const std::int64_t at_a_time = multiprocessors_ * tile.of_multiprocessor;
+    const auto elements =
+        static_cast<double>(ceil_div(tiles, at_a_time) * at_a_time * tile.rows * tile.columns);
+    least = std::min(least, tile.slowness * elements);
+  }
+  return std::sqrt(flops * 2 * least * static_cast<double>(shape.k));
 }
 
 std::optional<double> ProductTimes::us(const std::string& kernel, const ProductShape& shape) const {
@@ -86,9 +117,9 @@ std::optional<double> ProductTimes::us(const std::string& kernel, const ProductS
       weight *= is_above ? place[i].part : 1 - place[i].part;
       at = at * grid.sizes[i].size() + place[i].below + (is_above ? 1 : 0);
     }
-    if (weight > 0) sum += weight * grid.log_us_per_flop[at];
+    if (weight > 0) sum += weight * grid.log_us_per_unit[at];
   }
-  return flops_of(shape) * std::exp(sum);
+  return work(grid, shape) * std::exp(sum);
 }
 
 }  // namespace tracestep

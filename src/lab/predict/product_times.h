@@ -21,20 +21,29 @@ struct MeasuredProduct {
 
 class ProductTimes {
  public:
-  // Errors: kInput when the shapes of a kernel are not all combinations of their sizes.
-  explicit ProductTimes(std::span<const MeasuredProduct> measured);
+  // `multiprocessors`: of the device; 0: not known. Errors: kInput when the shapes of a kernel are
+  // not all combinations of their sizes.
+  explicit ProductTimes(std::span<const MeasuredProduct> measured,
+                        std::int64_t multiprocessors = 0);
 
-  // Between sizes the time per FLOP is interpolated, in the logarithms of M, N, K and of the time;
-  // above the largest size it stays what it was there. nullopt: the kernel was not measured, or a
-  // size is below the smallest.
+  // Between sizes the time for a unit of work is interpolated, in the logarithms of M, N, K and of
+  // the time; above the largest size it stays what it was there. nullopt: the kernel was not
+  // measured, or a size is below the smallest.
   std::optional<double> us(const std::string& kernel, const ProductShape& shape) const;
 
  private:
   struct Grid {
+    bool is_in_waves = false;
     std::array<std::vector<std::int64_t>, 3> sizes;  // of M, N and K, ascending
-    std::vector<double> log_us_per_flop;             // [M,N,K]
+    std::vector<double> log_us_per_unit;             // [M,N,K]
   };
 
+  // FLOPs; of float32, where multiprocessors are known, their geometric mean with those of whole
+  // waves: all multiprocessors compute a tile of the result, or two each, as long as there are any
+  // left.
+  double work(const Grid& grid, const ProductShape& shape) const;
+
+  std::int64_t multiprocessors_;
   std::map<std::string, Grid> grids_;
 };
 

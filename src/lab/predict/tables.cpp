@@ -34,6 +34,10 @@ Json status_cell(P p) {
   return when(limit_of(p) > 0, name_of(fits(p) ? Status::kOk : Status::kOutOfMemory));
 }
 
+double most_energy_j(P p) {
+  return p.watts * p.time.ms * 1e-3 * p.run.parallel.ranks;
+}
+
 double error_of(P p) {
   return 100.0 * (p.time.ms / p.measured_ms - 1.0);
 }
@@ -195,6 +199,9 @@ Table prediction_table(std::span<const Prediction> predictions) {
     fields.add(real_column("error_percent", "error", "%", 1, "of the prediction"),
                [](P p) { return when(has_measured(p), error_of(p)); });
   }
+  fields.add(data_only(real_column("most_energy_j", {}, "J", -1,
+                                   "of a step on all ranks, at the power that they are allowed")),
+             [](P p) { return when(has_time(p) && p.watts > 0, most_energy_j(p)); });
   fields.add(data_only(real_column("model_ms", {}, "ms", -1, "before correction by the history")),
              [](P p) { return when(has_time(p), p.model_ms); });
   fields.add(data_only(int_column("related_cells", {}, "of the history")),

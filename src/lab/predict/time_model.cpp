@@ -168,16 +168,20 @@ Between between_calls(StepPointers steps) {
 }
 
 // A device that runs kernels asynchronously hides the host's time unless they are short: its own
-// gaps show in the steps that keep it busy, the host's time in those that do not. Gaps may be below
+// gaps show in the steps that keep it busy, the host's time in those that do not, of which the
+// median counts: how long a launch takes the host depends on what it launches. Gaps may be below
 // zero: a kernel timed by itself has a beginning and an end that overlap with others in a step.
 Between between_asynchronous(const StepPointers& steps) {
   constexpr double kBusy = 0.8;
-  std::vector<double> gaps, walls;
+  std::vector<double> gaps, walls, issues;
   for (const CalibratedStep* step : steps) {
+    const bool is_busy = step->busy_ms >= kBusy * step->wall_ms;
     walls.push_back(per_launch_us(step->wall_ms, *step));
-    if (step->busy_ms >= kBusy * step->wall_ms) gaps.push_back(gap_us(*step));
+    if (is_busy) gaps.push_back(gap_us(*step));
+    if (!is_busy) issues.push_back(walls.back());
   }
-  return {.gap_us = gaps.empty() ? 0.0 : median_of(gaps), .issue_us = min_of(walls)};
+  return {.gap_us = gaps.empty() ? 0.0 : median_of(gaps),
+          .issue_us = issues.empty() ? min_of(walls) : median_of(issues)};
 }
 
 Between between_kernels(StepPointers steps, ExecutorKind executor, bool is_asynchronous) {
@@ -203,7 +207,8 @@ StepPointers fitted_steps(const Calibration& calibration) {
 class LaunchTimes {
  public:
   LaunchTimes(const Calibration& calibration, bool tf32)
-      : products_(tf32 ? std::span<const MeasuredProduct>() : calibration.products),
+      : products_(tf32 ? std::span<const MeasuredProduct>() : calibration.products,
+                  multiprocessors_of(calibration)),
         rates_(steps_of(calibration, tf32)) {
     for (const CalibratedStep* step : steps_of(calibration, tf32)) {
       for (const CalibratedStep::Launch& l : step->kernels) {

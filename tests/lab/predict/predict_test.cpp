@@ -6,11 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <csignal>
 
 #include "analysis/cost.h"
 #include "base/error.h"
 #include "lab/predict/calibrate.h"
 #include "lab/predict/measure_products.h"
+#include "lab/predict/paces.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
@@ -342,6 +344,82 @@ TEST_F(PredictTest, ASlowerDeviceAndALyingFileAreFoundOut) {
   EXPECT_THAT(verdict_of(spot_check(cpu(), c, tiny().place), c.date_utc),
               ::testing::HasSubstr("faster since"));
   EXPECT_EQ(verdict_of({.steps = {}, .ratio = 1.1}, "then"), "");
+}
+
+TEST_F(PredictTest, ProductsOfFloat32TakeWholeWavesWhereMultiprocessorsAreKnown) {
+  std::vector<MeasuredProduct> measured;
+  for (const char* kernel : {kForwardProduct, "matmul bf16,bf16>bf16 kk"}) {
+    for (std::int64_t m : {64, 1024}) {
+      for (std::int64_t n : {64, 1024}) {
+        for (std::int64_t k : {64, 256}) {
+          measured.push_back({kernel, {m, n, k}, 1e-6 * flops_of({m, n, k})});
+        }
+      }
+    }
+  }
+  // Two tiles of 128 x 128, and a row more.
+  const auto jump = [&](std::int64_t multiprocessors, const std::string& kernel) {
+    const ProductTimes times(measured, multiprocessors);
+    return *times.us(kernel, {257, 128, 128}) / *times.us(kernel, {256, 128, 128});
+  };
+  EXPECT_GT(jump(1, kForwardProduct), 1.2);
+  EXPECT_LT(jump(0, kForwardProduct), 1.01);
+  EXPECT_LT(jump(1, "matmul bf16,bf16>bf16 kk"), 1.01);
+  const ProductTimes times(measured, 4);
+  for (const MeasuredProduct& p : measured) {
+    EXPECT_NEAR(*times.us(p.kernel, p.shape) / p.us, 1, 1e-9);  // what was measured stays
+  }
+}
+
+// Ended after its first step, and gone on with.
+TEST_F(PredictTest, ACalibrationGoesOnWhereItEnded) {
+  CalibrationPlan plan{.steps = {{tiny(), false}, {tiny(48), true}}, .date_utc = "then"};
+  std::vector<std::string> measured;
+  std::optional<Calibration> kept;
+  {
+    const StopSignal stop("the test goes on");
+    plan.keep = [&](const Calibration& begun) { kept = begun; };
+    plan.progress = [&](const std::string&, std::size_t index, std::size_t) {
+      if (index == 1) stop.take_over(SIGINT);
+    };
+    EXPECT_FALSE(calibrate(cpu(), plan, &stop));
+  }
+  ASSERT_TRUE(kept);
+  ASSERT_EQ(kept->steps.size(), 1u);
+  const std::string text = text_of(*kept);
+  EXPECT_THROW(parse_calibration(text, "file", {}), Error);
+  plan.begun = parse_calibration(text, "file", Json::object(), true);
+  plan.most_seconds = 1e-9;  // one round
+  plan.progress = [&](const std::string& step, std::size_t, std::size_t) {
+    measured.push_back(step);
+  };
+  const std::optional<Calibration> whole = calibrate(cpu(), plan);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(measured.size(), 1u);
+  ASSERT_EQ(whole->steps.size(), 2u);
+  EXPECT_EQ(whole->steps[0].wall_ms, kept->steps[0].wall_ms);
+  plan.steps[0].run.shape.batch *= 2;  // of another plan nothing is taken
+  measured.clear();
+  EXPECT_TRUE(calibrate(cpu(), plan));
+  EXPECT_EQ(measured.size(), 2u);
+}
+
+TEST_F(PredictTest, WhatLaunchesTakeInStepsCorrectsThoseThatAreLikeThem) {
+  Paces paces;
+  for (const double us : {100.0, 120.0}) paces.add("a", us, 1.2 * us);
+  paces.add("a", 1e4, 0.9e4);
+  EXPECT_NEAR(paces.factor("a", 110), 1.2, 0.05);
+  EXPECT_LT(paces.factor("a", 1e4), 1);
+  EXPECT_NEAR(paces.factor("a", 1), 1, 1e-6);  // far from all of them
+  EXPECT_EQ(paces.factor("b", 110), 1);
+  paces.add("b", 10, 100);
+  EXPECT_LT(paces.factor("b", 10), 1.35);
+  double before = 0;  // more work takes no less time
+  for (double us = 0.1; us < 1e6; us *= 1.05) {
+    const double now = us * paces.factor("a", us);
+    EXPECT_GE(now, before);
+    before = now;
+  }
 }
 
 TEST_F(PredictTest, WhatWasCheckedHasItsParts) {
