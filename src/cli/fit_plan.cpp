@@ -59,6 +59,7 @@ Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks)
 FitQuestion for_devices(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source,
                         std::int64_t gpus, std::optional<Predictor>& predictor) {
   FitQuestion out = asked;
+  out.has_micro_batches = asked.step.mode == Mode::kStep;
   if (asked.times != nullptr && gpus > 1) {
     predictor.emplace(*asked.times);
     predictor->link = link_of(o, source, gpus);
@@ -165,10 +166,9 @@ Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource&
 
 void add_plan_options(OptionSet& set, PlanOptions& o) {
   set.group("On how many devices, and for how long");
-  set.integer(
-      "--gpus", o.gpus, {1, kMostDevices},
-      "devices that share the step: chooses how (replicas, shards, tensor parallel) and what "
-      "else makes it fit");
+  set.integer("--gpus", o.gpus, {1, kMostDevices},
+              "devices that share the step: chooses how (replicas, shards, tensor parallel, "
+              "micro-batches) and what else makes it fit");
   set.integer("--nodes", o.nodes, {1, kMostDevices},
               "nodes that these are on, equally; by default as few as their link joins");
   std::vector<std::string> smallest{"gpus"};

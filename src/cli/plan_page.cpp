@@ -71,7 +71,7 @@ std::vector<PageCard> cards_of(const FitQuestion& q, const std::vector<Table>& t
 
 std::string commands_of(const std::vector<Remedy>& plans) {
   std::string out = "The step that is proposed comes first.\n\n```\n";
-  for (const Remedy& plan : plans) out += command_of(plan.step) + '\n';
+  for (const Remedy& plan : plans) out += command_of(plan) + '\n';
   return out + "```\n";
 }
 
@@ -79,7 +79,7 @@ std::string commands_of(const std::vector<Remedy>& plans) {
 
 std::string plan_page(const FitQuestion& q, const std::vector<Remedy>& plans,
                       std::vector<Table> tables, const Json& environment) {
-  const RunSpec& step = plans.empty() ? q.step : plans.front().step;
+  const RunSpec step = plans.empty() ? q.step : repeated_part(plans.front());
   add_step_tables(q, step, tables);
   const auto answer = pages::first_answer(kFitSchema, tables, environment);
   PageHead head{.title = "Plan of a training step",

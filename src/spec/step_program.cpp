@@ -70,6 +70,13 @@ PipelineResult passed(const Program& forward, const RunSpec& spec, const Device&
   return out;
 }
 
+PipelineResult passed(const Program& forward, const RunSpec& spec, const DeviceTraits& traits,
+                      PassContext context) {
+  context.has_kernel = [kind = traits.kind](const OpDef& op) { return runs_whole(kind, op); };
+  context.traits = traits;
+  return run_pipeline(forward, spec, context);
+}
+
 }  // namespace
 
 Program program_for(const Program& forward, const RunSpec& spec, const Device& device,
@@ -77,15 +84,17 @@ Program program_for(const Program& forward, const RunSpec& spec, const Device& d
   return passed(forward, spec, device, context).program;
 }
 
+Program program_for(const Program& forward, const RunSpec& spec, const DeviceTraits& traits,
+                    const PassContext& context) {
+  return passed(forward, spec, traits, context).program;
+}
+
 PipelineResult step_passes(const RunSpec& spec, const Device& device) {
   return named(passed(forward_program(spec), spec, device, {}), spec);
 }
 
 PipelineResult step_passes(const RunSpec& spec, const DeviceTraits& traits) {
-  const auto has_kernel = [kind = traits.kind](const OpDef& op) { return runs_whole(kind, op); };
-  return named(
-      run_pipeline(forward_program(spec), spec, {.traits = traits, .has_kernel = has_kernel}),
-      spec);
+  return named(passed(forward_program(spec), spec, traits, {}), spec);
 }
 
 Program step_program(const RunSpec& spec, const Device& device) {

@@ -24,9 +24,12 @@ Program decode_program(const RunSpec& spec, std::int64_t count = 1);
 // parameters, states and rates as well.
 Program program_for(const Program& forward, const RunSpec& spec, const Device& device,
                     const PassContext& context = {});
+// The same without a device: planning/needs.h says which ops a kind of device has kernels for.
+Program program_for(const Program& forward, const RunSpec& spec, const DeviceTraits& traits,
+                    const PassContext& context = {});
 // The program of the spec after all passes, for `device`'s kernels.
 Program step_program(const RunSpec& spec, const Device& device);
-// The same without a device: planning/needs.h says which ops a kind of device has kernels for.
+// The same without a device.
 Program step_program(const RunSpec& spec, const DeviceTraits& traits = {});
 // These also say what each pass did.
 PipelineResult step_passes(const RunSpec& spec, const Device& device);

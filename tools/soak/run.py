@@ -28,6 +28,7 @@ BATTERIES = [
     ("claims.py", "--count", 50, "commands of published claims, as they are printed"),
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
     ("recompute_budgets.py", "--count", 384, "steps of ten memory budgets each, predicted"),
+    ("fit_questions.py", "--count", 10000, "random questions of what fits, against every answer"),
     ("ranks.py", "--count", 2304, "steps of several ranks, in every form"),
     ("rank_kills.py", "--count", 100, "trainings of several ranks of which one is killed or stopped"),
     ("strangers.py", "--count", 100000, "connections to a rank 0 that waits, or that has met its ranks"),
@@ -40,9 +41,9 @@ BATTERIES = [
     ("tokenizer_ids.py", "--count", 100000, "random texts for each family's tokenizer, beside the library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
-BUILDING = ("empty_machine.py", "recompute_budgets.py", "random_programs.py",
-            "thread_races.py", "safetensors_headers.py", "tokenizer_ids.py",
-            "fuzz.py")
+BUILDING = ("empty_machine.py", "recompute_budgets.py", "fit_questions.py",
+            "random_programs.py", "thread_races.py", "safetensors_headers.py",
+            "tokenizer_ids.py", "fuzz.py")
 
 
 def summary_of(output):

@@ -138,7 +138,7 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
        [](R r) { return name_of(r.severity); }},
       {text_column("consequence"), [&](R r) { return consequence(asked.step, r.step); }},
       {text_column("change"), &Remedy::what},
-      {data_only(text_column("command")), [](R r) { return command_of(r.step); }}});
+      {data_only(text_column("command")), [](R r) { return command_of(r); }}});
   Table table =
       table_of("remedies", "What would fit, the smallest change first", fields, advice.remedies);
   if (asked.margin > 0 && !table.rows.empty()) {
@@ -166,7 +166,7 @@ Table least_table(const FitQuestion& asked, const Advice& advice) {
       {bytes_column("kept_bytes", "weights and states"),
        [](L l) { return l.r.figures.kept_bytes; }},
       {to_copy(text_column("flags")), [](L l) { return or_null(l.r.command); }},
-      {data_only(text_column("command")), [](L l) { return command_of(l.r.step); }}};
+      {data_only(text_column("command")), [](L l) { return command_of(l.r); }}};
   fields.add(task_fields(), [&](L) { return &asked.step; });
   return table_of("least", "The least memory that would do", fields,
                   std::vector<Least>{{"as asked for", *advice.least},

@@ -43,7 +43,7 @@ std::string title_of(const RunSpec& step) {
 
 }  // namespace
 
-std::string flags_of(const RunSpec& step) {
+std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out) {
   std::string out;
   const bool is_on_gpu = traits_named(step.place.device).has_own_memory();
   for (const RunField& field : run_fields()) {
@@ -56,6 +56,7 @@ std::string flags_of(const RunSpec& step) {
     const bool comes_with_preset = is_size || is_of_architecture(field);
     const bool is_else = is_custom ? is_preset : comes_with_preset;
     if ((field.role == FieldRole::kPlace && !counts) || is_else) continue;
+    if (left_out.contains(std::string(field.name))) continue;
     if (!is_said && field.value(step) == field.value(RunSpec())) continue;
     if (!out.empty()) out += ' ';
     out += fmt::format("{} {}", field.flag, shell_quoted(text_of(field, step)));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "lab/memory/search.h"
@@ -23,8 +24,8 @@ FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question);
 Table fit_table(const MemoryCell& cell, const FitQuestion& question);
 
 // The flags that say which step it is, where it differs from the default of every command; on a CPU
-// with its threads, on which the peak depends.
-std::string flags_of(const RunSpec& step);
+// with its threads, on which the peak depends; without the fields of `left_out`.
+std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out = {});
 // "tracestep bench --size small … --recompute blocks": the command that times this step.
 std::string command_of(const RunSpec& step);
 // The batch, context and precision of a step, which the sentence above a table says.

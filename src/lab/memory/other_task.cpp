@@ -1,6 +1,8 @@
 // Changes of the task: a smaller batch, everything stored narrow, a shorter context.
+#include <numeric>
 #include <optional>
 
+#include "base/integers.h"
 #include "lab/memory/remedy.h"
 
 namespace tracestep {
@@ -37,7 +39,7 @@ class OtherTask {
   Remedy with_context(const Remedy& r, std::int64_t units) {
     Remedy out = r;
     out.severity = ChangeSeverity::kOtherTask;
-    out.step.shape.context = units * context_unit();
+    out.step.shape.context = units * context_unit(r);
     judge_.sketch(out);
     return out;
   }
@@ -50,8 +52,12 @@ class OtherTask {
     return out;
   }
 
-  // In multiples of 64 tokens where possible.
-  std::int64_t context_unit() const { return q_.step.shape.context > kTokenUnit ? kTokenUnit : 1; }
+  // In multiples of 64 tokens where possible, which ranks of a replica can share.
+  std::int64_t context_unit(const Remedy& r) const {
+    const Parallel& parallel = r.step.parallel;
+    const std::int64_t unit = q_.step.shape.context > kTokenUnit ? kTokenUnit : 1;
+    return parallel.divides_rows ? std::lcm(unit, std::int64_t{parallel.tensor}) : unit;
+  }
 
   // The largest of [1, most] that fits; peaks grow with it. Few layers find it, the program
   // decides.
@@ -71,11 +77,12 @@ class OtherTask {
   }
 
   std::optional<Remedy> smaller_batch(const Remedy& r) {
-    return largest(r.step.shape.batch / r.step.parallel.replicas() - 1,
-                   [&](std::int64_t n) { return with_batch(judge_, r, n); });
+    const std::int64_t unit = least_sequences(r.step);
+    return largest((r.step.shape.batch / r.step.parallel.replicas() - 1) / unit,
+                   [&](std::int64_t n) { return with_batch(judge_, r, n * unit); });
   }
   std::optional<Remedy> shorter_context(const Remedy& r) {
-    return largest((q_.step.shape.context - 1) / context_unit(),
+    return largest((q_.step.shape.context - 1) / context_unit(r),
                    [&](std::int64_t n) { return with_context(r, n); });
   }
   std::optional<Remedy> all_narrow(const Remedy& r) {
@@ -108,11 +115,18 @@ class OtherTask {
 
 }  // namespace
 
+std::int64_t least_sequences(const RunSpec& step) {
+  const std::int64_t ranks = step.parallel.divides_rows ? step.parallel.tensor : 1;
+  return ranks / std::gcd(ranks, step.shape.context);
+}
+
 Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences) {
+  const std::int64_t least = least_sequences(remedy.step), units = ceil_div(sequences, least);
   Remedy out = remedy;
   out.severity = ChangeSeverity::kOtherTask;
   // Which replicas share equally.
-  out.step.shape.batch = sequences * out.step.parallel.replicas();
+  out.step.shape.batch = units * least * out.step.parallel.replicas();
+  out.micro_batches = std::gcd(out.micro_batches, units);
   judge.sketch(out);
   return out;
 }

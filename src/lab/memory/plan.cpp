@@ -78,7 +78,7 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  [&](R r) { return training.cost_per_hour * device_hours(training, speed(r)); });
     }
   }
-  fields.add(data_only(text_column("command")), [](R r) { return command_of(r.step); });
+  fields.add(data_only(text_column("command")), [](R r) { return command_of(r); });
   fields.add(task_fields(), [&](R) { return &question.step; });
   return table_of("plan", "What it takes, the smallest change first", fields, plans);
 }

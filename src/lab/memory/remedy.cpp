@@ -2,7 +2,9 @@
 
 #include "base/shell_words.h"
 #include "base/units.h"
+#include "lab/memory/fit.h"
 #include "spec/fields.h"
+#include "train/train_fields.h"
 
 namespace tracestep {
 
@@ -13,6 +15,32 @@ bool is_within(const StepFigures& figures, std::int64_t bytes) {
 bool may_fit(const Remedy& remedy, std::int64_t bytes) {
   constexpr double kArenaError = 1.01;
   return static_cast<double>(remedy.figures.peak_bytes) <= kArenaError * static_cast<double>(bytes);
+}
+
+RunSpec repeated_part(const Remedy& remedy) {
+  RunSpec out = remedy.step;
+  if (remedy.micro_batches == 1) return out;
+  out.mode = Mode::kForwardBackward;
+  out.gradients = GradientKind::kAccumulate;
+  out.shape.batch /= remedy.micro_batches;
+  return out;
+}
+
+namespace {
+
+std::string accumulate_flag() {
+  const auto fields = train_fields();
+  return std::ranges::find(fields, "accumulate", &TrainField::name)->flag;
+}
+
+}  // namespace
+
+std::string command_of(const Remedy& remedy) {
+  if (remedy.micro_batches == 1) return command_of(remedy.step);
+  RunSpec part = remedy.step;
+  part.shape.batch /= remedy.micro_batches;
+  return fmt::format("tracestep train --text FILE --accumulate {} {}", remedy.micro_batches,
+                     flags_of(part, {"mode"}));
 }
 
 Judge::Judge(const FitQuestion& question)
@@ -29,13 +57,19 @@ void Judge::describe(Remedy& r) const {
   r.changes.clear();
   r.what.clear();
   r.command.clear();
+  RunSpec part = r.step;
+  part.shape.batch /= r.micro_batches;
   for (const RunField& field : run_fields()) {
-    const std::string from = text_of(field, q_.step), to = text_of(field, r.step);
+    const std::string from = text_of(field, q_.step), to = text_of(field, part);
     if (from == to) continue;
     r.changes.emplace_back(field.name, to);
     r.what += fmt::format("{}{} {} → {}", r.what.empty() ? "" : ", ", field.name, from, to);
     r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", field.flag, shell_quoted(to));
   }
+  if (r.micro_batches == 1) return;
+  r.changes.emplace_back("accumulate", std::to_string(r.micro_batches));
+  r.what += fmt::format(", in {} micro-batches", r.micro_batches);
+  r.command += fmt::format(" {} {}", accumulate_flag(), r.micro_batches);
 }
 
 void Judge::take_figures(Remedy& r, const StepFigures& figures) const {
@@ -61,12 +95,12 @@ void Judge::say(const Remedy& tried) const {
 void Judge::sketch(Remedy& r) {
   describe(r);
   say(r);
-  take_figures(r, figures_.sketch(r.step));
+  take_figures(r, figures_.sketch(r.step, r.micro_batches));
 }
 
 void Judge::look_at(Remedy& r) {
   say(r);
-  take_figures(r, figures_.exact(r.step));
+  take_figures(r, figures_.exact(r.step, r.micro_batches));
   if (r.severity == ChangeSeverity::kOtherTask || r.figures.peak_bytes == 0) return;
   if (!least_ || r.figures.peak_bytes < least_->figures.peak_bytes) least_ = r;
 }

@@ -16,6 +16,8 @@ namespace tracestep {
 // One way to make it fit.
 struct Remedy {
   RunSpec step = {};
+  // Parts of the batch, one after the other, that add up their gradients (train --accumulate).
+  std::int64_t micro_batches = 1;
   ChangeSeverity severity = ChangeSeverity::kSameNumbers;
   // What differs from the step as asked: the field and the value, as its flag takes it.
   std::vector<std::pair<std::string, std::string>> changes = {};
@@ -27,6 +29,11 @@ struct Remedy {
 
   bool keeps_task() const { return severity != ChangeSeverity::kOtherTask; }
 };
+
+// What runs for every micro-batch but the first; the step itself where it is not divided.
+RunSpec repeated_part(const Remedy& remedy);
+// The command that runs it.
+std::string command_of(const Remedy& remedy);
 
 inline constexpr double kUsualMargin = 0.05;
 
@@ -40,6 +47,7 @@ struct FitQuestion {
   // Called before each step that is tried; `share`: of the search, from 0 to 1.
   std::function<void(const std::string& trying, double share)> progress = {};
   std::vector<Parallel> parallels = {};  // how ranks may share the step; empty: as asked
+  bool has_micro_batches = false;        // whether a remedy may divide the batch
   bool is_of_task_alone = false;         // nothing is said where no remedy keeps the task
 
   // What a remedy may hold.
@@ -92,7 +100,9 @@ class Judge {
 // Of each kind of change of the task (batch, everything narrow, context) the one that takes least
 // time for a token on one of `from`; several only where no single one is enough.
 std::vector<Remedy> of_another_task(Judge& judge, const std::vector<Remedy>& from);
-// With so many sequences for each replica.
+// The fewest sequences of a replica whose rows its ranks can share.
+std::int64_t least_sequences(const RunSpec& step);
+// With so many sequences for each replica, or as many more as its ranks need to share them.
 Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences);
 
 }  // namespace tracestep

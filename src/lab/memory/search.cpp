@@ -60,7 +60,8 @@ class Search {
 
   void add_sets() {
     std::vector<Set> starts = starting_points();
-    const Set& first = starts.front();
+    const Set& first =
+        *std::ranges::find(starts, 1, [](const Set& set) { return set.remedy.micro_batches; });
     const std::vector<Choices> choices = choices_of(first.remedy.step, q_.traits);
     std::vector<std::vector<double>> time_ratios;
     for (const Choices& each : choices) {
@@ -78,6 +79,9 @@ class Search {
         for (std::size_t i = 0; i < before; ++i) {
           Set next = sets_[i];
           next.apply(choices[field][c], time_ratios[field][c]);
+          // Updates wait for the gradients of all micro-batches.
+          const bool is_early = next.remedy.step.updates != q_.step.updates;
+          if (is_early && next.remedy.micro_batches > 1) continue;
           sets_.push_back(std::move(next));
         }
       }
@@ -88,36 +92,60 @@ class Search {
     });
   }
 
-  // The step as asked, or shared by ranks in each way that no other one beats in time and bytes.
+  // The step as asked, or shared by ranks, whole and in micro-batches: each way that no other one
+  // beats in time and bytes.
   std::vector<Set> starting_points() {
     Remedy asked{.step = q_.step};
     if (has_budget(q_.step)) asked.step.recompute = {};  // a budget is tried at last
-    if (q_.parallels.empty()) return {{asked, sketched_ms(asked.step)}};
-    std::vector<Remedy> all;
-    for (const Parallel& parallel : q_.parallels) {
-      Remedy& next = all.emplace_back(asked);
-      next.step.parallel = parallel;
+    if (q_.parallels.empty() && !q_.has_micro_batches) return {{asked, sketched_ms(asked.step)}};
+    Remedies ways;
+    for (const Parallel& parallel : q_.parallels) ways.emplace_back(asked).step.parallel = parallel;
+    if (q_.parallels.empty()) ways.push_back(asked);
+    for (Remedy& way : ways) judge_.sketch(way);
+    ways = unbeaten(std::move(ways));
+    if (q_.has_micro_batches) {
+      for (const Remedy& way : Remedies(ways)) add_divided(way, ways);
+      ways = unbeaten(std::move(ways));
+    }
+    std::vector<Set> out;
+    for (const Remedy& way : ways) out.push_back({way, way.figures.ms});
+    return out;
+  }
+
+  // Its batch in 2, 4, 8, … parts, of which each replica has whole sequences.
+  void add_divided(const Remedy& way, Remedies& out) {
+    const std::int64_t units =
+        way.step.shape.batch / way.step.parallel.replicas() / least_sequences(way.step);
+    for (std::int64_t parts = 2; parts <= units && units % parts == 0; parts *= 2) {
+      Remedy& next = out.emplace_back(way);
+      next.micro_batches = parts;
+      next.severity = ChangeSeverity::kOtherRoundings;
       judge_.sketch(next);
     }
+  }
+
+  // The fastest first.
+  static Remedies unbeaten(Remedies all) {
     std::ranges::stable_sort(all, {}, [](const Remedy& r) { return r.figures.ms; });
-    std::vector<Set> out;
-    for (const Remedy& r : all) {
-      const bool is_beaten = std::ranges::any_of(out, [&](const Set& other) {
-        return other.remedy.figures.peak_bytes <= r.figures.peak_bytes;
+    Remedies out;
+    for (Remedy& r : all) {
+      const bool is_beaten = std::ranges::any_of(out, [&](const Remedy& other) {
+        return other.figures.peak_bytes <= r.figures.peak_bytes && other.severity <= r.severity;
       });
-      if (!is_beaten) out.push_back({r, r.figures.ms});
+      if (!is_beaten) out.push_back(std::move(r));
     }
     return out;
   }
 
   // Weights and states in the device's memory, which no recomputation and no form of a kernel
   // changes: a lower bound on the peak.
-  std::int64_t kept_bytes(RunSpec step) {
+  std::int64_t kept_bytes(const Remedy& remedy) {
+    RunSpec step = remedy.step;
     step.recompute = {};
     step.attention = q_.step.attention;
     step.loss_chunks = q_.step.loss_chunks;
     step.ops = q_.step.ops;
-    return judge_.figures().sketch(step).kept_bytes;
+    return judge_.figures().sketch(step, remedy.micro_batches).kept_bytes;
   }
 
   void sketch(Set& set) {
@@ -135,7 +163,7 @@ class Search {
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
       if (set.guessed_ms() > kGuessError * most_ms) break;
-      if (kept_bytes(set.remedy.step) > q_.limit_bytes) continue;
+      if (kept_bytes(set.remedy) > q_.limit_bytes) continue;
       sketch(set);
       out.push_back(&set.remedy);
       if (may_fit(set.remedy, q_.within_bytes())) {
@@ -223,7 +251,7 @@ class Search {
     if (least == nullptr || least->figures.kept_bytes > q_.within_bytes()) return {};
     Remedies out;
     for (const Recomputation& choice : {Recomputation::nested(), budget()}) {
-      if (!takes_recomputation(least->step, choice, 400)) continue;
+      if (!takes_recomputation(*least, choice, 400)) continue;
       Remedy r = *least;
       r.step.recompute = choice;
       judge_.describe(r);
@@ -237,7 +265,7 @@ class Search {
   // What is computed again chosen node by node, where that takes less time than whole parts.
   std::optional<Remedy> refined(const Remedy& r) {
     const bool recomputes = r.step.recompute != q_.step.recompute || has_budget(q_.step);
-    if (!recomputes || !takes_recomputation(r.step, budget(), 2500)) return std::nullopt;
+    if (!recomputes || !takes_recomputation(r, budget(), 2500)) return std::nullopt;
     Remedy finer = r;
     finer.step.recompute = budget();
     judge_.describe(finer);
@@ -253,11 +281,13 @@ class Search {
     return {.kind = Recomputation::Kind::kBudget, .budget_bytes = round_budget(q_.within_bytes())};
   }
 
-  // To find the choice for a budget takes many plans of the program.
-  bool takes_recomputation(const RunSpec& step, const Recomputation& choice,
+  // To find the choice for a budget takes many plans of the program; and it is for the peak of one
+  // program, not for what others keep besides.
+  bool takes_recomputation(const Remedy& r, const Recomputation& choice,
                            double most_kernels) const {
-    if (step.mode == Mode::kInference) return false;
-    return choice.kind != Recomputation::Kind::kBudget || judge_.asked().kernels <= most_kernels;
+    if (r.step.mode == Mode::kInference) return false;
+    if (choice.kind != Recomputation::Kind::kBudget) return true;
+    return r.micro_batches == 1 && judge_.asked().kernels <= most_kernels;
   }
 
   // By few layers; nullptr: there is none.
@@ -266,7 +296,7 @@ class Search {
     const Remedy* out = nullptr;
     for (Set& set : sets_) {
       if (!is(set.remedy)) continue;
-      if (out != nullptr && kept_bytes(set.remedy.step) >= out->figures.peak_bytes) continue;
+      if (out != nullptr && kept_bytes(set.remedy) >= out->figures.peak_bytes) continue;
       sketch(set);
       const Remedy& r = set.remedy;
       if (out == nullptr || r.figures.peak_bytes < out->figures.peak_bytes) out = &r;

@@ -13,7 +13,7 @@
 #include "lab/predict/kernel_work.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
-#include "spec/step_program.h"
+#include "spec/micro_batches.h"
 
 namespace tracestep {
 // Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
@@ -25,18 +25,8 @@ namespace {
 
 constexpr double kTypicalLinkGbS = 25;  // to the host: a rounded rate, as those of modelled_us()
 
-std::string key_text(const RunSpec& step) {
-  return canonical_text(key_of(step));
-}
-
-std::int64_t kept_bytes(const Program& program) {
-  std::int64_t out = 0;
-  for (ValueId id : program.leaves) {
-    const Value& leaf = program.value(id);
-    const bool is_kept = leaf.leaf == LeafKind::kParameter || leaf.leaf == LeafKind::kState;
-    if (is_kept && leaf.memory == Memory::kDevice) out += leaf.type.bytes();
-  }
-  return out;
+std::string key_text(const RunSpec& step, std::int64_t micro_batches) {
+  return fmt::format("{} in {}", canonical_text(key_of(step)), micro_batches);
 }
 
 double modelled_ms(const Program& program, const BufferPlan& buffer_plan, DeviceKind kind) {
@@ -97,31 +87,42 @@ std::int64_t summed_bytes(const RunSpec& step) {
          step.parallel.tensor;
 }
 
-StepFigures figures_without_peak(const RunSpec& step, const Program& program,
-                                 const BufferPlan& buffer_plan, const DeviceTraits& traits,
-                                 const Predictor* times) {
-  const Cost cost = total_cost(program);
-  return {.kept_bytes = kept_bytes(program),
-          .host_bytes = host_bytes(program),
-          .ms = times != nullptr ? predict_program(step, program, traits, *times).time.ms
-                                 : modelled_ms(program, buffer_plan, traits.kind),
-          .flops = static_cast<double>(cost.flops),
-          .moved_bytes = static_cast<double>(cost.bytes_read + cost.bytes_written),
-          .kernels = static_cast<double>(launch_count(program))};
+StepFigures figures_without_peak(const RunSpec& step, std::span<const StepPart> parts,
+                                 const DeviceTraits& traits, const Predictor* times) {
+  StepFigures out{.kept_bytes = kept_bytes(parts)};
+  for (const auto& [program, runs] : parts) {
+    const Cost cost = total_cost(program);
+    const auto n = static_cast<double>(runs);
+    out.host_bytes = std::max(out.host_bytes, host_bytes(program));
+    out.ms += n * (times != nullptr ? predict_program(step, program, traits, *times).time.ms
+                                    : modelled_ms(program, plan_buffers(program), traits.kind));
+    out.flops += n * static_cast<double>(cost.flops);
+    out.moved_bytes += n * static_cast<double>(cost.bytes_read + cost.bytes_written);
+    out.kernels += n * static_cast<double>(launch_count(program));
+  }
+  return out;
+}
+
+StepFigures figures_of(const RunSpec& step, std::span<const StepPart> parts,
+                       const DeviceTraits& traits, const Predictor* times) {
+  StepFigures out = figures_without_peak(step, parts, traits, times);
+  out.peak_bytes = predicted_peak_bytes(step.executor, parts, traits);
+  return out;
 }
 
 }  // namespace
 
 StepFigures figures_of(const RunSpec& step, const Program& program, const DeviceTraits& traits,
                        const Predictor* times) {
-  StepFigures out = figures_without_peak(step, program, plan_buffers(program), traits, times);
-  out.peak_bytes = predicted_peak_bytes(step.executor, program, traits);
-  return out;
+  const StepPart whole{program};
+  return figures_of(step, {&whole, 1}, traits, times);
 }
 
 struct FiguresOfSteps::Part {
+  using Live = std::map<Where, std::int64_t>;  // the most bytes besides leaves
   StepFigures figures;
-  std::map<Where, std::int64_t> live;  // the most bytes
+  std::int64_t leaves = 0;
+  std::vector<Live> live;  // of each program of the step
 };
 
 std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSpec& step) {
@@ -137,45 +138,55 @@ std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSp
   return std::pair(first, second);
 }
 
-const StepFigures& FiguresOfSteps::exact(const RunSpec& step) {
-  const auto [found, is_new] = exact_.try_emplace(key_text(step));
+const StepFigures& FiguresOfSteps::exact(const RunSpec& step, std::int64_t micro_batches) {
+  const auto [found, is_new] = exact_.try_emplace(key_text(step, micro_batches));
   if (!is_new) return found->second;
   try {
     ++programs_;
-    found->second = figures_of(step, step_program(step, traits_), traits_, times_);
+    found->second = figures_of(step, parts_of_step(step, micro_batches, traits_), traits_, times_);
   } catch (const BudgetNotMet&) {
     found->second = {};
   }
   return found->second;
 }
 
-FiguresOfSteps::Part FiguresOfSteps::part_of(const RunSpec& step, std::int64_t layers) {
+FiguresOfSteps::Part FiguresOfSteps::part_of(const RunSpec& step, std::int64_t micro_batches,
+                                             std::int64_t layers) {
   ++programs_;
   RunSpec shallow = step;
   shallow.model.layers = layers;
   // Batches of sums are those of the whole model.
   shallow.parallel = resolve_bucket(step.parallel, summed_bytes(step));
-  const Program program = step_program(shallow, traits_);
-  const BufferPlan buffer_plan = plan_buffers(program);
-  Part out{.figures = figures_without_peak(step, program, buffer_plan, traits_, times_),
+  const std::vector<StepPart> parts = parts_of_step(shallow, micro_batches, traits_);
+  Part out{.figures = figures_without_peak(step, parts, traits_, times_),
+           .leaves = leaf_bytes(parts),
            .live = {}};
-  const std::vector<std::int64_t> live = live_bytes_by_node(program, buffer_plan, traits_);
-  for (std::size_t i = 0; i < live.size(); ++i) {
-    if (live[i] == 0) continue;
-    std::int64_t& most = out.live[where_of(program.nodes[i].origin(), layers)];
-    most = std::max(most, live[i]);
+  for (const StepPart& part : parts) {
+    const std::int64_t leaves = leaf_bytes({&part, 1});
+    const std::vector<std::int64_t> live =
+        live_bytes_by_node(part.program, plan_buffers(part.program), traits_);
+    Part::Live& most = out.live.emplace_back();
+    for (std::size_t i = 0; i < live.size(); ++i) {
+      if (live[i] == 0) continue;
+      std::int64_t& bytes = most[where_of(part.program.nodes[i].origin(), layers)];
+      bytes = std::max(bytes, live[i] - leaves);
+    }
   }
   return out;
 }
 
-const StepFigures& FiguresOfSteps::sketch(const RunSpec& step) {
+const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micro_batches) {
   const auto depths = sketched_depths(step);
-  if (!depths) return exact(step);
-  const auto [found, is_new] = sketches_.try_emplace(key_text(step));
+  if (!depths) return exact(step, micro_batches);
+  const auto [found, is_new] = sketches_.try_emplace(key_text(step, micro_batches));
   if (!is_new) return found->second;
-  const Part a = part_of(step, depths->first), b = part_of(step, depths->second);
+  const Part a = part_of(step, micro_batches, depths->first),
+             b = part_of(step, micro_batches, depths->second);
+  const auto deep = [&](auto from, auto to) {
+    return at_depth(from, to, *depths, step.model.layers);
+  };
   const auto of = [&](auto StepFigures::*member) {
-    return at_depth(a.figures.*member, b.figures.*member, *depths, step.model.layers);
+    return deep(a.figures.*member, b.figures.*member);
   };
   StepFigures& out = found->second;
   out = {.kept_bytes = of(&StepFigures::kept_bytes),
@@ -184,12 +195,17 @@ const StepFigures& FiguresOfSteps::sketch(const RunSpec& step) {
          .flops = of(&StepFigures::flops),
          .moved_bytes = of(&StepFigures::moved_bytes),
          .kernels = of(&StepFigures::kernels)};
-  out.peak_bytes = out.kept_bytes;
-  for (const auto& [where, bytes] : b.live) {
-    const auto shallow = a.live.find(where);
-    const std::int64_t from = shallow == a.live.end() ? bytes : shallow->second;
-    out.peak_bytes = std::max(out.peak_bytes, at_depth(from, bytes, *depths, step.model.layers));
+  std::int64_t together = 0, fullest = 0;
+  for (std::size_t i = 0; i < b.live.size(); ++i) {
+    std::int64_t most = 0;
+    for (const auto& [where, bytes] : b.live[i]) {
+      const auto shallow = a.live[i].find(where);
+      most = std::max(most, deep(shallow == a.live[i].end() ? bytes : shallow->second, bytes));
+    }
+    together += most;
+    fullest = std::max(fullest, most);
   }
+  out.peak_bytes = deep(a.leaves, b.leaves) + (has_arena(step.executor) ? together : fullest);
   return out;
 }
 

@@ -36,17 +36,17 @@ class FiguresOfSteps {
   FiguresOfSteps(DeviceTraits traits, const Predictor* times)
       : traits_(std::move(traits)), times_(times) {}
 
-  // Of the step's program, each step once.
-  const StepFigures& exact(const RunSpec& step);
+  // Of the step's program, or of those of its micro-batches and its update; each step once.
+  const StepFigures& exact(const RunSpec& step, std::int64_t micro_batches = 1);
   // The same without the whole program where sketched_depths() are known. Bytes are exact but for
   // what a planned arena cannot fill.
-  const StepFigures& sketch(const RunSpec& step);
+  const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
 
   std::size_t programs() const { return programs_; }  // built so far
 
  private:
-  struct Part;  // figures of one program, its live bytes by what runs
-  Part part_of(const RunSpec& step, std::int64_t layers);
+  struct Part;  // figures of a few layers, their live bytes by what runs
+  Part part_of(const RunSpec& step, std::int64_t micro_batches, std::int64_t layers);
 
   DeviceTraits traits_;
   const Predictor* times_;

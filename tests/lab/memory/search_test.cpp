@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <random>
 
 #include "analysis/plan.h"
 #include "base/units.h"
 #include "exec/executor.h"
+#include "lab/memory/fit_questions.h"
 #include "lab/memory/run.h"
 #include "ops/functions.h"
 #include "passes/recompute_budget.h"
@@ -25,7 +25,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-constexpr double kNone = std::numeric_limits<double>::infinity();
 
 class SearchTest : public ::testing::Test {
  protected:
@@ -128,131 +127,22 @@ TEST_F(SearchTest, AnotherTaskIsProposedOnlyWhereNothingElseFits) {
 
 // --- small ones against every set ---------------------------------------------------------------
 
-struct Tried {
-  int severity = 0;
-  std::int64_t peak_bytes = 0;
-  double ms = 0;
-};
+class AgainstAllSets : public SearchTest, public ::testing::WithParamInterface<unsigned> {};
 
-// Every combination of changes that keep the task, written out again.
-std::vector<RunSpec> all_sets(const RunSpec& asked, const DeviceTraits& traits,
-                              std::vector<int>& severities) {
-  std::vector<RunSpec> out{asked};
-  severities = {0};
-  const auto widen = [&](int severity, const auto&... change) {
-    const std::size_t before = out.size();
-    const auto add = [&](const auto& one) {
-      for (std::size_t i = 0; i < before; ++i) {
-        RunSpec next = out[i];
-        one(next);
-        out.push_back(std::move(next));
-        severities.push_back(std::max(severities[i], severity));
-      }
-    };
-    (add(change), ...);
-  };
-  const auto again = [](const char* what) {
-    return [what](RunSpec& s) { s.recompute = parse_recomputation("test", what); };
-  };
-  if (asked.recompute == Recomputation()) {
-    widen(0, again("layers.*.ffn"), again("layers.*.attn"), again("blocks"));
-    if (asked.model.layers >= 4) widen(0, again("every=2"));
-  }
-  widen(0, [](RunSpec& s) { s.updates = UpdateTime::kEarly; });
-  if (traits.has_own_memory()) widen(0, [](RunSpec& s) { s.offload = Offload::kOptimizer; });
-  widen(1, [](RunSpec& s) { s.attention = AttentionForm::kFlash; });
-  widen(1, [](RunSpec& s) { s.loss_chunks = 0; });
-  if (!asked.precision.autocast) {
-    widen(2, [](RunSpec& s) { s.precision = {.autocast = DType::kBF16}; });
-  }
-  widen(3, [](RunSpec& s) { s.optimizer.moments = Moments::kBF16; });
-  return out;
-}
-
-struct RandomQuestion {
-  RunSpec step;
-  DeviceTraits traits;
-  double fill = 0;  // the limit between the least peak and that of the step
-  double margin = 0;
-};
-
-RandomQuestion random_question(std::mt19937& random) {
-  const auto one_of = [&](auto... values) {
-    const std::common_type_t<decltype(values)...> all[] = {values...};
-    return all[std::uniform_int_distribution<std::size_t>(0, sizeof...(values) - 1)(random)];
-  };
-  RandomQuestion out;
-  out.step.model = {.vocab = one_of(50, 700, 3000),
-                    .d_model = one_of(32, 64),
-                    .d_ff = one_of(64, 200),
-                    .layers = one_of(1, 2, 3, 5, 8),
-                    .heads = one_of(2, 4)};
-  out.step.shape = {.batch = one_of(1, 3, 8), .context = one_of(16, 100, 300)};
-  out.step.attention = one_of(AttentionForm::kNaive, AttentionForm::kFlash);
-  out.step.executor = one_of(ExecutorKind::kEager, ExecutorKind::kArena);
-  if (one_of(0, 1) == 1) out.step.precision = {.autocast = DType::kBF16};
-  out.traits = {.kind = one_of(DeviceKind::kCpu, DeviceKind::kCuda), .threads = 2};
-  out.fill = std::uniform_real_distribution<>(-0.1, 1)(random);
-  out.margin = one_of(0.0, 0.05, 0.1);
-  return out;
-}
-
-class AgainstAllSets : public SearchTest, public ::testing::WithParamInterface<int> {};
-
-// Within 2 % of the best time of every severity, for each of two choices that are taken in turn;
-// never a set that does not fit, and another task only where every set is too large.
 TEST_P(AgainstAllSets, TheBestOfEverySeverityIsFound) {
-  std::mt19937 random(
-      static_cast<unsigned>(1000 * GetParam() + ::testing::UnitTest::GetInstance()->random_seed()));
-  const RandomQuestion q = random_question(random);
-  const auto model = make_time_model(DevicePeaks{"a device", 10, 100, 1000});
-  const Predictor times{*model};
-  std::vector<int> severities;
-  const std::vector<RunSpec> sets = all_sets(q.step, q.traits, severities);
-  std::vector<Tried> all;
-  for (std::size_t i = 0; i < sets.size(); ++i) {
-    const Program program = step_program(sets[i], q.traits);
-    all.push_back({severities[i], predicted_peak_bytes(sets[i].executor, program, q.traits),
-                   predict_program(sets[i], program, q.traits, times).time.ms});
-  }
-  const std::int64_t least = std::ranges::min(all, {}, &Tried::peak_bytes).peak_bytes;
-  const std::int64_t room = all[0].peak_bytes - least;
-  const FitQuestion question{
-      .step = q.step,
-      .traits = q.traits,
-      .limit_bytes = least + static_cast<std::int64_t>(q.fill * static_cast<double>(room)),
-      .margin = q.margin,
-      .times = &times};
-  const Advice advice = advise(question);
-  for (const Remedy& r : advice.remedies) {
-    EXPECT_EQ(r.figures.peak_bytes, peak_of(r.step, q.traits)) << r.command;
-    EXPECT_LE(r.figures.peak_bytes, question.within_bytes()) << r.command;
-  }
-  double best = kNone, found = kNone;
-  for (int severity = 0; severity < 4; ++severity) {
-    for (std::size_t i = 1; i < all.size(); ++i) {
-      const bool fits = all[i].peak_bytes <= question.within_bytes();
-      if (fits && all[i].severity <= severity) best = std::min(best, all[i].ms);
-    }
-    for (const Remedy& r : advice.remedies) {
-      if (static_cast<int>(r.severity) <= severity) found = std::min(found, r.figures.ms);
-    }
-    if (best < kNone) {
-      EXPECT_LE(found, best * 1.02) << "severity " << severity;
-    }
-  }
-  for (const Remedy& r : advice.remedies) EXPECT_TRUE(r.keeps_task() || best == kNone) << r.command;
+  testing::register_fit_devices();
+  std::mt19937 random(GetParam());
+  EXPECT_EQ(testing::fault_of(testing::random_case(random)), "");
 }
 
-// Those of twelve with the fewest sets: the others take minutes under sanitizers. More come from
-// --gtest_shuffle --gtest_random_seed=N.
-INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets, ::testing::Values(0, 1, 6, 9));
+// Some of those of tools/soak/fit_questions.py.
+INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets, ::testing::Range(1'000'000U, 1'000'016U));
 
 // The live bytes to the byte; an arena's, which are rounded up, within a hundredth.
 TEST_F(SearchTest, AFewLayersTellTheBytesAndTheTimeOfMany) {
   std::mt19937 random(7);
   for (int i = 0; i < 30; ++i) {
-    RandomQuestion q = random_question(random);
+    testing::FitCase q = testing::random_case(random);
     q.step.model.layers = 15 + i % 8;
     const char* choices[] = {"none", "blocks", "every=2", "layers.*.attn", "layers.*.ffn"};
     q.step.recompute = parse_recomputation("test", choices[i % 5]);
@@ -278,7 +168,7 @@ TEST_F(SearchTest, WhatIsProposedRunsWithinTheLimit) {
   std::mt19937 random(3);
   int ran = 0;
   for (int i = 0; i < 6; ++i) {
-    RandomQuestion q = random_question(random);
+    testing::FitCase q = testing::random_case(random);
     q.traits.kind = DeviceKind::kCpu;
     q.step.model.layers = std::min<std::int64_t>(q.step.model.layers, 3);
     q.step.place.threads = 2;

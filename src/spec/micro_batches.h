@@ -1,0 +1,37 @@
+// A step whose batch is computed in parts, micro-batches, that add up their gradients, as `train
+// --accumulate` runs it: so its activations are those of one part.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/program.h"
+#include "planning/device_traits.h"
+#include "run/run_spec.h"
+
+namespace tracestep {
+
+// A program of a step, which runs `runs` times in each.
+struct StepPart {
+  Program program;
+  std::int64_t runs = 1;
+};
+
+// Of a training step in `parts` that divide each replica's share of its batch: forward and backward
+// for the first, and for the others, which add to the gradients that are there; and the sums over
+// ranks and the update, which also tells the norm of the gradients and leaves out one that is not
+// finite, as in training. In one part: the step's own program. Errors: those of step_program().
+std::vector<StepPart> parts_of_step(const RunSpec& step, std::int64_t parts,
+                                    const DeviceTraits& traits);
+
+// Weights and states in the device's memory, which the programs share.
+std::int64_t kept_bytes(std::span<const StepPart> parts);
+// What lies there all the time: these, and the inputs of each program.
+std::int64_t leaf_bytes(std::span<const StepPart> parts);
+// The device's bytes at the fullest moment: leaves of all programs are there all the time, and so
+// are the arenas of executors that have them.
+std::int64_t predicted_peak_bytes(ExecutorKind kind, std::span<const StepPart> parts,
+                                  const DeviceTraits& traits);
+
+}  // namespace tracestep
