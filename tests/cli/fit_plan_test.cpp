@@ -1,4 +1,6 @@
 // fit on several devices: what a person asks before buying hours, and what is refused.
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -49,6 +51,32 @@ TEST(FitPlanTest, WhatIsProposedIsWhatMemoryAndPredictSay) {
   ASSERT_EQ(time.status, 0) << time.err;
   EXPECT_NEAR(Json::parse(time.out, "p").at("rows").items()[0].at("predicted_ms").as_double(),
               row.at("predicted_ms").as_double(), 1e-6);
+}
+
+// In the bytes that were said, with a text in the place of FILE; and not in fewer.
+TEST(FitPlanTest, MicroBatchesTrainWithinWhatWasSaid) {
+  const ProgramRun fit = run_tracestep(
+      words_of("fit --gpus 1 --device cpu --threads 1 --memory-limit 112MiB --format json --size "
+               "tiny --vocab 256 --context 128 --batch 16"));
+  ASSERT_EQ(fit.status, 0) << fit.err;
+  const Json rows = Json::parse(fit.out, "fit").at("rows");
+  const auto divided = std::ranges::find_if(rows.items(), [](const Json& row) {
+    return row.at("command").as_string().find("--accumulate") != std::string::npos;
+  });
+  ASSERT_NE(divided, rows.items().end()) << fit.out;
+  const TempFolder folder;
+  const std::filesystem::path text = folder.path() / "text";
+  std::ofstream(text) << std::string(20'000, 'x');
+  std::string command = divided->at("command").as_string().substr(std::string("tracestep ").size());
+  command.replace(command.find("FILE"), 4, text.string());
+  const auto train = [&](std::int64_t bytes) {
+    return run_tracestep(
+        words_of(command + " --steps 2 --memory-limit " + std::to_string(bytes) + "B"));
+  };
+  const std::int64_t peak = divided->at("peak_bytes").as_int();
+  const ProgramRun within = train(peak);
+  EXPECT_EQ(within.status, 0) << within.err;
+  EXPECT_THAT(train(peak - 1).err, HasSubstr("out of memory"));
 }
 
 TEST(FitPlanTest, RanksThatAreGivenAreTaken) {
