@@ -84,7 +84,7 @@ std::vector<Screen> screens() {
       {"compare FOLDER/before.json --published", {"compared", "agree", "suspicious"}, true, kBench},
       {"compare FOLDER/before.json FOLDER/before.json", {"row", "verdict", "B / A"}, true, kBench},
       {"explain warm-up --from FOLDER/before.json", {"what", "value"}, true, kBench},
-      {"explain oom --size tiny", {"what", "value"}, false},
+      {"explain oom --size tiny", {"what", "formula", "value"}},
       {"throughput --d-model 16 --d-ff 32 --layers 2 --heads 2 --vocab 64 --context 8 --threads 1 "
        "--batch 1,2,4 --steps 6",
        {"batch", "mean (ms)", "tokens/s", "peak"}},

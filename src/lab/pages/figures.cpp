@@ -35,7 +35,7 @@ std::string in_print(std::string_view formula) {
 
 Table figure_table(std::string name) {
   return {.name = std::move(name),
-          .columns = {text_column("what"), text_column("formula"),
+          .columns = {text_column("what"), to_copy(text_column("formula")),
                       text_column("numbers", "with numbers"), text_column("shown", "value"),
                       data_only(real_column("value", "", "", -1)), data_only(text_column("unit"))}};
 }

@@ -63,7 +63,7 @@ inline Column data_only(Column column) {
   return column;
 }
 
-// Flags and commands, which people copy.
+// Flags, commands and formulas, which people copy.
 inline Column to_copy(Column column) {
   column.is_whole = true;
   return column;

@@ -14,8 +14,8 @@ Place place_of(const Table& table, std::size_t at) {
   const Column& column = table.columns[at];
   const auto& rows = table.rows;
   if (!is_shown(table, at)) return Place::kNowhere;
-  const bool is_empty =
-      std::ranges::all_of(rows, [&](const auto& row) { return row[at].is_null(); });
+  const bool is_empty = std::ranges::all_of(
+      rows, [&](const auto& row) { return row[at].is_null() || row[at] == Json(""); });
   if (is_empty) return Place::kNowhere;
   const bool is_one =
       std::ranges::all_of(rows, [&](const auto& row) { return row[at] == rows.front()[at]; });

@@ -15,8 +15,7 @@ namespace {
 constexpr std::size_t kGap = 2;         // between columns
 constexpr std::size_t kLeastText = 24;  // a text column may be as narrow as this
 constexpr std::size_t kWholeText = 48;  // and what is not cut as wide, before others get room
-constexpr std::size_t kMostLines = 3;   // of a cell
-constexpr std::size_t kHeadLines = 5;   // of a header
+constexpr std::size_t kCellLines = 3, kHeadLines = 5;  // at most
 constexpr std::size_t kNoteLines = 10;  // of notes on a screen, which rows leave to them
 
 // --- colours ------------------------------------------------------------------------------------
@@ -31,7 +30,8 @@ Tone tone_of(std::string_view header, std::string_view cell) {
   };
   if (begins({"ok", "agree", "faster", "fits", "✓", "+"})) return Tone::kGood;
   if (begins({"doubt", "unclear", "interrupted", "~"})) return Tone::kDoubtful;
-  if (begins({"invalid", "oom", "does not fit", "slower", "suspicious", "spill", "✗", "x"}))
+  if (begins({"impossible", "invalid", "oom", "does not fit", "slower", "suspicious", "spill", "✗",
+              "x"}))
     return Tone::kBad;
   return Tone::kPlain;
 }
@@ -49,63 +49,6 @@ std::string coloured(const std::string& text, Tone tone, const TextView& view) {
 }
 
 // --- widths -------------------------------------------------------------------------------------
-
-// The bytes of the first `count` characters.
-std::size_t bytes_of(const std::string& text, std::size_t count) {
-  std::size_t at = 0, seen = 0;
-  for (; at < text.size(); ++at) {
-    const bool begins = (static_cast<unsigned char>(text[at]) & 0xc0u) != 0x80u;
-    if (begins && ++seen > count) break;
-  }
-  return at;
-}
-
-// Where a line of at most `end` bytes ends: at a blank, else behind a separator, else in a word.
-std::size_t end_of_line(const std::string& text, std::size_t end) {
-  const std::size_t blank = text.rfind(' ', end), least = end / 4;
-  if (blank != std::string::npos && blank > 0 && blank >= least) return blank;
-  const std::size_t separator = text.find_last_of("/.:_,;(", end - 1);
-  return separator != std::string::npos && separator > least ? separator + 1 : end;
-}
-
-// Flags and commands: every line ends behind a word, if it can before a flag.
-std::vector<std::string> whole_lines(std::string text, std::size_t width) {
-  std::vector<std::string> out;
-  while (display_width(text) > width) {
-    const std::size_t last = bytes_of(text, width), flag = text.rfind(" --", last);
-    std::size_t end = flag != std::string::npos && flag > 0 ? flag : text.rfind(' ', last);
-    if (end == std::string::npos || end == 0) end = std::min(text.find(' '), text.size());
-    out.push_back(text.substr(0, end));
-    text.erase(0, end + 1);
-  }
-  if (!text.empty() || out.empty()) out.push_back(std::move(text));
-  return out;
-}
-
-// In lines of at most `width` characters; "…" stands for what does not fit into so many.
-std::vector<std::string> lines_of(std::string text, std::size_t width,
-                                  std::size_t most = kMostLines) {
-  std::vector<std::string> out;
-  while (display_width(text) > width && out.size() + 1 < most) {
-    const std::size_t end = end_of_line(text, bytes_of(text, width));
-    out.push_back(text.substr(0, end));
-    text.erase(0, end + (text[end] == ' ' ? 1 : 0));
-  }
-  if (display_width(text) > width) text = text.substr(0, bytes_of(text, width - 1)) + "…";
-  out.push_back(std::move(text));
-  return out;
-}
-
-// Returns the width of the longest word, which a column must not be narrower than.
-std::size_t longest_word(const std::string& text) {
-  std::size_t out = 0;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    out = std::max(out, display_width(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return out;
-}
 
 // What a column takes as it is, and the least that it can do with: a head of several lines, a text
 // that goes on in the next line.
@@ -195,7 +138,7 @@ std::vector<std::string> lines_of_row(const std::vector<std::string>& cells,
     if (widths[c] == 0) continue;
     parts[c] = shown.is_whole[c] && !is_head
                    ? whole_lines(cells[c], widths[c])
-                   : lines_of(cells[c], widths[c], is_head ? kHeadLines : kMostLines);
+                   : cut_lines(cells[c], widths[c], is_head ? kHeadLines : kCellLines);
     height = std::max(height, parts[c].size());
   }
   std::vector<std::string> out;
@@ -263,17 +206,6 @@ bool is_about_any(const std::string& note, const std::vector<std::string>& colum
 }
 
 }  // namespace
-
-std::vector<std::string> in_lines(const std::string& text, std::size_t width) {
-  std::vector<std::string> out = {text};
-  while (width > 0 && display_width(out.back()) > width) {
-    const std::string last = out.back();
-    const std::size_t end = end_of_line(last, bytes_of(last, width));
-    out.back() = last.substr(0, end);
-    out.push_back(last.substr(end + (last[end] == ' ' ? 1 : 0)));
-  }
-  return out;
-}
 
 LeftOut write_table(const Table& table, const TextView& view, std::ostream& out) {
   const DisplayTable shown = display(table);

@@ -65,6 +65,12 @@ std::string latex_escaped(const std::string& text);
 
 // The words of `text` in lines of at most `width` characters; 0: in one.
 std::vector<std::string> in_lines(const std::string& text, std::size_t width);
+// The same, and "…" for what does not fit into `most` lines.
+std::vector<std::string> cut_lines(std::string text, std::size_t width, std::size_t most);
+// Flags and commands: each line ends behind a word, if it can before a flag, and nothing is cut.
+std::vector<std::string> whole_lines(std::string text, std::size_t width);
+// The width of the longest word, which a column must not be narrower than.
+std::size_t longest_word(const std::string& text);
 // Columns a terminal needs for `text`: one per UTF-8 character.
 std::size_t display_width(const std::string& text);
 // `text` filled up with spaces to `width`.

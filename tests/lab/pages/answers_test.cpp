@@ -595,6 +595,11 @@ std::vector<Case> cases() {
       {"compare",
        compare(R"({"row":"a","verdict":"slower","ratio":1.1,"ratio_low":1.05,"ratio_high":1.2})"),
        "B takes 1.100 times as long as A (1.050 to 1.200): slower."},
+      {"compare",
+       compare(R"({"row":"a","verdict":"invalid","ratio":1.1,"ratio_low":1.05,"ratio_high":1.2})"),
+       "B takes 1.100 times as long as A (1.050 to 1.200): impossible, for a row contradicts its "
+       "own "
+       "figures."},
       {"compare", compare(R"({"row":"a","verdict":"unclear","ratio":1.1,"ratio_low":null})"),
        "B takes 1.100 times as long as A in too few processes to tell (unclear); six on each side "
        "are the least."},

@@ -183,17 +183,42 @@ TEST(HtmlTest, EveryTableOfTheRunStandsInASectionOnce) {
   }
 }
 
-// Empty where there is none.
-std::string browser() {
+// The first program with one of these names; empty where there is none.
+std::string program_named(std::initializer_list<const char*> names) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+    for (const char* name : names) {
       const std::filesystem::path program = std::filesystem::path(folder) / name;
       if (std::filesystem::exists(program)) return program.string();
     }
   }
   return "";
+}
+
+std::string browser() {
+  return program_named({"chromium", "chromium-browser", "google-chrome"});
+}
+
+TEST(HtmlTest, TheScriptOfThePageMakesTheResultOfWhatThePageCarries) {
+  const std::string node = program_named({"node"});
+  if (node.empty()) GTEST_SKIP() << "there is no node";
+  const TempFolder folder;
+  const std::string page = page_of(small_study());
+  folder.write("page.html", page);
+  folder.write("study.json", json_of(small_study()));
+  folder.write("check.js", R"(
+    const fs = require('fs'), zlib = require('zlib');
+    const page = fs.readFileSync('page.html', 'utf8');
+    const script = page.slice(page.lastIndexOf('<script>') + '<script>'.length);
+    const byRow = eval('(' + script.match(/function byRow\(result\) \{[^]*?\n\}\n/)[0] + ')');
+    const packed = Buffer.from(page.match(/id="report">([^<]*)</)[1], 'base64');
+    const found = byRow(JSON.parse(zlib.gunzipSync(packed).toString()));
+    const asked = JSON.parse(fs.readFileSync('study.json', 'utf8'));
+    process.exit(JSON.stringify(found) === JSON.stringify(asked) ? 0 : 1);
+  )");
+  const std::string call = fmt::format("cd '{}' && '{}' check.js", folder.path().string(), node);
+  EXPECT_EQ(std::system(call.c_str()), 0);
 }
 
 TEST(HtmlTest, ABrowserDrawsItAllWithoutAnErrorAndWithoutANetwork) {

@@ -136,6 +136,29 @@ TEST(TableTest, AScreenThatIsNarrowKeepsKeysAndResults) {
             "bf16             2.5\n");
 }
 
+TEST(TableTest, FlagsAreNeverCutAndTheirLinesEndBetweenThem) {
+  Table table{
+      .name = "t",
+      .columns = {to_copy(text_column("flags")), real_column("ms", "time a token", "× as asked", 3),
+                  text_column("empty"), text_column("why")}};
+  table.columns[0].is_result = table.columns[1].is_result = true;
+  table.add_row(
+      {"--precision bf16 --attention flash --recompute 'layers.*.attn' --offload optimizer "
+       "--updates early",
+       0.135, "", "a reason"});
+  EXPECT_EQ(on_terminal(on_screen(table), {.width = 36}),
+            "flags                         time a\n"
+            "                               token\n"
+            "                               (× as\n"
+            "                              asked)\n"
+            "----------------------------  ------\n"
+            "--precision bf16               0.135\n"
+            "--attention flash\n"
+            "--recompute 'layers.*.attn'\n"
+            "--offload optimizer\n"
+            "--updates early\n");
+}
+
 // A note about one column goes where that column goes.
 TEST(TableTest, AScreenDoesNotSpeakOfColumnsThatItHides) {
   Table table = keyed_table();
