@@ -40,7 +40,7 @@ TEST_F(SentencesTest, WhatCompilingGainsIsByRoundsOverEagerFusedOpsAndFusingHasI
   set_rounds("primitive", "eager", {30.0, 60.0, 30.0, 60.0, 30.0, 60.0});
   set_rounds("fused", "eager", {20.0, 40.0, 20.0, 40.0, 20.0, 40.0});
   set_rounds("fused", "compiled", {20.0, 40.0, 20.0, 40.0, 20.0, 40.0});
-  EXPECT_THAT(said(), ::testing::StartsWith("Nothing: compiled, a step of tiny"));
+  EXPECT_THAT(said(), ::testing::StartsWith("Little: compiled, a step of tiny"));
   EXPECT_THAT(said(), HasSubstr("is 1.00 times as fast as eager with fused ops; fusing gains 1.50 "
                                 "times over primitive ops."));
   set_rounds("fused", "compiled", {10.0, 20.0, 10.0, 21.0, 10.0, 20.0});
