@@ -80,29 +80,31 @@ std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* t
   return prompt_tokens(*tokenizer, o.prompt == "-" ? text_of_stdin() : o.prompt);
 }
 
-// How fast tokens come, once the prompt is read and there is a first one.
+// How fast tokens come once all that runs for each of them is there: behind the second one, as the
+// program for single tokens is made when the first has come.
 class TokenClock {
  public:
   void count() {
     last_ = Clock::now();
-    if (count_++ == 0) first_ = last_;
+    if (++count_ == kReady) ready_ = last_;
   }
-  // nullopt for fewer than two tokens.
+  // nullopt for too few tokens.
   std::optional<double> per_second() const {
-    const std::chrono::duration<double> passed = last_ - first_;
-    if (count_ < 2 || passed.count() <= 0.0) return std::nullopt;
-    return static_cast<double>(count_ - 1) / passed.count();
+    const std::chrono::duration<double> passed = last_ - ready_;
+    if (count_ <= kReady || passed.count() <= 0.0) return std::nullopt;
+    return static_cast<double>(count_ - kReady) / passed.count();
   }
   void say() const {
     if (const auto rate = per_second()) {
-      log_info("{} tokens, {:.4g} a second behind the first", count_, *rate);
+      log_info("{} tokens, {:.4g} a second behind the second", count_, *rate);
     }
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::int64_t kReady = 2;
   std::int64_t count_ = 0;
-  Clock::time_point first_, last_;
+  Clock::time_point ready_, last_;
 };
 
 Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
@@ -196,8 +198,6 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_positions(o, needed);
   check_run(run);
   take_forms(run, o.grid, choose_forms(run));
-  // Small kernels wait for weights that are under way; nothing is measured one by one.
-  if (!o.grid.is_given("launch_order")) run.launch_order = LaunchOrder::kDependent;
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");
   const auto device = make_device(run);
   const StopSignal stop("the text ends with the token under way");

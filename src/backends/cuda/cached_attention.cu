@@ -29,9 +29,10 @@ struct CacheStrides {
 };
 
 struct CachedArgs {
-  const void *q, *k, *v;    // new
-  void *k_cache, *v_cache;  // [batch, key head, key, width]
-  const void *cos, *sin;    // [query, turned / 2]
+  const void *q, *k, *v;          // new
+  const void *k_cache, *v_cache;  // [batch, key head, key, width]
+  void *kept_k, *kept_v;          // where new ones are kept, the same; nullptr: nobody reads them
+  const void *cos, *sin;          // [query, turned / 2]
   void* y;
   Indices position;  // of the first query
   DType angle_dtype;
@@ -138,8 +139,8 @@ __device__ void store_eight(T* row, int first, int width, bool as_packs, const f
 template <class T>
 struct HeadOfKeys {
   const CachedArgs& a;
-  const T *k, *v;
-  T *k_cache, *v_cache;
+  const T *k, *v, *k_cache, *v_cache;
+  T *kept_k, *kept_v;
   int position;
 
   __device__ HeadOfKeys(const CachedArgs& args, int batch, int key_head, int first_new)
@@ -149,8 +150,10 @@ struct HeadOfKeys {
         position(first_new) {
     const std::int64_t head = std::int64_t{batch} * args.key_heads + key_head;
     const std::int64_t begin = head * args.keys * args.width;
-    k_cache = static_cast<T*>(args.k_cache) + begin;
-    v_cache = static_cast<T*>(args.v_cache) + begin;
+    k_cache = static_cast<const T*>(args.k_cache) + begin;
+    v_cache = static_cast<const T*>(args.v_cache) + begin;
+    kept_k = args.kept_k == nullptr ? nullptr : static_cast<T*>(args.kept_k) + begin;
+    kept_v = args.kept_v == nullptr ? nullptr : static_cast<T*>(args.kept_v) + begin;
   }
 
   // Key and value j, zeros where it is not there.
@@ -173,8 +176,9 @@ struct HeadOfKeys {
     for (int j = ::max(begin, position) + slot; j < ::min(end, position + a.queries); j += step) {
       float key[kEight], value[kEight];
       load(j, true, first, key, value);
-      store_eight(k_cache + std::int64_t{j} * a.width, first, a.width, a.as_packs, key);
-      store_eight(v_cache + std::int64_t{j} * a.width, first, a.width, a.as_packs, value);
+      const std::int64_t row = std::int64_t{j} * a.width;
+      if (kept_k != nullptr) store_eight(kept_k + row, first, a.width, a.as_packs, key);
+      if (kept_v != nullptr) store_eight(kept_v + row, first, a.width, a.as_packs, value);
     }
   }
 };
@@ -250,10 +254,10 @@ __device__ void store_joined(const CachedArgs& a, const Joined<kLanes, kRows>& a
     }
     const std::int64_t token = std::int64_t{batch} * a.queries + at.query;
     const std::int64_t row = token * a.heads + at.head;
-    if (a.parts == 1) {
+    if (a.parts == 1 && a.y != nullptr) {
       static_cast<T*>(a.y)[row * a.width + d] = from_float<T>(sum / total);
-      continue;
     }
+    if (a.parts == 1) continue;
     const std::int64_t part = row * a.parts + blockIdx.x;
     a.sums[part * a.width + d] = sum;
     if (d == 0) a.maxima[part] = make_float2(top, total);
@@ -392,7 +396,7 @@ void run(const KernelCall& call, CachedArgs a, const AttentionSizes& sizes) {
   } else {
     launch_parts<T, 32>(call, a, plan.rows, grid);
   }
-  if (plan.parts == 1) return;
+  if (plan.parts == 1 || a.y == nullptr) return;
   launch(call, {.blocks = static_cast<unsigned>(rows), .threads = 64}, join_parts_kernel<T>, a);
 }
 
@@ -406,22 +410,26 @@ bool has_packs(const TensorRef& x) {
   return all;
 }
 
-// A cache that is not updated in its place is copied first.
-void copy_cache(const KernelCall& call, const TensorRef& from, const TensorRef& to) {
-  if (from.data == to.data) return;
+bool has_packs_if_read(const TensorRef& x) {
+  return x.data == nullptr || has_packs(x);
+}
+
+// The cache that is read: the one that is updated, with what was there copied first where that is
+// another place, or the operand where nobody reads the update.
+const void* cache_to_read(const KernelCall& call, const TensorRef& from, const TensorRef& to) {
+  if (to.data == nullptr || from.data == to.data) return from.data;
   const std::size_t bytes = static_cast<std::size_t>(to.count()) * size_of(to.dtype);
   const cudaError_t status =
       cudaMemcpyAsync(to.data, from.data, bytes, cudaMemcpyDeviceToDevice, stream_of(call).handle);
   if (status != cudaSuccess) fail_launch(call, status);
+  return to.data;
 }
 
 void cached_attention(const KernelCall& call) {
   enum { kQ, kK, kV, kKCache, kVCache, kPosition, kCos, kSin };
   const auto& in = call.inputs;
   const TensorRef &q = in[kQ], &k = in[kK], &v = in[kV];
-  const TensorRef &k_cache = call.outputs[1], &v_cache = call.outputs[2];
-  copy_cache(call, in[kKCache], k_cache);
-  copy_cache(call, in[kVCache], v_cache);
+  const TensorRef &k_cache = in[kKCache], &v_cache = in[kVCache];
   const AttentionSizes sizes = attention_sizes({q.dtype, q.shape}, {k_cache.dtype, k_cache.shape});
   if (sizes.heads * sizes.queries == 0) return;
   const bool turns = in.size() > kSin;
@@ -429,8 +437,10 @@ void cached_attention(const KernelCall& call) {
   const CachedArgs a{.q = q.data,
                      .k = k.data,
                      .v = v.data,
-                     .k_cache = k_cache.data,
-                     .v_cache = v_cache.data,
+                     .k_cache = cache_to_read(call, k_cache, call.outputs[1]),
+                     .v_cache = cache_to_read(call, v_cache, call.outputs[2]),
+                     .kept_k = call.outputs[1].data,
+                     .kept_v = call.outputs[2].data,
                      .cos = turns ? in[kCos].data : nullptr,
                      .sin = turns ? in[kSin].data : nullptr,
                      .y = call.outputs[0].data,
@@ -453,7 +463,9 @@ void cached_attention(const KernelCall& call) {
                      .scale = static_cast<float>(call.attrs.real("scale")),
                      .cap = static_cast<float>(call.attrs.real("cap")),
                      .as_packs = has_packs(q) && has_packs(k) && has_packs(v) &&
-                                 has_packs(k_cache) && has_packs(v_cache),
+                                 has_packs(k_cache) && has_packs(v_cache) &&
+                                 has_packs_if_read(call.outputs[1]) &&
+                                 has_packs_if_read(call.outputs[2]),
                      .faults = faults_of(call),
                      .sums = nullptr,
                      .maxima = nullptr};
