@@ -94,8 +94,11 @@ class TokenClock {
     if (count_ <= kReady || passed.count() <= 0.0) return std::nullopt;
     return static_cast<double>(count_ - kReady) / passed.count();
   }
+  // Of a few tokens the rate is that of their chance.
   void say() const {
-    if (const auto rate = per_second()) {
+    constexpr std::int64_t kEnough = 32;
+    const auto rate = per_second();
+    if (rate && count_ >= kEnough) {
       log_info("{} tokens, {:.4g} a second behind the second", count_, *rate);
     }
   }

@@ -242,7 +242,7 @@ TEST_F(ModelsCommandTest, TwoModelsOfOneNameAreToldApart) {
 TEST_F(ModelsCommandTest, AContextEndsWithTheLearnedPositions) {
   EXPECT_THAT(
       output_of("fit --model my-gpt2 --memory-limit 1GiB --largest context --all"),
-      AllOf(HasSubstr("The largest context that fits is 32"),
+      AllOf(HasSubstr("The largest context that fits at batch 4, fp32 is 32"),
             HasSubstr("more than 32 would fit, which is all that the model has positions")));
   EXPECT_THAT(error_of("memory --predict --model my-gpt2 --context 33", 2),
               HasSubstr("[--context] 33 tokens are more than the 32 positions"));
@@ -298,7 +298,7 @@ TEST_F(ModelsCommandTest, ScalingThatDividesByNothingIsRefused) {
   }
 }
 
-TEST_F(ModelsCommandTest, RowsOfTwoModelsAreNeverTakenForOne) {
+TEST_F(ModelsCommandTest, RowsOfTwoModelsAreTwoAndSayInWhatTheyDiffer) {
   const std::string bench =
       "bench --device null --warmup 0 --steps 1 --context 16 --batch 1 --format json ";
   output_of(bench + "--size tiny --resume rows.jsonl --output a.json");
@@ -311,10 +311,10 @@ TEST_F(ModelsCommandTest, RowsOfTwoModelsAreNeverTakenForOne) {
   EXPECT_EQ(std::ranges::count(content_of(folder_ / "rows.jsonl"), '\n'), 3)
       << "a header and a row of each";
   EXPECT_THAT(output_of("compare a.json b.json --columns row,verdict"),
-              AllOf(HasSubstr("only in A"), HasSubstr("only in B")));
+              HasSubstr("tiny → custom context 16 batch 1 step fp32 fused null kv_heads 0 → 2"));
   output_of(bench + "--size tiny --kv-heads 1 --output c.json");
   EXPECT_THAT(output_of("compare b.json c.json --columns row,verdict"),
-              AllOf(HasSubstr("kv_heads 2"), HasSubstr("kv_heads 1")))
+              HasSubstr("custom context 16 batch 1 step fp32 fused null kv_heads 2 → 1"))
       << "both are custom";
 }
 

@@ -224,10 +224,11 @@ TEST_F(TrainTest, TokenNumbersNeedNoTokenizer) {
   EXPECT_EQ(row.at("prompt_tokens").as_int(), 3);
 }
 
-TEST_F(TrainTest, SamplingHeedsHowItIsToRunOrRefuses) {
-  const std::string sample =
-      "generate --prompt-tokens 1,2,3 --max-tokens 4 --temperature 0 "
-      "--d-model 16 --d-ff 32 --layers 1 --heads 2 --vocab 50 --format csv";
+TEST_F(TrainTest, SamplingHeedsHowItIsToRunAndSaysItsRate) {
+  const std::string shown =
+      "generate --prompt-tokens 1,2,3 --temperature 0 "
+      "--d-model 16 --d-ff 32 --layers 1 --heads 2 --vocab 50 --max-tokens ";
+  const std::string sample = shown + "4 --format csv";
   const auto tokens = [&](const std::string& more) {
     const ProgramRun done = run(sample + more);
     EXPECT_EQ(done.status, 0) << done.err;
@@ -235,9 +236,11 @@ TEST_F(TrainTest, SamplingHeedsHowItIsToRunOrRefuses) {
   };
   EXPECT_EQ(tokens(" --ops primitive"), tokens(" --ops fused"));
   EXPECT_EQ(run(sample + " --ops primitive,fused").status, 2);
-  const ProgramRun flash = run(sample + " --attention flash");
-  EXPECT_EQ(flash.status, 2);
-  EXPECT_TRUE(contains(flash.err, "sampling has one"));
+  EXPECT_EQ(tokens(" --attention flash"), tokens(" --attention naive"));
+  EXPECT_EQ(tokens(" --executor compiled"), tokens(" --executor eager"));
+  const ProgramRun many = run(shown + "40");
+  EXPECT_TRUE(contains(many.err, "40 tokens, ")) << many.err;
+  EXPECT_TRUE(contains(many.err, " a second behind the second")) << many.err;
 }
 
 }  // namespace

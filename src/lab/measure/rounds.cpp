@@ -49,7 +49,7 @@ class Rounds {
 
  private:
   int least(std::size_t cell) const {
-    const bool is_lead = cell < limits_.leads;
+    const bool is_lead = cell < limits_.leads && leads_have_time_;
     return is_lead ? std::max(limits_.least, limits_.least_of_leads) : limits_.least;
   }
   double passed() const { return static_cast<double>(now_ns() - start_ns_) * 1e-9; }
@@ -58,7 +58,9 @@ class Rounds {
   // first cell stays: without it there is nothing.
   void keep(double seconds) {
     const std::vector<std::size_t> all = std::exchange(cells_, {});
-    double sum = 0;
+    double of_leads = 0, sum = 0;
+    for (std::size_t cell = 0; cell < limits_.leads; ++cell) of_leads += seconds_[cell];
+    leads_have_time_ = of_leads * limits_.least_of_leads <= seconds / 2;
     for (const std::size_t cell : all) {
       const double wanted = seconds_[cell] * least(cell);
       if (sum + wanted > seconds) continue;
@@ -100,6 +102,7 @@ class Rounds {
   std::vector<std::size_t> cells_ = {}, failed_ = {};
   std::vector<double> seconds_;  // of a visit: weights until the first cell was visited
   std::vector<bool> kept_ = {};
+  bool leads_have_time_ = false;
 };
 
 }  // namespace

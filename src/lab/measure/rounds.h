@@ -30,8 +30,9 @@ struct RoundLimits {
   // that the protocol asks for.
   double seconds = 0;
   std::uint64_t seed = 0;  // of the lot
-  // With a limit: so many first cells, which headlines compare, are in this many rounds at least.
-  // Six pairs have an interval of 95 %; three lie on one side by chance once in four times.
+  // With a limit: so many first cells, which headlines compare, are in this many rounds at least,
+  // where that takes no more than half of the time. Six pairs have an interval of 95 %; three lie
+  // on one side by chance once in four times.
   std::size_t leads = 0;
   int least_of_leads = 6;
 };

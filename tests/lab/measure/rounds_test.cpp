@@ -66,21 +66,24 @@ TEST(RoundsTest, WhenTimeIsShortTheLastCellsGoAndRoundsStayThree) {
   EXPECT_EQ(visits[0], visits[3]);
 }
 
-TEST(RoundsTest, WhatAHeadlineComparesIsInSixRoundsHoweverShortTheTime) {
-  std::vector<int> visits(5);
-  const std::vector<double> weights(5, 1.0);
-  const std::vector<bool> kept =
-      run_rounds(weights, {.seconds = 0.1, .leads = 2}, [&](std::size_t cell, int) {
-        busy_wait(5.0);
-        return ++visits[cell];
-      });
-  for (const std::size_t lead : {0u, 1u}) EXPECT_EQ(visits[lead], 6);
-  for (const std::size_t other : {2u, 3u}) {
-    EXPECT_GE(visits[other], 3);
-    EXPECT_LE(visits[other], 5);
-  }
-  EXPECT_EQ(visits[4], 0) << "the others' least visits take 90 of 100 ms";
-  EXPECT_THAT(kept, ElementsAre(true, true, true, true, false));
+TEST(RoundsTest, WhatAHeadlineComparesIsInSixRoundsWhereHalfOfTheTimeIsEnough) {
+  const auto visits_in = [](double seconds) {
+    std::vector<int> visits(8);
+    const std::vector<double> weights(8, 1.0);
+    run_rounds(weights, {.seconds = seconds, .leads = 2}, [&](std::size_t cell, int) {
+      busy_wait(5.0);
+      return ++visits[cell];
+    });
+    return visits;
+  };
+  const std::vector<int> long_enough = visits_in(0.17);  // 60 ms of it are six visits of two leads
+  EXPECT_EQ(long_enough[0], 6);
+  EXPECT_EQ(long_enough[1], 6);
+  EXPECT_GE(long_enough[2], 3);
+  const std::vector<int> short_of_time = visits_in(0.08);
+  EXPECT_GE(short_of_time[0], 3);
+  EXPECT_GE(short_of_time[1], 3);
+  EXPECT_GE(short_of_time[2], 3) << "three rounds of others matter more than six of leads";
 }
 
 TEST(RoundsTest, ACellThatTakesMoreThanItsWeightSaidGoesAfterTheFirstRound) {
