@@ -94,7 +94,7 @@ class TokenClock {
     if (count_ <= kReady || passed.count() <= 0.0) return std::nullopt;
     return static_cast<double>(count_ - kReady) / passed.count();
   }
-  // Of a few tokens the rate is that of their chance.
+  // Says the rate of many tokens; that of a few would be chance.
   void say() const {
     constexpr std::int64_t kEnough = 32;
     const auto rate = per_second();

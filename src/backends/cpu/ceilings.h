@@ -51,7 +51,7 @@ CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {}
 // Four arrays of that size each, the best of `repeats` passes.
 BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int repeats = 5);
 
-// Of steps in any precision: every dtype is multiplied in float32.
+// These ceilings hold for steps in any precision: a CPU multiplies every dtype in float32.
 Ceilings cpu_ceilings(Device& cpu);
 
 // float32 multiply-add peak of all threads of the device, in GFLOP/s; one run of about 5 to 20 ms.

@@ -10,8 +10,8 @@ namespace tracestep::cuda {
 // along k.
 bool is_thin(const GemmProblem& p);
 
-// Queues such a product: float32 sums in a fixed order, rounded once; `c` may be y. The weights
-// are on their way to the second-level cache before the kernels in front have ended.
+// Queues such a product: float32 sums in a fixed order, rounded once; `c` may be y. With dependent
+// launches the weights are on their way to the second-level cache before the kernels in front end.
 cudaError_t multiply_thin(const GemmProblem& p, const void* x, const void* weights, const void* c,
                           void* y, const LaunchStream& stream);
 
