@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 TEST = "ClaimsTest.NoTablesMakeAnAnswerSayWhatTheyDoNotHold"
-TABLES_PER_ROUND = 300  # for each question; kTables of tests/lab/study/claims_test.cpp
+TABLES_PER_ROUND = 100  # for each question; kTables of tests/lab/study/claims_test.cpp
 SEEDS = 99999           # of gtest
 
 
