@@ -13,15 +13,14 @@
 
 namespace tracestep::cli {
 
-// The headings of the help text, in its order.
-enum class Section { kMeasure, kPlan, kTrain, kResults, kProgram };
-
 struct Command {
   std::string name = {};
-  Section section = Section::kMeasure;
+  // Its page says (lab/pages/commands/NAME.md), and all_commands() reads:
+  std::size_t section = 0;   // under which of the help's headings it stands
   std::string summary = {};  // one line: the question it answers
   std::string details = {};  // a few sentences for `--help`
   std::vector<std::pair<std::string, std::string>> examples = {};  // arguments, what they show
+
   OptionSet options = {};  // they set the variables that `run` reads
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};

@@ -219,25 +219,7 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
 Command attention_command() {
   const auto options = std::make_shared<AttentionOptions>();
   complete(*options);
-  Command command{
-      .name = "attention",
-      .summary = "what does attention cost as the context grows",
-      .details =
-          "Times softmax(q kT / sqrt(D)) v by itself, with one head unless told otherwise: "
-          "forward, "
-          "backward apart from it, and both together. Shows the bytes alive between the two, the "
-          "peak, and fits how "
-          "they grow with "
-          "the context: bytes per T² over those of one T² tensor say how many are saved. A cell "
-          "that does not fit says oom, and the others go on.",
-      .examples = {{"--sweep flash --max-seconds 1", "both forms, up to 65536 tokens"},
-                   {"--width 16,64 --context 256,1024,2048 --steps 20", "a part of the grid"},
-                   {"--device null --saved weights,scores+weights,scores+exp+weights",
-                    "the bytes of one, two and three saved T² tensors, without a run"},
-                   {"--batch 1 --heads 16 --width 64 --context 16384 --precision bf16-pure "
-                    "--attention flash",
-                    "the shape of a race between kernels"},
-                   {"--device cuda --memory-limit 40GiB", "the grid on a smaller card"}}};
+  Command command{.name = "attention"};
   OptionSet& set = command.options;
   add_what(set, options);
   set.group("How it runs");

@@ -172,29 +172,7 @@ JobPlan plan_of(const BenchOptions& o) {
 
 Command bench_command() {
   const auto options = std::make_shared<BenchOptions>();
-  Command command{
-      .name = "bench",
-      .summary = "how long does a step take, and how many bytes",
-      .details =
-          "Measures every combination of sizes, contexts, modes, precisions, granularities and "
-          "forms of attention: warm-up steps apart, one sample per step, by four clocks, with "
-          "the peak of requested memory beside the predicted one. A row that runs out of "
-          "memory says oom, and the sweep goes on; Ctrl-C ends it with the rows that are "
-          "done. inference keeps nothing for backward; "
-          "forward keeps what backward would need. Below the table stands what the validity "
-          "checker says of the rows: docs/timing.md lists its checks.",
-      .examples = {{"--size small --context 128 --mode forward,forward-backward,step",
-                    "the three ways to run a small model"},
-                   {"--size tiny --context 128 --ops primitive,fused --format markdown",
-                    "what composite kernels save"},
-                   {"--size tiny --processes 8 --format json --output before.json",
-                    "for compare, which needs to know what a new process alone changes"},
-                   {"--size tiny --executor eager,compiled --steps 3 --rounds 9",
-                    "which is faster: a verdict"},
-                   {"--size tiny --max-noise 1", "as many steps as a median within 1 % takes"},
-                   {"--size tiny --warmup-study 0,1,2,5", "what the first steps cost, and why"},
-                   {"--size small,medium,large --context 128,256 --resume grid.jsonl",
-                    "a grid that can be interrupted and called again"}}};
+  Command command{.name = "bench"};
   OptionSet& set = command.options;
   set.group("What to measure");
   for (const ProtocolField& field : protocol_fields()) add_flag(set, options->protocol, field);

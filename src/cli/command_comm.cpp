@@ -88,18 +88,7 @@ JobPlan plan_of(const CommOptions& o) {
 Command comm_command() {
   const auto options = std::make_shared<CommOptions>();
   options->sizes = parse_sizes("--bytes", kDefaultSizes);
-  Command command{
-      .name = "comm",
-      .summary = "how long sums and gathers over ranks take alone",
-      .details =
-          "Ranks are threads of this process, or the processes that launch started. The time of "
-          "a call of threads goes from when its last rank is there to when the last one has its "
-          "result; processes make their calls one behind the other. Bus bandwidth counts what a "
-          "rank "
-          "gets from the others: 2(N-1)/N of the tensor for all_reduce, (N-1)/N for the "
-          "others.",
-      .examples = {{"", "three collectives, four sizes, two and four ranks"},
-                   {"--collective all_reduce --ranks 2 --bytes 256MiB --calls 50", "one cell"}}};
+  Command command{.name = "comm"};
   OptionSet& set = command.options;
   set.group("What to time");
   set.choices("--collective", options->collectives, kTimedCollectives, "which");

@@ -104,35 +104,7 @@ int run_compare(const CompareCommandOptions& o, std::span<const std::string> arg
 
 Command compare_command() {
   const auto options = std::make_shared<CompareCommandOptions>();
-  Command command{
-      .name = "compare",
-      .section = Section::kResults,
-      .summary = "is this run faster than that one, or is it noise",
-      .details =
-          "Matches the rows of two results by what they measured, says first what differs between "
-          "the machines and builds, then for each timed pair the ratio of the medians with its "
-          "interval of 99.5 %, and whether B is the same, faster, slower, or cannot be told. What "
-          "a new process alone changes is part of the noise, so both sides need several: bench "
-          "--processes 8, or --run, which measures both sides in pairs, so that what disturbs both "
-          "alike cancels. Where no row has its like, what all rows of A differ in from all of B is "
-          "what is compared. Bytes, launches, FLOPs and errors are compared exactly, and the "
-          "kernels, "
-          "buffers or components that changed are "
-          "named. With --published the rows are held against five published write-ups instead: "
-          "which of their cells agree, which are explained by what their own data show, and which "
-          "are suspicious.",
-      .examples = {
-          {"before.json after.json", "what a change did"},
-          {"--run 'old/tracestep bench --size tiny' --run 'new/tracestep bench --size tiny'",
-           "two builds in twelve pairs of processes"},
-          {"main.json branch.json --fail-on-regression 3",
-           "exit status 1 when a row is over 3 % slower, beyond noise, or larger; 7: not known"},
-          {"before.json after.json --process-noise 1.5",
-           "one process on each side, whose noise is known"},
-          {"--run 'tracestep bench --precision fp32' --run 'tracestep bench --precision bf16'",
-           "what bfloat16 brings: what all rows differ in is what is compared"},
-          {"bench.json attention.json --published --format markdown",
-           "published tables beside two results of this machine"}}};
+  Command command{.name = "compare"};
   OptionSet& set = command.options;
   set.positional(
       "A", options->a,

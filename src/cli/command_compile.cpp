@@ -225,28 +225,7 @@ Command compile_command() {
            {"executor", {"eager", "compiled"}}}) {
     options->grid.offer(field, values);
   }
-  std::string from_programs;
-  for (const ProgramPart& part : kProgramParts) {
-    from_programs += fmt::format("{}: {}. ", part.name, part.doc);
-  }
-  Command command{
-      .name = "compile",
-      .summary = "what does compiling a step gain, and which part of it gains what",
-      .details =
-          "steps: whole models in every form of the grid, eager and compiled: time, launches, "
-          "bytes, "
-          "and the time until the first step is done, with and without compiled kernels from an "
-          "earlier run. attention: the same for attention by itself. " +
-          from_programs +
-          "ladder: from primitive ops in float32, run op by op, to the compiled step, one change "
-          "per rung: what each gains in time, moves in bytes and loses in accuracy. It starts "
-          "there whatever --ops, --precision and --executor say, in the last mode of --mode. A "
-          "rung that finds nothing to do says so.",
-      .examples = {{"--part ladder --size small --format markdown", "what each rung buys"},
-                   {"--part ladder --rungs bf16,flash,fuse,graph", "another order"},
-                   {"--part steps --size small,medium --mode step --ops fused --steps 30",
-                    "eager against compiled"},
-                   {"--device cuda --size small,2.7B --context 512 --steps 30", "on a GPU"}}};
+  Command command{.name = "compile"};
   OptionSet& set = command.options;
   add_what(set, *options);
   add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);

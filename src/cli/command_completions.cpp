@@ -10,14 +10,7 @@ namespace tracestep::cli {
 
 Command completions_command() {
   const auto shell = std::make_shared<std::string>();
-  Command command{
-      .name = "completions",
-      .section = Section::kProgram,
-      .summary = "complete the command line in bash, zsh or fish",
-      .details = "Prints a script for the shell, made from the flags of this program.",
-      .examples = {{"bash > ~/.local/share/bash-completion/completions/tracestep", "for bash"},
-                   {"zsh > ~/.zfunc/_tracestep", "for zsh, with ~/.zfunc in fpath"},
-                   {"fish > ~/.config/fish/completions/tracestep.fish", "for fish"}}};
+  Command command{.name = "completions"};
   command.options.positional("SHELL", *shell, "bash, zsh or fish");
   command.run = [shell](std::span<const std::string>) {
     check_choice("SHELL", *shell, std::vector<std::string>(std::begin(kShells), std::end(kShells)));

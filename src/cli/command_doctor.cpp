@@ -93,15 +93,7 @@ int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
 
 Command doctor_command() {
   const auto options = std::make_shared<DoctorOptions>();
-  Command command{
-      .name = "doctor",
-      .section = Section::kProgram,
-      .summary = "what this machine has, what is missing, its measured ceilings",
-      .details =
-          "Reports the machine, the build, the devices and libraries, and every environment "
-          "variable the program reads. --ceilings measures what the machine can do at "
-          "best, so that every speed can be read as a share of it.",
-      .examples = {{"", "the report"}, {"--ceilings --threads 1", "peak speeds of one thread"}}};
+  Command command{.name = "doctor"};
   OptionSet& set = command.options;
   set.group("What to measure");
   set.toggle("--ceilings", options->ceilings,

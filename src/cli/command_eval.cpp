@@ -102,20 +102,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
 
 Command eval_command() {
   const auto options = std::make_shared<EvalCommand>();
-  Command command{
-      .name = "eval",
-      .section = Section::kTrain,
-      .summary = "loss, perplexity, bits per byte, logits and gradients of given weights",
-      .details =
-          "Reads the tokens in sequential batches and averages the loss. --logits and "
-          "--gradients write the tensors of the first batch (logits [B,T,V]; gradients "
-          "under the parameters' names), so that any framework can be compared. The model's "
-          "sizes come from the weights; --heads where the file does not tell.",
-      .examples = {{"--init W.safetensors --tokens valid.bin --token-dtype uint16",
-                    "loss and perplexity over the whole file"},
-                   {"--init W.safetensors --tokens valid.bin --token-dtype uint16 --batches 1 "
-                    "--logits L.safetensors --gradients G.safetensors",
-                    "one batch, to be compared tensor by tensor"}}};
+  Command command{.name = "eval"};
   OptionSet& set = command.options;
   add_token_options(set, options->tokens);
   add_field(set, options->grid, "batch", Values::kOne);

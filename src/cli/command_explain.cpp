@@ -176,24 +176,7 @@ int run_explain(ExplainOptions o, std::span<const std::string> arguments) {
 
 Command explain_command() {
   const auto options = std::make_shared<ExplainOptions>();
-  Command command{
-      .name = "explain",
-      .section = Section::kPlan,
-      .summary = "a topic: its formulas with worked numbers, and the traps",
-      .details =
-          "Without a topic it lists them. Numbers are computed from the program of a model, from "
-          "the number formats, and, where a topic is about time, from a row of a bench result "
-          "(--from) or from a small step that is measured then and there. --claims lists what "
-          "published write-ups say that does not hold, with the right figure and its derivation.",
-      .examples = {
-          {"", "the topics"},
-          {"oom --size xl --context 512", "what one graph and two graphs hold"},
-          {"warm-up --from bench.json", "with the numbers of a run"},
-          {"softmax --size 2.7B --format markdown", "FLOPs and bytes beside each other"},
-          {"parallel-limits --size 2.7B --batch 512 --context 1024 --ranks 64 --between-gb-s 50",
-           "how far each form carries, with such a link between hosts"},
-          {"--claims X12", "a published claim: what is right, and why"},
-          {"--claims \"two graphs\"", "claims with these words"}}};
+  Command command{.name = "explain"};
   OptionSet& set = command.options;
   set.positional("TOPIC", options->topic,
                  "what to explain, or with --claims the words to look for; without it, the list",

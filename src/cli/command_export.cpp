@@ -70,17 +70,7 @@ int run_export(const ExportCommand& o) {
 
 Command export_command() {
   const auto options = std::make_shared<ExportCommand>();
-  Command command{
-      .name = "export",
-      .section = Section::kTrain,
-      .summary = "write weights as a folder that transformers loads",
-      .details =
-          "Writes config.json and the weights under the names of the model's family, in shards of "
-          "at most 5 GB with an index, whole or not at all. What was trained from a published "
-          "model is written as that one, with its generation_config.json and its tokenizer; what "
-          "began here as a Llama. A checkpoint may be of any number of ranks.",
-      .examples = {{"run/best my-model", "the best checkpoint of a run"},
-                   {"tiny.safetensors tiny-llama --dtype bf16", "in half the bytes"}}};
+  Command command{.name = "export"};
   OptionSet& set = command.options;
   set.positional("WEIGHTS", options->weights,
                  "a file of weights, a folder of checkpoints or one of its names, such as "

@@ -149,31 +149,7 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
 Command fit_command() {
   const auto options = std::make_shared<FitOptions>();
   FitOptions& o = *options;
-  Command command{
-      .name = "fit",
-      .section = Section::kPlan,
-      .summary = "does a step fit, and what would make it fit",
-      .details =
-          "Predicts the peak of a step from its program and compares it with a limit; nothing "
-          "runs. For a step that does not fit it searches sets of all changes and lists those that "
-          "make it fit, with a margin: first those that keep the numbers, and of each severity the "
-          "fastest; each with its peak, its price and the command that runs it. Where nothing "
-          "fits, "
-          "it says how little memory would do and what holds it. --largest finds the largest batch "
-          "or context that fits, as asked for and with "
-          "changes that keep the task. Times are predicted where this device has been calibrated, "
-          "or from the published peaks of another (tracestep predict).",
-      .examples = {{"--size 2.7B --context 1024 --memory-limit 80GiB",
-                    "does a training step fit a card with 80 GiB"},
-                   {"--size xl --context 512 --memory-limit 40GiB --largest batch",
-                    "the largest batch, with and without recomputation"},
-                   {"--size 2.7B --context 1024 --published H100",
-                    "a card that is not here: its memory and its peaks"},
-                   {"--model llama-3.2-1b --context 4096 --batch 32 --precision bf16 --attention "
-                    "flash --published H100 --gpus 8 --tokens 1T --cost-per-hour 2.5",
-                    "how eight of them share it, in how many days, at what price"},
-                   {"--size xl --context 1024 --published H100 --output plan.html",
-                    "a page to send around"}}};
+  Command command{.name = "fit"};
   OptionSet& set = command.options;
   set.group("What is to fit");
   set.choice(

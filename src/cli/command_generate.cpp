@@ -219,25 +219,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
 
 Command generate_command() {
   const auto options = std::make_shared<GenerateCommand>();
-  Command command{
-      .name = "generate",
-      .section = Section::kTrain,
-      .summary = "continue a text with a trained model",
-      .details =
-          "Reads the prompt in runs of up to 128 tokens, samples one token at a time with a "
-          "key-value "
-          "cache and shows them as they come. "
-          "The tokenizer is the one that was saved with the weights, beside their file or in their "
-          "checkpoint, unless --tokenizer says otherwise; without one, token numbers go in and "
-          "out. What a published tokenizer sets before a text (its template, as <s>) is set before "
-          "--prompt, and not shown.",
-      .examples = {{"--init tiny.safetensors --prompt \"The step \"", "128 more tokens"},
-                   {"--init tiny.safetensors --prompt \"The step \" --temperature 0",
-                    "always the most likely token"},
-                   {"--model ./my-model --prompt \"Once \" --precision bf16-pure",
-                    "a published model, held in 16 bits"},
-                   {"--init W.safetensors --prompt-tokens 1,2,3 --top-k 40 --format json",
-                    "numbers instead of text"}}};
+  Command command{.name = "generate"};
   OptionSet& set = command.options;
   set.group("Text");
   set.text("--prompt", "TEXT|-", options->prompt,

@@ -224,17 +224,7 @@ int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
 
 Command launch_command() {
   const auto options = std::make_shared<LaunchOptions>();
-  Command command{
-      .name = "launch",
-      .section = Section::kTrain,
-      .summary = "a command in several processes, each a rank",
-      .details =
-          "Starts bench, comm, memory, profile or train so many times: with mpirun where it runs "
-          "on CPUs, and with --device cuda one process for each GPU of this machine, with the "
-          "variables of torchrun. The first one writes the result. When one fails, all end.",
-      .examples = {{"-n 2 -- train --text docs --parallel dp=2", "two processes, by MPI"},
-                   {"-n 2 -- bench --size large --device cuda --batch 8 --parallel dp=2",
-                    "two GPUs, by NCCL"}}};
+  Command command{.name = "launch"};
   OptionSet& set = command.options;
   set.positional("-- COMMAND", options->command, kCommandDoc);
   set.integer("-n", options->processes, {2, 4096}, "processes");

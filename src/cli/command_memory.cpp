@@ -323,28 +323,7 @@ JobPlan plan_of(const MemoryOptions& o) {
 Command memory_command() {
   const auto options = std::make_shared<MemoryOptions>();
   MemoryOptions& o = *options;
-  Command command{
-      .name = "memory",
-      .summary = "where do the bytes of a step go",
-      .details =
-          "Runs one step, records every allocation and compares it with what the program "
-          "predicts, buffer by buffer: peaks, phases, categories, the largest buffers with the "
-          "line that asked for them, what is saved for backward and what computing it again would "
-          "take. With --predict no device is touched and nothing is computed. A step that does "
-          "not fit is explained: who held the memory, and the smallest change that fits. A grid "
-          "of sizes, contexts, modes, precisions and granularities gives one row each.",
-      .examples = {{"--size tiny --context 128", "one step of the tiny model, measured"},
-                   {"--predict --size 2.7B --context 512 --mode step",
-                    "one step of the 2.7B model, with its largest buffers"},
-                   {"--size tiny --context 128 --snapshot step.pickle",
-                    "a snapshot for PyTorch's memory viewer"},
-                   {"--predict --size small,medium,large --mode inference,step --format csv",
-                    "a table for a spreadsheet"},
-                   {"--predict --size 2.7B --context 128,256 --precision fp32,bf16 --tables "
-                    "components --without parameters --phase forward",
-                    "the largest allocation of each part, and what bf16 changes"},
-                   {"--predict --size xl --memory-limit 40GiB --batch 16",
-                    "would it fit, and if not, what would"}}};
+  Command command{.name = "memory"};
   OptionSet& set = command.options;
   set.group("What to map");
   set.toggle("--predict", o.predict, "compute the bytes from the program alone; touch no device");

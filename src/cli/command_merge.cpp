@@ -61,17 +61,7 @@ int run_merge(const MergeOptions& o) {
 
 Command merge_command() {
   const auto options = std::make_shared<MergeOptions>();
-  Command command{
-      .name = "merge",
-      .section = Section::kResults,
-      .summary = "one result from those of a job array",
-      .details =
-          "Puts the results of the tasks that --sbatch divided a command into together: rows one "
-          "behind the other, those of bench judged beside each other, and tables of single cells "
-          "under the name of their cell. Says which tasks have no result, and ends with 1 if there "
-          "are any.",
-      .examples = {{"jobs", "in the folder that --sbatch made"},
-                   {"jobs --format json --output grid.json", "for compare"}}};
+  Command command{.name = "merge"};
   OptionSet& set = command.options;
   set.positional("DIR", options->folder, "the folder of --sbatch");
   add_output_options(set, options->output);

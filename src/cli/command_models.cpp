@@ -39,15 +39,7 @@ Table model_table() {
 
 Command models_command() {
   const auto output = std::make_shared<OutputOptions>();
-  Command command{
-      .name = "models",
-      .section = Section::kPlan,
-      .summary = "which models are known by name",
-      .details =
-          "Lists the models that --model and --size take by name, with their parameters and sizes. "
-          "Another model of the same families is taken as a folder with its config.json: --model "
-          "DIR.",
-      .examples = {{"", "all of them"}}};
+  Command command{.name = "models"};
   add_output_options(command.options, *output);
   command.run = [output](std::span<const std::string> arguments) {
     probe_output(*output);

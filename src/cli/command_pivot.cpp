@@ -110,18 +110,7 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
 
 Command pivot_command() {
   const auto options = std::make_shared<PivotOptions>();
-  Command command{
-      .name = "pivot",
-      .section = Section::kResults,
-      .summary = "a stored result as a table of one key against another",
-      .details =
-          "Spreads the values of one key over columns, as handouts and papers print sizes against "
-          "contexts. A row is what else tells rows of the result apart. Samples are shown as mean "
-          "± standard deviation, bytes and other figures as in the result, OOM where memory ended.",
-      .examples = {{"bench.json", "times of sizes, modes and precisions, contexts across"},
-                   {"bench.json --value peak_bytes --format latex", "memory, for a paper"},
-                   {"out/study.json --table cells --across mode --down size,context",
-                    "forward, backward and whole steps beside each other"}}};
+  Command command{.name = "pivot"};
   OptionSet& set = command.options;
   set.positional("FILE", options->file, "a JSON result of any command, or study.json");
   set.group("What to show");

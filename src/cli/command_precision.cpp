@@ -96,19 +96,7 @@ JobPlan plan_of(const PrecisionOptions& o) {
 Command precision_command() {
   const auto options = std::make_shared<PrecisionOptions>();
   options->grid.offer("precision", {"fp32", "bf16", "fp16"});
-  Command command{
-      .name = "precision",
-      .summary = "what number formats hold, lose and save",
-      .details =
-          "formats: range and spacing, from the types themselves. accumulation: sums that should "
-          "be 10 and are not, here and by the device's kernels, with the addition after which they "
-          "stall. autocast: the dtype of every value of a small model under mixed precision, and "
-          "why. norms: which step of RMS norm and layer norm fails in which format. steps: time, "
-          "peak and error against float64 of a model's step in each precision.",
-      .examples = {{"--part accumulation,formats", "sums and formats alone"},
-                   {"--part steps --size small,medium --precision fp32,bf16,bf16-pure",
-                    "what a step costs and loses"},
-                   {"--device cuda --size large --precision fp32,tf32,bf16", "on a GPU"}}};
+  Command command{.name = "precision"};
   OptionSet& set = command.options;
   set.group("What to show");
   set.choices("--part", options->parts, kParts, "parts of the report");

@@ -257,26 +257,7 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
 Command predict_command() {
   const auto options = std::make_shared<PredictOptions>();
   PredictOptions& o = *options;
-  Command command{
-      .name = "predict",
-      .section = Section::kPlan,
-      .summary = "how long will a step take, without running it",
-      .details =
-          "Predicts the time of a step, of its phases and components, with a band, and its peak, "
-          "for every combination of sizes, contexts, modes, precisions, executors and "
-          "recomputation. Times come from a calibration of this device, which --calibrate makes "
-          "and keeps, or from the peaks that a vendor publishes. --check runs what it predicted "
-          "and keeps the error, by which later predictions are corrected (docs/predict.md).",
-      .examples = {{"--calibrate", "measure this device once, a minute on a quiet machine"},
-                   {"--size small,medium,large --context 128,512", "a grid, without running it"},
-                   {"--size small --mode step --recompute none,blocks", "what recomputation costs"},
-                   {"--size tiny --context 128,256 --check", "predict, run, compare"},
-                   {"--history", "what was checked so far"},
-                   {"--size xl --context 1024 --precision bf16 --published H100",
-                    "a GPU that is not here, from its published peaks"},
-                   {"--size 2.7B --precision bf16 --published H200 --parallel dp=8,shard=3 "
-                    "--link-gb-s 300 --batch 32",
-                    "eight of them, each with four sequences"}}};
+  Command command{.name = "predict"};
   OptionSet& set = command.options;
   set.group("What to predict");
   set.toggle(

@@ -167,22 +167,7 @@ JobPlan plan_of(const ProfileOptions& o) {
 Command profile_command() {
   const auto options = std::make_shared<ProfileOptions>();
   options->grid.offer("mode", {"inference", "step"});
-  Command command{
-      .name = "profile",
-      .summary = "which kernels a step runs, for which part of the model",
-      .details =
-          "Records every kernel of a few steps, on a GPU with CUPTI, on the CPU with the "
-          "executor's own clock, each under the node of the program that asked for it. Prints "
-          "the share of matrix products per pass, four clocks, whether what ran is what the "
-          "program says must run, attention's softmax beside its products, kernels as nsys "
-          "prints them, other kernels by kind, and the matrix of component, phase and kernel, "
-          "which adds up to the whole step. Plain steps are timed before recording starts.",
-      .examples = {{"--size small --context 512", "inference and training, side by side"},
-                   {"--size small --mode step --components attention --trace step.json.gz",
-                    "attention alone; a trace for Perfetto and Holistic Trace Analysis"},
-                   {"--size small --mode step --ops primitive", "as plain framework code runs"},
-                   {"--size small,medium --context 256,512 --largest-context",
-                    "a matrix of sizes and contexts, up to what fits"}}};
+  Command command{.name = "profile"};
   OptionSet& set = command.options;
   set.group("What to profile");
   add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);

@@ -166,19 +166,7 @@ void add_show_options(OptionSet& set, ShowOptions& o) {
 
 Command show_command() {
   const auto options = std::make_shared<ShowOptions>();
-  Command command{
-      .name = "show",
-      .section = Section::kProgram,
-      .summary = "print the program of a step, after any pass",
-      .details =
-          "Prints the step as text: one line per value, with its type, the model path it "
-          "comes from and its phase. The device decides which ops have kernels; the default, "
-          "null, has all of them. Line numbers are left out when two programs are compared.",
-      .examples = {
-          {"--size tiny --mode forward --after start", "the model as it was built"},
-          {"--size tiny --ops primitive --diff decompose autograd", "what the gradients add"},
-          {"--size small --passes", "the passes, their time and what they changed"},
-          {"--devices", "GPUs that need not be here, by their data sheets"}}};
+  Command command{.name = "show"};
   add_show_options(command.options, *options);
   add_fields(command.options, options->grid, FieldGroup::kModel, Values::kOne);
   add_fields(command.options, options->grid, FieldGroup::kHow, Values::kOne,

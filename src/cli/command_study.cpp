@@ -256,25 +256,7 @@ JobPlan plan_of(const StudyOptions& o) {
 
 Command study_command() {
   const auto options = std::make_shared<StudyOptions>();
-  Command command{
-      .name = "study",
-      .summary = "all of it, as one report with the questions answered",
-      .details =
-          "Runs every experiment at sizes that this machine manages in the time given: sums and "
-          "formats, predictions for large models, attention alone, the time of steps and of "
-          "contexts, training on the current folder's README.md, docs and src, warm-up, "
-          "precisions, the "
-          "bytes and the kernels of single steps. Answers the questions of the study from these "
-          "tables, each with the rows it rests on, and refuses where they do not support one. "
-          "Writes study.html (one file, offline, with charts), study.md, study.tex, study.typ and "
-          "study.json.",
-      .examples = {{"", "the whole study, into out/"},
-                   {"--minutes 20 --device cuda", "on a GPU, with more time"},
-                   {"--size medium --context 256 --minutes 10", "of a model and a context"},
-                   {"--quick --train-steps 50 --output-dir /tmp/look", "a short look"},
-                   {"--from out/study.json --course --mine times.csv",
-                    "a hand-in of a stored study, with times of your own"},
-                   {"--quick --parallel dp=4", "with a step that four ranks share"}}};
+  Command command{.name = "study"};
   OptionSet& set = command.options;
   set.group("The study");
   set.path("--output-dir", "DIR", options->folder, "where the report goes");

@@ -72,17 +72,7 @@ JobPlan plan_of(const ThroughputOptions& o) {
 
 Command throughput_command() {
   const auto options = std::make_shared<ThroughputOptions>();
-  Command command{
-      .name = "throughput",
-      .summary = "which batch is large enough",
-      .details =
-          "Times a step at growing batches: tokens per second rise until the device is full, while "
-          "the peak of memory goes on growing. The answer is the smallest batch within 5 % of the "
-          "best, and the first that does not fit.",
-      .examples = {{"--size tiny --context 64 --max-seconds 1", "a quick look on a CPU"},
-                   {"--size small --context 1024 --batch 1,4,16,64 --device cuda --precision bf16",
-                    "on a GPU, where batches of more than memory say oom"},
-                   {"--size tiny --rounds 9", "beside a neighbour: in rounds"}}};
+  Command command{.name = "throughput"};
   OptionSet& set = command.options;
   set.group("What to measure");
   set.integers("--batch", options->batches, kShapeRange, "sequences in a batch, B");

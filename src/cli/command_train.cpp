@@ -366,33 +366,7 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
 
 Command train_command() {
   const auto options = std::make_shared<TrainCommand>();
-  Command command{
-      .name = "train",
-      .section = Section::kTrain,
-      .summary = "train a model on text or tokens",
-      .details =
-          "Trains with AdamW and writes one JSON line per step. Ctrl-C stops after the "
-          "step under way and saves a checkpoint, SIGUSR1 saves one and goes on; --resume "
-          "continues exactly, to the bit, and needs no other option than --checkpoint. "
-          "Without a size the model is tiny (4 layers, 256 wide), or that of --init. "
-          "In sequential order, row b of step s starts at token (s*B + b)*T; at the end reading "
-          "starts over. Where --executor and --attention are left out, the fastest known forms of "
-          "a "
-          "step are taken whose numbers agree but for rounding; a line says which.",
-      .examples = {
-          {"--text docs README.md --steps 200 --save tiny.safetensors",
-           "bytes of text files; the tokenizer goes beside the weights, and is found there"},
-          {"--text book.txt --tokenizer bpe --validate-every 50 --log run.jsonl",
-           "a vocabulary trained on the spot, and a validation loss"},
-          {"--text book.txt --recipe gpt --steps 2000 --validate-every 100 --checkpoint run "
-           "--sample-every 500",
-           "as GPTs are trained; eval and generate take --init run/best"},
-          {"--model ./my-model --text mine.txt --steps 500 --checkpoint run",
-           "a published model goes on from its weights; export writes what became of them"},
-          {"--tokens train.bin --token-dtype uint16 --size small --steps 1000 "
-           "--checkpoint run --checkpoint-every 100 --resume",
-           "a long run that may be interrupted and called again"},
-          {"--checkpoint run --resume", "the same run, with the options it had"}}};
+  Command command{.name = "train"};
   OptionSet& set = command.options;
   add_token_options(set, options->tokens);
   add_field(set, options->grid, "batch", Values::kOne);

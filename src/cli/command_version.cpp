@@ -31,8 +31,7 @@ int run_version(const OutputOptions& output, std::span<const std::string> argume
 
 Command version_command() {
   const auto output = std::make_shared<OutputOptions>();
-  Command command{
-      .name = "version", .section = Section::kProgram, .summary = "which build is this"};
+  Command command{.name = "version"};
   add_output_options(command.options, *output);
   command.run = [output](std::span<const std::string> arguments) {
     return run_version(*output, arguments);

@@ -5,11 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/jobs.h"
 #include "cli/pictures.h"
 #include "cli/text_lines.h"
+#include "lab/pages/first_answer.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {
@@ -26,16 +28,9 @@ constexpr Command (*kMakers[])() = {
 #undef EACH
 };
 
-std::string_view title_of(Section section) {
-  switch (section) {
-    case Section::kMeasure: return "Measure";
-    case Section::kPlan: return "Plan, without running";
-    case Section::kTrain: return "Train and use a model";
-    case Section::kResults: return "Results";
-    case Section::kProgram: return "This program";
-  }
-  return "";
-}
+// The headings of the help text, in its order.
+constexpr std::string_view kSections[] = {"Measure", "Plan, without running",
+                                          "Train and use a model", "Results", "This program"};
 
 constexpr std::size_t kFlagColumns = 34;  // flags and their values, before the explanation
 
@@ -46,6 +41,22 @@ constexpr const char* kExitCodes =
     "6 the device is missing   7 a gate that cannot be judged (compare --fail-on-regression)\n"
     "8 met a number that is not finite   129, 130, 143 ended by SIGHUP, Ctrl-C, SIGTERM\n"
     "142, 152 ended by a limit of time (SIGALRM, SIGXCPU)\n";
+
+void read_page(Command& command) {
+  const pages::Page& page = pages::command_page(command.name);
+  const auto section = std::ranges::find(kSections, page.head[2]);
+  TRACESTEP_CHECK(section != std::end(kSections), "{}: no heading \"{}\"", command.name,
+                  page.head[2]);
+  command.section = static_cast<std::size_t>(section - std::begin(kSections));
+  command.summary = page.text("Question");
+  command.details = page.text("Details");
+  for (const auto& [label, text] : page.labelled) {
+    if (label != "Example") continue;
+    const std::vector<std::string> parts = pages::split(text, "|");
+    TRACESTEP_CHECK(parts.size() == 2, "{}: \"{}\" is no example", command.name, text);
+    command.examples.emplace_back(parts[0], parts[1]);
+  }
+}
 
 }  // namespace
 
@@ -62,6 +73,7 @@ const std::vector<Command>& all_commands() {
     std::vector<Command> out;
     for (auto* make : kMakers) {
       out.push_back(make());
+      read_page(out.back());
       add_pictures(out.back());
       if (!out.back().divided.empty() && out.back().options.output() != nullptr) {
         add_parts(out.back());
@@ -78,9 +90,9 @@ std::string command_list(std::span<const Command> commands) {
   std::string out =
       "tracestep: what a Transformer training step does, where its time and its bytes go.\n\n"
       "Usage: tracestep COMMAND [OPTION]...\n";
-  std::optional<Section> section;
+  std::optional<std::size_t> section;
   for (const Command& command : commands) {
-    if (section != command.section) out += fmt::format("\n{}:\n", title_of(command.section));
+    if (section != command.section) out += fmt::format("\n{}:\n", kSections[command.section]);
     section = command.section;
     out += fmt::format("  {:<11} {}\n", command.name, command.summary);
   }

@@ -57,7 +57,7 @@ class CapturedResult {
 };
 
 // Writes tables with the environment of this run. `schema`: "tracestep.bench/1"; the charts of its
-// pages (lab/pages/answers) are drawn where --pictures asks for them, of these tables and of
+// pages (lab/pages/commands) are drawn where --pictures asks for them, of these tables and of
 // `drawn`, which no text shows.
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
                   std::vector<Table> tables, std::vector<Table> drawn = {});

@@ -34,12 +34,11 @@ Table composite_table(const DeviceFactory& make_device, std::span<const RunSpec>
 // part is a function and its row in the list of these.
 struct ProgramPart {
   const char* name;
-  const char* doc;
   Table (*table)(const DeviceFactory& make_device, std::span<const RunSpec> runs);
 };
 inline constexpr ProgramPart kProgramParts[] = {
-    {"saved", "what each part of a layer keeps for backward", way_saved_table},
-    {"composites", "what each composite by itself launches, moves and keeps", composite_table},
+    {"saved", way_saved_table},
+    {"composites", composite_table},
 };
 
 // Rows: the ground and each rung; columns: time with its interval, against the rung below and

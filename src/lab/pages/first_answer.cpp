@@ -4,7 +4,8 @@
 #include <map>
 #include <optional>
 
-#include "embedded/answer_pages_text.h"
+#include "base/error.h"
+#include "embedded/command_pages.h"
 #include "lab/pages/compose.h"
 
 namespace tracestep::pages {
@@ -15,6 +16,23 @@ std::string_view short_name(std::string_view schema) {
   const std::size_t dot = schema.find('.');
   if (dot != std::string_view::npos) schema.remove_prefix(dot + 1);
   return schema.substr(0, schema.find('/'));
+}
+
+// Those of a file of commands/.
+std::span<const Page> pages_of(std::string_view file) {
+  static const auto all = [] {
+    std::map<std::string, std::vector<Page>, std::less<>> out;
+    for (const command_pages::File& each : command_pages::files()) {
+      out.emplace(each.name, parse(each.text));
+    }
+    return out;
+  }();
+  const auto found = all.find(file);
+  return found == all.end() ? std::span<const Page>() : std::span<const Page>(found->second);
+}
+
+bool is_of_command(const Page& page) {
+  return page.head.size() == 3 && page.head[1] == "command";
 }
 
 // "kernels" of "kernels@small context 128 step".
@@ -91,15 +109,14 @@ std::string main_table(std::string_view kind, std::span<const Table> tables) {
 }  // namespace
 
 std::span<const Page> answer_pages(std::string_view schema) {
-  static const auto all = [] {
-    std::map<std::string, std::vector<Page>, std::less<>> out;
-    for (const answer_pages_text::File& file : answer_pages_text::files()) {
-      out.emplace(file.name, parse(file.text));
-    }
-    return out;
-  }();
-  const auto found = all.find(short_name(schema));
-  return found == all.end() ? std::span<const Page>() : std::span<const Page>(found->second);
+  const std::span<const Page> all = pages_of(short_name(schema));
+  return all.subspan(!all.empty() && is_of_command(all.front()) ? 1 : 0);
+}
+
+const Page& command_page(std::string_view command) {
+  const std::span<const Page> all = pages_of(command);
+  TRACESTEP_CHECK(!all.empty() && is_of_command(all.front()), "{} has no page", command);
+  return all.front();
 }
 
 std::vector<Shown> shown_by(const Page& page) {
