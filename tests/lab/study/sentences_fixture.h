@@ -15,19 +15,17 @@
 
 namespace tracestep {
 
-using testing::cell_of;
+using testing::cell_at;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::small_study;
 
 class SentencesTest : public ::testing::Test {
  protected:
-  void set(const char* table, const Evidence::Where& where, const char* column, Json value) {
-    cell_of(tables_, table, where, column) = std::move(value);
-  }
+  void set(const std::string& cell, Json value) { cell_at(tables_, cell) = std::move(value); }
   // As many samples as given, all of this time: exact.
   void set_samples(const char* mode, double ms, std::size_t count) {
-    set("cells", {{"size", "small"}, {"mode", mode}, {"ops", "fused"}}, "samples_ms",
+    set(fmt::format("cells[size small; mode {}; ops fused].samples_ms", mode),
         Json::Array(count, Json(ms)));
   }
   // The first table whose name begins so.
@@ -51,7 +49,9 @@ class SentencesTest : public ::testing::Test {
   Answer of(std::string_view id, std::span<const Question> all) {
     const auto found = std::ranges::find(all, id, &Question::id);
     EXPECT_NE(found, all.end()) << id;
-    return answer(*found, tables_);
+    Answer out = answer(*found, tables_);
+    EXPECT_THAT(testing::wrong_claims(out, tables_), ::testing::IsEmpty()) << out.text.words();
+    return out;
   }
 };
 

@@ -97,12 +97,6 @@ double set_ms(const std::string& mode) {
   return mode == "step" ? 35.0 : mode == "forward-backward" ? 30.0 : mode == "forward" ? 10.0 : 9.0;
 }
 
-std::optional<std::size_t> index_of(const Table& table, std::string_view column) {
-  const auto found = std::ranges::find(table.columns, column, &Column::name);
-  if (found == table.columns.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - table.columns.begin());
-}
-
 Json eight_around(double ms) {
   Json out = Json::array();
   for (int i = -4; i < 4; ++i) out.push_back(ms * (1.0 + 0.001 * i));
@@ -112,9 +106,9 @@ Json eight_around(double ms) {
 // Measured times of such small models are noise; these are not.
 void set_times(std::vector<Table>& tables) {
   for (Table& table : tables) {
-    const auto mode = index_of(table, "mode"), size = index_of(table, "size"),
-               ops = index_of(table, "ops"), median = index_of(table, "median_ms"),
-               context = index_of(table, "context"), verdict = index_of(table, "verdict");
+    const auto mode = table.index_of("mode"), size = table.index_of("size"),
+               ops = table.index_of("ops"), median = table.index_of("median_ms"),
+               context = table.index_of("context"), verdict = table.index_of("verdict");
     // Replaces the validity checker's verdicts on the times that were measured.
     if (verdict && (table.name == "validity" || is_verdict_column(table.columns[*verdict]))) {
       for (auto& row : table.rows) row[*verdict] = "ok";
@@ -126,15 +120,14 @@ void set_times(std::vector<Table>& tables) {
       if (row[*size].as_string() == "small") ms *= 8.0;
       if (table.name == "scaling") ms *= row[*context].as_double() / 8.0;
       row[*median] = ms;
-      if (const auto samples = index_of(table, "samples_ms")) row[*samples] = eight_around(ms);
-      if (const auto counts = index_of(table, "visit_samples")) row[*counts] = Json();
-      if (const auto mean = index_of(table, "mean_ms")) row[*mean] = ms;
-      if (const auto deviation = index_of(table, "std_ms")) row[*deviation] = 0.01 * ms;
-      if (const auto others = index_of(table, "others_cores")) row[*others] = 0.02;
+      if (const auto samples = table.index_of("samples_ms")) row[*samples] = eight_around(ms);
+      if (const auto counts = table.index_of("visit_samples")) row[*counts] = Json();
+      if (const auto mean = table.index_of("mean_ms")) row[*mean] = ms;
+      if (const auto deviation = table.index_of("std_ms")) row[*deviation] = 0.01 * ms;
+      if (const auto others = table.index_of("others_cores")) row[*others] = 0.02;
     }
   }
-  const auto set = [&](const char* table, const Evidence::Where& where, const char* column,
-                       Json to) { cell_of(tables, table, where, column) = std::move(to); };
+  const auto set = [&](const std::string& path, Json to) { cell_at(tables, path) = std::move(to); };
   for (const auto& [column, value] : {std::pair{"primitive_ms", Json(420.0)},
                                       {"fused_ms", Json(280.0)},
                                       {"ratio", Json(0.667)},
@@ -142,10 +135,11 @@ void set_times(std::vector<Table>& tables) {
                                       {"high", Json(0.675)},
                                       {"p", Json(0.001)},
                                       {"change", Json("faster")}}) {
-    set("granularity", {{"mode", "step"}, {"size", "small"}}, column, value);
-    set("granularity", {{"mode", "step"}, {"size", "tiny"}}, column, value);
+    for (const char* size : {"small", "tiny"}) {
+      set(fmt::format("granularity[mode step; size {}].{}", size, column), value);
+    }
   }
-  set("granularity", {{"mode", "step"}, {"size", "tiny"}}, "primitive_ms", 42.0);
+  set("granularity[mode step; size tiny].primitive_ms", 42.0);
   for (const auto& [column, ms] : {std::pair{"plain_wall_ms", 10.0},
                                    {"plain_span_ms", 9.9},
                                    {"wall_ms", 10.1},
@@ -154,45 +148,52 @@ void set_times(std::vector<Table>& tables) {
                                    {"span_ms", 10.0},
                                    {"interrupted_ms", 0.0},
                                    {"recorded_gaps_ms", 1.0}}) {
-    set("clocks", {{"mode", "step"}}, column, ms);
+    set(fmt::format("clocks[mode step].{}", column), ms);
   }
   // Recorded twice, the kernels of forward take the same.
-  for (const auto& [mode, pass, ms, products] : {std::tuple{"inference", "all", 20.0, 10.0},
-                                                 {"step", "forward", 20.0, 10.0},
-                                                 {"step", "all", 90.0, 30.0}}) {
-    set("passes", {{"mode", mode}, {"pass", pass}}, "ms", ms);
-    set("passes", {{"mode", mode}, {"pass", pass}}, "products_ms", products);
+  for (const auto& [pass, ms, products] : {std::tuple{"mode inference; pass all", 20.0, 10.0},
+                                           {"mode step; pass forward", 20.0, 10.0},
+                                           {"mode step; pass all", 90.0, 30.0}}) {
+    set(fmt::format("passes[{}].ms", pass), ms);
+    set(fmt::format("passes[{}].products_ms", pass), products);
   }
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
-    set("steps", {{"precision", precision}}, "median_ms", ms);
-    set("steps", {{"precision", precision}}, "samples_ms", eight_around(ms));
-    set("steps", {{"precision", precision}}, "visit_samples", Json());
+    set(fmt::format("steps[precision {}].median_ms", precision), ms);
+    set(fmt::format("steps[precision {}].samples_ms", precision), eight_around(ms));
+    set(fmt::format("steps[precision {}].visit_samples", precision), Json());
   }
   for (const auto& [context, forward, backward] :
        {std::tuple{64, 2.0, 4.0}, std::tuple{128, 7.6, 15.2}}) {
-    const Evidence::Where where = {{"context", context}, {"saved", "weights"}};
-    set("attention", where, "forward_median_ms", forward);
-    set("attention", where, "backward_median_ms", backward);
-    set("attention", where, "forward_samples_ms", eight_around(forward));
-    set("attention", where, "backward_samples_ms", eight_around(backward));
-    set("attention", where, "backward_over_forward", backward / forward);
+    const std::string row = fmt::format("attention[context {}; saved weights].", context);
+    for (const auto& [part, ms] : {std::pair{"forward", forward}, {"backward", backward}}) {
+      set(row + part + "_median_ms", ms);
+      set(row + part + "_samples_ms", eight_around(ms));
+    }
+    set(row + "backward_over_forward", backward / forward);
   }
 }
 
 }  // namespace
 
-Json& cell_of(std::vector<Table>& tables, std::string_view name, const Evidence::Where& where,
-              std::string_view column) {
-  const auto table = std::ranges::find(tables, name, &Table::name);
-  TRACESTEP_CHECK(table != tables.end(), "no table {}", name);
-  for (auto& row : table->rows) {
-    const bool is_it = std::ranges::all_of(where, [&](const auto& condition) {
-      return row[*index_of(*table, condition.first)] == condition.second;
-    });
-    if (is_it) return row[*index_of(*table, column)];
-  }
-  TRACESTEP_CHECK(false, "no such row in {}", name);
-  return table->rows[0][0];
+Json& cell_at(std::vector<Table>& tables, std::string_view path) {
+  const std::size_t dot = path.rfind('.'), end = path[dot - 1] == ']' ? dot - 1 : dot;
+  const std::size_t begin = std::min(path.find('['), end);
+  const auto table = std::ranges::find(tables, path.substr(0, begin), &Table::name);
+  TRACESTEP_CHECK(table != tables.end(), "no table of {}", path);
+  const auto is_it = [&](const std::vector<Json>& row) {
+    if (begin == end) return true;
+    for (const std::string& condition :
+         pages::split(path.substr(begin + 1, end - begin - 1), ";")) {
+      const std::size_t space = condition.find(' ');
+      const Json& cell = row[table->index_of(condition.substr(0, space)).value()];
+      const std::string text = cell.is_string() ? cell.as_string() : cell.dump();
+      if (text != condition.substr(space + 1)) return false;
+    }
+    return true;
+  };
+  const auto row = std::ranges::find_if(table->rows, is_it);
+  TRACESTEP_CHECK(row != table->rows.end(), "no row of {}", path);
+  return (*row)[table->index_of(path.substr(dot + 1)).value()];
 }
 
 const StudyReport& measured_study() {

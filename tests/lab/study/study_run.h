@@ -17,8 +17,8 @@ const StudyReport& measured_study();
 // Threads of the study's cells, which tell them from cells that were not given any.
 inline constexpr int kStudyThreads = 3;
 
-// The cell of the first row with these cells, to be read or changed. CHECKs that it is there.
-Json& cell_of(std::vector<Table>& tables, std::string_view table, const Evidence::Where& where,
-              std::string_view column);
+// The cell "cells[mode step; size small].median_ms", to be read or changed: of the first row with
+// these cells, or of the first one. CHECKs that it is there.
+Json& cell_at(std::vector<Table>& tables, std::string_view path);
 
 }  // namespace tracestep::testing

@@ -5,14 +5,12 @@ namespace tracestep {
 namespace {
 
 TEST_F(SentencesTest, ACardIsWorthWhatItsWorstRowIs) {
-  const Evidence::Where step = {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}};
   EXPECT_EQ(of("pass-times").standing, Standing::kSound);
   set_samples("step", 280, 1);
   EXPECT_EQ(of("pass-times").standing, Standing::kSingle);
-  set("cells", step, "verdict", "doubt: unsteady");
+  set("cells[size small; mode step; ops fused].verdict", "doubt: unsteady");
   EXPECT_EQ(of("pass-times").standing, Standing::kDoubtful);
-  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "verdict",
-      "invalid: two_graphs");
+  set("cells[size small; mode forward; ops fused].verdict", "invalid: two_graphs");
   EXPECT_EQ(of("pass-times").standing, Standing::kInvalid);
   EXPECT_EQ(of("formats").standing, Standing::kSound);
 }
@@ -24,16 +22,15 @@ TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
     return page_head(report, Json::object()).tiles.front().standing;
   };
   EXPECT_EQ(first_screen(), "sound");
-  set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "verdict",
-      "doubt: unsteady");
+  set("cells[size small; mode step; ops fused].verdict", "doubt: unsteady");
   EXPECT_EQ(first_screen(), "noisy");
 }
 
 TEST_F(SentencesTest, WhatCompilingGainsIsByRoundsOverEagerFusedOpsAndFusingHasItsOwnFigure) {
   const auto set_rounds = [&](const char* ops, const char* executor, Json::Array ms) {
-    const Evidence::Where row = {{"mode", "step"}, {"ops", ops}, {"executor", executor}};
-    set("ways", row, "visit_samples", Json::Array(ms.size(), Json(1)));
-    set("ways", row, "samples_ms", std::move(ms));
+    const std::string row = fmt::format("ways[mode step; ops {}; executor {}].", ops, executor);
+    set(row + "visit_samples", Json::Array(ms.size(), Json(1)));
+    set(row + "samples_ms", std::move(ms));
   };
   const auto said = [&] { return of_summary("short-compile").text.words(); };
   // Every second round the machine is half as fast.
@@ -67,8 +64,7 @@ TEST(LeadsTest, WhatTheFirstScreenComparesIsMeasuredInSixRounds) {
 }
 
 TEST_F(SentencesTest, ADoubtIsSaidInWords) {
-  set("cells", {{"size", "small"}, {"mode", "step"}, {"ops", "fused"}}, "verdict",
-      "doubt: others_running, drifting");
+  set("cells[size small; mode step; ops fused].verdict", "doubt: others_running, drifting");
   EXPECT_EQ(of("pass-times").doubt.words(),
             "Noisy: other programs ran; the second half of the samples differs from the first.");
 }
@@ -147,7 +143,7 @@ TEST_F(SentencesTest, EveryStepIsJudgedOnceWhicheverTablesShowIt) {
     EXPECT_TRUE(names.insert(row[0].as_string()).second) << row[0].as_string();
   }
   for (const char* table : {"time", "scaling", "steps", "ways", "ladder"}) {
-    EXPECT_NO_THROW(cell_of(tables_, "validity", {{"table", table}}, "verdict")) << table;
+    EXPECT_NO_THROW(cell_at(tables_, fmt::format("validity[table {}].verdict", table))) << table;
   }
 }
 
@@ -269,8 +265,7 @@ TEST_F(SentencesTest, WhatTrainingTookIsToldApartFromItsSteps) {
 
 TEST_F(SentencesTest, TheRowsThatAreDoubtfulAreNamed) {
   EXPECT_THAT(rests_on(of("pass-times")), Not(HasSubstr("(")));
-  set("cells", {{"size", "small"}, {"mode", "forward"}, {"ops", "fused"}}, "verdict",
-      "doubt: unsteady");
+  set("cells[size small; mode forward; ops fused].verdict", "doubt: unsteady");
   const Answer doubtful = of("pass-times");
   ASSERT_EQ(doubtful.worst.size(), 1u);
   EXPECT_THAT(rests_on(doubtful), ::testing::EndsWith(fmt::format(" (noisy: cells row {})",
