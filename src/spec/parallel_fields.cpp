@@ -69,21 +69,16 @@ Field sums_field() {
 std::vector<Field> all_fields_of_parallel() {
   FieldRows<Parallel> rows;
   rows.add(replicas_field());
-  rows.integer(
-      {.name = "shard", .value_name = "0|1|2|3", .examples = {"1", "2", "3"}}, 0, 3,
-      [](auto& p) -> auto& { return p.shard; });
+  rows.integer({.name = "shard", .value_name = "0|1|2|3", .examples = {"1", "2", "3"}}, 0, 3,
+               in(&Parallel::shard));
   rows.add(bucket_field());
   rows.add(sums_field());
-  rows.choice(
-      {.name = "overlap", .examples = {"off", "updates"}}, kAllOverlaps,
-      [](auto& p) -> auto& { return p.overlap; });
-  rows.integer(
-      {.name = "prefetch", .examples = {"2"}}, 0, kMostPrefetched,
-      [](auto& p) -> auto& { return p.prefetch; });
-  rows.integer(
-      {.name = "tp", .examples = {"2"}}, 1, kMostRanks, [](auto& p) -> auto& { return p.tensor; });
-  rows.toggle(
-      {.name = "sp"}, [](auto& p) -> auto& { return p.divides_rows; });
+  rows.choice({.name = "overlap", .examples = {"off", "updates"}}, kAllOverlaps,
+              in(&Parallel::overlap));
+  rows.integer({.name = "prefetch", .examples = {"2"}}, 0, kMostPrefetched,
+               in(&Parallel::prefetch));
+  rows.integer({.name = "tp", .examples = {"2"}}, 1, kMostRanks, in(&Parallel::tensor));
+  rows.toggle({.name = "sp"}, in(&Parallel::divides_rows));
   return rows.take();
 }
 

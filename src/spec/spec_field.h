@@ -111,6 +111,15 @@ const SpecField<Spec>& field_named(std::span<const SpecField<Spec>> fields, std:
   return *found;
 }
 
+// Finds a member of a specification, or a member of such a member: in(&RunSpec::model,
+// &ModelConfig::layers).
+template <class... Parts>
+auto in(Parts... parts) {
+  return [=](auto& spec) -> auto& {
+    return (spec.*....*parts);
+  };
+}
+
 // Makes the rows of a table. Each function takes a row without `value` and `parse` and adds them;
 // `at` finds the member in a specification.
 template <class Spec>
@@ -200,6 +209,16 @@ class FieldRows {
                                           const std::string& text) -> Change {
       check_choice(where, text, names);
       return [at, is_on = text == "on"](Spec& spec) { at(spec) = is_on; };
+    };
+    return add(std::move(row));
+  }
+
+  // A value whose text name_of() gives and `parse`, a function of where and text, reads.
+  template <class Parse, class Member>
+  Row& parsed(Row row, Parse parse, Member at) {
+    row.value = [at](const Spec& spec) { return Json(name_of(at(spec))); };
+    row.parse = [at, parse](const std::string& where, const std::string& text) -> Change {
+      return [at, value = parse(where, text)](Spec& spec) { at(spec) = value; };
     };
     return add(std::move(row));
   }

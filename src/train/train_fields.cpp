@@ -13,42 +13,30 @@ std::vector<TrainField> all_fields() {
     return TrainField{.name = name, .role = role, .show = FieldShow::kNowhere, .help = help};
   };
   using enum FieldRole;
-  rows.integer(
-      row("steps", kProtocol, "optimizer steps"), 1, kAnyCount,
-      [](auto& o) -> auto& { return o.steps; });
-  rows.integer(
-      row("accumulate", kBits, "batches added up per step"), 1, kMostAccumulated,
-      [](auto& o) -> auto& { return o.accumulate; });
-  rows.integer(
-      row("shards", kBits,
-          "parts of a batch whose gradients are added up in one order, "
-          "whatever the number of ranks; 0 is off"),
-      0, kMostAccumulated, [](auto& o) -> auto& { return o.shards; });
-  rows.choice(
-      row("order", kBits, "where batches start in the tokens"), kAllOrders,
-      [](auto& o) -> auto& { return o.order; });
-  rows.real(
-      row("lr", kBits, "learning rate"), 0, kAnyReal,
-      [](auto& o) -> auto& { return o.schedule.lr; });
-  rows.choice(
-      row("schedule", kBits, "of the learning rate"), kAllSchedules,
-      [](auto& o) -> auto& { return o.schedule.kind; });
-  rows.integer(
-      row("warmup_steps", kBits, "linear warm-up of the rate"), 0, kAnyCount,
-      [](auto& o) -> auto& { return o.schedule.warmup_steps; });
-  rows.real(
-          row("lr_min", kBits, "where the cosine ends"), 0, kAnyReal,
-          [](auto& o) -> auto& { return o.schedule.lr_min; })
+  rows.integer(row("steps", kProtocol, "optimizer steps"), 1, kAnyCount, in(&TrainOptions::steps));
+  rows.integer(row("accumulate", kBits, "batches added up per step"), 1, kMostAccumulated,
+               in(&TrainOptions::accumulate));
+  rows.integer(row("shards", kBits,
+                   "parts of a batch whose gradients are added up in one order, "
+                   "whatever the number of ranks; 0 is off"),
+               0, kMostAccumulated, in(&TrainOptions::shards));
+  rows.choice(row("order", kBits, "where batches start in the tokens"), kAllOrders,
+              in(&TrainOptions::order));
+  rows.real(row("lr", kBits, "learning rate"), 0, kAnyReal,
+            in(&TrainOptions::schedule, &Schedule::lr));
+  rows.choice(row("schedule", kBits, "of the learning rate"), kAllSchedules,
+              in(&TrainOptions::schedule, &Schedule::kind));
+  rows.integer(row("warmup_steps", kBits, "linear warm-up of the rate"), 0, kAnyCount,
+               in(&TrainOptions::schedule, &Schedule::warmup_steps));
+  rows.real(row("lr_min", kBits, "where the cosine ends"), 0, kAnyReal,
+            in(&TrainOptions::schedule, &Schedule::lr_min))
       .applies = [](const TrainOptions& o) { return o.schedule.kind == ScheduleKind::kCosine; };
-  rows.real(
-      row("clip", kProgram, "largest global gradient norm; 0 is off"), 0, kAnyReal,
-      [](auto& o) -> auto& { return o.run.optimizer.clip; });
-  rows.real(
-      row("weight_decay", kProgram, "decoupled"), 0, kAnyReal,
-      [](auto& o) -> auto& { return o.run.optimizer.weight_decay; });
-  rows.choice(
-          row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),
-          kAllDecayOn, [](auto& o) -> auto& { return o.run.optimizer.decay_on; })
+  rows.real(row("clip", kProgram, "largest global gradient norm; 0 is off"), 0, kAnyReal,
+            in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::clip));
+  rows.real(row("weight_decay", kProgram, "decoupled"), 0, kAnyReal,
+            in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::weight_decay));
+  rows.choice(row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),
+              kAllDecayOn, in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::decay_on))
       .is_optional = true;
   return rows.take();
 }
