@@ -13,6 +13,7 @@ void register_movement();
 void register_assembly();
 void register_reductions();
 void register_matmul();
+void register_linear_grad();
 void register_gathers();
 void register_softmax();
 void register_activations();
@@ -35,6 +36,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_assembly,
                                             register_reductions,
                                             register_matmul,
+                                            register_linear_grad,
                                             register_gathers,
                                             register_softmax,
                                             register_activations,

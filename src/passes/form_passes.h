@@ -44,9 +44,11 @@ Program autocast(const Program& program, DType low);
 // Products of float32 as products of float16 parts, which tensor cores multiply. Sets `by_parts` of
 // every float32 product that has at least 128 rows, columns and terms of each sum: smaller ones
 // have less work than splitting their operands takes, and sums shorter than that are no better than
-// the float32 units' own. Values keep their types; results agree with those of float32 products to
-// their rounding (backends/cuda/split/product.h).
-Program by_parts(const Program& program);
+// the float32 units' own. Two products that are the gradients of a linear layer become one
+// linear_grad, where there is a kernel for it: what they read is then split once. Values keep their
+// types; results agree with those of float32 products to their rounding
+// (backends/cuda/split/product.h).
+Program by_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
 // The same program in float64: what the reference back end runs. Every floating leaf, generator and
 // cast target becomes f64, inside the bodies of fused nodes too; integers and booleans stay. Casts

@@ -333,7 +333,7 @@ std::vector<Pass> kernel_passes() {
        [](const Options& o) {
          return o.run.precision.split && o.context.traits.has_product_formats();
        },
-       [](const Program& p, const Options&) { return by_parts(p); }},
+       with_kernels(by_parts)},
       {"materialize", "explicit copies where a layout needs one", always,
        [](const Program& p, const Options&) { return materialize(p); }, VerifyStage::kMaterialized},
       {"overlap", "collectives in batches, beside the other nodes", communicates,

@@ -101,15 +101,41 @@ CachedAttentionPlan plan_cached_attention(const AttentionSizes& a) {
   return plan;
 }
 
-SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
-                                    std::int64_t batch) {
-  using Plan = SplitProductPlan;
+namespace {
+
+// Takes pieces of a workspace, one behind the other.
+class Pieces {
+ public:
+  std::int64_t take(std::int64_t bytes) {
+    const std::int64_t begin = end_;
+    end_ += round_up(bytes, kAlignment);
+    return begin;
+  }
+  std::int64_t bytes() const { return end_; }
+
+ private:
+  static constexpr std::int64_t kAlignment = 256;
+  std::int64_t end_ = 0;
+};
+
+SplitPartsPlan plan_parts(std::int64_t rows, std::int64_t k, std::int64_t batch, Pieces& pieces) {
+  constexpr std::int64_t kHalf = 2, kParts = 2;
+  SplitPartsPlan plan;
+  plan.rows = rows;
+  plan.padded_k = round_up(k, SplitPartsPlan::kBlock);
+  plan.scale_rows = round_up(rows, 16 / kFloat);
+  plan.parts = pieces.take(kHalf * kParts * batch * rows * plan.padded_k);
+  plan.scales =
+      pieces.take(kFloat * batch * plan.padded_k / SplitPartsPlan::kBlock * plan.scale_rows);
+  return plan;
+}
+
+SplitTilesPlan plan_tiles(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch,
+                          Pieces& pieces) {
   constexpr std::int64_t kMultiprocessors = 132, kLeastBlocks = 4, kMostShares = 8;
-  constexpr std::int64_t kAlignment = 256, kHalf = 2, kWord = 4;
-  Plan plan;
-  plan.padded_k = round_up(k, Plan::kBlock);
+  SplitTilesPlan plan;
   const auto tiles_of = [&](std::int64_t columns) {
-    return ceil_div(m, Plan::kTileRows) * ceil_div(n, columns) * batch;
+    return ceil_div(m, SplitTilesPlan::kRows) * ceil_div(n, columns) * batch;
   };
   // In units of a column's time: whole waves of tiles, each with some time of its own.
   constexpr std::int64_t kOwnColumns = 16;
@@ -119,28 +145,40 @@ SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t
         ceil_div(tiles_of(columns), kMultiprocessors) * (columns + kOwnColumns);
     if (time >= least) continue;
     least = time;
-    plan.tile_columns = columns;
+    plan.columns = columns;
   }
-  const std::int64_t tiles = tiles_of(plan.tile_columns), blocks = plan.padded_k / Plan::kBlock;
-  if (tiles * 2 <= kMultiprocessors) {
+  const std::int64_t tiles = tiles_of(plan.columns), blocks = ceil_div(k, SplitPartsPlan::kBlock);
+  if (tiles > 0 && tiles * 2 <= kMultiprocessors) {
     plan.shares = std::clamp<std::int64_t>(
         std::min(kMultiprocessors / tiles, blocks / kLeastBlocks), 1, kMostShares);
   }
-  std::int64_t end = 0;
-  const auto take = [&](std::int64_t bytes) {
-    const std::int64_t begin = end;
-    end += round_up(bytes, kAlignment);
-    return begin;
-  };
-  plan.a_parts = take(2 * kHalf * batch * m * plan.padded_k);
-  plan.b_parts = take(2 * kHalf * batch * n * plan.padded_k);
-  const std::int64_t chunks = ceil_div(k, Plan::kMaximaRows);
-  plan.a_scales = take(kWord * batch * m);
-  plan.b_scales = take(kWord * batch * n);
-  plan.a_maxima = take(kWord * batch * m * chunks);
-  plan.b_maxima = take(kWord * batch * n * chunks);
-  plan.sums = take(plan.shares > 1 ? kFloat * plan.shares * batch * m * n : 0);
-  plan.workspace_bytes = end;
+  plan.sums = pieces.take(plan.shares > 1 ? kFloat * plan.shares * batch * m * n : 0);
+  return plan;
+}
+
+}  // namespace
+
+SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
+                                    std::int64_t batch) {
+  Pieces pieces;
+  SplitProductPlan plan;
+  plan.a = plan_parts(m, k, batch, pieces);
+  plan.b = plan_parts(n, k, batch, pieces);
+  plan.tiles = plan_tiles(m, n, k, batch, pieces);
+  plan.workspace_bytes = pieces.bytes();
+  return plan;
+}
+
+SplitLinearGradPlan plan_split_linear_grad(std::int64_t rows, std::int64_t n, std::int64_t k) {
+  Pieces pieces;
+  SplitLinearGradPlan plan;
+  plan.g_along = plan_parts(rows, n, 1, pieces);
+  plan.g_down = plan_parts(n, rows, 1, pieces);
+  plan.w = plan_parts(k, n, 1, pieces);
+  plan.x = plan_parts(k, rows, 1, pieces);
+  plan.dx = plan_tiles(rows, k, n, 1, pieces);
+  plan.dw = plan_tiles(n, k, rows, 1, pieces);
+  plan.workspace_bytes = pieces.bytes();
   return plan;
 }
 

@@ -47,25 +47,43 @@ struct NormGradPlan {
 };
 NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width);
 
-// A float32 product by parts (backends/cuda/split/product.h): each operand as two float16 parts
-// along K, in whole blocks of 64, and the shares of K that different blocks sum. Offsets in bytes.
-struct SplitProductPlan {
-  static constexpr std::int64_t kBlock = 64;      // of K
-  static constexpr std::int64_t kTileRows = 128;  // of a thread block's results
-  static constexpr std::int64_t kMaximaRows =
-      256;  // of K whose largest elements one thread block finds
+// An operand [batch, rows, K] of a float32 product by parts (backends/cuda/split/): two float16
+// parts of each element, and a scale for each block of K in a row. Offsets in bytes.
+struct SplitPartsPlan {
+  static constexpr std::int64_t kBlock = 64;  // of K
 
-  std::int64_t padded_k = 0;
-  std::int64_t tile_columns = 128;          // 96, 128 or 160
-  std::int64_t shares = 1;                  // of K
-  std::int64_t a_parts = 0, b_parts = 0;    // [batch][2][rows][padded_k] float16
-  std::int64_t a_scales = 0, b_scales = 0;  // [batch][rows] bits of the largest magnitude
-  std::int64_t a_maxima = 0, b_maxima = 0;  // [batch][K / kMaximaRows][rows], likewise
-  std::int64_t sums = 0;                    // [shares][batch][m][n] float32, of several shares
+  std::int64_t rows = 0;
+  std::int64_t padded_k = 0;    // whole blocks
+  std::int64_t scale_rows = 0;  // whole 16 bytes
+  std::int64_t parts = 0;       // [batch][2][rows][padded_k] float16
+  std::int64_t scales = 0;      // [batch][padded_k / kBlock][scale_rows] float32
+};
+
+// How the results [batch, m, n] of such a product are divided among blocks.
+struct SplitTilesPlan {
+  static constexpr std::int64_t kRows = 128;
+
+  std::int64_t columns = 128;  // of a tile: 96, 128 or 160
+  std::int64_t shares = 1;     // of K, summed by different blocks
+  std::int64_t sums = 0;       // [batch][shares][m][n] float32, of several shares
+};
+
+// y = a · b.
+struct SplitProductPlan {
+  SplitPartsPlan a, b;
+  SplitTilesPlan tiles;
   std::int64_t workspace_bytes = 0;
 };
 SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
                                     std::int64_t batch);
+
+// linear_grad: dx = g · w and dw = g' · x, with g [rows, n], w [n, k], x [rows, k].
+struct SplitLinearGradPlan {
+  SplitPartsPlan g_along, g_down, w, x;
+  SplitTilesPlan dx, dw;
+  std::int64_t workspace_bytes = 0;
+};
+SplitLinearGradPlan plan_split_linear_grad(std::int64_t rows, std::int64_t n, std::int64_t k);
 
 // cached_attention: the keys of a cache are divided among blocks, so that few heads keep the GPU
 // busy. Each part leaves, for each query, its unscaled sum, its largest score and its sum of

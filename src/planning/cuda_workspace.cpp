@@ -21,6 +21,12 @@ std::int64_t matmul(Call c, Traits) {
   return plan_split_product(m, n, k, y.product() / (m * n)).workspace_bytes;
 }
 
+std::int64_t linear_grad(Call c, Traits) {
+  const Shape &g = c.inputs[0].shape, &dx = c.outputs[0].shape;
+  const bool is_empty = g.product() * dx.product() == 0;
+  return is_empty ? 0 : plan_split_linear_grad(g[0], g[1], dx[1]).workspace_bytes;
+}
+
 std::int64_t reduction(Call c, Traits) {
   const std::int64_t results = c.outputs[0].count(), all = c.inputs[0].count();
   return results == 0 ? 0 : plan_reduction(results, all / results).workspace_bytes;
@@ -71,6 +77,7 @@ std::int64_t global_norm(Call c, Traits) {
 constexpr WorkspaceRule kRules[] = {
     {"matmul", matmul},
     {"matmul_add", matmul},
+    {"linear_grad", linear_grad},
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},

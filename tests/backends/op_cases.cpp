@@ -84,6 +84,9 @@ const std::vector<Unsupported>& unsupported_ops() {
   static const std::vector<Unsupported> all{
       {"reference", "fused", "put back in place: the oracle runs ops one by one"},
       {"reference", "matmul_add", "decomposed: the oracle rounds as the parts do"},
+      {"reference", "linear_grad", "decomposed: the oracle multiplies twice"},
+      {"cpu", "linear_grad", "decomposed: products of a CPU share nothing"},
+      {"null", "linear_grad", "stands for devices that decompose it"},
       {"reference", "cross_entropy_with_grad", "decomposed: the oracle runs ops one by one"},
       {"reference", "multi_adamw", "decomposed: the oracle updates one tensor at a time"},
       {"cpu", "fused", "put back in place: nothing is compiled at run time"},

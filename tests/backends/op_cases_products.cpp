@@ -111,6 +111,26 @@ std::vector<OpCase> products_by_parts() {
   return out;
 }
 
+// Whole tiles and not, rows that lie apart, nothing to sum.
+OpTest linear_grad() {
+  const auto of = [](Operand g, Operand w, Operand x) {
+    return OpCase{{std::move(g), std::move(w), std::move(x)}};
+  };
+  const auto sized = [&](std::int64_t rows, std::int64_t n, std::int64_t k) {
+    return of(plain({rows, n}), plain({n, k}), plain({rows, k}));
+  };
+  return {
+      .op = "linear_grad",
+      .bound = Bound::kTerms,
+      .cases = {sized(128, 192, 96), sized(131, 67, 161), sized(1, 1, 1), sized(3, 700, 5),
+                sized(700, 3, 70), sized(0, 4, 3), sized(4, 0, 3),
+                of(stored({67, 41}, kSliced), stored({41, 70}, kTransposed),
+                   stored({67, 70}, kSliced)),
+                of(stored({66, 130}, kTransposed), stored({130, 36}, kSliced), plain({66, 36}))},
+      .dtypes = {DType::kF32},
+      .gradient_outputs = {}};
+}
+
 OpTest matmul() {
   OpTest out{
       .op = "matmul",
@@ -237,6 +257,7 @@ std::vector<OpTest> product_tests() {
        .gradient_outputs = {}},
       matmul(),
       matmul_add(),
+      linear_grad(),
   };
   for (OpTest& test : gather_tests()) out.push_back(std::move(test));
   return out;

@@ -265,7 +265,12 @@ void RandomOps::multiply() {
   }
   const Val y = ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb});
   const double reach = 4.0 * static_cast<double>(k);
-  switch (dice_.between(0, 5)) {
+  switch (dice_.between(0, 6)) {
+    case 6: {
+      const Val g = operand(f32({m, n})), w = operand(f32({n, k})), x = operand(f32({m, k}));
+      const std::vector<Val> both = b_.call(find_op("linear_grad"), {g, w, x});
+      return keep(both[static_cast<std::size_t>(dice_.between(0, 1))], 4.0 * 6);
+    }
     case 0: return keep(ops::add(in_dtype(y, DType::kF32), operand(f32(y.shape()))), reach + 2.0);
     case 1:
       return keep(

@@ -160,16 +160,21 @@ SplitOperand operand_of(const OperandSpec& x, const void* data, bool is_transpos
           .is_down = is_transposed != matrix.by_columns};
 }
 
+void require_hopper(const CudaStream& stream) {
+  constexpr int kHopper = 90;
+  if (stream.compute_capability == kHopper) return;
+  throw Error(ErrorCode::kUsage, "precision",
+              fmt::format("fp32-split needs compute capability 9.0, and this device has {:.1f}",
+                          stream.compute_capability / 10.0),
+              "use fp32 or tf32");
+}
+
 // A product of float32 by parts.
 class SplitMatmul final : public PreparedKernel {
  public:
   SplitMatmul(KernelSpec spec, const CudaStream& stream)
       : spec_(std::move(spec)), stream_(stream), problem_(problem_of(spec_)) {
-    if (stream.compute_capability == kHopper) return;
-    throw Error(ErrorCode::kUsage, "precision",
-                fmt::format("fp32-split needs compute capability 9.0, and this device has {:.1f}",
-                            stream.compute_capability / 10.0),
-                "use fp32 or tf32");
+    require_hopper(stream);
   }
 
   void launch(const LaunchOperands& at, const LaunchContext&) override {
@@ -190,11 +195,57 @@ class SplitMatmul final : public PreparedKernel {
   }
 
  private:
-  static constexpr int kHopper = 90;
-
   const KernelSpec spec_;
   const CudaStream& stream_;
   const GemmProblem problem_;
+};
+
+// Both gradients of a linear layer, by parts.
+class SplitLinearGrads final : public PreparedKernel {
+ public:
+  SplitLinearGrads(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream) {
+    require_hopper(stream);
+    if (spec_.attrs.flag("by_parts") && spec_.inputs[0].dtype == DType::kF32) return;
+    fail_usage("linear_grad", "a GPU has it for f32 by parts alone; use two products");
+  }
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const OperandSpec &g = spec_.inputs[0], &w = spec_.inputs[1], &x = spec_.inputs[2];
+    const SplitLinearGrad grad{.rows = g.shape[0],
+                               .n = g.shape[1],
+                               .k = w.shape[1],
+                               .g = static_cast<const float*>(at.inputs[0]),
+                               .w = static_cast<const float*>(at.inputs[1]),
+                               .x = static_cast<const float*>(at.inputs[2]),
+                               .g_leading = as_matrix(g).leading,
+                               .w_leading = as_matrix(w).leading,
+                               .x_leading = as_matrix(x).leading,
+                               .dx = static_cast<float*>(at.outputs[0]),
+                               .dw = static_cast<float*>(at.outputs[1]),
+                               .workspace = at.workspace};
+    const cudaError_t status = grad.rows * grad.n * grad.k == 0
+                                   ? set_to_zero(at)
+                                   : linear_grad_split(grad, stream_.launch_stream());
+    if (status != cudaSuccess) [[unlikely]]
+      throw DeviceError("cuda", "linear_grad by parts", cudaGetErrorString(status));
+  }
+
+ private:
+  // Sums of no terms; what has none is empty.
+  cudaError_t set_to_zero(const LaunchOperands& at) const {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const OperandSpec& y = spec_.outputs[i];
+      const auto bytes = static_cast<std::size_t>(y.shape.product()) * size_of(y.dtype);
+      const cudaError_t status =
+          bytes == 0 ? cudaSuccess : cudaMemsetAsync(at.outputs[i], 0, bytes, stream_.handle);
+      if (status != cudaSuccess) return status;
+    }
+    return cudaSuccess;
+  }
+
+  const KernelSpec spec_;
+  const CudaStream& stream_;
 };
 
 // Of a product with k = 0: zeros, or what it is added to.
@@ -208,6 +259,10 @@ void empty_sum_kernel(const KernelCall& call) {
       c == nullptr ? cudaMemsetAsync(y.data, 0, bytes, stream)
                    : cudaMemcpyAsync(y.data, c, bytes, cudaMemcpyDeviceToDevice, stream);
   if (status != cudaSuccess) fail_launch(call, status);
+}
+
+std::unique_ptr<PreparedKernel> prepare_linear_grad(KernelSpec spec, const LaunchContext& context) {
+  return std::make_unique<SplitLinearGrads>(std::move(spec), stream_of(context));
 }
 
 std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchContext& context) {
@@ -230,6 +285,7 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
 void add_matmul_kernels(KernelTable& table) {
   table.add_planned("matmul", prepare_matmul);
   table.add_planned("matmul_add", prepare_matmul);
+  table.add_planned("linear_grad", prepare_linear_grad);
 }
 
 }  // namespace tracestep::cuda

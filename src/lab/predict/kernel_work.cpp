@@ -32,6 +32,10 @@ bool sums_columns(const Program& program, const Node& node) {
   return to.product() < from.product() && !to.empty() && to.back() == from.back();
 }
 
+bool reads_transposed(const Node& node, std::string_view attr) {
+  return node.op->find_attr(attr) != nullptr && node.attrs.flag(attr);
+}
+
 std::string kernel_name(const Program& program, const Node& node) {
   std::string out = node.op->name + " ";
   for (ValueId v : node.inputs) {
@@ -43,8 +47,10 @@ std::string kernel_name(const Program& program, const Node& node) {
   out += fmt::format(">{}", name_of(result.dtype));
   if (node.op->kernel_class == KernelClass::kGemm) {
     out += ' ';
-    out += fastest_index(program.value(node.inputs[0]), node.attrs.flag("transpose_a"), "mk");
-    out += fastest_index(program.value(node.inputs[1]), node.attrs.flag("transpose_b"), "kn");
+    out +=
+        fastest_index(program.value(node.inputs[0]), reads_transposed(node, "transpose_a"), "mk");
+    out +=
+        fastest_index(program.value(node.inputs[1]), reads_transposed(node, "transpose_b"), "kn");
     if (node.attrs.flag("by_parts")) out += " by parts";
     return out + (result.shape.rank() > 2 ? " batched" : "");
   }
@@ -61,7 +67,7 @@ std::string kernel_name(const Program& program, const Node& node) {
 
 // K of a product.
 std::int64_t depth_of(const Program& program, const Node& node) {
-  return program.type(node.inputs[0]).shape.back(node.attrs.flag("transpose_a") ? 1 : 0);
+  return program.type(node.inputs[0]).shape.back(reads_transposed(node, "transpose_a") ? 1 : 0);
 }
 
 // Of a product that is not batched.

@@ -181,6 +181,11 @@ __device__ __forceinline__ void store_float4(std::uint32_t address, float a, flo
                "f"(d)
                : "memory");
 }
+__device__ __forceinline__ float load_float(std::uint32_t address) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address));
+  return x;
+}
 __device__ __forceinline__ float2 load_float2(std::uint32_t address) {
   float2 x;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));

@@ -1,64 +1,72 @@
-// An operand of a product by parts: the largest magnitude of each row along K, and the two parts of
-// every element.
+// Operands of products by parts: two float16 parts of every element, and the scales of every 64
+// elements of K.
 #pragma once
 
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <span>
 
 #include "backends/cuda/predecessors.cuh"
-#include "backends/cuda/split/product.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {
 
-// What the kernels need of an operand. A row of the operand is what lies along K.
-struct SplitSource {
-  SplitOperand from;
-  std::int64_t rows = 0, k = 0, padded_k = 0;
-  int batch = 1;
-  int warps = 1;                    // that share a row, where K runs along
-  bool has_vectors = false;         // `from` can be read in steps of 16 bytes
-  __half* parts = nullptr;          // [batch][2][rows][padded_k]
-  std::uint32_t* scales = nullptr;  // [batch][rows]: bits of the largest magnitude
-  std::uint32_t* maxima = nullptr;  // [batch][chunks][rows], where K runs down
-  int chunks = 0;
-  unsigned first_block = 0;  // of the kernel's grid
+// Parts of an operand [batch, rows, K] in a workspace, as its plan says.
+struct SplitParts {
+  __half* parts = nullptr;  // [batch][2][rows][padded_k]: x · 2^-e, high and low; null: not wanted
+  float* scales = nullptr;  // [batch][padded_k / 64][scale_rows]: 2^e
+  std::int64_t rows = 0, padded_k = 0, scale_rows = 0;
+
+  SplitParts() = default;
+  SplitParts(const SplitPartsPlan& plan, void* workspace)
+      : parts(reinterpret_cast<__half*>(static_cast<std::byte*>(workspace) + plan.parts)),
+        scales(reinterpret_cast<float*>(static_cast<std::byte*>(workspace) + plan.scales)),
+        rows(plan.rows),
+        padded_k(plan.padded_k),
+        scale_rows(plan.scale_rows) {}
 };
+
+// Stored matrices [batch, rows, columns] and the parts that are made of them: with K along the
+// stored rows, with K down them, or both.
+struct SplitSource {
+  const float* data = nullptr;
+  std::int64_t leading = 0, batch_stride = 0;  // elements
+  std::int64_t rows = 0, columns = 0, batch = 1;
+  SplitParts along = {}, down = {};
+  bool has_vectors = false;  // can be read in steps of 16 bytes (split_sources() finds out)
+  unsigned first_block = 0;  // of the kernel's grid (likewise)
+};
+
+// Fills the parts of all sources, in one launch (parts.cu). At most three sources.
+cudaError_t split_sources(std::span<const SplitSource> sources, const LaunchStream& stream);
 
 // Bits of the magnitude; they are ordered as magnitudes are, with infinity and NaN last.
 __device__ __forceinline__ std::uint32_t magnitude_bits(float x) {
   return __float_as_uint(x) & 0x7fffffffU;
 }
-constexpr std::uint32_t kInfinityBits = 0x7f800000U;
 
-// Parts are scaled so that the largest of a row is in [2^14, 2^15).
-__device__ __forceinline__ int scale_exponent(std::uint32_t largest) {
-  return max(static_cast<int>(largest >> 23), 1) - 127 - 14;
-}
-__device__ __forceinline__ float power_of_two(int exponent) {  // -126 to 127
-  return __uint_as_float(static_cast<std::uint32_t>(exponent + 127) << 23);
+__device__ __forceinline__ float power_of_two(int exponent) {  // -149 to 127
+  return __uint_as_float(exponent >= -126 ? static_cast<std::uint32_t>(exponent + 127) << 23
+                                          : 1U << (exponent + 149));
 }
 
-// x · 2^-e, exactly where that is in the range of float32; in two steps, since 2^-e may not be.
+// x · 2^-e, with e such that the largest is in [2^14, 2^15); exactly where that is in the range of
+// float32, and in two steps, since 2^-e may not be.
 struct Scaling {
+  int exponent;
   float first, second;
-  __device__ __forceinline__ explicit Scaling(std::uint32_t largest) {
-    const int e = -scale_exponent(largest);
-    first = power_of_two(e / 2);
-    second = power_of_two(e - e / 2);
-  }
+  bool is_finite;
+  __device__ __forceinline__ explicit Scaling(std::uint32_t largest)
+      : exponent(max(static_cast<int>(largest >> 23), 1) - 127 - 14),
+        first(power_of_two(-exponent / 2)),
+        second(power_of_two(-exponent + exponent / 2)),
+        is_finite(largest < 0x7f800000U) {}
   __device__ __forceinline__ float operator()(float x) const { return x * first * second; }
+  // 2^e; NaN for what has an infinity or a NaN, so that its sums are seen.
+  __device__ __forceinline__ float scale() const {
+    return is_finite ? power_of_two(exponent) : __uint_as_float(0x7fffffffU);
+  }
 };
-
-struct Parts {
-  __half high, low;
-};
-__device__ __forceinline__ Parts parts_of(float scaled) {
-  const __half high = __float2half_rn(scaled);
-  return {high, __float2half_rn(scaled - __half2float(high))};
-}
-
-// Fills the parts and scales of both operands (parts.cu).
-cudaError_t split_operands(const SplitSource& a, const SplitSource& b, const LaunchStream& stream);
 
 }  // namespace tracestep::cuda

@@ -1,12 +1,13 @@
 // Products of float32 matrices on the tensor cores of Hopper, as accurate as the float32 units are.
-// Each operand becomes two float16 parts, x = 2^e (high + low), with e chosen for each of its rows
-// along K; of the four products of parts all but low times low are summed. Tensor cores drop bits
-// of long sums, so sums are carried over to float32 registers every 256 elements of K.
+// Each operand becomes two float16 parts, x = 2^e (high + low), with e chosen for every 64 elements
+// of K of each of its rows; of the four products of parts all but low times low are summed. Tensor
+// cores drop bits of long sums, so sums are carried over to float32 registers, where they are
+// scaled, every 64 elements of K.
 //
 // The error of an element is at most about 2^-22 of the sum of |a b| over K, in practice below that
-// of a float32 product, plus 2^-38 K times the largest |a| of its row and |b| of its column:
-// elements that are 2^-16 of the largest in their row have fewer bits than float32. Rows and
-// columns with an infinity or a NaN are multiplied element by element in float32. Source: Ootomo
+// of a float32 product, plus 2^-38 · 64 times the product of the largest |a| and |b| of each 64
+// elements of K: elements that are 2^-16 of the largest near them have fewer bits than float32.
+// Results that are infinite or NaN are summed again, element by element in float32. Source: Ootomo
 // and Yokota 2022, "Recovering single precision accuracy from Tensor Cores while surpassing the
 // FP32 theoretical peak performance"; scales by row as in Ozaki et al. 2012.
 #pragma once
@@ -38,5 +39,16 @@ struct SplitProduct {
 // Enqueues the product without allocating or waiting; on Hopper only. The same bits every run.
 // k >= 1 and no empty results.
 cudaError_t multiply_split(const SplitProduct& product, const LaunchStream& stream);
+
+// dx = g · w and dw = g' · x, both dense: the gradients of y = x · w'. All three operands are read
+// once. g [rows, n], w [n, k] and x [rows, k], stored row by row; no extent is 0.
+struct SplitLinearGrad {
+  std::int64_t rows = 0, n = 0, k = 0;
+  const float *g = nullptr, *w = nullptr, *x = nullptr;
+  std::int64_t g_leading = 0, w_leading = 0, x_leading = 0;
+  float *dx = nullptr, *dw = nullptr;
+  void* workspace = nullptr;  // plan_split_linear_grad(rows, n, k).workspace_bytes, likewise
+};
+cudaError_t linear_grad_split(const SplitLinearGrad& grad, const LaunchStream& stream);
 
 }  // namespace tracestep::cuda
