@@ -257,14 +257,8 @@ std::vector<Table> replay_published(const Published& published, const ReplayInpu
 }
 
 StudySection published_section(std::vector<ResultRow> rows, const Json& environment) {
-  return {
-      .id = "published",
-      .title = "Published tables beside this run",
-      .reading =
-          "Figures that others have published of the same experiments, held against the "
-          "program's own bytes, against each other, and against cells of the same size where "
-          "this run has them.",
-      .tables = replay_published(published_tables(), replay_input(std::move(rows), environment))};
+  return section("published",
+                 replay_published(published_tables(), replay_input(std::move(rows), environment)));
 }
 
 }  // namespace tracestep

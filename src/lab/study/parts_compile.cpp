@@ -30,8 +30,8 @@ std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
 namespace {
 
 // Against float64, of those of the runs that were measured.
-void measure_errors(StudyContext& context, StepErrors& errors, const WantedSteps& wanted) {
-  for (const CellResult& cell : context.measured(wanted.runs)) {
+void measure_errors(StudyContext& context, StepErrors& errors, std::span<const RunSpec> runs) {
+  for (const CellResult& cell : context.measured(runs)) {
     if (cell.status != Status::kOk || !context.has_time_for(0)) continue;
     const RunSpec& run = cell.spec.step;
     context.errors[key_of(run).dump()] = errors.of(context.machine.make_device, run);
@@ -41,7 +41,7 @@ void measure_errors(StudyContext& context, StepErrors& errors, const WantedSteps
 // The first steps of a model in one mode.
 void measure_starts(StudyContext& context, const ModelConfig& model, Mode mode) {
   constexpr int kStarts = 2;
-  for (const RunSpec& run : ways(context, model).runs) {
+  for (const RunSpec& run : runs_in(context, "ways", model)) {
     if (run.mode != mode || !context.has_time_for(kStarts * context.seconds_of(run))) continue;
     attempt([&] {
       context.starts[key_of(run).dump()] = measure_starts(context.machine.make_device, run);
@@ -58,31 +58,23 @@ void start_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   StepErrors errors(context.machine.make_reference, sizes.error);
   for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, Mode::kStep);
-  measure_errors(context, errors, precise_steps(context, sizes.precise.front()));
-  measure_errors(context, errors, rungs(context));
+  measure_errors(context, errors, runs_in(context, "steps", sizes.precise.front()));
+  measure_errors(context, errors, runs_in(context, "ladder"));
   for (Mode mode : {Mode::kForwardBackward, Mode::kForward}) {
     for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, mode);
   }
 }
 
 void add_compile_section(StudyContext& context) {
-  StudySection out{
-      .id = "compile",
-      .title = "Eager and compiled",
-      .reading =
-          "The same step as plain framework code runs it, with a kernel for each composite, "
-          "and compiled: passes that save launches and traffic, one arena, one graph where "
-          "the device has such. Moved bytes are modelled."};
+  StudySection out = section("compile", {});
   const auto add = [&](Table table) {
     if (!table.rows.empty()) out.tables.push_back(std::move(table));
   };
   std::vector<CompileCell> cells;
-  for (const ModelConfig& model : context.sizes.compiled) {
-    for (const CellResult& cell : context.measured(ways(context, model).runs)) {
-      const auto start = context.starts.find(key_of(cell.spec).dump());
-      cells.push_back(
-          {cell, start == context.starts.end() ? std::optional<StartTimes>() : start->second});
-    }
+  for (const CellResult& cell : context.measured(runs_in(context, "ways"))) {
+    const auto start = context.starts.find(key_of(cell.spec).dump());
+    cells.push_back(
+        {cell, start == context.starts.end() ? std::optional<StartTimes>() : start->second});
   }
   add(way_table(cells));
   std::vector<AttentionResult> attention;
@@ -90,16 +82,14 @@ void add_compile_section(StudyContext& context) {
     if (const AttentionResult* r = context.attention_cells.find(spec)) attention.push_back(*r);
   }
   add(way_attention_table(attention));
-  WantedSteps saved = ways(context, context.sizes.compiled.front());
-  std::erase_if(saved.runs, [](auto& run) { return run.mode != Mode::kForwardBackward; });
-  add(way_saved_table(context.machine.make_device, saved.runs));
+  std::vector<RunSpec> saved = runs_in(context, "ways", context.sizes.compiled.front());
+  std::erase_if(saved, [](const RunSpec& run) { return run.mode != Mode::kForwardBackward; });
+  add(way_saved_table(context.machine.make_device, saved));
   const std::vector<LadderStep> ladder =
-      ladder_of(study_rungs(), rungs(context).runs, context.steps, context.errors);
+      ladder_of(study_rungs(), runs_in(context, "ladder"), context.steps, context.errors);
   if (!ladder.empty()) {
     add(ladder_table(ladder));
-    out.reading +=
-        " The ladder adds one of these after the other; a rung that finds nothing to do "
-        "here says so.";
+    out.reading += " " + text_of_section("compile", "Ladder");
   }
   context.sections.push_back(std::move(out));
 }

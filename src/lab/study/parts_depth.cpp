@@ -24,11 +24,7 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
 // `alone`: forward of the same cell, without backward.
 StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone) {
   const std::string label = label_of(cell);
-  StudySection out{.id = "memory-" + label,
-                   .title = "Bytes of one step: " + label,
-                   .reading =
-                       "What is alive through the step, who holds the peak, and what is kept "
-                       "for backward with the price of computing it again."};
+  StudySection out = section("memory-" + label, {});
   for (Table table : {category_table(cell), phase_table(cell), contract_table(cell),
                       formula_table(cell), holder_table(cell), largest_table(cell),
                       saved_by_op_table(cell), saved_by_block_table(cell)}) {
@@ -42,12 +38,7 @@ StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone) {
 
 StudySection profile_section(const ProfiledCell& cell) {
   const std::string label = label_of(cell.profile);
-  StudySection out{
-      .id = "profile-" + label,
-      .title = "Kernels of one step: " + label,
-      .reading = fmt::format("Source of the records: {}. The matrix of component, phase and "
-                             "kernel adds up to the span of plain steps.",
-                             cell.profile.source)};
+  StudySection out = section("profile-" + label, {}, {{"source", cell.profile.source}});
   for (Table table :
        {attention_table(cell), kind_table(cell), kernel_table(cell), matrix_table(cell)}) {
     add(std::move(table), label, out.tables);
@@ -113,14 +104,7 @@ void add_memory_sections(StudyContext& context) {
   Table all = peak_table(context.memory);
   all.columns.resize(all.columns.size() - 3);  // structured: told by the other tables
   for (auto& row : all.rows) row.resize(all.columns.size());
-  context.sections.push_back(
-      {.id = "memory",
-       .title = "Bytes of a step",
-       .reading = "Predicted comes from the program alone, before anything runs; measured from the "
-                  "allocator's own record. Parameters and the optimizer's two states are there all "
-                  "the time; activations are what forward keeps for backward; temporaries live for "
-                  "a few kernels.",
-       .tables = {std::move(all)}});
+  context.sections.push_back(section("memory", {std::move(all)}));
   for (std::size_t i = 0; i < context.memory.size(); ++i) {
     const MemoryCell& cell = context.memory[i];
     if (cell.run.status != Status::kOk) continue;
@@ -132,7 +116,7 @@ void profile_part(StudyContext& context) {
   const Protocol protocol{.warmup = 1, .steps = 3, .recorded_steps = 3};
   std::vector<ProfiledCell> cells;
   const Ceilings ceilings = context.ceilings();
-  for (const RunSpec& run : profiled_steps(context).runs) {
+  for (const RunSpec& run : runs_in(context, "passes")) {
     // Where there was no time for it in the rounds, the plain steps are timed here. A profiler has
     // a first step of its own.
     const CellResult* timed = context.steps.find({run, {}});
@@ -149,13 +133,8 @@ void profile_part(StudyContext& context) {
     cells.push_back(std::move(cell));
   }
   if (cells.empty()) return;
-  StudySection summary{
-      .id = "profile",
-      .title = "Kernels and clocks",
-      .reading =
-          "What ran, by which clock, and whether it is what the program says "
-          "must run.",
-      .tables = {pass_table(cells), clock_table(cells), launch_check_table(cells)}};
+  StudySection summary =
+      section("profile", {pass_table(cells), clock_table(cells), launch_check_table(cells)});
   if (ceilings.known()) {
     summary.tables.push_back(ceiling_table(ceilings));
     const Json* gpu = context.machine.environment.find("gpu");
@@ -220,12 +199,8 @@ void attention_part(StudyContext& context) {
     r.roof_others_cores = context.ceilings().others_cores;
   }
   context.sections.push_back(
-      {.id = "attention",
-       .title = "Attention alone",
-       .reading = "softmax(q kᵀ/√D) v by itself, without heads: forward, and backward apart from "
-                  "it, with the bytes that stand between the two.",
-       .tables = {attention_table(context.attention, context.machine.environment),
-                  attention_scaling_table(context.attention)}});
+      section("attention", {attention_table(context.attention, context.machine.environment),
+                            attention_scaling_table(context.attention)}));
 }
 
 }  // namespace tracestep

@@ -175,25 +175,15 @@ void number_part(StudyContext& context) {
   context.announce("sums, formats, autocast and normalisation");
   const auto device = context.machine.make_device(context.here({}));
   context.sections.push_back(
-      {.id = "numbers",
-       .title = "Number formats",
-       .reading = "What the formats hold, where sums in them go wrong, which dtype mixed "
-                  "precision gives each value, and which step of a normalisation needs float32.",
-       .tables = {accumulation_table(device.get()), format_table(), autocast_table(),
-                  precision_class_table(), norm_table(context.machine.seed)}});
+      section("numbers", {accumulation_table(device.get()), format_table(), autocast_table(),
+                          precision_class_table(), norm_table(context.machine.seed)}));
 }
 
 void plan_part(StudyContext& context) {
   context.announce("predicting what larger models take");
-  StudySection out{
-      .id = "plans",
-      .title = "Larger models, predicted",
-      .reading =
-          "Bytes of models that need not run here, from their programs alone. Where this "
-          "report has measured steps, their tables of bytes say how predictions came out."};
   const std::vector<MemoryCell> cells = planned_cells(context);
-  out.tables = {size_table(context), grid_table(context, cells), graph_table(),
-                planned_components(cells)};
+  StudySection out = section("plans", {size_table(context), grid_table(context, cells),
+                                       graph_table(), planned_components(cells)});
   std::ranges::move(attention_predictions(context), std::back_inserter(out.tables));
   for (const MemoryCell& cell : cells) {
     const RunSpec& step = cell.run.spec.step;

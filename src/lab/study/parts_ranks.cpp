@@ -150,34 +150,25 @@ Table sum_table(StudyContext& context) {
 
 }  // namespace
 
-WantedSteps shared_steps(const StudyContext& context) {
-  WantedSteps out{.runs = {}, .recorded_steps = 1};
-  for (const FormOfRun& form :
-       runs_of(context, context.sizes.models.front(), context.sizes.shape)) {
-    out.runs.push_back(form.run);
-  }
+std::vector<RunSpec> shared_steps(const StudyContext& context, const RunSpec& step) {
+  if (!context.sizes.parallel.is_on()) return {};
+  std::vector<RunSpec> out;
+  for (const FormOfRun& form : runs_of(context, step.model, step.shape)) out.push_back(form.run);
   return out;
 }
 
 void rank_part(StudyContext& context) {
   context.announce("one step, shared by ranks in every form");
-  StudySection out{
-      .id = "ranks",
-      .title = "One step on many ranks",
-      .reading = "The same step on the same batch, by one rank and shared by several."};
+  StudySection out = section("ranks", {});
   Table planned = plan_table(context);
   if (context.machine.runs_ranks) {
     measure_shared_steps(context);
     Table measured = form_table(context), sums = sum_table(context);
-    out.reading += " Ranks are threads of this process and share its cores.";
     if (!measured.rows.empty()) out.tables.push_back(std::move(measured));
     if (!sums.rows.empty()) out.tables.push_back(std::move(sums));
-  } else {
-    out.reading +=
-        " Each rank needs a device of its own, and a process: the command launch starts them, and "
-        "bench "
-        "times their steps. Here are their bytes.";
   }
+  out.reading +=
+      " " + text_of_section("ranks", context.machine.runs_ranks ? "Threads" : "Processes");
   if (!planned.rows.empty()) out.tables.push_back(std::move(planned));
   if (!out.tables.empty()) context.sections.push_back(std::move(out));
 }

@@ -20,7 +20,7 @@ std::vector<std::string> steps_of(const StudyContext& context, const Table& tabl
   const std::optional<std::size_t> at = table.index_of("cell");
   const bool is_judged = std::ranges::any_of(table.columns, is_verdict_column);
   if (!at || !is_judged) return {};
-  if (table.name == "ladder") return {canonical_text(key_of(rungs(context).runs[row]))};
+  if (table.name == "ladder") return {canonical_text(key_of(runs_in(context, "ladder")[row]))};
   const Json& key = table.rows[row][*at];
   std::vector<std::string> out;
   if (key.is_object()) out.push_back(canonical_text(key));
@@ -49,17 +49,9 @@ std::map<std::string, std::string> tables_of_steps(const StudyContext& context) 
 // Every step that a table shows, once.
 std::vector<CellResult> shown_steps(const StudyContext& context) {
   std::vector<RunSpec> runs;
-  const auto add = [&](const WantedSteps& wanted) {
-    runs.insert(runs.end(), wanted.runs.begin(), wanted.runs.end());
-  };
-  const StudySizes& sizes = context.sizes;
-  for (const ModelConfig& model : sizes.models) add(timed_steps(context, model));
-  add(scaled_steps(context));
-  for (const ModelConfig& model : sizes.precise) add(precise_steps(context, model));
-  for (const ModelConfig& model : sizes.compiled) add(ways(context, model));
-  add(rungs(context));
-  add(profiled_steps(context));
-  if (sizes.parallel.is_on()) add(shared_steps(context));
+  for (const char* table : {"time", "scaling", "steps", "ways", "ladder", "passes", "ranks"}) {
+    std::ranges::move(runs_in(context, table), std::back_inserter(runs));
+  }
   std::set<std::string> known;
   std::erase_if(runs, [&](const RunSpec& run) { return !known.insert(key_of(run).dump()).second; });
   return context.measured(runs);
@@ -97,19 +89,7 @@ StudySection validity_section(const StudyContext& context, const std::vector<Res
                    summaries[i], why.empty() ? Json() : Json(why)});
   }
   note_codes(summaries, table);
-  return {.id = "validity",
-          .title = "Is each time what its label says?",
-          .reading =
-              "Every step that a table shows was measured once, in rounds with the others of its "
-              "model, and is held against the faults that "
-              "make a number say something else: too few samples, an unsteady machine, "
-              "launch-bound steps, throttling, a "
-              "profiler that listens, two graphs alive, a part that takes longer than its whole. "
-              "What speaks against recorded "
-              "steps alone is a doubt where a table has shares of them, and a note where it has "
-              "times of steps that nobody recorded. Attention by itself is judged below its own "
-              "tables; the starts of the warm-up study are not judged.",
-          .tables = {std::move(table)}};
+  return section("validity", {std::move(table)});
 }
 
 // 0 for "ok", then notes, doubt and invalid, by how much speaks against the row.

@@ -146,18 +146,7 @@ Table granularity_table(const std::vector<CellResult>& cells) {
 
 // A whole step of each size and granularity, taken apart by the executor's own spans.
 StudySection component_section(const std::vector<CellResult>& cells) {
-  StudySection out{
-      .id = "components",
-      .title = "Time per component and per kind of kernel",
-      .reading =
-          "Each kernel knows which part of the model asked for it and whether it belongs to "
-          "forward, backward or the optimizer; layers are added up. Kernels' times are of a "
-          "recorded step, the total is the span of the timed ones, and the row gaps is the "
-          "rest of it, where there is any. On a GPU these times are of events and hold what a "
-          "kernel adds to a row of kernels, handing over to the next one included; the tables of "
-          "kernels are of the device's profiler, which has kernels alone. Matrix products "
-          "do nearly all the arithmetic; "
-          "everything else mostly moves bytes, so its speed is read as GB/s."};
+  StudySection out = section("components", {});
   for (const CellResult& cell : cells) {
     if (cell.spec.step.mode != Mode::kStep || cell.status != Status::kOk) continue;
     const std::string label = label_of(cell.spec.step);
@@ -188,38 +177,14 @@ Table cell_table(std::span<const CellResult> cells) {
   return table;
 }
 
-static void add_scaling_section(StudyContext& context) {
-  context.sections.push_back(
-      {.id = "scaling",
-       .title = "Time per context",
-       .reading = "The same model with longer sequences: linear layers grow with T, attention "
-                  "with T².",
-       .tables = {time_table("scaling", "Time per context",
-                             context.measured(scaled_steps(context).runs))}});
-}
-
 void add_step_sections(StudyContext& context) {
-  std::vector<CellResult> cells;
-  for (const ModelConfig& model : context.sizes.models) {
-    std::ranges::move(context.measured(timed_steps(context, model).runs),
-                      std::back_inserter(cells));
-  }
-  StudySection out{
-      .id = "time",
-      .title = "Time of a step",
-      .reading =
-          "Every row is one way to run the model: inference keeps nothing for backward, "
-          "forward keeps what backward would need, forward-backward computes gradients, "
-          "step also updates the weights (AdamW). primitive runs every composite in parts: "
-          "softmax, norms, RoPE, SwiGLU, the loss, and AdamW in kernels of its own for each "
-          "tensor, where frameworks update many tensors in one; fused runs each as one kernel. "
-          "Where kernels were busy for longer when recorded than the span, recording is in their "
-          "times: on a GPU a part of the events' own time may be in that of each kernel.",
-      .tables = {time_table("time", "Time of a step", cells), granularity_table(cells),
-                 cell_table(cells)}};
-  context.sections.push_back(std::move(out));
+  const std::vector<CellResult> cells = context.measured(runs_in(context, "time"));
+  context.sections.push_back(section("time", {time_table("time", "Time of a step", cells),
+                                              granularity_table(cells), cell_table(cells)}));
   context.sections.push_back(component_section(cells));
-  add_scaling_section(context);
+  context.sections.push_back(section(
+      "scaling",
+      {time_table("scaling", "Time per context", context.measured(runs_in(context, "scaling")))}));
 }
 
 void warm_up_part(StudyContext& context) {
@@ -231,12 +196,7 @@ void warm_up_part(StudyContext& context) {
   for (std::int64_t warmup : sizes.warmups) seconds += each * static_cast<double>(warmup + 6);
   if (!context.machine.warm_up || !context.has_time_for(seconds)) return;
   context.announce("warm-up: fresh processes");
-  context.sections.push_back(
-      {.id = "warmup",
-       .title = "Warm-up",
-       .reading = "Each row is a process of its own with the same number of timed steps, so that "
-                  "means and deviations can be compared.",
-       .tables = {context.machine.warm_up(step, sizes.warmups)}});
+  context.sections.push_back(section("warmup", {context.machine.warm_up(step, sizes.warmups)}));
 }
 
 }  // namespace tracestep

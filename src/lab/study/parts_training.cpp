@@ -48,7 +48,7 @@ std::string as_code(std::string text) {
   return "```text\n" + text + "\n```";
 }
 
-std::string reading_of(const StudyTraining& t) {
+SectionValues values_of(const StudyTraining& t) {
   std::vector<double> rates;
   rates.reserve(t.steps.size());
   double steps_ms = 0;
@@ -60,25 +60,29 @@ std::string reading_of(const StudyTraining& t) {
   const std::size_t count = std::min<std::size_t>(kLastSteps, (t.steps.size() + 1) / 2);
   double tail = 0;
   for (std::size_t i = t.steps.size() - count; i < t.steps.size(); ++i) tail += t.steps[i].loss;
+  const auto fixed = [](double value, int digits) { return fmt::format("{:.{}f}", value, digits); };
   const auto validation = t.steps.back().validation_loss;
   const std::string held_out =
-      validation
-          ? fmt::format(", and is {:.2f} on text that is not trained on, a perplexity of {:.1f}",
-                        *validation, std::exp(*validation))
-          : std::string();
-  return fmt::format(
-      "A model of {} parameters ({} layers, {} wide, one token per byte) was trained for {} steps "
-      "of {} × {} tokens on {}: {} in all, {} of them in the steps themselves, "
-      "{:.0f} tokens/s in the median step. The loss is the mean cross-entropy in nats per byte: "
-      "guessing evenly among {} bytes costs "
-      "{:.2f}. It went from {:.2f} in the first batch to {:.2f}, the mean of the last {}{}. "
-      "Validation loss is measured on the last part of the text, which is not trained on.\n\nWhat "
-      "it writes when asked to continue \"The \":\n\n{}",
-      format_count(static_cast<double>(parameter_formula(t.model))), t.model.layers,
-      t.model.d_model, t.steps.size(), t.shape.batch, t.shape.context, words_of_text(t),
-      format_duration_ms(t.seconds * 1e3), format_duration_ms(steps_ms), median_of(rates),
-      t.model.vocab, std::log(static_cast<double>(t.model.vocab)), t.steps.front().loss,
-      tail / static_cast<double>(count), count, held_out, as_code(t.sample));
+      validation ? text_of_section("training", "Held out",
+                                   {{"loss", fixed(*validation, 2)},
+                                    {"perplexity", fixed(std::exp(*validation), 1)}})
+                 : std::string();
+  return {{"parameters", format_count(static_cast<double>(parameter_formula(t.model)))},
+          {"layers", std::to_string(t.model.layers)},
+          {"width", std::to_string(t.model.d_model)},
+          {"steps", std::to_string(t.steps.size())},
+          {"batch", std::to_string(t.shape.batch)},
+          {"context", std::to_string(t.shape.context)},
+          {"text", words_of_text(t)},
+          {"time", format_duration_ms(t.seconds * 1e3)},
+          {"steps_time", format_duration_ms(steps_ms)},
+          {"rate", fixed(median_of(rates), 0)},
+          {"vocab", std::to_string(t.model.vocab)},
+          {"guess", fixed(std::log(static_cast<double>(t.model.vocab)), 2)},
+          {"first", fixed(t.steps.front().loss, 2)},
+          {"last", fixed(tail / static_cast<double>(count), 2)},
+          {"averaged", std::to_string(count)},
+          {"held_out", held_out}};
 }
 
 }  // namespace
@@ -90,32 +94,23 @@ void training_part(StudyContext& context) {
       context.here({.model = context.sizes.models.front(), .shape = context.sizes.shape});
   const StudyTraining t =
       context.machine.train(std::max(1.0, context.seconds_left()), 1e3 * context.seconds_of(step));
-  context.sections.push_back({.id = "training",
-                              .title = "Training on bytes",
-                              .reading = reading_of(t),
-                              .tables = {loss_table(t)}});
+  context.sections.push_back(section("training", {loss_table(t)}, values_of(t)));
+  context.sections.back().reading +=
+      "\n\n" + text_of_section("training", "Sample") + "\n\n" + as_code(t.sample);
 }
 
 void add_precision_section(StudyContext& context) {
   std::vector<PrecisionCell> cells;
-  for (const ModelConfig& model : context.sizes.precise) {
-    for (const CellResult& cell : context.measured(precise_steps(context, model).runs)) {
-      const auto error = context.errors.find(key_of(cell.spec).dump());
-      cells.push_back({cell, error == context.errors.end() ? std::nullopt : error->second});
-    }
+  for (const CellResult& cell : context.measured(runs_in(context, "steps"))) {
+    const auto error = context.errors.find(key_of(cell.spec).dump());
+    cells.push_back({cell, error == context.errors.end() ? std::nullopt : error->second});
   }
   if (cells.empty()) return;
   context.sections.push_back(
-      {.id = "precision",
-       .title = "A step in each precision",
-       .reading =
-           std::string("Time, peak and error of the same step; errors are of one sequence and no "
-                       "more layers than the column says. ") +
-           (context.machine.traits.has_product_formats()
-                ? "A GPU multiplies 16-bit operands and TF32 on matrix units of their own."
-                : "A CPU multiplies every format in float32 here, so a lower precision saves bytes "
-                  "and no arithmetic."),
-       .tables = {precision_step_table(cells), precision_component_table(cells)}});
+      section("precision", {precision_step_table(cells), precision_component_table(cells)}));
+  const bool has_formats = context.machine.traits.has_product_formats();
+  context.sections.back().reading +=
+      " " + text_of_section("precision", has_formats ? "Formats" : "Float32");
 }
 
 }  // namespace tracestep

@@ -44,17 +44,6 @@ constexpr Part kParts[] = {{"number formats", 0.04, number_part},
                            {"kernels of steps", 1.15, profile_part},
                            {"review", 1.15, review_part}};
 
-// The reading order: the cost of a step first, the figures behind it later.
-constexpr const char* kReadingOrder[] = {
-    "time",      "components", "compile", "ranks", "scaling",  "warmup",    "profile",  "memory",
-    "attention", "precision",  "numbers", "plans", "training", "published", "validity", "parts"};
-
-std::size_t place_of(const StudySection& section) {
-  const std::string first = section.id.substr(0, section.id.find('-'));
-  return static_cast<std::size_t>(std::ranges::find(kReadingOrder, first) -
-                                  std::begin(kReadingOrder));
-}
-
 Table part_table() {
   Table table{.name = "parts", .title = "What ran, and for how long"};
   table.columns = {text_column("part"), real_column("seconds", "time", "s", 1),
@@ -149,11 +138,12 @@ double StudyContext::seconds_of(const RunSpec& step) const {
   };
   add(step);
   if (out > 0) return out;
-  for (const RunSpec& run : timed_steps(*this, step.model).runs) {
+  const std::vector<RunSpec> timed = runs_in(*this, "time", step.model);
+  for (const RunSpec& run : timed) {
     if (run.mode == step.mode) add(run);
   }
   if (out > 0) return out;
-  for (const RunSpec& run : timed_steps(*this, step.model).runs) {
+  for (const RunSpec& run : timed) {
     add(run);
     if (out > 0) return out * visit_weight(CellSpec{step, {}}) / visit_weight(CellSpec{run, {}});
   }
@@ -199,13 +189,9 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
   }
   out.sections = std::move(context.sections);
   show_vocabularies(out.sections);
-  out.sections.push_back(
-      {.id = "parts",
-       .title = "What ran",
-       .reading = fmt::format("The study had {:.1f} minutes and took {:.1f}. With a larger budget "
-                              "cells that were left out run as well, and others take more samples.",
-                              budget_seconds / 60.0, seconds_since(start) / 60.0),
-       .tables = {std::move(parts)}});
+  out.sections.push_back(section("parts", {std::move(parts)},
+                                 {{"budget", fmt::format("{:.1f}", budget_seconds / 60.0)},
+                                  {"taken", fmt::format("{:.1f}", seconds_since(start) / 60.0)}}));
   std::ranges::stable_sort(out.sections, {}, place_of);
   return answered(std::move(out.sections));
 }

@@ -28,6 +28,17 @@ struct StudySection {
   std::vector<Table> tables = {};
 };
 
+// The section `id` of sections.md with these tables; "memory-LABEL" is one of its "memory-*". The
+// texts in braces are those of `values`.
+using SectionValues = std::vector<std::pair<std::string, std::string>>;
+StudySection section(const std::string& id, std::vector<Table> tables,
+                     const SectionValues& values = {});
+// Another sentence of its page.
+std::string text_of_section(std::string_view id, std::string_view label,
+                            const SectionValues& values = {});
+// Its place in reading order, one for all sections of a kind.
+std::size_t place_of(const StudySection& section);
+
 // The result of the study's training.
 struct StudyTraining {
   ModelConfig model;
@@ -126,20 +137,14 @@ struct StudyContext {
 };
 
 // --- what is measured ----------------------------------------------------------------------------
-// Steps by the tables that show them, each with how often it is recorded; what matters most first.
 
-struct WantedSteps {
-  std::vector<RunSpec> runs;
-  int recorded_steps;
-};
-WantedSteps timed_steps(const StudyContext& context, const ModelConfig& model);
-WantedSteps scaled_steps(const StudyContext& context);
-WantedSteps ways(const StudyContext& context, const ModelConfig& model);
-WantedSteps rungs(const StudyContext& context);
-WantedSteps precise_steps(const StudyContext& context, const ModelConfig& model);
-WantedSteps profiled_steps(const StudyContext& context);
-// Every way to share a step among ranks, one rank alone first.
-WantedSteps shared_steps(const StudyContext& context);
+// The steps that a table shows, by the requests of requests.cpp: "time", "scaling", "steps",
+// "ways", "ladder", "passes" (profiled), "ranks"; of one model, whatever else the study has.
+std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table);
+std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table,
+                             const ModelConfig& model);
+// Every way to share the step among ranks, one rank alone first.
+std::vector<RunSpec> shared_steps(const StudyContext& context, const RunSpec& step);
 void measure_shared_steps(StudyContext& context);
 std::vector<const Rung*> study_rungs();
 std::vector<AttentionSpec> attention_ways(const StudyContext& context);

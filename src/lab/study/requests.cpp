@@ -1,0 +1,263 @@
+// Which steps the study's tables ask for, and their measurement in rounds: a cell that several
+// tables show is measured once.
+#include <algorithm>
+#include <functional>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "lab/pages/page.h"
+#include "lab/study/study.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr int kMostSamples = 30;  // of a visit
+constexpr int kRecorded = 3;      // steps whose kernels are shown
+
+// The models of StudySizes, or its profiled steps; kAny: whichever model is measured.
+enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
+enum class Which { kAll, kFirst, kOthers };  // of these
+
+// What a table shows of each of some models.
+struct Request {
+  std::string_view table;  // empty: what the first screen compares, in more rounds than others
+  Of models;
+  Which which;
+  // Fields and their values, the first varying slowest. {contexts} and {precisions} are the sizes'.
+  std::string_view runs;
+  int recorded = 0;  // steps whose kernels are recorded
+  std::vector<RunSpec> (*more)(const StudyContext&, const RunSpec& base) = nullptr;  // instead
+};
+
+std::vector<RunSpec> ladder(const StudyContext&, const RunSpec& base) {
+  return ladder_runs(base, study_rungs());
+}
+
+// Those that most questions need stand first: where time is short the last ones are left out.
+constexpr Request kRequests[] = {
+    // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
+    {"", Of::kAny, Which::kAll, "mode step,forward-backward,forward"},
+    {"", Of::kPrecise, Which::kAll, "mode forward-backward; precision bf16"},
+    {"", Of::kCompiled, Which::kAll, "mode step; ops primitive"},
+    {"", Of::kCompiled, Which::kAll, "mode step; executor compiled"},
+    {"time", Of::kModels, Which::kAll, "mode step,forward-backward,forward,inference", 1},
+    {"passes", Of::kProfiled, Which::kAll, "mode inference,step"},  // a profiler records them
+    {"steps", Of::kPrecise, Which::kFirst, "mode forward-backward; precision {precisions}",
+     kRecorded},
+    {"steps", Of::kPrecise, Which::kOthers, "mode forward-backward; precision fp32,bf16", 1},
+    {"ways", Of::kCompiled, Which::kAll,
+     "mode forward,forward-backward,step; ops primitive,fused; executor eager,compiled"},
+    {"time", Of::kModels, Which::kAll,
+     "ops primitive; mode step,forward-backward,forward,inference", 1},
+    {"ladder", Of::kCompiled, Which::kFirst, "", 0, ladder},
+    {"scaling", Of::kScaled, Which::kAll, "context {contexts}; mode inference,step", 1},
+    {"ranks", Of::kShared, Which::kAll, "", 1, shared_steps},
+};
+
+bool is_same_model(const ModelConfig& a, const ModelConfig& b) {
+  return a.name == b.name && a.vocab == b.vocab;
+}
+
+// What a request begins from: a run for each of its models, in their order.
+std::vector<RunSpec> bases_of(const StudyContext& context, Of models) {
+  const StudySizes& sizes = context.sizes;
+  const auto of = [&](std::span<const ModelConfig> all) {
+    std::vector<RunSpec> out;
+    for (const ModelConfig& m : all)
+      out.push_back(context.here({.model = m, .shape = sizes.shape}));
+    return out;
+  };
+  switch (models) {
+    case Of::kAny: return {};
+    case Of::kModels: return of(sizes.models);
+    case Of::kScaled: return of({&sizes.scaled, 1});
+    case Of::kPrecise: return of(sizes.precise);
+    case Of::kCompiled: return of(sizes.compiled);
+    case Of::kShared: return of({&sizes.models.front(), 1});
+    case Of::kProfiled: break;
+  }
+  std::vector<RunSpec> out;
+  for (const RunSpec& step : sizes.profiled) out.push_back(context.here(step));
+  return out;
+}
+
+std::vector<RunSpec> expanded(const StudyContext& context, const Request& request,
+                              const RunSpec& base) {
+  if (request.more != nullptr) return request.more(context, base);
+  std::vector<std::string> precisions;
+  for (const Precision& p : context.sizes.precisions) precisions.push_back(name_of(p));
+  const std::string text = fmt::format(fmt::runtime(request.runs),
+                                       fmt::arg("contexts", fmt::join(context.sizes.contexts, ",")),
+                                       fmt::arg("precisions", fmt::join(precisions, ",")));
+  std::vector<RunSpec> out{base};
+  for (const std::string& part : pages::split(text, ";")) {
+    const std::size_t space = part.find(' ');
+    const RunField& field = field_named(part.substr(0, space));
+    std::vector<RunSpec> next;
+    for (const RunSpec& run : out) {
+      for (const std::string& value : pages::split(part.substr(space), ",")) {
+        field.parse(field.name, value)(next.emplace_back(run));
+      }
+    }
+    out = std::move(next);
+  }
+  // Composites in parts are there as plain framework code runs them.
+  std::erase_if(out, [](const RunSpec& run) {
+    return run.ops == Granularity::kPrimitive && run.executor == ExecutorKind::kCompiled;
+  });
+  return out;
+}
+
+bool includes(Which which, std::size_t model) {
+  return which == Which::kAll || (which == Which::kFirst) == (model == 0);
+}
+
+// Asks for the cells of a table, or of all but those of the ranks, of the models that are meant.
+void want(StudyContext& context, const std::function<bool(const Request&)>& is,
+          const ModelConfig& model) {
+  for (const Request& request : kRequests) {
+    if (!is(request)) continue;
+    std::vector<RunSpec> bases = bases_of(context, request.models);
+    if (request.models == Of::kAny) {
+      bases = {context.here({.model = model, .shape = context.sizes.shape})};
+    }
+    for (std::size_t i = 0; i < bases.size(); ++i) {
+      if (!includes(request.which, i) || !is_same_model(bases[i].model, model)) continue;
+      for (const RunSpec& run : expanded(context, request, bases[i])) {
+        const bool is_whole = request.recorded > 0 && run.mode == Mode::kStep;
+        // Whole steps are taken apart by component.
+        const CellSpec cell{run,
+                            {.warmup = 1,
+                             .steps = std::max(context.sizes.steps, kMostSamples),
+                             .recorded_steps = is_whole ? kRecorded : request.recorded}};
+        if (request.table.empty()) {
+          context.steps.want_lead(cell);
+        } else {
+          context.steps.want(cell);
+        }
+      }
+    }
+  }
+}
+
+void measure_steps(StudyContext& context) {
+  context.measure<CellSpec, CellResult>(context.steps, [](const CellSpec& spec) {
+    return fmt::format("{} {}", label_of(spec.step), name_of(spec.step.executor));
+  });
+}
+
+void measure_model(StudyContext& context, const ModelConfig& model) {
+  want(
+      context, [](const Request& request) { return request.models != Of::kShared; }, model);
+  measure_steps(context);
+}
+
+}  // namespace
+
+std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table) {
+  std::vector<Request> requests;
+  std::ranges::copy_if(kRequests, std::back_inserter(requests),
+                       [&](const Request& request) { return request.table == table; });
+  TRACESTEP_CHECK(!requests.empty(), "no steps are asked for by {}", table);
+  const std::vector<RunSpec> bases = bases_of(context, requests.front().models);
+  std::vector<RunSpec> out;
+  for (std::size_t i = 0; i < bases.size(); ++i) {
+    for (const Request& request : requests) {
+      if (!includes(request.which, i)) continue;
+      std::ranges::move(expanded(context, request, bases[i]), std::back_inserter(out));
+    }
+  }
+  return out;
+}
+
+std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table,
+                             const ModelConfig& model) {
+  std::vector<RunSpec> out;
+  const RunSpec base = context.here({.model = model, .shape = context.sizes.shape});
+  for (const Request& request : kRequests) {
+    if (request.table != table) continue;
+    const std::vector<RunSpec> all = bases_of(context, request.models);
+    const auto at = std::ranges::find_if(
+        all, [&](const RunSpec& other) { return is_same_model(other.model, model); });
+    if (!includes(request.which, static_cast<std::size_t>(at - all.begin()))) continue;
+    std::ranges::move(expanded(context, request, base), std::back_inserter(out));
+  }
+  return out;
+}
+
+template <class Spec, class Result>
+void StudyContext::measure(CellRounds<Spec, Result>& cells,
+                           const std::function<std::string(const Spec& spec)>& name) {
+  if (seconds_left() <= 0) {
+    cells.leave_out();
+    left_out += static_cast<int>(cells.left_out());
+    return;
+  }
+  int last = -1;
+  cells.measure(machine.make_device, {.seconds = seconds_left(), .seed = machine.seed}, nullptr,
+                [&](const Spec& spec, int round) {
+                  ++begun;
+                  if (round == last) return;  // one line a round
+                  last = round;
+                  announce(fmt::format("round {} of times, {} and others", round, name(spec)));
+                });
+  left_out += static_cast<int>(cells.left_out());
+}
+template void StudyContext::measure(StepRounds& cells,
+                                    const std::function<std::string(const CellSpec& spec)>& name);
+template void StudyContext::measure(
+    AttentionRounds& cells, const std::function<std::string(const AttentionSpec& spec)>& name);
+
+std::vector<CellResult> StudyContext::measured(std::span<const RunSpec> runs) const {
+  std::vector<CellResult> out;
+  for (const RunSpec& run : runs) {
+    if (const CellResult* cell = steps.find({run, {}})) out.push_back(*cell);
+  }
+  return out;
+}
+
+std::vector<const Rung*> study_rungs() {
+  std::vector<const Rung*> out;
+  for (const Rung& rung : all_rungs()) out.push_back(&rung);
+  return out;
+}
+
+void measure_shared_steps(StudyContext& context) {
+  want(
+      context, [](const Request& request) { return request.models == Of::kShared; },
+      context.sizes.models.front());
+  measure_steps(context);
+}
+
+void first_step_part(StudyContext& context) {
+  measure_model(context, context.sizes.models.front());
+}
+
+void other_step_part(StudyContext& context) {
+  const StudySizes& sizes = context.sizes;
+  std::vector<ModelConfig> models;
+  const auto add = [&](const ModelConfig& model) {
+    const auto is_it = [&](const ModelConfig& other) { return is_same_model(other, model); };
+    const bool is_known = is_it(sizes.models.front()) || std::ranges::any_of(models, is_it);
+    if (!is_known) models.push_back(model);
+  };
+  for (const auto* list : {&sizes.models, &sizes.precise, &sizes.compiled}) {
+    for (const ModelConfig& model : *list) add(model);
+  }
+  for (const RunSpec& step : sizes.profiled) add(step.model);
+  add(sizes.scaled);
+  std::ranges::stable_sort(models, {}, parameter_formula);
+  // The cells of a model are held against each other: a group, with its share of the time. Smaller
+  // models come first, and what they leave is for the larger ones.
+  const auto end = context.deadline;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const auto now = std::chrono::steady_clock::now();
+    context.deadline = now + (end - now) / static_cast<int>(models.size() - i);
+    measure_model(context, models[i]);
+  }
+  context.deadline = end;
+}
+
+}  // namespace tracestep
