@@ -78,7 +78,7 @@ int run_doctor(const DoctorOptions& o, std::span<const std::string> arguments) {
   const RunSpec run = run_of(o.grid, Takes::kFast, o.ceilings ? DeviceUse::kRun : DeviceUse::kPlan);
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
-  std::vector<Table> tables{key_value_table("machine", "This machine and build", environment),
+  std::vector<Table> tables{key_value_table("environment", "This machine and build", environment),
                             parts_table(environment), variables_table()};
   if (o.ceilings) {
     ProgressLine progress;

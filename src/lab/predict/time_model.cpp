@@ -35,11 +35,17 @@ class Parts {
   std::vector<PredictedPart> parts_;
 };
 
+// What lies between kernels, for one executor.
+struct Between {
+  double gap_us = 0;    // for each kernel, what a step takes beyond them
+  double issue_us = 0;  // the host's time for a launch; only where kernels run asynchronously
+};
+
 // The launches of a step, added up: one after the other, and as they run beside each other.
 class Launches {
  public:
-  Launches(const Program& program, const std::optional<Link>& link)
-      : program_(program), link_(link), us_(program.nodes.size(), 0.0) {
+  Launches(const Program& program, const std::optional<Link>& link, const Between& between)
+      : program_(program), link_(link), between_(between), us_(program.nodes.size(), 0.0) {
     if (has_lanes(program)) turns_ = turns_of(program, plan_buffers(program));
   }
 
@@ -55,7 +61,14 @@ class Launches {
     us_[at(id)] = us;
     sum_us_ += us;
     ++launches_;
+    // A kernel runs when the host has launched it and the one before has ended: a step can wait for
+    // the host in its short kernels and for the device in its optimizer's.
+    issued_us_ += between_.issue_us;
+    ended_us_ = std::max(ended_us_, issued_us_) + std::max(0.0, us + between_.gap_us);
   }
+
+  // Until the last kernel of a program without lanes has ended.
+  double ended_us() const { return ended_us_; }
 
   // All but `ms` and its band, and what was not calibrated.
   StepTime sum() {
@@ -76,20 +89,15 @@ class Launches {
 
   const Program& program_;
   const std::optional<Link>& link_;
+  const Between& between_;
   std::vector<Turn> turns_;  // by node, in a program with lanes
   Parts parts_;
   std::vector<double> us_;  // by node
-  double sum_us_ = 0;
+  double sum_us_ = 0, issued_us_ = 0, ended_us_ = 0;
   std::int64_t launches_ = 0;
 };
 
 // --- from a calibration -------------------------------------------------------------------------
-
-// What lies between kernels, for one executor.
-struct Between {
-  double gap_us = 0;    // for each kernel, what a step takes beyond them
-  double issue_us = 0;  // the host's time for a launch; only where kernels run asynchronously
-};
 
 using StepPointers = std::vector<const CalibratedStep*>;
 
@@ -271,7 +279,8 @@ class Calibrated : public TimeModel {
   StepTime time_of(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                    const std::optional<Link>& link) const override {
     const LaunchTimes& times = times_of(run.precision);
-    Launches launches(program, link);
+    const Between& between = between_.at(run.executor);
+    Launches launches(program, link, between);
     std::set<std::string> uncalibrated;
     double uncalibrated_ms = 0;
     for (const KernelWork& w : kernel_work(program, traits, caches_)) {
@@ -291,7 +300,10 @@ class Calibrated : public TimeModel {
     StepTime out = launches.sum();
     out.uncalibrated = std::move(uncalibrated);
     out.uncalibrated_ms = uncalibrated_ms;
-    out.ms = step_ms(out.kernels_ms - out.beside_ms, out.launches, run.executor);
+    // What a graph launches, the device itself takes from its queue.
+    const bool is_queued = run.executor != ExecutorKind::kCompiled && !has_lanes(program);
+    out.ms = is_queued ? launches.ended_us() * 1e-3
+                       : step_ms(out.kernels_ms - out.beside_ms, out.launches, run.executor);
     const double unknown = out.kernels_ms > 0 ? out.uncalibrated_ms / out.kernels_ms : 0.0;
     const double spread = (1 + spread_) * (1 + unknown) - 1;
     out.low_ms = out.ms / (1 + spread);
@@ -351,7 +363,8 @@ class OfPeaks : public TimeModel {
   StepTime time_of(const RunSpec& run, const Program& program, const DeviceTraits&,
                    const std::optional<Link>& link) const override {
     const BufferPlan buffer_plan = plan_buffers(program);
-    Launches all(program, link);
+    const Between none;
+    Launches all(program, link, none);
     double at_peak_ms = 0;  // without collectives
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const Node& node = program.nodes[i];

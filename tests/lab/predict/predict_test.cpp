@@ -159,6 +159,28 @@ TEST_F(PredictTest, AnUnseenStepOfPlantedKernelsIsPredicted) {
   EXPECT_GT(found.peak_bytes, 0);
 }
 
+// Launches take the host 40 µs each: short kernels wait for it, and those behind long ones for the
+// device.
+TEST_F(PredictTest, AStepWaitsForTheHostHereAndForTheDeviceThere) {
+  constexpr double kIssueUs = 40;
+  Calibration calibration = planted();
+  calibration.is_asynchronous = true;
+  for (CalibratedStep& step : calibration.steps) step.wall_ms = step.busy_ms;
+  CalibratedStep& narrow = calibration.steps.front();
+  narrow.wall_ms = static_cast<double>(narrow.launches) * kIssueUs * 1e-3;
+  ASSERT_LT(narrow.busy_ms, 0.8 * narrow.wall_ms) << "its kernels wait for the host";
+
+  const RunSpec run = tiny(32, 16);
+  double issued_us = 0, ended_us = 0;
+  for (const KernelWork& w : kernel_work(step_program(run), {}, kCaches)) {
+    issued_us += kIssueUs;
+    ended_us = std::max(ended_us, issued_us) + planted_us(w.amounts);
+  }
+  const StepTime found = predict_run(run, {}, {*make_time_model(calibration)}).time;
+  EXPECT_NEAR(found.ms / (ended_us * 1e-3), 1, 0.01);
+  EXPECT_GT(found.ms, 1.02 * std::max(issued_us * 1e-3, found.kernels_ms));
+}
+
 TEST_F(PredictTest, MoreWorkNeverTakesLessTime) {
   const auto model = make_time_model(planted());
   const auto ms = [&](const RunSpec& run) { return predict_run(run, {}, {*model}).time.ms; };
