@@ -11,9 +11,12 @@
 #include "ops/functions.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
+
+using testing::cell;
 
 DeviceFactory planning(std::int64_t limit = 0) {
   return [limit](const RunSpec&) { return make_null_device({.memory_limit = limit}); };
@@ -328,17 +331,6 @@ TEST(AttentionTest, TwoContextsAreNoFit) {
   EXPECT_EQ(attention_table(results, Json::object()).rows.size(), 2u);
 }
 
-Json cell_of(const Table& table, std::string_view buffer, std::string_view column) {
-  const auto found = std::ranges::find(table.columns, column, &Column::name);
-  for (const auto& row : table.rows) {
-    if (row[0] == Json(std::string(buffer))) {
-      return row[static_cast<std::size_t>(found - table.columns.begin())];
-    }
-  }
-  ADD_FAILURE() << table.name << " has no row " << buffer;
-  return {};
-}
-
 TEST(AttentionTest, HeadsAreAsManyAttentions) {
   for (AttentionForm form : kAllAttentionForms) {
     AttentionSpec one = spec_of(64, 8), many = spec_of(64, 8);
@@ -367,11 +359,11 @@ TEST(AttentionTest, TheAccountOfACellAddsUpToWhatWasMeasured) {
       spec.heads = heads;
       const Table table = attention_account_table(measure_attention(make, spec), make);
       for (const char* column : {"held_bytes", "peak_bytes"}) {
-        EXPECT_EQ(cell_of(table, "sum, predicted", column), cell_of(table, "measured", column));
+        EXPECT_EQ(cell(table, "sum, predicted", column), cell(table, "measured", column));
       }
-      EXPECT_EQ(cell_of(table, "q", "held_bytes"), Json(2 * heads * 48 * 16 * 4));
-      EXPECT_EQ(cell_of(table, "q", "shape"), Json(heads == 1 ? "B·T·D·4" : "B·H·T·D·4"));
-      EXPECT_EQ(cell_of(table, "q", "worked"),
+      EXPECT_EQ(cell(table, "q", "held_bytes"), Json(2 * heads * 48 * 16 * 4));
+      EXPECT_EQ(cell(table, "q", "shape"), Json(heads == 1 ? "B·T·D·4" : "B·H·T·D·4"));
+      EXPECT_EQ(cell(table, "q", "worked"),
                 Json(heads == 1 ? "2 · 48 · 16 · 4" : "2 · 2 · 48 · 16 · 4"));
     }
   }
@@ -383,7 +375,7 @@ TEST(AttentionTest, ACellThatDoesNotFitIsWorkedOutToo) {
   const AttentionResult tight = measure_attention(planning(fits.peak_bytes - 1), spec);
   ASSERT_EQ(tight.status, Status::kOutOfMemory);
   const Table table = attention_account_table(tight, planning());
-  EXPECT_EQ(cell_of(table, "sum, predicted", "peak_bytes"), Json(fits.peak_bytes));
+  EXPECT_EQ(cell(table, "sum, predicted", "peak_bytes"), Json(fits.peak_bytes));
   EXPECT_THAT(table.title, ::testing::HasSubstr("did not fit"));
 }
 

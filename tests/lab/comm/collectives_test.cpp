@@ -6,14 +6,12 @@
 #include "backends/comm/local/local_group.h"
 #include "backends/cpu/cpu_device.h"
 #include "base/error.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
 
-const Json& cell(const Table& table, std::size_t row, std::string_view column) {
-  const auto found = std::ranges::find(table.columns, column, &Column::name);
-  return table.rows.at(row).at(static_cast<std::size_t>(found - table.columns.begin()));
-}
+using testing::cell;
 
 CollectiveTimes time_on_threads(const CollectiveSpec& spec) {
   const auto first = make_cpu_device({.threads = 1});

@@ -16,10 +16,12 @@
 #include "planning/needs.h"
 #include "spec/fields.h"
 #include "support/backends.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
 
+using testing::cell;
 using ::testing::HasSubstr;
 
 RunSpec small_run() {
@@ -56,14 +58,6 @@ std::vector<LadderStep> climb(const DeviceFactory& device, const std::vector<con
   return climb_ladder(device, errors, small_run(), rungs,
                       {.protocol = {.warmup = 1, .steps = 6, .recorded_steps = 0}, .turns = turns},
                       nullptr, [](const auto&) {});
-}
-
-Json cell(const Table& table, std::size_t row, std::string_view column) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    if (table.columns[i].name == column) return table.rows[row][i];
-  }
-  ADD_FAILURE() << "no column " << column;
-  return {};
 }
 
 TEST(LadderTest, EveryTurnAddsSamplesToEveryRung) {

@@ -10,9 +10,12 @@
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "spec/run_grid.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
+
+using testing::cell;
 
 class FitTest : public ::testing::Test {
  protected:
@@ -26,13 +29,6 @@ class FitTest : public ::testing::Test {
     return predicted_peak_bytes(spec.executor, step_program(spec), {});
   }
 };
-
-const Json& cell(const Table& table, std::size_t row, std::string_view column) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    if (table.columns[i].name == column) return table.rows.at(row)[i];
-  }
-  throw std::out_of_range(std::string(column));
-}
 
 // The run that the flags of a command mean.
 RunSpec run_of(const std::string& command) {

@@ -12,10 +12,12 @@
 #include "spec/parse_words.h"
 #include "spec/run_grid.h"
 #include "spec/step_program.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
 
+using testing::cell;
 using ::testing::HasSubstr;
 
 class LargestTest : public ::testing::Test {
@@ -33,10 +35,6 @@ class LargestTest : public ::testing::Test {
     return {.step = step, .traits = {}, .limit_bytes = limit, .margin = 0};
   }
 };
-
-const Json& cell(const Table& table, std::size_t row, std::string_view column) {
-  return table.rows.at(row).at(*table.index_of(column));
-}
 
 RunSpec run_of(const std::string& command) {
   RunGrid grid;

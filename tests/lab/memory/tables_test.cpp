@@ -12,6 +12,7 @@
 #include "lab/memory/tables.h"
 #include "ops/functions.h"
 #include "support/python.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
@@ -33,29 +34,12 @@ MemoryCell cell_on_null(const RunSpec& step, std::int64_t limit = 0) {
   return {.run = run_memory(device, {.step = step}), .limit_bytes = limit};
 }
 
-std::size_t index_of(const Table& table, std::string_view column) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    if (table.columns[i].name == column) return i;
-  }
-  ADD_FAILURE() << table.name << " has no column " << column;
-  return 0;
-}
-
-// The cell of the row whose first column reads so.
-Json at(const Table& table, std::string_view row, std::string_view column) {
-  for (const auto& cells : table.rows) {
-    if (cells[0].is_string() && cells[0].as_string() == row) return cells[index_of(table, column)];
-  }
-  ADD_FAILURE() << table.name << " has no row " << row;
-  return {};
-}
-
 std::int64_t sum(const Table& table, std::string_view column) {
   std::int64_t out = 0;
   for (const auto& cells : table.rows) {
     const Json& first = cells[0];
     if (first.is_string() && first.as_string() == "total") continue;
-    const Json& value = cells[index_of(table, column)];
+    const Json& value = cells[table.index_of(column).value()];
     if (value.is_int()) out += value.as_int();
   }
   return out;
@@ -72,9 +56,9 @@ TEST_F(MemoryTablesTest, CategoriesAndHoldersAddUpToThePeakAndLeaveNothingOver) 
     const Table categories = category_table(cell), holders = holder_table(cell);
     EXPECT_EQ(sum(categories, "predicted_bytes"), cell.run.peak_bytes);
     EXPECT_EQ(sum(categories, "measured_bytes"), cell.run.peak_bytes);
-    EXPECT_EQ(at(categories, "unattributed", "measured_bytes").as_int(), 0);
+    EXPECT_EQ(testing::cell(categories, "unattributed", "measured_bytes").as_int(), 0);
     EXPECT_EQ(sum(holders, "bytes"), cell.run.peak_bytes);
-    EXPECT_EQ(at(holders, "unattributed", "bytes").as_int(), 0);
+    EXPECT_EQ(testing::cell(holders, "unattributed", "bytes").as_int(), 0);
   }
 }
 
@@ -84,9 +68,9 @@ TEST_F(MemoryTablesTest, EveryLargeBufferHasAPathAnOpALineAndAReason) {
   EXPECT_EQ(table.rows.size(), cell.run.map.buffers.size());
   for (const auto& row : table.rows) {
     // The rates of the optimizer are inputs of the whole program, as are its own few numbers.
-    EXPECT_FALSE(row[index_of(table, "op")].as_string().empty());
-    EXPECT_FALSE(row[index_of(table, "reason")].as_string().empty());
-    EXPECT_THAT(row[index_of(table, "source")].as_string(), ::testing::HasSubstr(":"))
+    EXPECT_FALSE(row[table.index_of("op").value()].as_string().empty());
+    EXPECT_FALSE(row[table.index_of("reason").value()].as_string().empty());
+    EXPECT_THAT(row[table.index_of("source").value()].as_string(), ::testing::HasSubstr(":"))
         << row[0].as_string();
   }
 }
@@ -95,10 +79,10 @@ TEST_F(MemoryTablesTest, EveryBufferIsMeasuredAtTheBytesPredicted) {
   const MemoryCell cell = cell_on_null(tiny_step(Mode::kStep, Granularity::kFused, "bf16"));
   const Table table = buffer_table(cell);
   for (const auto& row : table.rows) {
-    if (row[index_of(table, "predicted_bytes")].as_int() == 0) continue;
-    EXPECT_EQ(row[index_of(table, "difference_bytes")].as_int(), 0);
-    EXPECT_GE(row[index_of(table, "rounded_bytes")].as_int(),
-              row[index_of(table, "measured_bytes")].as_int());
+    if (row[table.index_of("predicted_bytes").value()].as_int() == 0) continue;
+    EXPECT_EQ(row[table.index_of("difference_bytes").value()].as_int(), 0);
+    EXPECT_GE(row[table.index_of("rounded_bytes").value()].as_int(),
+              row[table.index_of("measured_bytes").value()].as_int());
   }
 }
 
@@ -107,7 +91,7 @@ TEST_F(MemoryTablesTest, AMeasuredStepIsJudgedAndAPredictedOneIsNot) {
   cell.run.device = "cpu";  // with times by hand
   const auto verdict = [&] {
     const Table table = peak_table(std::vector{cell});
-    return table.rows[0][index_of(table, "verdict")];
+    return testing::cell(table, 0, "verdict");
   };
   cell.run.step_ms = 100;
   cell.run.recorded_step_ms = 100.5;
@@ -116,7 +100,7 @@ TEST_F(MemoryTablesTest, AMeasuredStepIsJudgedAndAPredictedOneIsNot) {
   cell.run.recorded_step_ms = 5;  // recording "costs" -95 %
   EXPECT_EQ(verdict(), Json("doubt: recorded_apart"));
   const Table measured = peak_table(std::vector{cell});
-  EXPECT_TRUE(measured.rows[0][index_of(measured, "host_before")].is_object());
+  EXPECT_TRUE(testing::cell(measured, 0, "host_before").is_object());
   cell.run.recorded_step_ms = 100.5;
   cell.run.node_ns = {226'000'000};  // kernels work for 226 % of the step
   EXPECT_EQ(verdict(), Json("invalid: missing_synchronization"));
@@ -132,7 +116,7 @@ TEST_F(MemoryTablesTest, APredictionOfFusedKernelsSaysThatTheyNeedACompiler) {
   step.executor = ExecutorKind::kCompiled;
   const auto assumes = [](const MemoryRun& run) {
     const Table table = peak_table(std::vector{MemoryCell{.run = run}});
-    return table.rows[0][index_of(table, "assumes")];
+    return testing::cell(table, 0, "assumes");
   };
   MemoryRun run = predict_memory(step, {.kind = DeviceKind::kCuda});
   EXPECT_THAT(assumes(run).as_string(), ::testing::StartsWith("NVRTC, for "));
@@ -144,13 +128,14 @@ TEST_F(MemoryTablesTest, APredictionOfFusedKernelsSaysThatTheyNeedACompiler) {
 TEST_F(MemoryTablesTest, FromThePredictionToTheSegmentsEveryByteIsExplained) {
   const MemoryCell cell = cell_on_null(tiny_step(Mode::kStep, Granularity::kFused));
   const Table table = contract_table(cell);
-  EXPECT_EQ(at(table, "difference", "bytes").as_int(), 0);
-  EXPECT_EQ(at(table, "difference", "count").as_int(), 0);
-  EXPECT_EQ(at(table, "measured peak, by the allocator", "bytes").as_int() +
-                at(table, "rounding of blocks", "bytes").as_int() +
-                at(table, "free inside segments", "bytes").as_int(),
-            at(table, "reserved at that moment", "bytes").as_int());
-  EXPECT_EQ(at(table, "reserved at that moment", "bytes").as_int(), cell.run.peak_reserved_bytes);
+  EXPECT_EQ(testing::cell(table, "difference", "bytes").as_int(), 0);
+  EXPECT_EQ(testing::cell(table, "difference", "count").as_int(), 0);
+  EXPECT_EQ(testing::cell(table, "measured peak, by the allocator", "bytes").as_int() +
+                testing::cell(table, "rounding of blocks", "bytes").as_int() +
+                testing::cell(table, "free inside segments", "bytes").as_int(),
+            testing::cell(table, "reserved at that moment", "bytes").as_int());
+  EXPECT_EQ(testing::cell(table, "reserved at that moment", "bytes").as_int(),
+            cell.run.peak_reserved_bytes);
 }
 
 TEST_F(MemoryTablesTest, ThePhasesPeakTogetherIsThePeak) {
@@ -158,9 +143,9 @@ TEST_F(MemoryTablesTest, ThePhasesPeakTogetherIsThePeak) {
   const Table phases = phase_table(cell);
   std::int64_t top = 0;
   for (const auto& row : phases.rows) {
-    EXPECT_EQ(row[index_of(phases, "predicted_bytes")].as_int(),
-              row[index_of(phases, "measured_bytes")].as_int());
-    top = std::max(top, row[index_of(phases, "measured_bytes")].as_int());
+    EXPECT_EQ(row[phases.index_of("predicted_bytes").value()].as_int(),
+              row[phases.index_of("measured_bytes").value()].as_int());
+    top = std::max(top, row[phases.index_of("measured_bytes").value()].as_int());
   }
   EXPECT_EQ(top, cell.run.peak_bytes);
   EXPECT_EQ(phases.rows.size(), 3u);  // forward, backward, optimizer
@@ -172,7 +157,7 @@ TEST_F(MemoryTablesTest, TheTimelineKeepsThePeakHoweverFewItsRows) {
     const Table table = timeline_table(cell, rows);
     std::int64_t top = 0;
     for (const auto& row : table.rows) {
-      top = std::max(top, row[index_of(table, "measured_bytes")].as_int());
+      top = std::max(top, row[table.index_of("measured_bytes").value()].as_int());
     }
     EXPECT_EQ(top, cell.run.peak_bytes) << rows;
     EXPECT_EQ(table.rows.size(), rows == 0 ? cell.run.moments.size() : rows);
@@ -187,14 +172,15 @@ TEST_F(MemoryTablesTest, FormulasAgreeWithTheProgramWhereTheyAreExact) {
   for (Granularity ops : choices) {
     const Table table = formula_table(cell_on_null(tiny_step(Mode::kStep, ops)));
     const std::int64_t p = 2 * kV * kC + kL * (4 * kC * kC + 3 * kC * kF + 2 * kC) + kC;
-    EXPECT_EQ(at(table, "weights", "bytes").as_int(), 4 * p);
-    EXPECT_EQ(at(table, "weights", "measured_bytes").as_int(), 4 * p);
-    EXPECT_EQ(at(table, "one tensor of the residual stream", "bytes").as_int(), 4 * kB * kT * kC);
+    EXPECT_EQ(testing::cell(table, "weights", "bytes").as_int(), 4 * p);
+    EXPECT_EQ(testing::cell(table, "weights", "measured_bytes").as_int(), 4 * p);
+    EXPECT_EQ(testing::cell(table, "one tensor of the residual stream", "bytes").as_int(),
+              4 * kB * kT * kC);
     for (const char* row :
          {"weights", "the same with transient gradients", "one tensor of the residual stream",
           "attention weights of one layer", "feed-forward hidden of one layer", "logits",
           "saved by one layer", "saved by the whole model"}) {
-      EXPECT_EQ(at(table, row, "bytes"), at(table, row, "program_bytes"))
+      EXPECT_EQ(testing::cell(table, row, "bytes"), testing::cell(table, row, "program_bytes"))
           << row << " " << name_of(ops);
     }
   }
@@ -203,8 +189,9 @@ TEST_F(MemoryTablesTest, FormulasAgreeWithTheProgramWhereTheyAreExact) {
 // The course's formula is of the layers, and so is what stands beside it: not logits and head.
 TEST_F(MemoryTablesTest, TheCoursesFormulaIsHeldAgainstTheLayersAlone) {
   const Table table = formula_table(cell_on_null(tiny_step(Mode::kStep, Granularity::kPrimitive)));
-  EXPECT_EQ(at(table, "saved by the course's PyTorch code, all layers", "program_bytes").as_int(),
-            kL * at(table, "saved by one layer", "program_bytes").as_int());
+  EXPECT_EQ(testing::cell(table, "saved by the course's PyTorch code, all layers", "program_bytes")
+                .as_int(),
+            kL * testing::cell(table, "saved by one layer", "program_bytes").as_int());
 }
 
 TEST_F(MemoryTablesTest, TheNarrowCopiesOfWeightsHaveTheirOwnLine) {
@@ -214,10 +201,10 @@ TEST_F(MemoryTablesTest, TheNarrowCopiesOfWeightsHaveTheirOwnLine) {
   const std::int64_t copies = 2 * (kL * (4 * kC * kC + 3 * kC * kF) + kV * kC);
   const Table formulas = formula_table(cell);
   const char* const row = "narrow copies of all weights that are multiplied";
-  EXPECT_EQ(at(formulas, row, "bytes").as_int(), copies);
-  EXPECT_EQ(at(formulas, row, "program_bytes").as_int(), copies);
+  EXPECT_EQ(testing::cell(formulas, row, "bytes").as_int(), copies);
+  EXPECT_EQ(testing::cell(formulas, row, "program_bytes").as_int(), copies);
   const Table peaks = peak_table(std::vector{cell});
-  const Json most = peaks.rows[0][index_of(peaks, "weight_cast_bytes")];
+  const Json most = testing::cell(peaks, 0, "weight_cast_bytes");
   EXPECT_GT(most.as_int(), 0);
   EXPECT_LE(most.as_int(), copies);
 }
@@ -227,7 +214,7 @@ TEST_F(MemoryTablesTest, SavedBytesLeaveTheNarrowCopiesOut) {
       cell_on_null(tiny_step(Mode::kForwardBackward, Granularity::kFused, "bf16"));
   const Table table = peak_table(std::vector{cell});
   const std::int64_t copies = 2 * (kL * (4 * kC * kC + 3 * kC * kF) + kV * kC);
-  EXPECT_EQ(table.rows[0][index_of(table, "saved_bytes")].as_int() + copies,
+  EXPECT_EQ(testing::cell(table, 0, "saved_bytes").as_int() + copies,
             sum(saved_by_op_table(cell), "bytes"));
 }
 
@@ -235,7 +222,7 @@ TEST_F(MemoryTablesTest, PrecisionsAreComparedWithFp32OfTheSameCell) {
   const std::vector cells{cell_on_null(tiny_step(Mode::kForward, Granularity::kFused)),
                           cell_on_null(tiny_step(Mode::kForward, Granularity::kFused, "bf16"))};
   const Table table = peak_table(cells);
-  const std::size_t column = index_of(table, "versus_fp32_percent");
+  const std::size_t column = table.index_of("versus_fp32_percent").value();
   EXPECT_TRUE(table.rows[0][column].is_null());
   EXPECT_NEAR(table.rows[1][column].as_double(),
               100.0 * (static_cast<double>(cells[1].run.peak_bytes) /
@@ -258,7 +245,7 @@ TEST_F(MemoryTablesTest, SavedBytesPerOpAndPerBlockAddUpToTheSameTotal) {
     EXPECT_EQ(blocks.rows[0][0].as_string(), "layers.0 to layers.2");
     const std::int64_t layer =
         4 * (8 * kB * kT * kC + 3 * kB * kT * kF + kB * kH * kT * kT + 2 * kB * kT);
-    EXPECT_EQ(at(blocks, "layers.0 to layers.2", "bytes_each").as_int(), layer);
+    EXPECT_EQ(testing::cell(blocks, "layers.0 to layers.2", "bytes_each").as_int(), layer);
   }
 }
 
@@ -288,8 +275,8 @@ TEST_F(MemoryTablesTest, AStepThatDoesNotFitNamesThePhaseAndTheHolders) {
   const MemoryCell cell = cell_on_null(step, peak - 1);
   ASSERT_TRUE(cell.run.oom.has_value());
   const Table failure = failure_table(cell);
-  EXPECT_EQ(at(failure, "phase", "value").as_string(), "backward");
-  EXPECT_EQ(at(failure, "missing at the peak", "value").as_string(), "1 B");
+  EXPECT_EQ(testing::cell(failure, "phase", "value").as_string(), "backward");
+  EXPECT_EQ(testing::cell(failure, "missing at the peak", "value").as_string(), "1 B");
   std::int64_t live = 0;
   for (const LiveAllocation& block : cell.run.oom->live) live += block.requested_bytes;
   const Table holders = failure_holder_table(cell);
@@ -303,8 +290,8 @@ TEST_F(MemoryTablesTest, AdamWsStatesAreHeldByKindAndNotByLayer) {
   const Table table = holder_table(cell);
   for (const auto& row : table.rows) {
     if (row[0] != Json("ffn.w1") || row[1] != Json("adamw.m")) continue;
-    buffers += row[index_of(table, "buffers")].as_int();
-    bytes += row[index_of(table, "bytes")].as_int();
+    buffers += row[table.index_of("buffers").value()].as_int();
+    bytes += row[table.index_of("bytes").value()].as_int();
   }
   EXPECT_EQ(buffers, kL);
   EXPECT_EQ(bytes, kL * 4 * kC * kF);

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "lab/pages/first_answer.h"
 #include "support/paths.h"
+#include "support/tables.h"
 
 namespace tracestep::pages {
 namespace {
@@ -25,7 +26,7 @@ using Row = std::vector<std::pair<std::string, Json>>;
 //   bench: size tiny; mode step    adds a row to a table, or with `again` one like the last row
 //   bench 1: std_ms -              changes cells of a row, or of all: here it has no such column
 //   > What is said of these rows.
-// A cell is a text, or JSON; "212.0 × 6" is a list of six. `machine` is where they were measured.
+// Cells are those of support/tables.h. `machine` is where they were measured.
 struct Case {
   std::string schema, name, sentence;
   std::vector<std::pair<std::string, std::vector<Row>>> tables = {
@@ -39,28 +40,15 @@ struct Case {
   }
 };
 
-Json value_of(const std::string& text) {
-  static const std::regex json(R"(-?[0-9.]+(e[+-]?[0-9]+)?|true|false|null|[\["].*)"),
-      list(R"((.*) × (\d+))");
-  std::smatch parts;
-  if (!text.starts_with('"') && std::regex_match(text, parts, list)) {
-    return Json::Array(std::stoul(parts[2]), value_of(parts[1]));
-  }
-  return std::regex_match(text, json) ? Json::parse(text, "cell") : Json(text);
-}
-
 void change(Row& row, const std::string& cells) {
-  for (const std::string& cell : split(cells, ";")) {
-    const std::size_t space = cell.find(' ');
-    if (space == std::string::npos) continue;  // a table without rows
-    const std::string column = cell.substr(0, space), text = cell.substr(space + 1);
+  for (auto& [column, value] : testing::cells_in(cells)) {
     const auto found = std::ranges::find(row, column, &Row::value_type::first);
-    if (text == "-") {
+    if (!value) {
       row.erase(found);
     } else if (found != row.end()) {
-      found->second = value_of(text);
+      found->second = std::move(*value);
     } else {
-      row.emplace_back(column, value_of(text));
+      row.emplace_back(column, std::move(*value));
     }
   }
 }

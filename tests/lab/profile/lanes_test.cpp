@@ -15,26 +15,16 @@
 #include "ops/functions.h"
 #include "support/backends.h"
 #include "support/capturing_device.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
 
+using testing::cell;
+
 ProfiledCell celled(Profile profile) {
   StepWork work = work_of(profile, {});
   return {std::move(profile), {}, std::move(work)};
-}
-
-Json cell(const Table& table, std::string_view by, const Json& key, std::string_view column) {
-  const auto at = [&](std::string_view name) {
-    const auto found = std::ranges::find(table.columns, name, &Column::name);
-    EXPECT_NE(found, table.columns.end()) << name;
-    return static_cast<std::size_t>(found - table.columns.begin());
-  };
-  for (const auto& row : table.rows) {
-    if (row[at(by)] == key) return row[at(column)];
-  }
-  ADD_FAILURE() << "no row " << key.dump();
-  return {};
 }
 
 // In each of three steps, in nanoseconds: lane 0 computes %0 from 1000 to 5000, %3 from 5000 to

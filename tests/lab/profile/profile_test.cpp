@@ -12,25 +12,12 @@
 #include "passes/pipeline.h"
 #include "support/backends.h"
 #include "support/random_step.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
 
-// The cell of the first row that has `key` in its first column that is called `by`.
-Json cell(const Table& table, std::string_view by, std::string_view key, std::string_view column) {
-  const auto at = [&](std::string_view name) {
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      if (table.columns[i].name == name) return i;
-    }
-    ADD_FAILURE() << "no column " << name;
-    return std::size_t{0};
-  };
-  for (const auto& row : table.rows) {
-    if (row[at(by)].is_string() && row[at(by)].as_string() == key) return row[at(column)];
-  }
-  ADD_FAILURE() << "no row " << key;
-  return {};
-}
+using testing::cell;
 
 ProfiledCell celled(Profile profile, Ceilings ceilings = {}) {
   StepWork work = work_of(profile, ceilings);
