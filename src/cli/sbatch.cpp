@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <sstream>
 
 #include <fmt/ranges.h>
 
@@ -20,6 +21,7 @@
 #include "cli/prediction_files.h"
 #include "cli/remaining_time.h"
 #include "cli/time_source.h"
+#include "embedded/job_scripts.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
@@ -58,11 +60,6 @@ struct Jobs {
   // Whether the command writes a result that can be merged; a study writes its own files.
   bool has_result() const { return command.options.find("--output") != nullptr; }
 };
-
-// A comment that stays on its line whatever the words are.
-std::string comment(const std::string& text) {
-  return "# " + escaped(text) + "\n";
-}
 
 std::string command_text(const Jobs& jobs) {
   return "tracestep " + shell_quoted(jobs.lines.command.words());
@@ -187,115 +184,92 @@ std::string predicted_text(const JobNeeds& needs) {
   return out + (out.empty() ? "" : ", ") + format_duration_ms(needs.predicted_seconds * 1e3);
 }
 
-// The end of a task's script marks a task as done, so that it does not run again.
-constexpr const char* kEnd = "[ $status -eq 0 ] && touch \"$done\"\nexit $status\n";
+using Values = std::map<std::string, std::string>;
+
+// A script of scripts/ with these values in place of {{their names}}. Lines whose values are not
+// there are left out; "{{?name}}" at the start of one only asks for its value.
+std::string filled(std::string_view script, const Values& values) {
+  std::string out;
+  std::istringstream lines{std::string(script)};
+  for (std::string line; std::getline(lines, line);) {
+    bool is_there = true;
+    for (std::size_t open = 0; (open = line.find("{{", open)) != std::string::npos;) {
+      const std::size_t close = line.find("}}", open);
+      const std::string name = line.substr(open + 2, close - open - 2);
+      const bool asks = name.starts_with('?');
+      const auto value = values.find(asks ? name.substr(1) : name);
+      if (value == values.end()) {
+        is_there = false;
+        break;
+      }
+      line.replace(open, close + 2 - open, asks ? "" : value->second);
+      open += asks ? 0 : value->second.size();
+    }
+    if (is_there) out += line + "\n";
+  }
+  return out;
+}
+
+// The words of a task as its script runs them.
+std::string run_line(const Jobs& jobs, const JobNeeds& needs, int processes) {
+  std::string out = shell_quoted(jobs.program.string()) + " \"$@\"";
+  if (processes > 1 || jobs.has_checkpoints) {
+    // Slurm signals what srun started. On CPUs MPI carries the tensors of ranks, and Slurm starts
+    // it through PMIx.
+    const bool has_mpi = processes > 1 && needs.gpus == 0;
+    out = fmt::format("srun --ntasks={} --cpus-per-task={} --mpi={} {}", processes, needs.cpus,
+                      has_mpi ? "pmix" : "none", out);
+  }
+  return jobs.has_result() ? out + " --format json --output \"$result\"" : out;
+}
 
 // Tasks of one array, which request the same.
-class ArrayScript {
- public:
-  ArrayScript(const Jobs& jobs, std::span<const Task> tasks) : jobs_(jobs), tasks_(tasks) {
-    for (const Task& task : tasks) needs_ = needs_ | task.needs;
-    processes_ = tasks.front().plan.processes;
+std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  JobNeeds needs;
+  std::vector<std::size_t> indices;
+  std::vector<std::string> cases;
+  for (const Task& task : tasks) {
+    needs = needs | task.needs;
+    indices.push_back(task.index);
+    const std::string predicted = predicted_text(task.needs);
+    cases.push_back(fmt::format("{}) set -- {} ;;{}", task.index,
+                                shell_quoted(jobs.lines.division.parts[task.index].words()),
+                                predicted.empty() ? "" : "  # " + predicted));
   }
-
-  std::string text() const { return head() + requests() + body(); }
-
- private:
-  std::string head() const {
-    std::string out = "#!/bin/bash\n";
-    out += comment(fmt::format("{} of {} tasks of: {}", tasks_.size(), jobs_.tasks.size(),
-                               command_text(jobs_)));
-    out += comment("The largest of them is predicted to need: " + predicted_text(needs_) + ".");
-    out += comment(jobs_.source);
-    out += comment("Requested: " + margins_text() + ".");
-    out += comment("Options given to submit.sh come before those below.");
-    return out;
-  }
-
-  std::string requests() const {
-    std::vector<std::string> lines{fmt::format("--job-name=tracestep-{}", jobs_.command.name),
-                                   fmt::format("--array=0-{}", tasks_.size() - 1), "--nodes=1",
-                                   fmt::format("--ntasks={}", processes_),
-                                   fmt::format("--cpus-per-task={}", needs_.cpus)};
-    constexpr std::int64_t kMiB = 1 << 20;
-    if (needs_.gpus > 0) lines.push_back(fmt::format("--gres=gpu:{}", needs_.gpus * processes_));
-    if (needs_.memory_bytes > 0) {
-      lines.push_back(fmt::format("--mem={}M", (needs_.memory_bytes * processes_ - 1) / kMiB + 1));
-    }
-    if (needs_.minutes > 0) lines.push_back(fmt::format("--time={}", needs_.minutes));
-    if (jobs_.has_checkpoints) lines.push_back(fmt::format("--signal=USR1@{}", kSecondsToSave));
-    lines.insert(lines.end(), {"--output=log/%x.%A.%a.txt", "--open-mode=append", "--requeue"});
-    std::string out;
-    for (const std::string& line : lines) out += "#SBATCH " + line + "\n";
-    return out;
-  }
-
-  std::string body() const {
-    std::vector<std::size_t> indices;
-    for (const Task& task : tasks_) indices.push_back(task.index);
-    // Slurm limits the index in an array, so that each of them begins at 0.
-    std::string out = fmt::format("\ntasks=({})\n", fmt::join(indices, " "));
-    out += "task=${tasks[${SLURM_ARRAY_TASK_ID:?start it by submit.sh}]:?there is no such task}\n";
-    out += "folder=$PWD done=$PWD/cells/$task.done\n";
-    out += "[ -e \"$done\" ] && exit 0  # an earlier job did it\n";
-    out += fmt::format("cd {} || exit\n", shell_quoted(jobs_.folder_of_command.string()));
-    out += "# Submitted from a step of srun, a job inherits what that says of its own tasks.\n";
-    out += "unset ${!SLURM_STEP_@} ${!OMPI_COMM_WORLD_@} PMI_RANK PMI_SIZE PMIX_RANK\n";
-    out += "unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TRACESTEP_COMM_SECRET\n";
-    // The ranks of a run divide it among them.
-    if (needs_.gpus == 0) {
-      out += fmt::format("export OMP_NUM_THREADS={}\n", needs_.cpus * processes_);
-    }
-    if (processes_ > 1) out += has_plain_ranks() ? secret() : shared_memory();
-    out += "case $task in\n";
-    for (const Task& task : tasks_) {
-      out += fmt::format("{}) set -- {} ;;", task.index,
-                         shell_quoted(jobs_.lines.division.parts[task.index].words()));
-      const std::string predicted = predicted_text(task.needs);
-      out += predicted.empty() ? "\n" : fmt::format("  # {}\n", predicted);
-    }
-    out += "esac\n";
-    return out + run();
-  }
-
+  const int processes = tasks.front().plan.processes;
+  Values values = {{"what", escaped(fmt::format("{} of {} tasks of: {}", tasks.size(),
+                                                jobs.tasks.size(), command_text(jobs)))},
+                   {"predicted", predicted_text(needs)},
+                   {"source", escaped(jobs.source)},
+                   {"margins", margins_text()},
+                   {"command", jobs.command.name},
+                   {"last", std::to_string(tasks.size() - 1)},
+                   {"processes", std::to_string(processes)},
+                   {"cpus", std::to_string(needs.cpus)},
+                   // Slurm limits the index in an array, so that each of them begins at 0.
+                   {"indices", fmt::format("{}", fmt::join(indices, " "))},
+                   {"folder", shell_quoted(jobs.folder_of_command.string())},
+                   {"cases", fmt::format("{}", fmt::join(cases, "\n"))},
+                   {"run", run_line(jobs, needs, processes)}};
+  const auto set_if = [&](bool condition, const char* name, auto value) {
+    if (condition) values[name] = fmt::format("{}", value);
+  };
+  set_if(needs.gpus > 0, "gpus", needs.gpus * processes);
+  set_if(needs.memory_bytes > 0, "mebibytes", (needs.memory_bytes * processes - 1) / kMiB + 1);
+  set_if(needs.minutes > 0, "minutes", needs.minutes);
+  set_if(jobs.has_checkpoints, "seconds_to_save", kSecondsToSave);
+  // The ranks of a run divide it among them.
+  set_if(needs.gpus == 0, "threads", needs.cpus * processes);
   // Ranks that MPI does not connect.
-  bool has_plain_ranks() const { return processes_ > 1 && needs_.gpus > 0; }
-
-  static std::string secret() {
-    const std::string file = fmt::format("\"${}\"", env::kCommSecretFile.name);
-    return fmt::format(
-        "# By this the ranks know each other.\nexport {}=$folder/cells/$task.secret\n"
-        "trap 'rm -f {}' EXIT\nrm -f {}\n{} || exit\n",
-        env::kCommSecretFile.name, file, file, line_that_makes_secret(file));
-  }
-
-  static std::string shared_memory() {
-    return "# Ranks on one node need no ports, to which anybody could connect.\n"
-           "export OMPI_MCA_btl=${OMPI_MCA_btl:-^tcp,ofi}\n";
-  }
-
-  std::string run() const {
-    std::string line = shell_quoted(jobs_.program.string()) + " \"$@\"";
-    if (processes_ > 1 || jobs_.has_checkpoints) {
-      // Slurm signals what srun started. On CPUs MPI carries the tensors of ranks, and Slurm starts
-      // it through PMIx.
-      const bool has_mpi = processes_ > 1 && needs_.gpus == 0;
-      line = fmt::format("srun --ntasks={} --cpus-per-task={} --mpi={} {}", processes_, needs_.cpus,
-                         has_mpi ? "pmix" : "none", line);
-    }
-    if (!jobs_.has_result()) return line + "\nstatus=$?\n" + kEnd;
-    std::string out = "result=$folder/cells/$task.json\nrm -f \"$result\"\n" + line;
-    out += " --format json --output \"$result\"\nstatus=$?\n";
-    out += "# With a result, 1: a check objects, and 4: out of memory. The result says which.\n";
-    out += "case $status in 1 | 4) [ -e \"$result\" ] && status=0 ;; esac\n";
-    return out + kEnd;
-  }
-
-  const Jobs& jobs_;
-  std::span<const Task> tasks_;
-  JobNeeds needs_;
-  int processes_ = 1;
-};
+  const bool has_plain_ranks = processes > 1 && needs.gpus > 0;
+  set_if(has_plain_ranks, "secret", env::kCommSecretFile.name);
+  set_if(has_plain_ranks, "make_secret",
+         line_that_makes_secret(fmt::format("\"${}\"", env::kCommSecretFile.name)));
+  set_if(processes > 1 && !has_plain_ranks, "over_memory", "");
+  set_if(jobs.has_result(), "result", "");
+  return filled(job_scripts::kTasksSh, values);
+}
 
 // Tasks with the same number of processes, in arrays that Slurm takes.
 std::vector<std::vector<Task>> arrays_of(const Jobs& jobs) {
@@ -312,34 +286,26 @@ std::vector<std::vector<Task>> arrays_of(const Jobs& jobs) {
 }
 
 std::string merge_script(const Jobs& jobs) {
-  Words words{jobs.program.string(), "merge"};
-  std::string out = "#!/bin/bash\n" + comment("The result of: " + command_text(jobs));
-  out +=
-      "#SBATCH --job-name=tracestep-merge\n#SBATCH --ntasks=1\n#SBATCH --mem=2G\n"
-      "#SBATCH --time=10\n#SBATCH --output=log/%x.%j.txt\n\nfolder=$PWD\n";
-  out += fmt::format("cd {} || exit\n", shell_quoted(jobs.folder_of_command.string()));
-  out += fmt::format("exec {} \"$folder\" --format {}", shell_quoted(words), jobs.format);
-  if (!jobs.for_merge.empty()) out += " " + shell_quoted(jobs.for_merge);
-  if (!jobs.output) return out + fmt::format(" --output \"$folder/result.{}\"\n", jobs.format);
-  return out + " " + shell_quoted(Words{"--output", *jobs.output}) + "\n";
+  std::string merge = fmt::format("{} \"$folder\" --format {}",
+                                  shell_quoted(Words{jobs.program.string(), "merge"}), jobs.format);
+  if (!jobs.for_merge.empty()) merge += " " + shell_quoted(jobs.for_merge);
+  merge += jobs.output ? " " + shell_quoted(Words{"--output", *jobs.output})
+                       : fmt::format(" --output \"$folder/result.{}\"", jobs.format);
+  return filled(job_scripts::kMergeSh, {{"command", escaped(command_text(jobs))},
+                                        {"folder", shell_quoted(jobs.folder_of_command.string())},
+                                        {"merge", merge}});
 }
 
 std::string submit_script(const std::vector<std::string>& arrays, bool has_merge) {
-  std::string out =
-      "#!/bin/bash\n"
-      "# usage: submit.sh [OPTION OF sbatch]..., such as --partition=gpu --exclusive\n"
-      "# Again after a failure: tasks that are done end at once, the others go on.\n"
-      "CDPATH= cd -- \"$(dirname -- \"$0\")\" || exit\n";
+  std::vector<std::string> lines;
   std::string ids;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    out += fmt::format("id{}=$(sbatch --parsable \"$@\" {}) || exit\n", i, arrays[i]);
+    lines.push_back(fmt::format("id{}=$(sbatch --parsable \"$@\" {}) || exit", i, arrays[i]));
     ids += fmt::format(":${{id{}%%;*}}", i);
   }
-  // Also after a task that failed: the merge says which results are missing.
-  if (has_merge) {
-    out += fmt::format("sbatch --parsable \"$@\" --dependency=afterany{} merge.sh\n", ids);
-  }
-  return out;
+  Values values = {{"arrays", fmt::format("{}", fmt::join(lines, "\n"))}};
+  if (has_merge) values["after"] = ids;
+  return filled(job_scripts::kSubmitSh, values);
 }
 
 void write_script(const fs::path& path, const std::string& text) {
@@ -372,7 +338,7 @@ int write_jobs(const Command& command, const SbatchOptions& o,
   std::vector<std::string> names;
   for (const std::vector<Task>& tasks : arrays_of(jobs)) {
     names.push_back(fmt::format("tasks-{}.sh", names.size() + 1));
-    write_script(o.folder / names.back(), ArrayScript(jobs, tasks).text());
+    write_script(o.folder / names.back(), array_script(jobs, tasks));
   }
   if (jobs.has_result()) write_script(o.folder / "merge.sh", merge_script(jobs));
   write_script(o.folder / "submit.sh", submit_script(names, jobs.has_result()));
