@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,20 @@ struct Command {
   std::function<JobPlan()> plan = {};
   std::vector<std::string> divided = {};
 };
+
+// Lets `run` run the command, and `plan` plan it, with the options that were read into `options`.
+template <class Options, class Run>
+void runs_with(Command& command, const std::shared_ptr<Options>& options, Run run) {
+  command.run = [options, run](std::span<const std::string> arguments) {
+    return run(*options, arguments);
+  };
+}
+template <class Options, class Run>
+void runs_with(Command& command, const std::shared_ptr<Options>& options, Run run,
+               JobPlan (*plan)(const Options& options)) {
+  runs_with(command, options, run);
+  command.plan = [options, plan] { return plan(*options); };
+}
 
 // All of them, in the order of the help text: by section, then by name. Each is the function
 // NAME_command() of a file command_NAME.cpp, found by its name.

@@ -169,7 +169,8 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
                       stop, "; with --resume FILE a grid can go on");
 }
 
-JobPlan plan_of(AttentionOptions o) {
+JobPlan plan_of(const AttentionOptions& given) {
+  AttentionOptions o = given;
   complete(o);
   const RunSpec run = run_of(o.grid, Takes::kPlanner, DeviceUse::kPlan);
   const auto planned = make_null_device({.traits = traits_of(run.place)});
@@ -231,10 +232,7 @@ Command attention_command() {
             "memory");
   add_field(set, options->grid, "seed", Values::kOne, "seed of the values");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_attention(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_attention, plan_of);
   command.divided = {"--precision", "--attention", "--mask", "--width"};
   return command;
 }

@@ -190,15 +190,10 @@ Command bench_command() {
   set.toggle("--nsys-hint", options->nsys_hint,
              "print the nsys command line that records just the timed steps, and end");
   set.is_of_all_cells();
-  add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
-  add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
-  add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
-             "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
+  add_run_fields(set, options->grid, Values::kGrid,
+                 "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_bench(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_bench, plan_of);
   command.divided = axis_flags();
   return command;
 }

@@ -104,10 +104,7 @@ Command comm_command() {
   set.integer("--warmup", options->each.warmup, {0, kMostCalls}, "calls before the timed ones");
   set.integer("--calls", options->each.calls, {1, kMostCalls}, "timed calls");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_comm(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_comm, plan_of);
   command.divided = {"--collective", "--ranks", "--bytes"};
   return command;
 }

@@ -148,9 +148,7 @@ Command compare_command() {
         options->fail_percent = parse_real(where, text, 0.0, 1e6);
       });
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_compare(*options, arguments);
-  };
+  runs_with(command, options, run_compare);
   return command;
 }
 

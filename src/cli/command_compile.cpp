@@ -228,15 +228,10 @@ Command compile_command() {
   Command command{.name = "compile"};
   OptionSet& set = command.options;
   add_what(set, *options);
-  add_fields(set, options->grid, FieldGroup::kStep, Values::kGrid);
-  add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
-  add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
-             "cpu; cuda[:N]; null (bytes and launches alone)");
+  add_run_fields(set, options->grid, Values::kGrid,
+                 "cpu; cuda[:N]; null (bytes and launches alone)");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_compile(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_compile, plan_of);
   command.divided = {"--size", "--context"};
   return command;
 }

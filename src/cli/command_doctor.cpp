@@ -101,9 +101,7 @@ Command doctor_command() {
   add_field(set, options->grid, "device", Values::kOne, "whose ceilings: cpu, cuda[:N]");
   add_field(set, options->grid, "threads", Values::kOne);
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_doctor(*options, arguments);
-  };
+  runs_with(command, options, run_doctor);
   return command;
 }
 

@@ -118,9 +118,7 @@ Command eval_command() {
   add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_eval(*options, arguments);
-  };
+  runs_with(command, options, run_eval);
   return command;
 }
 

@@ -202,9 +202,7 @@ Command explain_command() {
   set.real("--between-gb-s", options->ranks.between_gb_s, {.min = 0.0},
            "the same between hosts of 8 ranks (a link of 400 Gb/s: 50); without it as inside one");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_explain(*options, arguments);
-  };
+  runs_with(command, options, run_explain);
   return command;
 }
 

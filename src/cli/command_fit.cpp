@@ -159,15 +159,11 @@ Command fit_command() {
   set.real("--margin", o.margin_percent, {.min = 0.0, .max = 90.0},
            "percent of the memory to leave free: for other programs, fragments and libraries");
   add_time_options(set, o.times);
-  add_fields(set, o.grid, FieldGroup::kStep, Values::kOne);
-  add_fields(set, o.grid, FieldGroup::kModel, Values::kOne);
-  add_fields(set, o.grid, FieldGroup::kHow, Values::kOne, "cpu; cuda[:N]; null (plans only)");
+  add_run_fields(set, o.grid, Values::kOne, "cpu; cuda[:N]; null (plans only)");
   add_plan_options(set, o.plan);
   add_output_options(set, o.output);
   o.output.own_endings = {std::string(kPageEnding)};
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_fit(*options, arguments);
-  };
+  runs_with(command, options, run_fit);
   return command;
 }
 

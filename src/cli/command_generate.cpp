@@ -241,9 +241,7 @@ Command generate_command() {
   add_fields(set, options->grid, FieldGroup::kHow, Values::kOne,
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_generate(*options, arguments);
-  };
+  runs_with(command, options, run_generate);
   return command;
 }
 

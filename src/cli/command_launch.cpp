@@ -233,9 +233,7 @@ Command launch_command() {
   set.real("--grace", options->grace_s, {.min = 0.0},
            "seconds that processes without MPI have to end, a checkpoint of the last step "
            "included, when this one is told to; then they are killed");
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_launch(*options, arguments);
-  };
+  runs_with(command, options, run_launch);
   return command;
 }
 

@@ -327,10 +327,7 @@ Command memory_command() {
   OptionSet& set = command.options;
   set.group("What to map");
   set.toggle("--predict", o.predict, "compute the bytes from the program alone; touch no device");
-  add_fields(set, o.grid, FieldGroup::kStep, Values::kGrid);
-  add_fields(set, o.grid, FieldGroup::kModel, Values::kGrid);
-  add_fields(set, o.grid, FieldGroup::kHow, Values::kGrid,
-             "cpu; cuda[:N]; null (plans and counts only)");
+  add_run_fields(set, o.grid, Values::kGrid, "cpu; cuda[:N]; null (plans and counts only)");
   set.group("How it is measured");
   add_protocol_flag(set, o.protocol, "warmup", "steps before the recorded one");
   set.integer("--cost-steps", o.protocol.steps, {0, 1000},

@@ -124,9 +124,7 @@ Command pivot_command() {
            "the column that is shown; by default the samples, or else the first bytes");
   set.text("--table", "NAME", options->table, "one of the result's tables; by default its first");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_pivot(*options, arguments);
-  };
+  runs_with(command, options, run_pivot);
   return command;
 }
 

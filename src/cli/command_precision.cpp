@@ -109,10 +109,7 @@ Command precision_command() {
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_precision(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_precision, plan_of);
   command.divided = {"--size", "--context", "--mode"};
   return command;
 }

@@ -279,13 +279,9 @@ Command predict_command() {
            "with --parallel: microseconds of each collective besides its bytes");
   add_protocol_flag(set, o.protocol, "warmup");
   add_protocol_flag(set, o.protocol, "steps");
-  add_fields(set, o.grid, FieldGroup::kStep, Values::kGrid);
-  add_fields(set, o.grid, FieldGroup::kModel, Values::kGrid);
-  add_fields(set, o.grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]");
+  add_run_fields(set, o.grid, Values::kGrid, "cpu; cuda[:N]");
   add_output_options(set, o.output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_predict(*options, arguments);
-  };
+  runs_with(command, options, run_predict);
   return command;
 }
 

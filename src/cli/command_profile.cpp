@@ -197,10 +197,7 @@ Command profile_command() {
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_profile(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_profile, plan_of);
   command.divided = axis_flags();
   return command;
 }

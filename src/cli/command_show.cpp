@@ -173,9 +173,7 @@ Command show_command() {
              "its kernels decide which ops are expanded: null (has all), cpu, cuda or reference");
   add_output_options(command.options, options->output);
   options->output.own_endings = {".1"};  // of the manual page
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_show(*options, arguments);
-  };
+  runs_with(command, options, run_show);
   return command;
 }
 

@@ -293,10 +293,7 @@ Command study_command() {
     const bool is_of_place = field.group == FieldGroup::kHow && field.show == FieldShow::kKey;
     if (is_of_place) add_field(set, options->grid, field.name, Values::kOne);
   }
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_study_command(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_study_command, plan_of);
   return command;
 }
 

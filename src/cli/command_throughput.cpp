@@ -88,10 +88,7 @@ Command throughput_command() {
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]; null (bytes)");
   add_output_options(set, options->output);
-  command.run = [options](std::span<const std::string> arguments) {
-    return run_throughput(*options, arguments);
-  };
-  command.plan = [options] { return plan_of(*options); };
+  runs_with(command, options, run_throughput, plan_of);
   command.divided = axis_flags();
   command.divided.push_back("--batch");
   return command;

@@ -33,9 +33,7 @@ Command version_command() {
   const auto output = std::make_shared<OutputOptions>();
   Command command{.name = "version"};
   add_output_options(command.options, *output);
-  command.run = [output](std::span<const std::string> arguments) {
-    return run_version(*output, arguments);
-  };
+  runs_with(command, output, run_version);
   return command;
 }
 

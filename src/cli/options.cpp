@@ -82,6 +82,12 @@ void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
   }
 }
 
+void add_run_fields(OptionSet& set, RunGrid& grid, Values values, const std::string& devices) {
+  for (FieldGroup group : {FieldGroup::kStep, FieldGroup::kModel, FieldGroup::kHow}) {
+    add_fields(set, grid, group, values, devices);
+  }
+}
+
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help) {
   add_flag(set, protocol, field_named(protocol_fields(), name), std::move(help));

@@ -48,6 +48,8 @@ enum class Values { kOne, kGrid };
 // `devices`: the values of --device for this command.
 void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
                 const std::string& devices = {});
+// The flags of all three groups.
+void add_run_fields(OptionSet& set, RunGrid& grid, Values values, const std::string& devices);
 // Adds the flag of one field. `help` replaces the field's own help text.
 void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values values,
                std::string help = {});
