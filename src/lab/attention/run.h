@@ -118,5 +118,9 @@ struct AttentionBytes {
   std::int64_t before_backward = 0, peak = 0;
 };
 AttentionBytes predict_attention(const AttentionSpec& spec, const Device& device);
+AttentionBytes planned_bytes(const AttentionProgram& program, ExecutorKind executor,
+                             const Device& device);
+// Those of the tensors of B·H·T² that are alive before backward.
+std::int64_t square_bytes_saved(const AttentionProgram& program, const AttentionSpec& spec);
 
 }  // namespace tracestep

@@ -18,29 +18,6 @@
 namespace tracestep {
 namespace {
 
-// Facts that differ in every pair of runs and do not describe the machine.
-bool is_of_the_run(std::string_view item) {
-  return item == "date_utc" || item == "command_line";
-}
-
-Table environment_table(const ResultFile& a, const ResultFile& b) {
-  Table table{.name = "environment",
-              .title = "What differs between the machines and builds",
-              .columns = {text_column("item"), text_column("a", "A"), text_column("b", "B")}};
-  for (const ResultFile* file : {&a, &b}) {
-    for (const auto& [item, value] : file->environment.members()) {
-      const Json *left = a.environment.find(item), *right = b.environment.find(item), missing;
-      if (left == nullptr) left = &missing;
-      if (right == nullptr) right = &missing;
-      const bool is_known = file == &b && left != &missing;
-      if (is_known || is_of_the_run(item) || *left == *right) continue;
-      table.add_row({item, words(*left), words(*right)});
-    }
-  }
-  if (table.rows.empty()) table.notes.push_back("nothing: machine and build are the same");
-  return table;
-}
-
 Json peak_of(const ResultRow& row) {
   const auto bytes = row.number("peak_bytes");
   return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();

@@ -8,10 +8,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "lab/compare/result_file.h"
+#include "lab/compare/rows.h"
+#include "lab/report/columns.h"
 
 namespace tracestep {
 namespace {
+
+// Facts that differ in every pair of runs and do not describe the machine.
+bool is_of_the_run(std::string_view item) {
+  return item == "date_utc" || item == "command_line";
+}
 
 // One fact from before and after the row's steps; the higher of the two.
 std::optional<double> highest(const ResultRow& row, std::string_view fact) {
@@ -53,6 +59,24 @@ std::string different_conditions(const ResultRow& a, const ResultRow& b) {
     out.push_back(fmt::format("governor {} and {}", governor_a, governor_b));
   }
   return fmt::format("{}", fmt::join(out, "; "));
+}
+
+Table environment_table(const ResultFile& a, const ResultFile& b) {
+  Table table{.name = "environment",
+              .title = "What differs between the machines and builds",
+              .columns = {text_column("item"), text_column("a", "A"), text_column("b", "B")}};
+  for (const ResultFile* file : {&a, &b}) {
+    for (const auto& [item, value] : file->environment.members()) {
+      const Json *left = a.environment.find(item), *right = b.environment.find(item), missing;
+      if (left == nullptr) left = &missing;
+      if (right == nullptr) right = &missing;
+      const bool is_known = file == &b && left != &missing;
+      if (is_known || is_of_the_run(item) || *left == *right) continue;
+      table.add_row({item, words(*left), words(*right)});
+    }
+  }
+  if (table.rows.empty()) table.notes.push_back("nothing: machine and build are the same");
+  return table;
 }
 
 }  // namespace tracestep

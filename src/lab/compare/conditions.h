@@ -1,14 +1,17 @@
-// What was different on the machine while two rows were measured.
+// What was different on the machine while two rows, or two results, were measured.
 #pragma once
 
 #include <string>
 
-#include "lab/measure/validity.h"
+#include "lab/compare/result_file.h"
 
 namespace tracestep {
 
 // The load, other work, CPU clocks and governor of two rows where they differ by more than they do
 // between two runs on a machine that does nothing else; empty: they do not, or are not recorded.
 std::string different_conditions(const ResultRow& a, const ResultRow& b);
+
+// What differs between the environments of two results: machine and build.
+Table environment_table(const ResultFile& a, const ResultFile& b);
 
 }  // namespace tracestep

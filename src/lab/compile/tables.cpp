@@ -2,72 +2,16 @@
 
 #include <algorithm>
 
-#include "lab/attention/tables.h"
-#include "lab/measure/comparison.h"
+#include "lab/compile/against.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/report/digits.h"
-#include "lab/report/fields.h"
 #include "passes/pipeline.h"
 #include "spec/fields.h"
 
 namespace tracestep {
 namespace {
-
-constexpr double kMargin = 0.02;  // of compare_cells()
-
-// Times beside those that they are compared with; null: there are none.
-struct Against {
-  Comparison comparison;
-
-  static std::optional<Against> of(const std::optional<TimedSamples>& base,
-                                   const TimedSamples& samples) {
-    if (!base || base->ms.empty() || samples.ms.empty()) return std::nullopt;
-    return Against{compare_cells(*base, samples, kMargin)};
-  }
-  static Json inverse(double ratio) { return finite_or_null(1.0 / ratio); }
-};
-
-// `prefix`: of the columns' names; `what`: what the rows are compared with.
-Fields<Against> against_fields(const std::string& prefix, const std::string& title,
-                               const std::string& what) {
-  using A = const Against&;
-  const auto ratio = [&](const char* name, std::string text, std::string doc) {
-    return timed(real_column(prefix + name, std::move(text), "x", 3, std::move(doc)));
-  };
-  return {
-      {ratio("_speedup", title, "median of " + what + " over this one"),
-       [](A a) { return Against::inverse(a.comparison.ratio); }},
-      {data_only(ratio("_low", "from", "95 % interval of that ratio")),
-       [](A a) { return Against::inverse(a.comparison.high); }},
-      {data_only(ratio("_high", "to", "")), [](A a) { return Against::inverse(a.comparison.low); }},
-      {timed(text_column(
-           prefix + "_verdict", "is",
-           "faster or slower beyond chance, slightly where that is within 2 % (5 % of cells "
-           "measured in rounds), same within it, unclear, or too few samples to say")),
-       [](A a) { return fine_words_of(a.comparison); }}};
-}
-
-// The time of one list of samples.
-Fields<TimedSamples> time_fields(const std::string& prefix, const std::string& title) {
-  using S = const TimedSamples&;
-  const auto ms = [&](const char* name, std::string text, const char* doc) {
-    return real_column(prefix + name, std::move(text), "ms", 3, doc);
-  };
-  const auto end = [](S s, double Interval::*member) {
-    return when(s.has_interval(), s.interval.*member);
-  };
-  return {{as_samples(reals_column(prefix + "samples_ms", "wall time of each timed step")),
-           [](S s) { return list_of(s.ms); }},
-          {visits_field(prefix + "samples_ms"), visit_counts},
-          {ms("median_ms", title, "of the samples"),
-           [](S s) { return finite_or_null(s.summary.median); }},
-          {ms("interval_low_ms", "95 % from",
-              "95 % interval of the median; six samples, or visits of rounds, at least"),
-           [end](S s) { return end(s, &Interval::low); }},
-          {ms("interval_high_ms", "to", ""), [end](S s) { return end(s, &Interval::high); }}};
-}
 
 // Shown to people where the device counts energy.
 Column energy_column() {
@@ -116,11 +60,6 @@ Fields<StartTimes> start_fields() {
            &StartTimes::second_ms}};
 }
 
-constexpr const char* kIsNote =
-    "is: faster or slower beyond chance, with an interval that passes 2 %, or slightly so where "
-    "all "
-    "of it lies within 2 %; same: within 2 %, and not apart beyond chance; else unclear";
-
 // Below tables that show energy.
 void note_energy(Table& table) {
   const std::size_t at = table.index_of("energy_j").value();
@@ -136,7 +75,7 @@ template <class Row, class CellOf>
 void add_measured(Fields<Row>& fields, CellOf cell) {
   fields.add(text_column("status", "", "ok or oom"),
              [cell](const Row& row) { return name_of(cell(row).result.status); });
-  fields.add(time_fields("", "median"), [](const Row& row) { return &row.samples; });
+  fields.add(time_fields("", "median"), &Row::samples);
 }
 
 template <class Row, class CellOf>
@@ -181,105 +120,10 @@ Fields<WayRow> way_fields() {
   out.add(as_key(text_column("device")), [](const WayRow& row) { return row.cell.result.device; });
   add_measured(out, cell);
   out.add(against_fields("base", "against first", "the first row of the same step"),
-          [](const WayRow& row) { return row.against ? &*row.against : nullptr; });
+          &WayRow::against);
   add_bytes(out, cell);
-  out.add(start_fields(),
-          [](const WayRow& row) { return row.cell.start ? &*row.cell.start : nullptr; });
+  out.add(start_fields(), [](const WayRow& row) { return row.cell.start; });
   add_verdict(out);
-  return out;
-}
-
-// --- attention --------------------------------------------------------------------------------
-
-struct AttentionWay {
-  struct Part {
-    TimedSamples samples;
-    std::optional<Against> against;
-  };
-  const AttentionResult& r;
-  Part forward, backward, whole;
-};
-
-bool is_same_attention(const AttentionSpec& a, const AttentionSpec& b) {
-  return a.width == b.width && a.causal == b.causal && a.run.shape.batch == b.run.shape.batch &&
-         a.run.shape.context == b.run.shape.context && a.run.precision == b.run.precision;
-}
-
-// Softmax in parts is what primitive ops have.
-Granularity ops_of(const AttentionSpec& spec) {
-  return spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
-}
-
-AttentionWay attention_way(std::span<const AttentionResult> results, const AttentionResult& r) {
-  const auto base = std::ranges::find_if(results, [&](const AttentionResult& other) {
-    return other.status == Status::kOk && is_same_attention(other.spec, r.spec);
-  });
-  const bool has_base = base != results.end() && &*base != &r;
-  const auto part = [&](AttentionPart AttentionResult::*member) {
-    const auto samples = [member](const AttentionResult& of) {
-      return TimedSamples((of.*member).samples_ms, of.visits, true);
-    };
-    const std::optional<TimedSamples> of_base =
-        has_base ? std::optional(samples(*base)) : std::nullopt;
-    return AttentionWay::Part{samples(r), Against::of(of_base, samples(r))};
-  };
-  return {r, part(&AttentionResult::forward), part(&AttentionResult::backward),
-          part(&AttentionResult::whole)};
-}
-
-// Everything that identifies the row, under the names of `compile`'s flags.
-Json key_of_way(const AttentionResult& r) {
-  Json out = part_of_key(r.spec.run, [](const RunField& f) {
-    return is_of_attention(f) && f.group == FieldGroup::kHow;
-  });
-  out["ops"] = name_of(ops_of(r.spec));
-  out["width"] = r.spec.width;
-  out["attention_context"] = r.spec.run.shape.context;
-  return out;
-}
-
-void add_part(Fields<AttentionWay>& out, const std::string& name,
-              AttentionWay::Part AttentionWay::*part) {
-  out.add(time_fields(name + "_", name),
-          [part](const AttentionWay& way) { return &(way.*part).samples; });
-  out.add(against_fields(name, "against first", "the first row of the same attention"),
-          [part](const AttentionWay& way) {
-            const std::optional<Against>& against = (way.*part).against;
-            return against ? &*against : nullptr;
-          });
-}
-
-Fields<AttentionWay> attention_fields() {
-  using W = const AttentionWay&;
-  Fields<AttentionWay> out = {
-      {as_key(int_column("batch", "", "B")), [](W w) { return w.r.spec.run.shape.batch; }},
-      {as_key(int_column("width", "", "D; there are no heads")),
-       [](W w) { return w.r.spec.width; }},
-      {as_key(int_column("context", "", "T")), [](W w) { return w.r.spec.run.shape.context; }},
-      {as_key(text_column("precision")), [](W w) { return name_of(w.r.spec.run.precision); }},
-      {as_key(text_column("ops", "", "softmax in parts, or as one kernel")),
-       [](W w) { return name_of(ops_of(w.r.spec)); }},
-      {as_key(text_column("attention", "", "its form: naive or flash")),
-       [](W w) { return name_of(w.r.spec.run.attention); }},
-      {as_key(text_column("executor")), [](W w) { return name_of(w.r.spec.run.executor); }},
-      {as_key(text_column("compile_passes", "", "of the executor, or named")),
-       [](W w) { return key_of(w.r.spec.run).at("compile_passes"); }},
-      {as_key(text_column("device")), [](W w) { return w.r.device; }},
-      {text_column("status", "", "ok or oom"), [](W w) { return name_of(w.r.status); }}};
-  add_part(out, "forward", &AttentionWay::forward);
-  add_part(out, "backward", &AttentionWay::backward);
-  add_part(out, "whole", &AttentionWay::whole);
-  const auto if_ok = [](W w, std::int64_t value) { return when(w.r.status == Status::kOk, value); };
-  out.add(as_exact(int_column("launches", "launching nodes",
-                              "of both parts; each runs one kernel or more")),
-          [if_ok](W w) { return if_ok(w, w.r.whole.launches); });
-  out.add(as_exact(bytes_column("peak_bytes", "peak", "the most of the whole step")),
-          [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });
-  out.add(data_only(text_column("detail", "", "why the status is not ok")),
-          [](W w) { return or_null(w.r.detail); });
-  add_verdict(out);
-  out.add(data_only(structured_column("cell", "all parameters of the row")),
-          [](W w) { return key_of_way(w.r); });
   return out;
 }
 
@@ -315,13 +159,12 @@ Fields<LadderRow> ladder_fields() {
        [](L l) { return l.step.effect ? Json(name_of(*l.step.effect)) : Json(); }}};
   const auto cell = [](const LadderRow& row) -> const CompileCell& { return row.step.cell; };
   add_measured(out, cell);
-  out.add(against_fields("rung", "against row above", "the row above"),
-          [](L l) { return l.below ? &*l.below : nullptr; });
+  out.add(against_fields("rung", "against row above", "the row above"), &LadderRow::below);
   out.add(timed(real_column("speedup", "against naive", "x", 3,
                             "median of the first row over this one")),
-          [](L l) { return l.ground ? Against::inverse(l.ground->comparison.ratio) : Json(); });
+          [](L l) { return l.ground ? l.ground->speedup() : Json(); });
   add_bytes(out, cell);
-  out.add(error_fields(), [](L l) { return l.step.error ? &*l.step.error : nullptr; });
+  out.add(error_fields(), [](L l) { return l.step.error; });
   out.add(text_column("what", "", "what the step does differently"), [](L l) {
     return l.step.rung ? l.step.rung->what : "composites in parts, op by op, float32";
   });
@@ -359,19 +202,6 @@ Table way_table(std::span<const CompileCell> cells) {
   std::vector<ResultRow> to_judge;
   for (const CompileCell& cell : cells) to_judge.push_back(judged(cell));
   add_verdicts(table, to_judge);
-  return table;
-}
-
-Table way_attention_table(std::span<const AttentionResult> results) {
-  std::vector<AttentionWay> rows;
-  for (const AttentionResult& r : results) rows.push_back(attention_way(results, r));
-  Table table = table_of("attention_ways", "Attention by itself, eager and compiled",
-                         attention_fields(), rows);
-  table.notes = {
-      "forward and backward are timed with a stop between them, where nothing is replayed as a "
-      "graph; whole is without a stop",
-      kIsNote};
-  add_verdicts(table, results, Json::object());
   return table;
 }
 

@@ -177,7 +177,7 @@ Fields<StepRow> step_row_fields() {
           return Json(static_cast<double>(s.r().peak_bytes) /
                       static_cast<double>(s.base->peak_bytes));
         }}});
-  out.add(error_fields(), [](R s) { return s.cell.error ? &*s.cell.error : nullptr; });
+  out.add(error_fields(), [](R s) { return s.cell.error; });
   return out.add(verdict_column(), [](R) { return Json(); });
 }
 

@@ -160,10 +160,6 @@ double per_launch_us(double ms, const CalibratedStep& step) {
   return ms * 1e3 / static_cast<double>(std::max<std::int64_t>(1, step.launches));
 }
 
-double gap_us(const CalibratedStep& step) {
-  return per_launch_us(step.wall_ms - step.busy_ms, step);
-}
-
 // Where kernels run inside the calls, gaps are what is left of the wall. They are taken from the
 // half of the steps with the shortest kernels, since in the others they are lost in the noise.
 Between between_calls(StepPointers steps) {
@@ -171,7 +167,8 @@ Between between_calls(StepPointers steps) {
                     [](const CalibratedStep* step) { return per_launch_us(step->wall_ms, *step); });
   steps.resize((steps.size() + 1) / 2);
   std::vector<double> gaps;
-  for (const CalibratedStep* step : steps) gaps.push_back(std::max(0.0, gap_us(*step)));
+  for (const CalibratedStep* step : steps)
+    gaps.push_back(std::max(0.0, per_launch_us(step->wall_ms - step->busy_ms, *step)));
   return {.gap_us = median_of(gaps)};
 }
 
@@ -185,7 +182,7 @@ Between between_asynchronous(const StepPointers& steps) {
   for (const CalibratedStep* step : steps) {
     const bool is_busy = step->busy_ms >= kBusy * step->wall_ms;
     walls.push_back(per_launch_us(step->wall_ms, *step));
-    if (is_busy) gaps.push_back(gap_us(*step));
+    if (is_busy) gaps.push_back(per_launch_us(step->wall_ms - step->busy_ms, *step));
     if (!is_busy) issues.push_back(walls.back());
   }
   return {.gap_us = gaps.empty() ? 0.0 : median_of(gaps),
@@ -196,11 +193,6 @@ Between between_kernels(StepPointers steps, ExecutorKind executor, bool is_async
   std::erase_if(steps, [&](const CalibratedStep* step) { return step->executor != executor; });
   if (steps.empty()) return {};
   return is_asynchronous ? between_asynchronous(steps) : between_calls(std::move(steps));
-}
-
-// Kernels of float32 have the same names whether or not products round their operands.
-bool rounds_products(const CalibratedStep& step) {
-  return run_of_key(step.key).precision.tf32;
 }
 
 StepPointers fitted_steps(const Calibration& calibration) {
@@ -239,7 +231,10 @@ class LaunchTimes {
  private:
   static StepPointers steps_of(const Calibration& calibration, bool tf32) {
     StepPointers out = fitted_steps(calibration);
-    std::erase_if(out, [&](const CalibratedStep* step) { return rounds_products(*step) != tf32; });
+    // Kernels of float32 have the same names whether or not products round their operands.
+    std::erase_if(out, [&](const CalibratedStep* step) {
+      return run_of_key(step->key).precision.tf32 != tf32;
+    });
     return out;
   }
 

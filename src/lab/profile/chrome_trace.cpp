@@ -4,9 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <iterator>
 #include <map>
 #include <span>
@@ -19,61 +17,15 @@
 #include "base/output_file.h"
 #include "base/own_file.h"
 #include "lab/profile/lanes.h"
+#include "lab/profile/trace_events.h"
 #include "lab/report/gzip.h"
 
 namespace tracestep {
 namespace {
 
-constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 constexpr std::int64_t kGpuSortIndex = 5'000'000;  // below every process in the viewer
 
-// The first second of the quarter of the year that `second` lies in, UTC.
-std::int64_t quarter_start(std::int64_t second) {
-  const auto at = static_cast<std::time_t>(second);
-  std::tm date{};
-  gmtime_r(&at, &date);
-  date.tm_mon -= date.tm_mon % 3;
-  date.tm_mday = 1;
-  date.tm_hour = date.tm_min = date.tm_sec = 0;
-  return static_cast<std::int64_t>(timegm(&date));
-}
-
-std::string json_text(std::string_view text) {
-  return Json(text).dump();
-}
-
-// Times are small numbers only relative to a base: a double cannot hold nanoseconds since 1970.
-class Clock {
- public:
-  Clock() {
-    const std::int64_t unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                     std::chrono::system_clock::now().time_since_epoch())
-                                     .count();
-    base_ns_ = quarter_start(unix_ns / kNsPerSecond) * kNsPerSecond;
-    shift_ns_ = unix_ns - now_ns() - base_ns_;
-  }
-  std::int64_t base_ns() const { return base_ns_; }
-  // Microseconds since the base, with the nanoseconds as decimals.
-  std::string us(std::int64_t time_ns) const {
-    return micros(std::max<std::int64_t>(0, time_ns + shift_ns_));
-  }
-  static std::string micros(std::int64_t ns) {
-    return fmt::format("{}.{:03}", ns / 1000, ns % 1000);
-  }
-
- private:
-  std::int64_t base_ns_ = 0, shift_ns_ = 0;
-};
-
-struct Place {
-  std::int64_t pid = 0, tid = 0;
-};
-
-struct Range {
-  std::int64_t start_ns = 0, end_ns = 0;
-};
-
-class Writer {
+class Writer : TraceEvents {
  public:
   Writer(const Profile& profile, const Json& environment)
       : p_(profile),
@@ -100,16 +52,14 @@ class Writer {
   }
 
  private:
-  std::back_insert_iterator<std::string> to() { return std::back_inserter(out_); }
-
   // Metadata comes before the events: readers that stream stop at them.
   void header() {
     out_ += "{\"schemaVersion\": 1,\n\"deviceProperties\": [" + device_properties() + "],\n";
     // Holistic Trace Analysis looks for the rank with a space behind the colon.
     out_ += "\"distributedInfo\": {\"backend\": \"\", \"rank\": 0, \"world_size\": 1},\n";
-    fmt::format_to(to(), "\"tool\": {},\n\"recordedBy\": {},\n",
+    fmt::format_to(std::back_inserter(out_), "\"tool\": {},\n\"recordedBy\": {},\n",
                    json_text("tracestep " TRACESTEP_VERSION), json_text(p_.source));
-    fmt::format_to(to(),
+    fmt::format_to(std::back_inserter(out_),
                    "\"displayTimeUnit\": \"ms\",\n\"baseTimeNanoseconds\": {},\n\"traceEvents\": [",
                    clock_.base_ns());
   }
@@ -133,39 +83,6 @@ class Writer {
         number("gpu_multiprocessors"));
   }
 
-  void begin() {
-    out_ += is_first_ ? "\n" : ",\n";
-    is_first_ = false;
-  }
-
-  void meta(const char* what, Place place, const char* key, const std::string& value) {
-    begin();
-    fmt::format_to(to(),
-                   R"({{"ph": "M", "name": "{}", "pid": {}, "tid": {}, "ts": 0.000, )"
-                   R"("args": {{"{}": {}}}}})",
-                   what, place.pid, place.tid, key, value);
-  }
-
-  // A complete event; `args` is the inside of an object, or empty.
-  void complete(const char* category, std::string_view name, Place place, Range r,
-                const std::string& args) {
-    begin();
-    fmt::format_to(to(),
-                   R"({{"ph": "X", "cat": "{}", "name": {}, "pid": {}, "tid": {}, )"
-                   R"("ts": {}, "dur": {}, "args": {{{}}}}})",
-                   category, json_text(name), place.pid, place.tid, clock_.us(r.start_ns),
-                   Clock::micros(std::max<std::int64_t>(0, r.end_ns - r.start_ns)), args);
-  }
-
-  void flow(char phase, Place place, std::int64_t time_ns, std::uint32_t id) {
-    begin();
-    fmt::format_to(to(),
-                   R"({{"ph": "{}", "cat": "ac2g", "name": "ac2g", "id": {}, "pid": {}, )"
-                   R"("tid": {}, "ts": {}{}}})",
-                   phase, id, place.pid, place.tid, clock_.us(time_ns),
-                   phase == 'f' ? R"(, "bp": "e")" : "");
-  }
-
   void name_rows() {
     meta("process_name", host_, "name", json_text("tracestep"));
     meta("process_labels", host_, "labels", json_text("CPU"));
@@ -177,7 +94,7 @@ class Writer {
     }
     std::int64_t last = -1;
     for (const auto& [where, lane] : tracks) {
-      const Place place{where.first, where.second};
+      const TracePlace place{where.first, where.second};
       if (where.first != last) {
         meta("process_name", place, "name", json_text("tracestep"));
         meta("process_labels", place, "labels", json_text(fmt::format("GPU {}", where.first)));
@@ -208,7 +125,7 @@ class Writer {
     }
   }
 
-  Place track_of(const ProfiledLaunch& l) const {
+  TracePlace track_of(const ProfiledLaunch& l) const {
     const Activity& a = activity(l);
     return {a.device, l.node < 0 ? a.stream : stream_of_lane_.at(lane_of(p_, l))};
   }
@@ -256,7 +173,8 @@ class Writer {
   }
 
   // Ranges around neighbours of one phase and, inside, of one component; parents come first.
-  void scopes(const char* category, Place place, std::span<const ProfiledLaunch* const> launches) {
+  void scopes(const char* category, TracePlace place,
+              std::span<const ProfiledLaunch* const> launches) {
     const auto emit = [&](auto&& name_at, std::size_t from, std::size_t to_index) {
       complete(category, name_at(from), place,
                {launches[from]->start_ns, launches[to_index - 1]->end_ns}, "");
@@ -318,13 +236,14 @@ class Writer {
     for (const ProfiledLaunch& l : p_.launches) {
       if (l.activity >= 0) launch_of[activity(l).correlation] = &l;
     }
-    std::map<std::int64_t, std::pair<Range, const ProfiledLaunch*>> ops;  // by external id
+    std::map<std::int64_t, std::pair<TraceRange, const ProfiledLaunch*>> ops;  // by external id
     for (const ApiCall& call : p_.trace.calls) {
       const auto found = launch_of.find(call.correlation);
       if (found == launch_of.end() || found->second->node < 0) continue;
       if (activity(*found->second).graph_node != 0) continue;  // one call for all nodes
-      const auto [op, is_new] = ops.try_emplace(
-          external_id(*found->second), std::pair(Range{call.start_ns, call.end_ns}, found->second));
+      const auto [op, is_new] =
+          ops.try_emplace(external_id(*found->second),
+                          std::pair(TraceRange{call.start_ns, call.end_ns}, found->second));
       op->second.first.end_ns = std::max(op->second.first.end_ns, call.end_ns);
     }
     for (const auto& [id, op] : ops) {
@@ -356,7 +275,7 @@ class Writer {
       }
       bool is_first = true;
       for (const auto& [key, launches] : tracks) {
-        const Place place = track_of(*launches.front());
+        const TracePlace place = track_of(*launches.front());
         if (std::exchange(is_first, false)) {
           complete("gpu_user_annotation", step_name(step), place,
                    {p_.steps[step].first_ns, p_.steps[step].last_ns}, "");
@@ -368,7 +287,7 @@ class Writer {
 
   void device_work(const ProfiledLaunch& l) {
     const Activity& a = activity(l);
-    const Place place = track_of(l);
+    const TracePlace place = track_of(l);
     std::string args = fmt::format(
         R"("External id": {}, "device": {}, "context": {}, "stream": {}, "correlation": {})",
         l.node < 0 ? 0 : external_id(l), a.device, a.context, place.tid, a.correlation);
@@ -396,21 +315,14 @@ class Writer {
   void memory() {
     for (const MemoryEvent& e : p_.memory_events) {
       if (e.action != MemoryAction::kAlloc && e.action != MemoryAction::kFree) continue;
-      begin();
-      fmt::format_to(to(),
-                     R"({{"ph": "C", "name": "requested bytes", "pid": {}, "tid": {}, )"
-                     R"("ts": {}, "args": {{"bytes": {}}}}})",
-                     host_.pid, host_.tid, clock_.us(e.time_ns), e.live_requested_bytes);
+      counter("requested bytes", host_, e.time_ns, e.live_requested_bytes);
     }
   }
 
   const Profile& p_;
   const Json& environment_;
-  const Place host_;
-  const Clock clock_;
+  const TracePlace host_;
   std::map<int, std::int64_t> stream_of_lane_;
-  std::string out_;
-  bool is_first_ = true;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,12 +32,14 @@ class Fields {
     fields_.insert(fields_.end(), more.fields_.begin(), more.fields_.end());
     return *this;
   }
-  // The fields of a part of the record; `part` gives a pointer to it, or null for empty cells.
+  // The fields of a part of the record, which a member pointer or a function gives: as it is, as an
+  // optional one, or by its address. Cells of a part that is not there are empty.
   template <class Part, class PartOf>
   Fields& add(const Fields<Part>& fields, PartOf part) {
     for (const Field<Part>& field : fields) {
       add(field.column, [get = field.get, part](const Record& record) {
-        const Part* found = part(record);
+        const auto& given = std::invoke(part, record);
+        const Part* found = address<Part>(given);
         return found == nullptr ? Json() : get(*found);
       });
     }
@@ -58,6 +61,19 @@ class Fields {
   }
 
  private:
+  template <class Part>
+  static const Part* address(const Part* part) {
+    return part;
+  }
+  template <class Part>
+  static const Part* address(const Part& part) {
+    return &part;
+  }
+  template <class Part>
+  static const Part* address(const std::optional<Part>& part) {
+    return part ? &*part : nullptr;
+  }
+
   std::vector<Field<Record>> fields_;
 };
 

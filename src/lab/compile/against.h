@@ -1,0 +1,32 @@
+// The columns of times, and of times beside those that they are compared with.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lab/measure/comparison.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+
+// Times beside others; none where there are none.
+struct Against {
+  Comparison comparison;
+
+  static std::optional<Against> of(const std::optional<TimedSamples>& base,
+                                   const TimedSamples& samples);
+  Json speedup() const { return finite_or_null(1.0 / comparison.ratio); }
+};
+
+// `prefix`: of the columns' names; `what`: what the rows are compared with.
+Fields<Against> against_fields(const std::string& prefix, const std::string& title,
+                               const std::string& what);
+// The time of one list of samples.
+Fields<TimedSamples> time_fields(const std::string& prefix, const std::string& title);
+
+inline constexpr const char* kIsNote =
+    "is: faster or slower beyond chance, with an interval that passes 2 %, or slightly so where "
+    "all "
+    "of it lies within 2 %; same: within 2 %, and not apart beyond chance; else unclear";
+
+}  // namespace tracestep
