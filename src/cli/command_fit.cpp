@@ -13,7 +13,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/plan_page.h"
-#include "cli/search_progress.h"
+#include "cli/remaining_time.h"
 #include "cli/time_source.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"

@@ -8,15 +8,15 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
-#include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/grid.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fingerprint.h"
-#include "lab/memory/snapshot_of.h"
+#include "lab/memory/snapshot.h"
 #include "lab/memory/tables.h"
 
 namespace tracestep::cli {

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/grid.h"
 #include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"

@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
-#include "cli/beyond_budget.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/grid.h"

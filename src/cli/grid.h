@@ -10,11 +10,14 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/option_set.h"
+#include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "lab/measure/beside.h"
 #include "lab/measure/rounds.h"
 #include "lab/time/cell.h"
+#include "passes/recompute_budget.h"
 #include "session/devices.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 
@@ -95,5 +98,19 @@ std::vector<Result> measure_grid(const std::vector<Spec>& cells, const RoundOpti
 std::vector<CellResult> measure_steps(const std::vector<RunSpec>& runs, const Protocol& protocol,
                                       RoundOptions options, const StopSignal& stop,
                                       std::optional<double> roof = 0.0);
+
+// The result of work(). A budget that cannot be met ends a run of one step; in a grid it is that
+// row's status: result_of(error) then, with a warning.
+template <class Work, class ResultOf>
+auto or_beyond_budget(bool is_only, const RunSpec& run, const Work& work, const ResultOf& result_of)
+    -> decltype(work()) {
+  try {
+    return work();
+  } catch (const BudgetNotMet& error) {
+    if (is_only && !CapturedResult::is_on()) throw;
+    log_warn("{}: {}", label_of(run), error.what());
+    return result_of(error);
+  }
+}
 
 }  // namespace tracestep::cli

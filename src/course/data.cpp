@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "course/tables.h"
 #include "embedded/published_files.h"
-#include "lab/report/csv_records.h"
+#include "lab/report/csv_reader.h"
 
 namespace tracestep {
 namespace {

@@ -1,5 +1,5 @@
 // A search that takes a while says so: a bar on a terminal, one notice elsewhere.
-#include "cli/search_progress.h"
+#include "cli/remaining_time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,6 @@
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/memory/fit.h"
-#include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
 

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "lab/memory/run.h"
+
 namespace tracestep {
 
 // A scope, innermost first in a stack: "layers.7.attn.softmax" in the file that asked for it.
@@ -66,5 +68,10 @@ std::string json_of(const MemorySnapshot& snapshot);
 // their segments, every event lies in a segment that exists at that moment, every free has its
 // alloc, blocks live at the end are active. Returns the first broken rule, or an empty text.
 std::string broken_rule(const MemorySnapshot& snapshot);
+
+// Every block with its model path, op, source line and phase as the frames of a call stack. Weights
+// and states are allocated within the recording, so that the viewer colours them by category.
+// `max_entries` keeps the newest events; 0: all. `device`: the index in the viewer's menu.
+MemorySnapshot snapshot_of(const MemoryRun& run, std::size_t max_entries = 0, int device = 0);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-#include "lab/memory/snapshot_of.h"
+#include "lab/memory/snapshot.h"
 
 #include <algorithm>
 #include <map>

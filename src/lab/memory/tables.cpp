@@ -5,7 +5,6 @@
 #include "analysis/origins.h"
 #include "base/units.h"
 #include "ir/op_def.h"
-#include "lab/memory/holders.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
 #include "passes/optimizer.h"

@@ -1,11 +1,16 @@
-// Bytes per category, from which the memory tables are computed, and small helpers for them.
+// Bytes per category, and what holds them: from these the memory tables are computed.
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "analysis/memory_map.h"
 #include "lab/memory/run.h"
 
 namespace tracestep {
@@ -29,5 +34,31 @@ std::vector<std::size_t> largest_buffers(const MemoryMap& map, std::size_t count
 
 // "optimizer state"
 std::string words_of(Category category);
+
+// --- what holds the memory at a moment ---------------------------------------------------------
+
+// One row; a sum of several holders has no op and no category.
+struct Holder {
+  std::string component;
+  std::optional<std::string> op = {}, category = {};
+  std::int64_t buffers = 0, bytes = 0, largest_bytes = 0;
+  std::string reason = {};  // why its first buffer is alive
+};
+
+class Holders {
+ public:
+  // `buffer` is nullptr for a block that was not predicted.
+  void add(const MappedBuffer* buffer, std::int64_t bytes);
+
+  // The `most` largest, then one row for the others ("12 more").
+  std::vector<Holder> rows(std::size_t most) const;
+  std::int64_t bytes() const { return bytes_; }
+  std::int64_t buffers() const { return buffers_; }
+
+ private:
+  using Key = std::tuple<std::string, std::string, Category>;
+  std::map<Key, Holder> held_;
+  std::int64_t bytes_ = 0, buffers_ = 0;
+};
 
 }  // namespace tracestep

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "embedded/device_files.h"
-#include "lab/report/csv_records.h"
+#include "lab/report/csv_reader.h"
 
 namespace tracestep {
 namespace {

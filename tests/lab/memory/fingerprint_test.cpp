@@ -6,7 +6,7 @@
 
 #include "backends/null/null_device.h"
 #include "base/error.h"
-#include "lab/memory/snapshot_of.h"
+#include "lab/memory/snapshot.h"
 #include "lab/report/unpickle.h"
 #include "ops/functions.h"
 #include "support/allocation_peak.h"

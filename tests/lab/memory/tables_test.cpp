@@ -8,7 +8,7 @@
 #include "analysis/saved_ledger.h"
 #include "backends/null/null_device.h"
 #include "lab/memory/advice.h"
-#include "lab/memory/snapshot_of.h"
+#include "lab/memory/snapshot.h"
 #include "lab/memory/tables.h"
 #include "ops/functions.h"
 #include "support/python.h"
