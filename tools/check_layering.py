@@ -226,9 +226,9 @@ MOST_LISTED = 2
 
 
 def run_fields(root):
-    """The names of the fields of a run, from their table."""
-    table = root / "src/spec/fields.cpp"
-    return set(FIELD_NAME.findall(table.read_text(encoding="utf-8"))) if table.is_file() else set()
+    """The names of the fields of a run, from their tables."""
+    tables = sorted((root / "src/spec").glob("*fields.cpp"))
+    return {name for table in tables for name in FIELD_NAME.findall(table.read_text(encoding="utf-8"))}
 
 
 def broken_by_field_lists(path, text, fields):
