@@ -1,8 +1,9 @@
 // CUDA kernels beside what the card can do at best: memory-bound ones against a copy that moves as
-// many bytes, and the host time of the eager executor against bare loops of launches. All in one
-// run; every figure is a median.
+// many bytes, float32 products by parts against the library's and float64, and the host time of the
+// eager executor against bare loops of launches. All in one run; every time is a median.
 //   bench_cuda_kernels [MILLIONS OF ELEMENTS [PART OF A NAME]]: with a name only what it is part of
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"
+#include "base/random.h"
 #include "exec/executor.h"
 #include "op_runner.h"
 #include "ops/functions.h"
@@ -145,6 +147,105 @@ void print_issue_times(Device& device) {
       launch, op, op - launch, gemm, product, product - gemm);
 }
 
+// --- float32 products by parts (docs/precision.md) ----------------------------------------------
+struct Sizes {
+  std::int64_t m, n, k;
+};
+
+// y = x · w' of normally distributed numbers.
+class Product {
+ public:
+  Product(Device& device, const Sizes& s, const HostTensor& x, const HostTensor& w, bool by_parts)
+      : device_(device), store_(device) {
+    Builder b("product");
+    const Val a = b.input("x", {DType::kF32, {s.m, s.k}}),
+              c = b.input("w", {DType::kF32, {s.n, s.k}});
+    b.output("y", b.call1("matmul", {a, c}, {{"transpose_b", true}, {"by_parts", by_parts}}));
+    executor_ = make_executor(ExecutorKind::kEager, store_, b.finish());
+    executor_->set_input("x", x);
+    executor_->set_input("w", w);
+    executor_->run();
+  }
+
+  double us() {
+    const auto marks = device_.make_marks(2);
+    std::vector<double> times;
+    for (int i = 0; i < kRepeats; ++i) {
+      marks->set(0);
+      executor_->run();
+      marks->set(1);
+      times.push_back(static_cast<double>(marks->between_ns(0, 1)) * 1e-3);
+    }
+    return median(times);
+  }
+  HostTensor result() { return executor_->output("y"); }
+
+ private:
+  Device& device_;
+  Store store_;
+  std::unique_ptr<Executor> executor_;
+};
+
+HostTensor normal_matrix(std::int64_t rows, std::int64_t columns, std::string_view stream) {
+  HostTensor out = HostTensor::zeros(DType::kF32, {rows, columns});
+  const CounterRng rng(0, stream);
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    out.as<float>()[static_cast<std::size_t>(i)] =
+        static_cast<float>(rng.normal(static_cast<std::uint64_t>(i)));
+  }
+  return out;
+}
+
+// "largest / root mean square" of the errors of some rows, in units of 2^-24 Σ|x w|.
+std::string errors_of(const HostTensor& y, const Sizes& s, const HostTensor& x,
+                      const HostTensor& w) {
+  constexpr std::int64_t kRows = 16;
+  double largest = 0, squares = 0;
+  for (std::int64_t r = 0; r < kRows; ++r) {
+    const std::int64_t row = r * s.m / kRows;
+    const float* a = x.as<float>().data() + row * s.k;
+    for (std::int64_t c = 0; c < s.n; ++c) {
+      const float* b = w.as<float>().data() + c * s.k;
+      double exact = 0, size = 0;
+      for (std::int64_t i = 0; i < s.k; ++i) {
+        const double term = static_cast<double>(a[i]) * static_cast<double>(b[i]);
+        exact += term;
+        size += std::abs(term);
+      }
+      const auto found =
+          static_cast<double>(y.as<float>()[static_cast<std::size_t>(row * s.n + c)]);
+      const double error = std::abs(found - exact) / (0x1p-24 * size);
+      largest = std::max(largest, error);
+      squares += error * error;
+    }
+  }
+  return fmt::format("{:.2f} / {:.2f}", largest,
+                     std::sqrt(squares / static_cast<double>(kRows * s.n)));
+}
+
+void print_product(Device& device, const Sizes& s) {
+  const std::string name = fmt::format("f32 product {} x {} x {}", s.m, s.n, s.k);
+  if (name.find(wanted) == std::string::npos) return;
+  const HostTensor x = normal_matrix(s.m, s.k, "x"), w = normal_matrix(s.n, s.k, "w");
+  Product parts(device, s, x, w, true), native(device, s, x, w, false);
+  const double us = parts.us(), native_us = native.us();
+  const double mega_flops = 2e-6 * static_cast<double>(s.m * s.n * s.k);
+  fmt::print(
+      "{:<36} by parts {:8.1f} us {:4.0f} TFLOP/s, errors {}; native {:8.1f} us, errors {}\n", name,
+      us, mega_flops / us, errors_of(parts.result(), s, x, w), native_us,
+      errors_of(native.result(), s, x, w));
+}
+
+void print_products(Device& device) {
+  const std::vector<Sizes> sizes = {{2048, 768, 768},   {2048, 5120, 1280}, {2048, 1280, 5120},
+                                    {1280, 5120, 2048}, {4096, 4096, 4096}, {8192, 8192, 8192}};
+  try {
+    for (const Sizes& s : sizes) print_product(device, s);
+  } catch (const Error& error) {  // no Hopper
+    fmt::print("products by parts: {}\n", error.what());
+  }
+}
+
 void print_ceilings(Device& device) {
   const CudaCeilings c = measure_cuda_ceilings(device);
   fmt::print("copy {:.0f} GB/s\n", c.copy_gb_s);
@@ -165,6 +266,7 @@ int main(int argc, char** argv) {
     tracestep::print_issue_times(*device);
     tracestep::print_ceilings(*device);
   }
+  tracestep::print_products(*device);
   tracestep::print_memory_bound(*device, argc > 1 ? std::atoi(argv[1]) : 128);
   return 0;
 }

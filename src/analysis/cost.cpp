@@ -56,6 +56,10 @@ Cost total_cost(const Program& program) {
   return total;
 }
 
+bool is_by_parts(const Node& node) {
+  return node.op->find_attr("by_parts") != nullptr && node.attrs.flag("by_parts");
+}
+
 bool is_product(const Node& node) {
   return node.op->kernel_class == KernelClass::kGemm ||
          node.op->kernel_class == KernelClass::kAttention;

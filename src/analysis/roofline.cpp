@@ -14,6 +14,7 @@ double DevicePeaks::product_tflops(const Precision& precision) const {
   const DType operands = precision.autocast.value_or(precision.parameters);
   if (operands == DType::kBF16) return bf16_tflops;
   if (operands == DType::kF16) return fp16_tflops;
+  if (precision.split && !multiplies_by_parts) return 0;
   if (precision.split) return (fp16_tflops > 0 ? fp16_tflops : bf16_tflops) / 3;
   return precision.tf32 ? tf32_tflops : fp32_tflops;
 }
@@ -22,8 +23,8 @@ RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& 
   double tflops = 0;
   if (is_product(node)) {
     const DType operands = program.type(node.inputs[0]).dtype;
-    const bool split = node.op->find_attr("by_parts") != nullptr && node.attrs.flag("by_parts");
-    tflops = peaks.product_tflops({.parameters = operands, .tf32 = tf32, .split = split});
+    tflops =
+        peaks.product_tflops({.parameters = operands, .tf32 = tf32, .split = is_by_parts(node)});
   }
   return roof_time(cost_of(program, node), tflops > 0 ? tflops : peaks.fp32_tflops,
                    peaks.bandwidth_gb_s);

@@ -19,7 +19,8 @@ struct DevicePeaks {
   double host_gb_s = 0;  // of the link to the host's memory, each way, nominal
   // 0: not known, or it has no such products.
   double tf32_tflops = 0, fp16_tflops = 0;
-  double watts = 0;  // the most that it is allowed; 0: not stated
+  double watts = 0;                  // the most that it is allowed; 0: not stated
+  bool multiplies_by_parts = false;  // has kernels of fp32-split (docs/precision.md)
 
   // The peak of products in a precision, by what their operands are rounded to; 0: not known.
   double product_tflops(const Precision& precision) const;

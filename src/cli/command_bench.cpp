@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
+#include "cli/split_hint.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
@@ -125,6 +126,18 @@ void check_together(const BenchOptions& o) {
   }
 }
 
+// For the first run in fp32, unless the grid shows the gain itself.
+void add_split_hint(const std::vector<RunSpec>& runs, const Json& environment, Table& table) {
+  const auto is_in_fp32 = [](const RunSpec& run) { return run.precision == Precision(); };
+  const auto found = std::ranges::find_if(runs, is_in_fp32);
+  if (found == runs.end() ||
+      std::ranges::any_of(runs, [](const RunSpec& run) { return run.precision.split; })) {
+    return;
+  }
+  if (std::string hint = split_hint(*found, environment); !hint.empty())
+    table.notes.push_back(std::move(hint));
+}
+
 int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
   const std::vector<RunSpec> runs = runs_of(options.grid, Takes::kAll, use, Ranks::kUsed);
@@ -141,6 +154,7 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   const std::vector<CellResult> results =
       measure_steps(runs, options.protocol, options.rounds, stop, options.roof);
   std::vector<Table> tables{bench_table(results, environment)};
+  add_split_hint(runs, environment, tables[0]);
   if (options.protocol.part_steps > 0) {
     tables.push_back(step_part_table(rows_of(tables[0], environment)));
   }

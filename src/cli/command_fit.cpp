@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "cli/plan_page.h"
 #include "cli/remaining_time.h"
+#include "cli/split_hint.h"
 #include "cli/time_source.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
@@ -136,6 +137,9 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
                                             : fit_as_asked(asked, o, source, progress);
   progress.done();
   found.tables[0].notes.push_back(source.note);
+  const std::string hint =
+      o.times.published.empty() ? split_hint(run, environment) : split_hint(run, source);
+  if (!hint.empty()) found.tables[0].notes.push_back(hint);
   if (is_page(o.output)) {
     write_page(o, asked, found, environment);
     return 0;

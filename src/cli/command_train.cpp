@@ -15,6 +15,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
+#include "cli/split_hint.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
 #include "cli/training_view.h"
@@ -327,6 +328,7 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
                         has_checkpoints ? "a checkpoint is saved after the step under way"
                                         : "nothing is saved, as there is no --checkpoint");
   const RankDevices devices = make_rank_devices(*device, run);
+  if (const std::string hint = split_hint(run, environment); !hint.empty()) log_info("{}", hint);
   TrainingView view(view_of(o, environment));
   const TrainResult result = train(devices, o.train, split.train, split.validation, &stop,
                                    [&, is_first = true](const TrainStep& step) mutable {

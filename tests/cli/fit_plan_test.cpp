@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 const std::string kSizes = " --d-model 64 --d-ff 128 --layers 8 --vocab 512 --context 128";
@@ -35,6 +36,19 @@ TEST(FitPlanTest, ASentenceSaysDevicesBytesTokensAndDays) {
               AllOf(StartsWith("8 × H100 SXM: batch 8, context 128, bf16 fits with --parallel dp="),
                     HasSubstr(" tokens/s ("), HasSubstr("1.00 T tokens take "),
                     HasSubstr(" device hours, for ")));
+}
+
+TEST(FitPlanTest, OfACardWithProductsByPartsItSaysWhatTheyWouldGain) {
+  const auto text_for = [](const std::string& device, const std::string& precision) {
+    const ProgramRun run = run_tracestep(words_of("fit --size small --context 512 --published " +
+                                                  device + " --precision " + precision));
+    EXPECT_EQ(run.status, 0) << run.err;
+    return run.out;
+  };
+  EXPECT_THAT(text_for("H100", "fp32"), HasSubstr("--precision fp32-split, as accurate as fp32"));
+  for (const auto& [device, precision] : {std::pair{"H100", "bf16"}, {"4090", "fp32"}}) {
+    EXPECT_THAT(text_for(device, precision), Not(HasSubstr("fp32-split"))) << device;
+  }
 }
 
 // The command that is proposed is taken as it stands, and holds and takes what was said.

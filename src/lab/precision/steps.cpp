@@ -10,6 +10,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/precision/tables.h"
+#include "lab/report/digits.h"
 #include "lab/report/fields.h"
 #include "passes/pipeline.h"
 #include "session/session.h"
@@ -132,6 +133,10 @@ struct StepRow {
 
 using R = const StepRow&;
 
+std::optional<double> energy_of(R s) {
+  return s.ok() ? energy_per_step_j(s.r()) : std::nullopt;
+}
+
 Fields<StepError> error_fields() {
   return {{as_exact(real_column("loss_error", "loss error", "", -1, "relative, against float64")),
            &StepError::loss},
@@ -170,6 +175,11 @@ Fields<StepRow> step_row_fields() {
             real_column("p", "p", "", 3,
                         "two-sided, of these and fp32's times: Mann-Whitney, of rounds Wilcoxon")),
         [](R s) { return s.is_compared() ? finite_or_null(s.beside_base().p) : Json(); }},
+       {timed(real_column("energy_j", "energy", "J", kTwoDigits,
+                          "of the whole device, for one step, by its own coarse counter; empty "
+                          "where it has none, where the samples of all visits are less than half "
+                          "a second, or where it says more than the power limit allows")),
+        [](R s) { return or_null(energy_of(s)); }},
        {as_exact(bytes_column("peak_bytes", "peak")),
         [](R s) { return when(s.ok(), s.r().peak_bytes); }},
        {real_column("peak_ratio", "peak over fp32's", "x", 3), [](R s) {
@@ -201,6 +211,9 @@ Table precision_step_table(std::span<const PrecisionCell> cells) {
   Table table = table_of("steps", "A step in each precision: time, memory and error",
                          step_row_fields(), rows);
   show_unusual(table);
+  const auto has_energy = [](const StepRow& s) { return energy_of(s).has_value(); };
+  for (Column& c : table.columns)
+    if (c.name == "energy_j") c.data_only = std::ranges::none_of(rows, has_energy);
   table.notes = {
       "errors: the same weights and tokens in float64 by the reference, of one sequence and of as "
       "many layers as are named here, since the reference is slow. Infinite errors are empty",

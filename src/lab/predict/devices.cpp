@@ -102,6 +102,7 @@ PublishedDevice read_device(const CsvRecord& r) {
   out.words = r.text("words");
   out.form = r.text("form");
   out.maker = r.text("maker");
+  out.multiplies_by_parts = out.words.starts_with("h100") || out.words.starts_with("h200");
   out.link = r.text("link");
   out.link_gb_s = r.number_or("link_gb_s", 0);
   out.link_ranks = static_cast<int>(r.whole_or("link_ranks", 0));

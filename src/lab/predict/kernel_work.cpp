@@ -53,7 +53,7 @@ std::string kernel_name(const Program& program, const Node& node) {
         fastest_index(program.value(node.inputs[0]), reads_transposed(node, "transpose_a"), "mk");
     out +=
         fastest_index(program.value(node.inputs[1]), reads_transposed(node, "transpose_b"), "kn");
-    if (node.attrs.flag("by_parts")) out += " by parts";
+    if (is_by_parts(node)) out += kByParts;
     return out + (result.shape.rank() > 2 ? " batched" : "");
   }
   if (node.op->kernel_class == KernelClass::kReduction && sums_columns(program, node)) {

@@ -36,6 +36,9 @@ inline constexpr Effort kAllEfforts[] = {
     Effort::kDepth,       Effort::kRows};
 std::string_view name_of(Effort effort);
 
+// In the names of kernels that multiply float32 by parts (passes/by_parts.cpp).
+inline constexpr std::string_view kByParts = " by parts";
+
 using Efforts = std::array<double, std::size(kAllEfforts)>;
 inline double& at(Efforts& all, Effort q) {
   return all[static_cast<std::size_t>(q)];

@@ -372,7 +372,7 @@ class OfPeaks : public TimeModel {
       const double link_bytes = bytes_over_link(program, buffer_plan, node);
       const double peak_us = std::max(roof_time(program, node, peaks_, run.precision.tf32).us(),
                                       us_over_link(link_bytes));
-      all.add(id, kLaunchUs + peak_us / kUsualShare);
+      all.add(id, kLaunchUs + peak_us / (is_by_parts(node) ? kShareByParts : kUsualShare));
       at_peak_ms += peak_us * 1e-3;
     }
     StepTime out = all.sum();
@@ -390,6 +390,8 @@ class OfPeaks : public TimeModel {
   // Fitted to 90 eager steps on an H200 (docs/predict.md): the share of its peaks that kernels
   // reach, and what a launch adds to that.
   static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
+  // Of products by parts, splitting included, in steps of large (bench/results/cuda-h200.md).
+  static constexpr double kShareByParts = 0.45;
   // Those steps lie within a factor of 1.3; of other devices less is known.
   static constexpr double kMostSlowdown = 1.5;
 

@@ -135,6 +135,30 @@ TEST(PrecisionStepsTest, AStepBesideTheOneInFloat32HasAWord) {
   }
 }
 
+// Both visits together take half a second, or they do not.
+TEST(PrecisionStepsTest, ARowHasTheEnergyOfItsVisits) {
+  const auto step = [](const char* precision, double ms, bool counts) {
+    PrecisionCell out;
+    out.result.status = Status::kOk;
+    out.result.spec.step.precision = parse_precision("test", precision);
+    out.result.samples_ms = {ms, ms, ms, ms, ms, ms};
+    if (counts) {
+      out.result.facts_before.energy_j = 1000;
+      out.result.facts_after.energy_j = 1240;
+    }
+    return out;
+  };
+  const std::vector<PrecisionCell> on_gpu{step("fp32", 100, true), step("bf16", 50, true)};
+  const Table table = precision_step_table(on_gpu);
+  EXPECT_EQ(cell(table, {{"precision", "fp32"}}, "energy_j").as_double(), 40);
+  EXPECT_TRUE(cell(table, {{"precision", "bf16"}}, "energy_j").is_null());
+  const auto is_shown = [](const Table& t) {
+    return !std::ranges::find(t.columns, "energy_j", &Column::name)->data_only;
+  };
+  EXPECT_TRUE(is_shown(table));
+  EXPECT_FALSE(is_shown(precision_step_table(std::vector{step("fp32", 100, false)})));
+}
+
 TEST(FormatTableTest, TheFormatsAreTheStandardOnes) {
   const Table t = format_table();
   const auto of = [&](const char* format, const char* column) {

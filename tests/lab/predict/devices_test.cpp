@@ -139,6 +139,8 @@ TEST(DevicesTest, ProductsRunAtTheRateOfTheirOperands) {
   EXPECT_EQ(h100.product_tflops(parse_precision("", "fp32")), 66.9);
   EXPECT_EQ(h100.product_tflops(parse_precision("", "tf32")), 494.5);
   EXPECT_EQ(h100.product_tflops(parse_precision("", "bf16-pure")), 989);
+  EXPECT_NEAR(h100.product_tflops(parse_precision("", "fp32-split")), 989.0 / 3, 1e-9);
+  EXPECT_EQ(v100.product_tflops(parse_precision("", "fp32-split")), 0) << "no kernels of its own";
 }
 
 TEST(DevicesTest, TheTableHasAllOfThem) {

@@ -13,6 +13,7 @@
 #include "lab/predict/calibrate.h"
 #include "lab/predict/measure_products.h"
 #include "lab/predict/paces.h"
+#include "lab/predict/split_gain.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
@@ -226,6 +227,24 @@ TEST_F(PredictTest, PublishedPeaksBoundAStep) {
   EXPECT_GT(a.time.low_ms, flops / 10e12 * 1e3);
   EXPECT_LT(a.time.low_ms, a.time.ms);
   EXPECT_LT(a.time.ms, a.time.high_ms);
+}
+
+TEST_F(PredictTest, WhatPartsWouldGainIsSaidWhereItIsKnown) {
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  const DevicePeaks hopper{.name = "a device",
+                           .fp32_tflops = 10,
+                           .bf16_tflops = 300,
+                           .bandwidth_gb_s = 1000,
+                           .fp16_tflops = 300,
+                           .multiplies_by_parts = true};
+  RunSpec run{.model = preset("small"), .shape = {.batch = 4, .context = 128}};
+  const std::optional<double> gain = split_gain(run, gpu, *make_time_model(hopper));
+  ASSERT_TRUE(gain);
+  EXPECT_GT(*gain, 1.5);
+  EXPECT_LT(*gain, 10);
+  EXPECT_FALSE(split_gain(run, gpu, *make_time_model(planted()))) << "was not measured";
+  run.precision = parse_precision("test", "tf32");
+  EXPECT_FALSE(split_gain(run, gpu, *make_time_model(hopper)));
 }
 
 // An update of states in the host's memory takes as long as they need over the link.
