@@ -3,6 +3,8 @@
 #include <cctype>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "lab/pages/figures.h"
 
 namespace tracestep {

@@ -21,6 +21,7 @@
 
 #include "base/env.h"
 #include "lab/measure/commit.h"
+#include "lab/measure/host_facts.h"
 #include "lab/report/columns.h"
 
 #ifndef TRACESTEP_VERSION
@@ -37,13 +38,6 @@ namespace {
 constexpr std::array<std::string_view, 14> kSimdFlags = {
     "sse4_2",      "avx",         "avx2",        "fma",      "f16c",  "avx512f", "avx512bw",
     "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "asimd", "sve",     "bf16"};
-
-std::string first_line(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 // The text after the colon of the first line of /proc/cpuinfo that starts with `key`.
 std::string cpuinfo(std::string_view key) {

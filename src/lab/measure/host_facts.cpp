@@ -12,13 +12,6 @@ namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // "0.31 0.40 0.38 2/345 6789": averages, then tasks that run and all tasks.
 void read_load(const fs::path& root, HostFacts& out) {
   std::istringstream line(first_line(root / "proc/loadavg"));
@@ -80,6 +73,13 @@ void read_own_time(HostFacts& out) {
 }
 
 }  // namespace
+
+std::string first_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
 
 HostFacts read_host_facts(const fs::path& root) {
   HostFacts out;

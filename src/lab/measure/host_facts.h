@@ -23,6 +23,9 @@ struct HostFacts {
   double at_s = 0;  // on a steady clock
 };
 
+// Of a file of /proc or /sys; empty where it is not there.
+std::string first_line(const std::filesystem::path& path);
+
 // `root`: where /proc and /sys are looked for.
 HostFacts read_host_facts(const std::filesystem::path& root = "/");
 

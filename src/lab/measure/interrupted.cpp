@@ -6,14 +6,10 @@
 #include "lab/measure/statistics.h"
 
 namespace tracestep {
-namespace {
-
-constexpr double kInterrupted = 1.5;  // times the median
-constexpr std::size_t kFewest = 3;    // of two, neither is the usual one
-
-}  // namespace
 
 std::vector<double> undisturbed_ms(std::span<const RecordedLaunch> launches) {
+  constexpr double kInterrupted = 1.5;  // times the median
+  constexpr std::size_t kFewest = 3;    // of two, neither is the usual one
   // A launch is the same in every step by its node, its kernel, and its place among those.
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::int32_t> seen;
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::vector<std::size_t>> alike;
