@@ -12,6 +12,7 @@
 #include "lab/predict/devices.h"
 #include "nn/config.h"
 #include "support/paths.h"
+#include "support/tables.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -84,14 +85,57 @@ TEST_F(PublishedTest, TheTablesHaveTheCellsThatWerePrinted) {
   EXPECT_EQ(published_.attention.size(), 60u);
 }
 
-TEST_F(PublishedTest, CellsOfOnePaceAgreeAndAnAlteredOneDoesNot) {
-  const Find f{"C", "contexts", "large", "forward", 512};
-  EXPECT_EQ(verdict(f).agreement, A::kAgree) << verdict(f).text;
-  cell(f).ms *= 2;
-  EXPECT_EQ(verdict(f).agreement, A::kSuspicious);
-  EXPECT_EQ(verdict(f).code, "unexplained");
-  cell(f).ms *= 500;
-  EXPECT_EQ(verdict(f).code, "unit") << verdict(f).text;
+// Cells as they were printed, or with another time, and what they are found to be.
+TEST_F(PublishedTest, EachFaultOfATimeIsFoundWhereItIsAndWhereItIsPlanted) {
+  const Find paced{"C", "contexts", "large", "forward", 512},
+      issued{"C", "host ranges", "small", "forward", 1024},
+      behind{"C", "host ranges", "small", "backward", 1024},
+      low{"B", "bf16 beside fp32", "2.7B", "forward", 128, "bf16"},
+      spilled{"D", "main table", "xl", "backward", 0},
+      both{"C", "all sizes", "2.7B", "forward+backward", 128};
+  constexpr double kPrinted = 0;
+  struct {
+    Find cell;
+    double ms;
+    const char* verdict;
+  } const cases[] = {
+      {paced, kPrinted, "agree same_pace"},
+      {paced, 2 * cell(paced).ms, "suspicious unexplained"},
+      {paced, 1000 * cell(paced).ms, "explainable unit"},
+      // 4.1 TFLOP in 250 ms are 16.4 TFLOP/s of 19.5; in 200 ms they are 20.5.
+      {paced, 250, "agree same_pace"},
+      {paced, 200, "suspicious faster_than_the_roof"},
+      // What does not grow with the layers' work is the host's.
+      {{"C", "all sizes", "small", "forward", 128}, kPrinted, "explainable launch_bound"},
+      {{"C", "all sizes", "medium", "forward", 128}, kPrinted, "explainable launch_bound"},
+      {{"C", "all sizes", "large", "forward", 128}, kPrinted, "explainable launch_bound"},
+      {{"C", "all sizes", "2.7B", "forward", 128}, kPrinted, "agree same_pace"},
+      {{"B", "no warm-up", "small", "forward", 128}, kPrinted, "explainable no_warmup"},
+      {{"D", "main table", "small", "forward", 0}, kPrinted, "explainable no_warmup"},
+      {{"B", "under the profiler", "small", "forward", 128}, kPrinted, "explainable profiler"},
+      {spilled, kPrinted, "suspicious host_memory"},
+      {spilled, 400, "explainable no_warmup"},
+      {low, kPrinted, "suspicious slower_in_low_precision"},
+      {low, 160, "explainable profiler"},  // as its fp32 partner under the profiler
+      // Forward alone is 219 ms.
+      {both, kPrinted, "agree same_pace"},
+      {both, 300, "suspicious backward_shorter_than_forward"},
+      {both, 219, "suspicious sum_below_its_part"},
+      // 103.9 is what forward is when the study waits.
+      {issued, kPrinted, "suspicious missing_synchronization"},
+      {behind, kPrinted, "suspicious missing_synchronization"},
+      {issued, 103.9, "explainable host_range"},
+  };
+  for (const auto& c : cases) {
+    const double printed = cell(c.cell).ms;
+    if (c.ms != kPrinted) cell(c.cell).ms = c.ms;
+    const ReplayVerdict found = verdict(c.cell);
+    EXPECT_EQ(fmt::format("{} {}", name_of(found.agreement), found.code), c.verdict)
+        << c.cell.table << " " << c.cell.size << " " << c.ms << ": " << found.text;
+    cell(c.cell).ms = printed;
+  }
+  cell(issued).ms = 103.9;
+  EXPECT_EQ(verdict(behind).agreement, A::kExplainable) << "where its forward waits";
 }
 
 TEST_F(PublishedTest, ACellInTwoTablesOfAStudyIsCountedAsComparedAgain) {
@@ -106,10 +150,8 @@ TEST_F(PublishedTest, ACellInTwoTablesOfAStudyIsCountedAsComparedAgain) {
     cells.insert(fmt::format("{} {} {} {} {}", t.study, t.size, t.context, t.pass, t.precision));
   }
   const Table table = replay_published(published_, ours).front();
-  const auto at = std::ranges::find(table.columns, "compared_again", &Column::name);
-  ASSERT_NE(at, table.columns.end());
-  for (const auto& row : table.rows) {
-    again += row[static_cast<std::size_t>(at - table.columns.begin())].as_int();
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    again += testing::cell(table, row, "compared_again").as_int();
   }
   EXPECT_GT(again, 0);
   EXPECT_EQ(again, compared - std::ssize(cells));
@@ -129,57 +171,6 @@ TEST_F(PublishedTest, MeasuredCeilingsStandBesideThePublishedOnes) {
   EXPECT_EQ(ceilings.rows[1][2], Json(1e3 * h200.bf16_tflops));
   EXPECT_TRUE(ceilings.rows[2][2].is_null());
   EXPECT_EQ(ceilings.rows[3][2], Json(h200.bandwidth_gb_s));
-}
-
-TEST_F(PublishedTest, NothingIsFasterThanItsDevice) {
-  const Find f{"C", "contexts", "large", "forward", 512};
-  // 4.1 TFLOP in 250 ms are 16.4 TFLOP/s of 19.5; in 200 ms they are 20.5.
-  cell(f).ms = 250;
-  EXPECT_EQ(verdict(f).agreement, A::kAgree) << verdict(f).text;
-  cell(f).ms = 200;
-  EXPECT_EQ(verdict(f).code, "faster_than_the_roof");
-  EXPECT_EQ(verdict(f).agreement, A::kSuspicious);
-}
-
-TEST_F(PublishedTest, TimeThatDoesNotGrowWithTheLayersWorkIsTheHosts) {
-  for (const char* size : {"small", "medium", "large"}) {
-    const ReplayVerdict v = verdict({"C", "all sizes", size, "forward", 128});
-    EXPECT_EQ(v.agreement, A::kExplainable) << size;
-    EXPECT_EQ(v.code, "launch_bound") << size;
-  }
-  EXPECT_EQ(verdict({"C", "all sizes", "2.7B", "forward", 128}).agreement, A::kAgree);
-}
-
-TEST_F(PublishedTest, AMissingWaitShowsBesideTheSameStudysOwnWait) {
-  const Find forward{"C", "host ranges", "small", "forward", 1024};
-  const Find backward{"C", "host ranges", "small", "backward", 1024};
-  EXPECT_EQ(verdict(forward).code, "missing_synchronization");
-  EXPECT_EQ(verdict(backward).code, "missing_synchronization");
-  cell(forward).ms = 103.9;  // what it is when the study waits
-  EXPECT_EQ(verdict(forward).code, "host_range");
-  EXPECT_EQ(verdict(backward).agreement, A::kExplainable);
-}
-
-TEST_F(PublishedTest, FirstStepsProfilersAndHostMemoryAreTold) {
-  EXPECT_EQ(verdict({"B", "no warm-up", "small", "forward", 128}).code, "no_warmup");
-  EXPECT_EQ(verdict({"D", "main table", "small", "forward", 0}).code, "no_warmup");
-  EXPECT_EQ(verdict({"B", "under the profiler", "small", "forward", 128}).code, "profiler");
-  EXPECT_EQ(verdict({"D", "main table", "xl", "backward", 0}).code, "host_memory");
-  const Find slow{"B", "bf16 beside fp32", "2.7B", "forward", 128, "bf16"};
-  EXPECT_EQ(verdict(slow).code, "slower_in_low_precision");
-  cell(slow).ms = 160;  // as its fp32 partner under the profiler
-  EXPECT_EQ(verdict(slow).code, "profiler");
-  cell({"D", "main table", "xl", "backward", 0}).ms = 400;
-  EXPECT_NE(verdict({"D", "main table", "xl", "backward", 0}).code, "host_memory");
-}
-
-TEST_F(PublishedTest, PartsAreNotLongerThanTheirSum) {
-  const Find both{"C", "all sizes", "2.7B", "forward+backward", 128};
-  EXPECT_NE(verdict(both).agreement, A::kSuspicious) << verdict(both).text;
-  cell(both).ms = 300;  // forward alone is 219
-  EXPECT_EQ(verdict(both).code, "backward_shorter_than_forward");
-  cell(both).ms = 219;
-  EXPECT_EQ(verdict(both).code, "sum_below_its_part");
 }
 
 TEST_F(PublishedTest, AnOutOfMemoryIsExplainedByWhatWasAlive) {
@@ -211,13 +202,14 @@ TEST_F(PublishedTest, APaceThatThePeaksOfBothDevicesForbidIsSuspicious) {
 // --- memory -------------------------------------------------------------------------------------
 
 std::string cell_text(const Table& table, std::size_t row, std::string_view column) {
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    if (table.columns[i].name == column) {
-      const Json& value = table.rows[row][i];
-      return value.is_string() ? value.as_string() : value.dump();
-    }
-  }
-  return "no column";
+  const Json& value = testing::cell(table, row, column);
+  return value.is_string() ? value.as_string() : value.dump();
+}
+
+bool has(const Table& table, std::string_view column, std::string_view text) {
+  return std::ranges::any_of(table.rows, [at = table.index_of(column).value(), text](auto& row) {
+    return row[at] == Json(text);
+  });
 }
 
 TEST_F(PublishedTest, OneAccountingGivesEachTableOfStatuses) {
@@ -308,17 +300,9 @@ TEST_F(PublishedTest, AttentionOfOnePaceAgreesUntilAFigureIsAltered) {
 }
 
 TEST_F(PublishedTest, SharesAddUpToNoMoreThanTheWhole) {
-  const auto worst = [&] {
-    const Table table = kernel_replay_table(published_);
-    bool out = false;
-    for (std::size_t r = 0; r < table.rows.size(); ++r) {
-      out = out || cell_text(table, r, "code") == "more_than_all";
-    }
-    return out;
-  };
-  EXPECT_FALSE(worst());
+  EXPECT_FALSE(has(kernel_replay_table(published_), "code", "more_than_all"));
   published_.kernels.back().percent += 10;
-  EXPECT_TRUE(worst());
+  EXPECT_TRUE(has(kernel_replay_table(published_), "code", "more_than_all"));
 }
 
 // The code of the first row whose cells are these.
@@ -403,18 +387,11 @@ TEST_F(PublishedTest, PrintedArithmeticIsDoneAgain) {
 }
 
 TEST_F(PublishedTest, SharesAndRatiosLieWhereARooflineOfTheirDeviceAllows) {
-  const auto worst = [&](const Table& table) {
-    bool out = false;
-    for (std::size_t r = 0; r < table.rows.size(); ++r) {
-      out = out || cell_text(table, r, "verdict") == "suspicious";
-    }
-    return out;
-  };
   const Table parts = parts_replay_table(published_);
-  EXPECT_FALSE(worst(parts));
+  EXPECT_FALSE(has(parts, "verdict", "suspicious"));
   EXPECT_EQ(code_of(parts, {{"study", "C"}}), "another_whole");
   for (PublishedParts& p : published_.parts) p.softmax_ms *= 100;
-  EXPECT_TRUE(worst(parts_replay_table(published_)));
+  EXPECT_TRUE(has(parts_replay_table(published_), "verdict", "suspicious"));
   const auto code = [&] {
     return code_of(product_share_replay_table(published_, {}),
                    {{"study", "B"}, {"size", "small"}, {"context", "1024"}, {"pass", "step"}});
