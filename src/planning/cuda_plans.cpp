@@ -93,7 +93,11 @@ CachedAttentionPlan plan_cached_attention(const AttentionSizes& a) {
   plan.rows = rows == 1 ? 1 : rows <= 4 || a.width > 128 ? 4 : 8;
   plan.row_blocks = ceil_div(rows, plan.rows);
   const std::int64_t most = ceil_div(kEnoughBlocks, a.key_heads * plan.row_blocks);
-  plan.parts = std::clamp<std::int64_t>(ceil_div(a.keys, CachedAttentionPlan::kPartKeys), 1, most);
+  using Plan = CachedAttentionPlan;
+  const bool is_short = a.queries == 1 && a.keys <= Plan::kMostOfCluster * Plan::kPartKeys;
+  plan.parts = std::min(
+      most, is_short ? std::min(ceil_div(a.keys, Plan::kTokenPartKeys), Plan::kMostOfCluster)
+                     : ceil_div(a.keys, Plan::kPartKeys));
   plan.part_keys = ceil_div(a.keys, plan.parts);
   if (plan.parts > 1) {
     plan.workspace_bytes = a.heads * a.queries * plan.parts * (a.width + 2) * kFloat;

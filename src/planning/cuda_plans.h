@@ -87,10 +87,12 @@ SplitLinearGradPlan plan_split_linear_grad(std::int64_t rows, std::int64_t n, st
 
 // cached_attention: the keys of a cache are divided among blocks, so that few heads keep the GPU
 // busy. Each part leaves, for each query, its unscaled sum, its largest score and its sum of
-// weights, as floats in the workspace; a single part leaves nothing.
+// weights, as floats in the workspace; a single part leaves nothing. The parts that a single token
+// sees of a short cache are so few that one cluster of blocks holds them, where there are clusters.
 struct CachedAttentionPlan {
   static constexpr std::int64_t kWarps = 8;  // of a block
-  static constexpr std::int64_t kPartKeys = 512;
+  static constexpr std::int64_t kMostOfCluster = 8;
+  static constexpr std::int64_t kPartKeys = 512, kTokenPartKeys = 64;
 
   std::int64_t rows = 1;        // queries of a block, all with the same keys: 1, 4 or 8
   std::int64_t row_blocks = 1;  // of one head of keys

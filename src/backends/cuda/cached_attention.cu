@@ -1,15 +1,18 @@
 // cached_attention: each block reads a part of one head's keys and values once, for up to eight
 // queries; several lanes share a key. New keys are turned where they are read, so no block waits
 // for another; the block of a head's first queries writes them. Parts are joined in order by a
-// second kernel.
+// second kernel. A single token has a kernel of its own (cached_token.cuh).
 #include "backends/cuda/cached_attention.cuh"
 
+#include "backends/cuda/cached_token.cuh"
 #include "backends/cuda/kernels.h"
 
 namespace tracestep::cuda {
 namespace {
 
 using namespace cached;
+
+constexpr int kHopper = 90;
 
 // The results of all warps of a block, joined through shared memory.
 template <int kLanes, int kRows>
@@ -151,6 +154,12 @@ __global__ void join_parts_kernel(Predecessors before, CachedArgs a) {
 template <class T, int kLanes>
 void launch_parts(const KernelCall& call, const CachedArgs& a, std::int64_t rows,
                   const Grid& grid) {
+  if (a.queries == 1 && a.as_packs) {
+    if (rows == 1) return launch(call, grid, cached_token_kernel<T, kLanes, 1>, a);
+    if (rows == 4) return launch(call, grid, cached_token_kernel<T, kLanes, 4>, a);
+    if constexpr (kLanes < kWarp) launch(call, grid, cached_token_kernel<T, kLanes, 8>, a);
+    return;
+  }
   if (rows == 1) return launch(call, grid, cached_attention_kernel<T, kLanes, 1>, a);
   if (rows == 4) return launch(call, grid, cached_attention_kernel<T, kLanes, 4>, a);
   if constexpr (kLanes < kWarp) launch(call, grid, cached_attention_kernel<T, kLanes, 8>, a);
@@ -166,10 +175,14 @@ void run(const KernelCall& call, CachedArgs a, const AttentionSizes& sizes) {
   a.maxima = reinterpret_cast<float2*>(call.workspace.data());
   a.sums = reinterpret_cast<float*>(a.maxima + rows * plan.parts);
   const auto blocks_y = static_cast<unsigned>(a.key_heads * plan.row_blocks);
+  a.is_cluster = a.queries == 1 && a.as_packs &&
+                 plan.parts <= CachedAttentionPlan::kMostOfCluster &&
+                 stream_of(call).compute_capability >= kHopper;
   const Grid grid{.blocks = static_cast<unsigned>(plan.parts),
                   .threads = kWarps * kWarp,
                   .blocks_y = blocks_y,
-                  .blocks_z = static_cast<unsigned>(sizes.key_heads / a.key_heads)};
+                  .blocks_z = static_cast<unsigned>(sizes.key_heads / a.key_heads),
+                  .cluster = a.is_cluster ? static_cast<unsigned>(plan.parts) : 1};
   if (a.width <= 64) {
     launch_parts<T, 8>(call, a, plan.rows, grid);
   } else if (a.width <= 128) {
@@ -177,7 +190,7 @@ void run(const KernelCall& call, CachedArgs a, const AttentionSizes& sizes) {
   } else {
     launch_parts<T, 32>(call, a, plan.rows, grid);
   }
-  if (plan.parts == 1 || a.y == nullptr) return;
+  if (plan.parts == 1 || a.is_cluster || a.y == nullptr) return;
   launch(call, {.blocks = static_cast<unsigned>(rows), .threads = 64}, join_parts_kernel<T>, a);
 }
 
@@ -241,6 +254,7 @@ void cached_attention(const KernelCall& call) {
                      .parts = 1,
                      .part_keys = 0,
                      .window = window < sizes.keys ? static_cast<int>(window) : 0,
+                     .is_cluster = false,
                      .scale = static_cast<float>(call.attrs.real("scale")),
                      .cap = static_cast<float>(call.attrs.real("cap")),
                      .as_packs = has_packs(q) && has_packs(k) && has_packs(v) &&

@@ -38,6 +38,7 @@ struct CachedArgs {
   int heads, key_heads, queries, keys, width, group;
   int turned;  // elements of a head that are turned
   int row_blocks, parts, part_keys, window;
+  bool is_cluster;  // the parts of a head are one cluster of blocks, which joins them
   float scale, cap;
   bool as_packs;  // all rows are whole packs
   FaultPlace faults;

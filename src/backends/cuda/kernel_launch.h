@@ -27,6 +27,7 @@ struct LaunchStream {
 struct LaunchSize {
   dim3 blocks, threads;
   unsigned shared_bytes = 0;  // dynamic
+  unsigned cluster = 1;       // blocks of a cluster, along x (compute capability 9.0)
 };
 
 // Whether `stream` is being captured and what was captured last is one kernel.
@@ -50,16 +51,25 @@ inline bool is_behind_a_kernel(cudaStream_t stream) {
 // `kernel`: a kernel of the runtime, or a cudaKernel_t. `waits`: it waits for its predecessors.
 inline cudaError_t launch_kernel(const LaunchStream& stream, const LaunchSize& size,
                                  const void* kernel, void** parameters, bool waits) {
-  cudaLaunchAttribute dependent{};
-  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (waits && stream.dependent && is_behind_a_kernel(stream.handle)) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (size.cluster > 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count].val.clusterDim.x = size.cluster;
+    attributes[count].val.clusterDim.y = attributes[count].val.clusterDim.z = 1;
+    ++count;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = size.blocks;
   config.blockDim = size.threads;
   config.dynamicSmemBytes = size.shared_bytes;
   config.stream = stream.handle;
-  config.attrs = &dependent;
-  config.numAttrs = waits && stream.dependent && is_behind_a_kernel(stream.handle) ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   return cudaLaunchKernelExC(&config, kernel, parameters);
 }
 

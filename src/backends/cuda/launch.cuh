@@ -14,6 +14,7 @@ struct Grid {
   unsigned threads = 1;  // threadIdx.x
   unsigned shared_bytes = 0;
   unsigned blocks_y = 1, blocks_z = 1;
+  unsigned cluster = 1;  // neighbouring blocks along x that share a cluster
 };
 
 // Launches `kernel`; nothing to do when a dimension is 0. Throws DeviceError with the op's name.
@@ -24,7 +25,8 @@ void launch(const KernelCall& call, const Grid& grid, void (*kernel)(P...),
   if (grid.blocks == 0 || grid.blocks_y == 0 || grid.blocks_z == 0) return;
   const LaunchSize size{.blocks = dim3(grid.blocks, grid.blocks_y, grid.blocks_z),
                         .threads = dim3(grid.threads),
-                        .shared_bytes = grid.shared_bytes};
+                        .shared_bytes = grid.shared_bytes,
+                        .cluster = grid.cluster};
   const cudaError_t status =
       launch_kernel(stream_of(call).launch_stream(), size, kernel, arguments...);
   if (status != cudaSuccess) [[unlikely]]
