@@ -24,7 +24,8 @@ struct GenerateCommand {
   GenerateOptions generate;
   std::string prompt, prompt_tokens, tokenizer;
   std::int64_t context = 0;  // 0: as long as the prompt and what is sampled
-  RunGrid grid{{.model = preset("tiny"), .shape = {.batch = 1}}};
+  RunGrid grid{
+      {.model = preset("tiny"), .shape = {.batch = 1}, .launch_order = LaunchOrder::kDependent}};
   OutputOptions output;
 };
 

@@ -333,4 +333,20 @@ Program decode_program(const ModelConfig& config, BatchShape shape, DType weight
   return b.finish();
 }
 
+Program greedy_program(const ModelConfig& config, BatchShape shape, DType weights) {
+  Builder b("greedy");
+  const Val token = b.state(kGreedyToken, {DType::kI64, {1, 1}}, Role::kCache);
+  const Val position = b.state(kGreedyPosition, {DType::kI64, {}}, Role::kCache);
+  const Val text = b.state(kGreedyText, {DType::kI64, {shape.context}}, Role::kCache);
+  Model model(b, config, weights);
+  const Val logits =
+      model.run(token, model.decoded(position, ops::reshape(position, {1}), shape.context));
+  const std::vector<Val> next = b.call(find_op("greedy_token"), {logits});
+  b.update(text, write_slice(text, reshape(next[1], {1}), position, 0));
+  b.update(token, next[0]);
+  b.update(position, add(position, fill(b, 1.0, position.type())));
+  b.output("logits", logits);
+  return b.finish();
+}
+
 }  // namespace tracestep

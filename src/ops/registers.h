@@ -15,6 +15,7 @@ void register_reductions();
 void register_matmul();
 void register_linear_grad();
 void register_gathers();
+void register_greedy_token();
 void register_softmax();
 void register_activations();
 void register_rms_norm();
@@ -26,6 +27,7 @@ void register_cached_attention();
 void register_cross_entropy();
 void register_cross_entropy_of_parts();
 void register_optimizers();
+void register_gemv();
 void register_fused();
 void register_collectives();
 
@@ -38,6 +40,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_matmul,
                                             register_linear_grad,
                                             register_gathers,
+                                            register_greedy_token,
                                             register_softmax,
                                             register_activations,
                                             register_rms_norm,
@@ -49,6 +52,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_cross_entropy,
                                             register_cross_entropy_of_parts,
                                             register_optimizers,
+                                            register_gemv,
                                             register_fused,
                                             register_collectives};
 

@@ -23,6 +23,12 @@ Program overwrite(const Program& program, const std::function<bool(const OpDef&)
 // to its own dtype before it is added. Its origins are the product's alone.
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
+// A product of one row with parameters, as each new token of a decoded text has them, and what is
+// around it become one `gemv`: the norm in front, which every thread block takes anew; gates; or a
+// bias, an activation, or a sum behind it. What lies between is not rounded. All weights must be
+// parameters that the program leaves as they are: they are read before earlier nodes have run.
+Program gemv(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
+
 // Fusion: replaces each region of elementwise ops, rotations, row ops and views by one node. Joins
 // neighbours in the dataflow, and nodes that read the same operand, while the region can be
 // computed in one walk (analysis/fused_body.h) and no path between its nodes leaves it. Only nodes

@@ -319,6 +319,11 @@ std::vector<Pass> kernel_passes() {
        .needed = trains,
        .run = with_kernels(overwrite),
        .compiles = true},
+      {"gemv", "products of one row with the norm, the activation and the sums around them",
+       [](const Options& o) {
+         return !differentiates(o) && !steps(o) && has_arena(o.run.executor);
+       },
+       with_kernels(gemv)},
       {.name = "fuse",
        .doc = "elementwise ops, rows and the views between them as one kernel",
        .needed = fuses,

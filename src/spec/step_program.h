@@ -18,6 +18,8 @@ Program forward_program(const RunSpec& spec);
 Program loss_program(const RunSpec& spec, LossOptions options = {});
 // The decoding program, one token per run, for texts of at most the spec's context.
 Program decode_program(const RunSpec& spec, std::int64_t count = 1);
+// The same of the most likely tokens, each of which the next run reads on the device.
+Program greedy_program(const RunSpec& spec);
 
 // `forward` after all passes, for `device`'s kernels; of `context` its traits and kernels are
 // filled in. A device that has no float32 (the reference) gets the same program in float64:

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -53,10 +54,10 @@ void check(const GenerateOptions& o) {
   }
 }
 
-// A program of `count` tokens per run, which computes and keeps no gradients.
-Program decoding_program(RunSpec run, std::int64_t count, const Device& device) {
+// A program that computes and keeps no gradients.
+Program without_gradients(RunSpec run, const Program& program, const Device& device) {
   run.mode = Mode::kInference;
-  return program_for(decode_program(run, count), run, device);
+  return program_for(program, run, device);
 }
 
 // Runs tokens one after another through the model, as many at a time as they are asked for.
@@ -83,16 +84,81 @@ class Decoder {
   // To be called before the weights are loaded, as it makes their place.
   void make(std::int64_t count) {
     executor_.reset();  // its memory goes first
-    executor_ =
-        stores_.executor_of_first(run_, decoding_program(run_, count, stores_.first().device()));
+    executor_ = stores_.executor_of_first(
+        run_, without_gradients(run_, decode_program(run_, count), stores_.first().device()));
     count_ = count;
   }
+
+  // Gives up its memory but for the weights and the caches.
+  void clear() { executor_.reset(); }
 
  private:
   const RankStores& stores_;
   const RunSpec& run_;
   std::unique_ptr<Executor> executor_;
   std::int64_t count_ = 0;
+};
+
+// Runs the most likely tokens through the model, several at a time: each run leaves its token on
+// the device for the next one, so that the device does not wait for the host in between.
+class GreedyDecoder {
+ public:
+  GreedyDecoder(const RankStores& stores, const RunSpec& run)
+      : store_(stores.first()),
+        executor_(stores.executor_of_first(
+            run, without_gradients(run, greedy_program(run), store_.device()))) {}
+
+  // The `count` tokens behind `token`, which is at `position`.
+  std::vector<std::int64_t> run(std::int64_t token, std::int64_t position, std::int64_t count) {
+    begin(token, position);
+    for (std::int64_t i = 0; i < count; ++i) executor_->run();
+    const HostTensor text = store_.get(kGreedyText);
+    const auto all = text.as<std::int64_t>().subspan(static_cast<std::size_t>(position),
+                                                     static_cast<std::size_t>(count));
+    const auto bad = std::ranges::find(all, -1);
+    if (bad != all.end()) {
+      explain(bad == all.begin() ? token : *(bad - 1), position + (bad - all.begin()));
+    }
+    next_ = position + count;
+    return {all.begin(), all.end()};
+  }
+
+ private:
+  void begin(std::int64_t token, std::int64_t position) {
+    if (position == next_) return;  // the states are there
+    store_.set(kGreedyToken, integer_tensor(token, {1, 1}));
+    store_.set(kGreedyPosition, integer_tensor(position, {}));
+  }
+  // Throws what is wrong with the logits behind `token`.
+  void explain(std::int64_t token, std::int64_t position) {
+    next_ = -1;
+    begin(token, position);
+    executor_->run();
+    check_finite(executor_->output("logits"), position);
+    throw Error(ErrorCode::kNotFinite, fmt::format("token {}", position + 1),
+                "a logit was infinite or NaN; computed again, all are finite",
+                "the device or its memory may be faulty");
+  }
+
+  Store& store_;
+  const std::unique_ptr<Executor> executor_;
+  std::int64_t next_ = -1;  // the position that the states are at; -1: none
+};
+
+// How many tokens are decoded before the host looks at them: few at first, and no longer than eyes
+// take for one.
+class Stride {
+ public:
+  std::int64_t next(std::int64_t most) const { return std::min(count_, most); }
+  void took(std::chrono::steady_clock::duration time) {
+    constexpr std::int64_t kMost = 16;
+    constexpr std::chrono::milliseconds kLong{25};
+    if (time < kLong / 2) count_ = std::min(2 * count_, kMost);
+    if (time > kLong) count_ = std::max<std::int64_t>(count_ / 2, 1);
+  }
+
+ private:
+  std::int64_t count_ = 1;
 };
 
 // How many tokens of the prompt are next: all runs but the first are as long as they may be.
@@ -114,10 +180,19 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
   load_weights ? load_weights(stores.first()) : load(stores.first(), options);
   const CounterRng rng(options.run.seed, "sampling");
   std::vector<std::int64_t> text = options.prompt, out;
+  const auto add = [&](std::int64_t token) {
+    out.push_back(token);
+    text.push_back(token);
+    if (emit) emit(token);
+  };
+  const auto is_done = [&] {
+    return std::ssize(out) >= options.tokens || std::ssize(text) > options.run.shape.context ||
+           (stop != nullptr && stop->requested());
+  };
   std::vector<float> numbers;  // the logits
   std::size_t done = 0;        // tokens of the text
-  while (std::ssize(out) < options.tokens && std::ssize(text) <= options.run.shape.context) {
-    if (stop != nullptr && stop->requested()) break;
+  const bool is_greedy = options.sampling.temperature == 0.0;
+  while (!is_done() && (!is_greedy || out.empty())) {
     const std::size_t count = next_count(text.size() - done);
     const HostTensor logits =
         decoder.run(std::span(text).subspan(done, count), static_cast<std::int64_t>(done));
@@ -125,9 +200,20 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
     if (done < text.size()) continue;  // still reading the prompt
     const auto last = static_cast<std::int64_t>(done) - 1;
     if (!read_logits(logits, numbers)) check_finite(logits, last);
-    out.push_back(sample(numbers, options.sampling, rng.uniform(static_cast<std::uint64_t>(last))));
-    text.push_back(out.back());
-    if (emit) emit(out.back());
+    add(sample(numbers, options.sampling, rng.uniform(static_cast<std::uint64_t>(last))));
+  }
+  if (is_done()) return out;
+  decoder.clear();
+  GreedyDecoder greedy(stores, options.run);
+  for (Stride stride; !is_done();) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::int64_t position = std::ssize(text) - 1;
+    const std::int64_t most =
+        std::min(options.tokens - std::ssize(out), options.run.shape.context - position);
+    for (const std::int64_t token : greedy.run(text.back(), position, stride.next(most))) {
+      add(token);
+    }
+    stride.took(std::chrono::steady_clock::now() - start);
   }
   return out;
 }

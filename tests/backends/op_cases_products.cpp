@@ -199,6 +199,55 @@ OpTest matmul_add() {
   return out;
 }
 
+// A row of k and `units` results, with all that `attrs` asks for around them.
+OpCase product_of_row(Shape x, std::int64_t units, const Attrs& attrs = {}) {
+  const std::int64_t k = x.back();
+  const auto has = [&](const char* flag) { return attrs.find(flag) != nullptr; };
+  const std::int64_t rows = has("gated") ? 2 * units : units;
+  OpCase out{{plain(x), plain({rows, k}, -0.25, 0.25)}, attrs};
+  if (has("norm")) out.operands.push_back(plain({k}));
+  if (has("shifted")) out.operands.push_back(plain({k}));
+  if (has("biased")) out.operands.push_back(plain({rows}));
+  x[x.rank() - 1] = units;
+  if (has("added")) out.operands.push_back(plain(x));
+  return out;
+}
+
+// Rows for one warp and for several, shares that are not whole, one unit, more than a block's; each
+// norm, activation and sum; weights that are read at once, as nothing writes them.
+OpTest gemv() {
+  const AttrValue yes = true, rms = std::string("rms"), layer = std::string("layer");
+  const auto act = [](const char* name) { return AttrValue(std::string(name)); };
+  OpTest out{
+      .op = "gemv",
+      .bound = Bound::kUnfused,
+      .cases = {product_of_row({8}, 1), product_of_row({1, 64}, 37),
+                product_of_row({1, 1, 2056}, 70), product_of_row({2048}, 5),
+                product_of_row({1, 6144}, 33, {{"added", yes}}),
+                product_of_row({256}, 5000, {{"early", yes}}),
+                product_of_row({1, 16}, 9, {{"gated", yes}}),
+                product_of_row({1, 64}, 300, {{"biased", yes}, {"added", yes}}),
+                product_of_row({1, 520}, 40, {{"norm", rms}, {"eps", 1e-3}}),
+                product_of_row({1, 256}, 40, {{"norm", rms}, {"offset", 1.0}}),
+                product_of_row({1, 256}, 40, {{"norm", layer}}),
+                product_of_row({2304}, 24, {{"norm", layer}, {"shifted", yes}}),
+                product_of_row({1, 64}, 77, {{"biased", yes}, {"activation", act("gelu")}}),
+                product_of_row({1, 64}, 20, {{"activation", act("gelu_erf")}}),
+                product_of_row({1, 64}, 20, {{"activation", act("relu")}}),
+                product_of_row(
+                    {1, 1, 512}, 130,
+                    {{"norm", rms}, {"activation", act("silu")}, {"gated", yes}, {"early", yes}}),
+                product_of_row({1, 72}, 19,
+                               {{"norm", layer},
+                                {"shifted", yes},
+                                {"biased", yes},
+                                {"activation", act("gelu")},
+                                {"gated", yes},
+                                {"added", yes}})},
+      .gradient_outputs = {}};
+  return out;
+}
+
 OpCase scattered(Operand x, Operand at, std::int64_t rows) {
   return {{x, at}, {{"rows", rows}}};
 }
@@ -232,6 +281,16 @@ std::vector<OpTest> gather_tests() {
                  {{plain({0, 4}), indices({0}, 4)}},
                  {{stored({13, 6}, kTransposed), indices({13}, 6)}}},
        .dtypes = kNumberTypes},
+      {.op = "greedy_token",  // of equal entries the first
+       .bound = Bound::kExact,
+       .cases = {{{plain({1})}},
+                 {{plain({5, 7})}},
+                 {{plain({3, 9}, 1.0, 1.0)}},
+                 {{plain({1, 1, 50257})}},
+                 {{plain({2, 4096})}},
+                 {{plain({0, 4})}},
+                 {{stored({13, 6}, kTransposed)}}},
+       .gradient_outputs = {}},
       {.op = "put_along",
        .bound = Bound::kExact,
        .cases = {put(plain({7}), indices({7}, 5), 5), put(plain({2, 3}), indices({2, 3}, 131), 131),
@@ -258,6 +317,7 @@ std::vector<OpTest> product_tests() {
       matmul(),
       matmul_add(),
       linear_grad(),
+      gemv(),
   };
   for (OpTest& test : gather_tests()) out.push_back(std::move(test));
   return out;

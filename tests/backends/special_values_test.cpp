@@ -2,6 +2,7 @@
 // what float64 arithmetic makes of them, because a skipped step is decided by such values.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -65,6 +66,34 @@ TEST_F(SpecialValuesTest, OpsOfOneOperand) {
     Builder b(op);
     b.output("y", ops::unary(op, b.input("x", {DType::kF32, x.shape})));
     expect_agreement(b.finish(), {{"x", x}}, kSpecial);
+  }
+}
+
+// Whatever is no number is not the largest, and is told.
+TEST_F(SpecialValuesTest, TheMostLikelyTokenIsANumberAndTellsOfOthers) {
+  for (const std::vector<double>& logits : {std::vector{-0.0, 0.0, -1.0},
+                                            {1.0, kNaN, 2.0},
+                                            {kNaN, kNaN},
+                                            {-kInf, -3.0},
+                                            {1.0, kInf},
+                                            {-kInf, -kInf},
+                                            {-3e38, 3e38, 3e38}}) {
+    const HostTensor x = floats(logits);
+    Builder b("greedy_token");
+    const std::vector<Val> token =
+        b.call(find_op("greedy_token"), {b.input("x", {DType::kF32, x.shape})});
+    b.output("y", ops::cast(ops::reshape(token[0], {1}), DType::kF32));
+    b.output("checked", token[1]);
+    const Program program = b.finish();
+    expect_agreement(program, {{"x", x}}, logits);
+    const bool is_finite =
+        std::ranges::all_of(logits, [](double value) { return std::isfinite(value); });
+    for (const Backend& backend : backends_under_test()) {
+      const auto device = backend.make({.threads = 2, .guarded = true});
+      const Tensors out = run_program(*device, program, {{"x", x}});
+      EXPECT_EQ(to_doubles(out.at("checked"))[0], is_finite ? to_doubles(out.at("y"))[0] : -1.0)
+          << backend.name;
+    }
   }
 }
 

@@ -277,8 +277,36 @@ void RandomOps::multiply() {
           b_.call1("matmul_add", {operand({dtype, a}), operand({dtype, c}), operand(y.type())},
                    {{"transpose_a", ta}, {"transpose_b", tb}}),
           reach + 2.0);
+    case 2: return differentiable_ ? keep(y, reach) : multiply_row();
     default: keep(y, reach);
   }
+}
+
+// A product of one row, with some of what may be around it: of programs without gradients.
+void RandomOps::multiply_row() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t k = 8 * dice_.between(1, 3), units = dice_.between(1, 5);
+  const bool is_gated = dice_.chance(0.3), is_normed = dice_.chance(0.5);
+  const std::int64_t rows = is_gated ? 2 * units : units;
+  std::vector<Val> operands{operand({dtype, {1, k}}), operand({dtype, {rows, k}}, 0.25)};
+  Attrs attrs{{"gated", is_gated},
+              {"activation", dice_.pick({std::string("none"), std::string("silu")})}};
+  if (is_normed) {
+    attrs.set("norm", dice_.pick({std::string("rms"), std::string("layer")}));
+    attrs.set("eps", 0.25);
+    operands.push_back(operand({dtype, {k}}));
+  }
+  if (dice_.chance(0.5)) {
+    attrs.set("biased", true);
+    operands.push_back(operand({dtype, {rows}}));
+  }
+  if (dice_.chance(0.5)) {
+    attrs.set("added", true);
+    operands.push_back(operand({dtype, {1, units}}));
+  }
+  // A normed row is at most 2 · √k · 2 long in each element.
+  const double one = 0.25 * static_cast<double>(k) * (is_normed ? 20.0 : 2.0) + 2.0;
+  keep(b_.call(find_op("gemv"), operands, attrs).front(), is_gated ? one * one + 2.0 : one + 2.0);
 }
 
 void RandomOps::look_up() {
@@ -290,6 +318,10 @@ void RandomOps::look_up() {
   } else {
     keep(ops::take_along(table, indices({rows}, width)), 2.0);
   }
+  // Of leaves alone: of computed values another might be the largest by a rounding.
+  if (!dice_.chance(0.3)) return;
+  const Val logits = new_leaf(LeafKind::kInput, {dtype, {rows, width}});
+  numbers_.push_back(b_.call(find_op("greedy_token"), {logits}).front());
 }
 
 void RandomOps::scatter() {

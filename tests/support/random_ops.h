@@ -88,6 +88,7 @@ class RandomOps {
   void normalize();
   void rotate();
   void multiply();
+  void multiply_row();
   void look_up();
   void scatter();
   void attend();

@@ -214,6 +214,26 @@ TEST_F(DivergenceTest, NothingIsGeneratedFromWhatIsNotFinite) {
   EXPECT_THAT(message_of(ErrorCode::kNotFinite, sample), HasSubstr("the vector of logits holds"));
 }
 
+// Where many tokens follow one another without the host, it still learns of the first bad one.
+TEST_F(DivergenceTest, ABadTokenAmongManyIsNamed) {
+  GenerateOptions options{
+      .run = {.model = options_.run.model, .shape = {.batch = 1, .context = 24}},
+      .prompt = {1, 2},
+      .tokens = 20};
+  options.sampling.temperature = 0.0;
+  testing::FaultingDevice device(make_cpu_device({.threads = 1}),
+                                 testing::FaultKind::kNotFiniteResult, kNever);
+  std::vector<std::int64_t> shown;
+  const std::string message = message_of(ErrorCode::kNotFinite, [&] {
+    generate(device, options, nullptr, [&](std::int64_t token) {
+      shown.push_back(token);
+      if (shown.size() == 8) device.break_after(10);
+    });
+  });
+  EXPECT_THAT(message, HasSubstr("[token 10] a logit was infinite or NaN; computed again"));
+  EXPECT_EQ(shown.size(), 8u);
+}
+
 TEST(TrainResultTest, ItTakesNoMoreMemoryWithEveryStep) {
   TrainResult result;
   TrainStep step;

@@ -358,6 +358,24 @@ TEST_F(LoopTest, APromptOfSeveralRunsIsContinuedAsTokenByToken) {
   }
 }
 
+// Many tokens without the host in between are those that the host would take from the logits.
+TEST_F(LoopTest, TheMostLikelyTokensAreThoseOfTheLogitsToTheEndOfTheContext) {
+  const auto device = make_cpu_device({.threads = 2});
+  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kArena}) {
+    GenerateOptions options{.run = {.model = tiny_options().run.model, .shape = {1, 40}, .seed = 9},
+                            .prompt = {1, 2}};
+    options.run.executor = executor;
+    options.tokens = 100;
+    options.sampling.temperature = 0.0;
+    std::int64_t shown = 0;
+    const auto greedy = generate(*device, options, nullptr, [&](std::int64_t) { ++shown; });
+    EXPECT_EQ(greedy.size(), 39u);
+    EXPECT_EQ(shown, 39);
+    options.sampling = {.temperature = 1.0, .top_k = 1};
+    EXPECT_EQ(generate(*device, options, nullptr, {}), greedy);
+  }
+}
+
 TEST_F(LoopTest, SamplingDependsOnTheSeedAlone) {
   const auto device = make_cpu_device({.threads = 2});
   GenerateOptions options{.run = {.model = tiny_options().run.model, .shape = {1, 16}, .seed = 9},

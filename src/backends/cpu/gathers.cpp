@@ -1,6 +1,7 @@
 // Look-ups by index and their transposes. Sums into one row are made in the order of the indices:
 // indices are sorted by row first (stably, by counting), then every row has one writer.
 #include <cstring>
+#include <limits>
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/plain_chunks.h"
@@ -138,12 +139,45 @@ void put_along_kernel(const KernelCall& call) {
   });
 }
 
+// The first of the largest that are numbers, and whether all are finite.
+template <class T>
+void greedy_tokens(const KernelCall& call) {
+  const TensorRef& x = call.inputs[0];
+  const std::int64_t width = x.shape.back();
+  for_row_ranges(call, x.count() / width, width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const T* const logits = x.as<const T>() + row * width;
+      std::int64_t best = 0;
+      float top = -std::numeric_limits<float>::infinity(), zeros = 0.0f;
+      for (std::int64_t i = 0; i < width; ++i) {
+        const float value = widened(logits[i]);
+        zeros += 0.0f * value;  // NaN for what is not finite
+        if (value > top) best = i;
+        if (value > top) top = value;
+      }
+      if (call.outputs[0].data != nullptr) call.outputs[0].as<std::int64_t>()[row] = best;
+      if (call.outputs[1].data != nullptr) {
+        call.outputs[1].as<std::int64_t>()[row] = zeros == 0.0f ? best : -1;
+      }
+    }
+  });
+}
+
+void greedy_token_kernel(const KernelCall& call) {
+  switch (call.inputs[0].dtype) {
+    case DType::kBF16: return greedy_tokens<BF16>(call);
+    case DType::kF16: return greedy_tokens<F16>(call);
+    default: return greedy_tokens<float>(call);
+  }
+}
+
 }  // namespace
 
 void add_gather_kernels(KernelTable& table) {
   table.add("gather", gather_kernel);
   table.add("scatter_add", scatter_add_kernel);
   table.add("take_along", take_along_kernel);
+  table.add("greedy_token", greedy_token_kernel);
   table.add("put_along", put_along_kernel);
 }
 

@@ -8,7 +8,8 @@
 namespace tracestep::cuda {
 
 // A kernel that takes this calls wait() in every thread before it touches memory; what it may do
-// before is to bring lines into the second-level cache, which later writes update.
+// before is to bring lines into the second-level cache, which later writes update, and to read what
+// nothing in the program writes.
 struct Predecessors {
   // Lets the kernel behind this one place its blocks as soon as all of this one's have begun.
   __device__ __forceinline__ void let_next_begin() const {

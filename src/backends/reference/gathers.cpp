@@ -73,6 +73,25 @@ void put_along(const KernelCall& call) {
   });
 }
 
+// The first of the largest that are numbers; -1 in the second result where not all are finite.
+void greedy_token(const KernelCall& call) {
+  const View<double> x(call.inputs[0]);
+  const View<std::int64_t> token(call.outputs[0]), checked(call.outputs[1]);
+  for_each_index(call.outputs[0].shape, [&](const Dims& i) {
+    std::int64_t best = 0;
+    double top = -std::numeric_limits<double>::infinity();
+    bool is_finite = true;
+    for (std::int64_t j = 0; j < call.inputs[0].shape.back(); ++j) {
+      const double value = x[appended(i, j)];
+      is_finite = is_finite && std::isfinite(value);
+      if (value > top) best = j;
+      if (value > top) top = value;
+    }
+    if (call.outputs[0].data != nullptr) token[i] = best;  // else nobody reads it
+    if (call.outputs[1].data != nullptr) checked[i] = is_finite ? best : -1;
+  });
+}
+
 }  // namespace
 
 void add_gathers(KernelTable& table) {
@@ -80,6 +99,7 @@ void add_gathers(KernelTable& table) {
   table.add("scatter_add", scatter_add);
   table.add("take_along", take_along);
   table.add("put_along", put_along);
+  table.add("greedy_token", greedy_token);
 }
 
 }  // namespace tracestep::reference

@@ -1,0 +1,27 @@
+// What passes and kernels know of the op gemv besides its record.
+#pragma once
+
+#include <cstdint>
+
+#include "ir/attrs.h"
+
+namespace tracestep {
+
+// Elements of a row come in whole words of so many.
+inline constexpr std::int64_t kGemvWord = 8;
+// Of x, scale and shift together: they lie in a block's shared memory.
+inline constexpr std::int64_t kMostGemvBytes = 64 << 10;
+
+// Which operand is which, behind x and w; -1: the call has none.
+struct GemvOperands {
+  int scale = -1, shift = -1, bias = -1, c = -1, count = 2;
+
+  explicit GemvOperands(const Attrs& attrs) {
+    if (attrs.text("norm") != "none") scale = count++;
+    if (attrs.flag("shifted")) shift = count++;
+    if (attrs.flag("biased")) bias = count++;
+    if (attrs.flag("added")) c = count++;
+  }
+};
+
+}  // namespace tracestep
