@@ -6,21 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "lab/measure/sound_row.h"
 
 namespace tracestep {
 namespace {
 
-std::vector<double> around(double center, double step = 0.01) {
-  std::vector<double> out;
-  for (int i = -4; i <= 4; ++i) out.push_back(center * (1 + step * 0.1 * i));
-  return out;
-}
-
-Json list(const std::vector<double>& values) {
-  Json out = Json::array();
-  for (double v : values) out.push_back(v);
-  return out;
-}
+using testing::around;
+using testing::list;
 
 // As six processes measured it that agree in every sample.
 constexpr int kProcesses = 6;

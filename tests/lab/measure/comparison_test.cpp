@@ -5,15 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "lab/compare/interleaved.h"
+#include "lab/measure/sound_row.h"
 
 namespace tracestep {
 namespace {
 
-std::vector<double> around(double center, double step = 0.01) {
-  std::vector<double> out;
-  for (int i = -4; i <= 4; ++i) out.push_back(center * (1 + step * 0.1 * i));
-  return out;
-}
+using testing::around;
 
 TEST(ComparisonTest, SamplesOfOneProcessHaveFourVerdicts) {
   const auto change = [](const std::vector<double>& a, const std::vector<double>& b) {

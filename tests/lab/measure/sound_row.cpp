@@ -8,6 +8,12 @@ Json list(std::vector<double> values) {
   return out;
 }
 
+std::vector<double> around(double center, double step) {
+  std::vector<double> out;
+  for (int i = -4; i <= 4; ++i) out.push_back(center * (1 + step * 0.1 * i));
+  return out;
+}
+
 Json sound() {
   Json row = Json::object();
   row["size"] = "small";

@@ -8,6 +8,8 @@
 namespace tracestep::testing {
 
 Json list(std::vector<double> values);
+// Nine samples, a tenth of `step` apart.
+std::vector<double> around(double center, double step = 0.01);
 
 // small, B = 4, T = 128, one step. P by hand: 2·10000·768 + 12·(4·768² + 3·768·3072 + 2·768) + 768.
 // FLOPs by hand, three passes of: 12 layers of 2·512·(4·768² + 3·768·3072) and 4·512·128·768, and

@@ -10,12 +10,14 @@
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "spec/run_grid.h"
+#include "support/command_runs.h"
 #include "support/tables.h"
 
 namespace tracestep {
 namespace {
 
 using testing::cell;
+using testing::run_of;
 
 class FitTest : public ::testing::Test {
  protected:
@@ -29,21 +31,6 @@ class FitTest : public ::testing::Test {
     return predicted_peak_bytes(spec.executor, step_program(spec), {});
   }
 };
-
-// The run that the flags of a command mean.
-RunSpec run_of(const std::string& command) {
-  RunGrid grid;
-  std::istringstream words(command);
-  std::string word, value;
-  words >> word >> word;  // tracestep bench
-  while (words >> word >> value) {
-    std::erase(value, '\'');  // a shell's
-    for (const RunField& field : run_fields()) {
-      if (field.flag == word) grid.give(field, word, {value});
-    }
-  }
-  return grid.run();
-}
 
 TEST_F(FitTest, ACommandMeansItsStep) {
   RunSpec spec = step();

@@ -12,6 +12,7 @@
 #include "spec/parse_words.h"
 #include "spec/run_grid.h"
 #include "spec/step_program.h"
+#include "support/command_runs.h"
 #include "support/tables.h"
 
 namespace tracestep {
@@ -19,6 +20,7 @@ namespace {
 
 using testing::cell;
 using ::testing::HasSubstr;
+using testing::run_of;
 
 class LargestTest : public ::testing::Test {
  protected:
@@ -35,19 +37,6 @@ class LargestTest : public ::testing::Test {
     return {.step = step, .traits = {}, .limit_bytes = limit, .margin = 0};
   }
 };
-
-RunSpec run_of(const std::string& command) {
-  RunGrid grid;
-  std::istringstream words(command);
-  std::string word, value;
-  words >> word >> word;  // tracestep bench
-  while (words >> word >> value) {
-    for (const RunField& field : run_fields()) {
-      if (field.flag == word) grid.give(field, word, {value});
-    }
-  }
-  return grid.run();
-}
 
 std::int64_t& size_in(RunSpec& step, Growth growth) {
   return growth == Growth::kBatch ? step.shape.batch : step.shape.context;

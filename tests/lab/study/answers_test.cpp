@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +12,8 @@
 #include "lab/study/study_run.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
-#include "spec/run_grid.h"
 #include "spec/step_program.h"
+#include "support/command_runs.h"
 
 namespace tracestep {
 namespace {
@@ -29,13 +28,6 @@ const Question& question_of(std::string_view id) {
   return *found;
 }
 
-std::vector<std::string> split(const std::string& text, char by) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string part; std::getline(in, part, by);) out.push_back(part);
-  return out;
-}
-
 // The program of a run and where it runs; the model's name is none of it.
 std::string program_of(const Json& key) {
   RunSpec run = run_of_key(key);
@@ -48,15 +40,9 @@ std::set<std::string> programs_of(const std::string& commands) {
   std::set<std::string> out;
   for (std::size_t start = 0, end = 0; start < commands.size(); start = end + 4) {
     end = std::min(commands.find(" && ", start), commands.size());
-    RunGrid grid;
-    const std::vector<std::string> words = split(commands.substr(start, end - start), ' ');
-    for (std::size_t i = 2; i + 1 < words.size(); ++i) {
-      const auto field = std::ranges::find(run_fields(), words[i], &RunField::flag);
-      if (field == run_fields().end()) continue;
-      const std::string& text = words[i + 1];
-      grid.give(*field, words[i], field->is_axis ? split(text, ',') : std::vector{text});
+    for (const RunSpec& run : testing::runs_of(commands.substr(start, end - start))) {
+      out.insert(program_of(key_of(run)));
     }
-    for (const RunSpec& run : grid.runs()) out.insert(program_of(key_of(run)));
   }
   return out;
 }
