@@ -39,6 +39,7 @@ struct SplitParameters {
   SplitOperands from;
   const float* c;  // or null
   float* y;        // or the sums of shares
+  bool has_pairs;  // results can be read and written two at a time
   std::int64_t m, n;
   int row_tiles, column_tiles, tiles;   // of a matrix twice, of all
   int shares, blocks, blocks_of_share;  // of K
@@ -238,18 +239,31 @@ class SplitConsumer {
     constexpr int kWords = (kN / 2 + 31) / 32;
     std::uint32_t odd[kWords]{};
     std::uint32_t any = 0;
+    // Sums of shares are looked at when they are added.
+    const auto is_well = [&](int i) { return is_finite(total_[i]) || p_.shares > 1; };
 #pragma unroll
-    for (int i = 0; i < kN / 2; ++i) {
+    for (int i = 0; i < kN / 2; i += 2) {  // neighbours in a row
       const ResultPlace place = place_of(thread(), i);
       const std::int64_t row = first_row + place.row, column = tile.column + place.column;
       if (row >= p_.m || column >= p_.n) continue;
       const std::int64_t at = begin + row * p_.n + column;
-      // Sums of shares are looked at when they are added.
-      if (is_finite(total_[i]) || p_.shares > 1) [[likely]] {
-        p_.y[at] = p_.c != nullptr ? total_[i] + p_.c[at] : total_[i];
-      } else {
-        odd[i / 32] |= 1U << i % 32;
-        any = 1;
+      if (p_.has_pairs && is_well(i) && is_well(i + 1)) [[likely]] {
+        const float2 c =
+            p_.c != nullptr ? *reinterpret_cast<const float2*>(p_.c + at) : make_float2(0, 0);
+        const float2 y = make_float2(total_[i], total_[i + 1]);
+        *reinterpret_cast<float2*>(p_.y + at) =
+            p_.c != nullptr ? make_float2(y.x + c.x, y.y + c.y) : y;
+        continue;
+      }
+#pragma unroll
+      for (int e = i; e < i + 2; ++e) {
+        if (e > i && column + 1 >= p_.n) break;
+        if (is_well(e)) {
+          p_.y[at + e - i] = p_.c != nullptr ? total_[e] + p_.c[at + e - i] : total_[e];
+        } else {
+          odd[e / 32] |= 1U << e % 32;
+          any = 1;
+        }
       }
     }
     if (any != 0) [[unlikely]]
@@ -372,6 +386,10 @@ cudaError_t multiply_parts(const PartsProduct& product, const LaunchStream& stre
   p.from = {product.a, product.b, product.m, product.n, product.k};
   p.c = is_shared ? nullptr : product.c;
   p.y = is_shared ? product.sums : product.y;
+  const auto is_at_a_pair = [](const float* x) {
+    return reinterpret_cast<std::uintptr_t>(x) % sizeof(float2) == 0;
+  };
+  p.has_pairs = product.n % 2 == 0 && is_at_a_pair(p.y) && is_at_a_pair(p.c);
   p.m = product.m;
   p.n = product.n;
   p.row_tiles = static_cast<int>(ceil_div(product.m, kM));
