@@ -11,6 +11,7 @@ RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s) {
 }
 
 double DevicePeaks::product_tflops(const Precision& precision) const {
+  if (precision.float8) return fp8_tflops;
   const DType operands = precision.autocast.value_or(precision.parameters);
   if (operands == DType::kBF16) return bf16_tflops;
   if (operands == DType::kF16) return fp16_tflops;
@@ -23,8 +24,10 @@ RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& 
   double tflops = 0;
   if (is_product(node)) {
     const DType operands = program.type(node.inputs[0]).dtype;
-    tflops =
-        peaks.product_tflops({.parameters = operands, .tf32 = tf32, .split = is_by_parts(node)});
+    tflops = is_float8(operands)
+                 ? peaks.product_tflops({.autocast = DType::kBF16, .float8 = true})
+                 : peaks.product_tflops(
+                       {.parameters = operands, .tf32 = tf32, .split = is_by_parts(node)});
   }
   return roof_time(cost_of(program, node), tflops > 0 ? tflops : peaks.fp32_tflops,
                    peaks.bandwidth_gb_s);

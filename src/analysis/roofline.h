@@ -18,7 +18,7 @@ struct DevicePeaks {
   double bandwidth_gb_s = 0;
   double host_gb_s = 0;  // of the link to the host's memory, each way, nominal
   // 0: not known, or it has no such products.
-  double tf32_tflops = 0, fp16_tflops = 0;
+  double tf32_tflops = 0, fp16_tflops = 0, fp8_tflops = 0;
   double watts = 0;                  // the most that it is allowed; 0: not stated
   bool multiplies_by_parts = false;  // has kernels of fp32-split (docs/precision.md)
 

@@ -8,10 +8,22 @@
 
 namespace tracestep {
 
-enum class DType : std::uint8_t { kF64, kF32, kBF16, kF16, kI64, kI32, kU8, kBool };
+enum class DType : std::uint8_t {
+  kF64,
+  kF32,
+  kBF16,
+  kF16,
+  kF8E4M3,  // of the range of E4M3FN: no infinities, 448 at most
+  kF8E5M2,
+  kI64,
+  kI32,
+  kU8,
+  kBool
+};
 
-inline constexpr DType kAllDTypes[] = {DType::kF64, DType::kF32, DType::kBF16, DType::kF16,
-                                       DType::kI64, DType::kI32, DType::kU8,   DType::kBool};
+inline constexpr DType kAllDTypes[] = {DType::kF64,    DType::kF32,    DType::kBF16, DType::kF16,
+                                       DType::kF8E4M3, DType::kF8E5M2, DType::kI64,  DType::kI32,
+                                       DType::kU8,     DType::kBool};
 
 // Bytes per element.
 constexpr std::size_t size_of(DType dtype) {
@@ -22,6 +34,8 @@ constexpr std::size_t size_of(DType dtype) {
     case DType::kI32: return 4;
     case DType::kBF16:
     case DType::kF16: return 2;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
     case DType::kU8:
     case DType::kBool: return 1;
   }
@@ -29,14 +43,19 @@ constexpr std::size_t size_of(DType dtype) {
 }
 
 constexpr bool is_floating(DType dtype) {
-  return dtype <= DType::kF16;
+  return dtype <= DType::kF8E5M2;
+}
+// The two 8-bit floating types (base/float8.h): operands of scaled products, and of casts; nothing
+// else computes with them.
+constexpr bool is_float8(DType dtype) {
+  return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
 }
 // The two 16-bit floating types: stored narrow, computed in float32.
 constexpr bool is_low_precision(DType dtype) {
   return dtype == DType::kBF16 || dtype == DType::kF16;
 }
 constexpr bool is_integer(DType dtype) {
-  return dtype > DType::kF16 && dtype < DType::kBool;
+  return dtype > DType::kF8E5M2 && dtype < DType::kBool;
 }
 
 // The short name used in programs and tables: "f32", "bf16", "i64", "bool".

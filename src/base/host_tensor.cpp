@@ -7,7 +7,7 @@ namespace {
 
 template <class T>
 double wide(T x) {
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (std::is_class_v<T>) {
     return static_cast<double>(to_float(x));
   } else {
     return static_cast<double>(x);
@@ -20,6 +20,8 @@ T rounded(double x) {
     return to_bf16(static_cast<float>(x));
   } else if constexpr (std::is_same_v<T, F16>) {
     return to_f16(static_cast<float>(x));
+  } else if constexpr (std::is_class_v<T>) {
+    return to_float8<T>(static_cast<float>(x));
   } else {
     return static_cast<T>(x);
   }
@@ -33,6 +35,8 @@ void with_type(DType dtype, F f) {
     case DType::kF32: return f(float{});
     case DType::kBF16: return f(BF16{});
     case DType::kF16: return f(F16{});
+    case DType::kF8E4M3: return f(F8E4M3{});
+    case DType::kF8E5M2: return f(F8E5M2{});
     default: TRACESTEP_CHECK(false, "{} is no floating type", name_of(dtype));
   }
 }

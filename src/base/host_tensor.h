@@ -11,6 +11,7 @@
 
 #include "base/dims.h"
 #include "base/dtype.h"
+#include "base/float8.h"
 #include "base/half.h"
 
 namespace tracestep {
@@ -23,6 +24,8 @@ constexpr bool holds(DType dtype) {
     case DType::kF32: return std::is_same_v<T, float>;
     case DType::kBF16: return std::is_same_v<T, BF16>;
     case DType::kF16: return std::is_same_v<T, F16>;
+    case DType::kF8E4M3: return std::is_same_v<T, F8E4M3>;
+    case DType::kF8E5M2: return std::is_same_v<T, F8E5M2>;
     case DType::kI64: return std::is_same_v<T, std::int64_t>;
     case DType::kI32: return std::is_same_v<T, std::int32_t>;
     case DType::kU8:
@@ -85,7 +88,7 @@ struct TensorView {
 
 // The same numbers in float64, exactly; integers and booleans stay as they are.
 HostTensor widened(const TensorView& tensor);
-// Floating numbers in another floating type, rounded to nearest even.
+// Floating numbers in another floating type, rounded to nearest even; in 8 bits saturated.
 HostTensor as_dtype(const TensorView& tensor, DType to);
 
 }  // namespace tracestep

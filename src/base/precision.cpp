@@ -13,13 +13,15 @@ struct Named {
   Precision precision;
 };
 
-constexpr Named kNamed[] = {{"fp32", {DType::kF32}},
-                            {"tf32", {DType::kF32, std::nullopt, true}},
-                            {"fp32-split", {.parameters = DType::kF32, .split = true}},
-                            {"bf16", {DType::kF32, DType::kBF16}},
-                            {"fp16", {DType::kF32, DType::kF16}},
-                            {"bf16-pure", {DType::kBF16}},
-                            {"fp16-pure", {DType::kF16}}};
+constexpr Named kNamed[] = {
+    {"fp32", {DType::kF32}},
+    {"tf32", {DType::kF32, std::nullopt, true}},
+    {"fp32-split", {.parameters = DType::kF32, .split = true}},
+    {"bf16", {DType::kF32, DType::kBF16}},
+    {"fp16", {DType::kF32, DType::kF16}},
+    {"fp8", {.parameters = DType::kF32, .autocast = DType::kBF16, .float8 = true}},
+    {"bf16-pure", {DType::kBF16}},
+    {"fp16-pure", {DType::kF16}}};
 
 }  // namespace
 

@@ -19,12 +19,14 @@ struct Precision {
   // float32 products as three products of float16 parts, on a GPU of the Hopper generation
   // (passes/by_parts.cpp).
   bool split = false;
+  // Products of the layers in 8 bits (passes/quantize.cpp); the others as autocast makes them.
+  bool float8 = false;
 
   friend bool operator==(const Precision&, const Precision&) = default;
 };
 
-// "fp32", "tf32", "fp32-split", "bf16" and "fp16" (autocast over float32 parameters), "bf16-pure"
-// and "fp16-pure" (everything stored so).
+// "fp32", "tf32", "fp32-split", "bf16" and "fp16" (autocast over float32 parameters), "fp8" (bf16
+// with products of 8 bits), "bf16-pure" and "fp16-pure" (everything stored so).
 const std::vector<std::string>& precision_names();
 // Error{kUsage} naming `where` and the closest name when there is no such precision.
 Precision parse_precision(std::string_view where, std::string_view name);

@@ -54,9 +54,10 @@ std::vector<Precision> calibrated_precisions(const PredictOptions& o, const RunS
   const RunField& field = field_named("precision");
   const bool is_gpu = traits_of(run.place).has_product_formats();
   std::vector<Precision> out;
-  for (const std::string& name :
-       o.grid.is_given(field.name) ? o.grid.texts(field) : precision_names()) {
+  const bool is_given = o.grid.is_given(field.name);
+  for (const std::string& name : is_given ? o.grid.texts(field) : precision_names()) {
     const Precision precision = parse_precision(field.flag, name);
+    if (precision.float8 && !is_given) continue;  // few sizes of models have such products
     if (is_gpu || !(precision.tf32 || precision.split)) out.push_back(precision);
   }
   return out;

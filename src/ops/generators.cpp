@@ -10,6 +10,9 @@ namespace tracestep::ops {
 namespace {
 
 Type declared_type(const OpCall& call) {
+  if (is_float8(call.attrs.dtype("dtype"))) {
+    fail_usage(call.op.name, "{} cannot be generated; cast it", name_of(call.attrs.dtype("dtype")));
+  }
   return {call.attrs.dtype("dtype"), call.attrs.ints("shape")};
 }
 

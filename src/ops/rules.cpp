@@ -14,10 +14,18 @@ const Type& type(const OpCall& call, int i) {
 
 }  // namespace
 
+void require_wider_than_float8(const OpCall& call, int i) {
+  if (is_float8(type(call, i).dtype)) {
+    fail_usage(call.op.name, "{} is an operand of scaled_matmul alone; cast it first",
+               operand(call, i));
+  }
+}
+
 void require_floating(const OpCall& call, int i) {
   if (!is_floating(type(call, i).dtype)) {
     fail_usage(call.op.name, "{} is not floating point; cast it first", operand(call, i));
   }
+  require_wider_than_float8(call, i);
 }
 
 void require_integer(const OpCall& call, int i) {
@@ -78,6 +86,7 @@ DType accumulation_dtype(DType dtype) {
 
 std::vector<Type> same_type(const OpCall& call) {
   for (int i = 1; i < static_cast<int>(call.inputs.size()); ++i) {
+    require_wider_than_float8(call, i);
     require_same_dtype(call, 0, i);
     if (type(call, i).shape != type(call, 0).shape) {
       fail_usage(call.op.name, "shapes differ: {}, {}; broadcast one of them", operand(call, 0),

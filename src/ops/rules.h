@@ -8,6 +8,8 @@
 namespace tracestep::rules {
 
 // --- checks; each throws Error{kUsage, "[op]"} -------------------------------------------------
+void require_wider_than_float8(const OpCall& call, int input);
+// Of a type that is computed with: float8 is not.
 void require_floating(const OpCall& call, int input);
 void require_integer(const OpCall& call, int input);
 void require_same_dtype(const OpCall& call, int a, int b);
@@ -25,7 +27,7 @@ DType accumulation_dtype(DType dtype);
 // --- type rules --------------------------------------------------------------------------------
 // Every operand floating, same type; one result of that type.
 std::vector<Type> same_floating(const OpCall& call);
-// Operands of one type, of any dtype.
+// Operands of one type, of any dtype but, where there are several, float8.
 std::vector<Type> same_type(const OpCall& call);
 
 // Operands of one dtype that differ in the size of `axis` at most; the result has all their

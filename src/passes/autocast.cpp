@@ -14,6 +14,11 @@ DType wider(DType a, DType b) {
   return size_of(a) > size_of(b) ? a : b;
 }
 
+// Codes in 8 bits are what their reader asked for.
+bool is_cast(DType dtype) {
+  return is_floating(dtype) && !is_float8(dtype);
+}
+
 class Autocast {
  public:
   Autocast(const Program& program, DType low)
@@ -32,7 +37,7 @@ class Autocast {
     const std::optional<DType> common = widest(inputs);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const DType from = inputs[i].dtype();
-      if (!is_floating(from) || from == DType::kF64) continue;
+      if (!is_cast(from) || from == DType::kF64) continue;
       const DType to = wanted(node.op->precision_class, from, common);
       if (to != from) inputs[i] = cast(node, i, inputs[i], to);
     }
@@ -42,7 +47,7 @@ class Autocast {
   static std::optional<DType> widest(const std::vector<Val>& inputs) {
     std::optional<DType> out;
     for (const Val& v : inputs) {
-      if (is_floating(v.dtype())) out = out ? wider(*out, v.dtype()) : v.dtype();
+      if (is_cast(v.dtype())) out = out ? wider(*out, v.dtype()) : v.dtype();
     }
     return out;
   }

@@ -7,6 +7,7 @@
 
 #include "ir/op_def.h"
 #include "ir/program.h"
+#include "run/words.h"
 
 namespace tracestep {
 
@@ -49,6 +50,19 @@ Program autocast(const Program& program, DType low);
 // types; results agree with those of float32 products to their rounding
 // (backends/cuda/split/product.h).
 Program by_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
+
+// Products of 8-bit operands. Puts `scaled_matmul` in place of products within the layers that
+// multiply two matrices of bfloat16 in sizes of multiples of 16: all of them, or with `kPaying`
+// those that gain by it on a GPU, by their multiply-adds for each element of operands and result.
+// Each operand is quantized once, before its first reader, with one scale; backward reads the same
+// codes, those of weights too. Weights and activations are f8e4m3, gradients f8e5m2. What
+// `has_kernel` says no to is decomposed. Throws Error{kUsage} where a step has no such product.
+struct QuantizeOptions {
+  Float8Products products = Float8Products::kPaying;
+  bool may_have_none = false;
+};
+Program quantize(const Program& program, const QuantizeOptions& options,
+                 const std::function<bool(const OpDef&)>& has_kernel);
 
 // The same program in float64: what the reference back end runs. Every floating leaf, generator and
 // cast target becomes f64, inside the bodies of fused nodes too; integers and booleans stay. Casts

@@ -180,6 +180,13 @@ Program lower(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) { return is_taken_apart(o, op) || !has_kernel(o, op); });
 }
 
+// A program without backward may be of a few tokens.
+Program quantize_products(const Program& p, const Options& o) {
+  const bool may_have_none = !differentiates(o) || o.run.mode == Mode::kForward;
+  return quantize(p, {.products = o.run.fp8_products, .may_have_none = may_have_none},
+                  [&](const OpDef& op) { return has_kernel(o, op); });
+}
+
 Program cut_loss(const Program& p, const Options& o) {
   Program out =
       chunk_loss(p, o.run.loss_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
@@ -276,6 +283,8 @@ std::vector<Pass> memory_passes() {
        .needed = pads,
        .run = [](const Program& p, const Options&) { return pad(p); },
        .compiles = true},
+      {"quantize", "products of the layers in 8 bits, each operand quantized once",
+       [](const Options& o) { return o.run.precision.float8; }, quantize_products},
       {.name = "update_beside",
        .doc = "updates of each layer on a lane of their own, beside the backward of others",
        .needed = updates_beside,

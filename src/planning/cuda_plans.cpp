@@ -105,6 +105,11 @@ CachedAttentionPlan plan_cached_attention(const AttentionSizes& a) {
   return plan;
 }
 
+std::int64_t quantize_parts(std::int64_t count) {
+  constexpr std::int64_t kPart = 8192, kMost = 1024;
+  return std::clamp<std::int64_t>(ceil_div(count, kPart), 1, kMost);
+}
+
 namespace {
 
 // Takes pieces of a workspace, one behind the other.

@@ -37,6 +37,9 @@ ReductionPlan plan_reduction(std::int64_t results, std::int64_t reduced);
 inline constexpr std::int64_t kCudaNormPart = 32768;
 std::int64_t cuda_norm_parts(std::int64_t count);
 
+// quantize: parts of so many elements, each of which leaves its largest magnitude in the workspace.
+std::int64_t quantize_parts(std::int64_t count);
+
 // rms_norm_grad, layer_norm_grad: rows whose weight gradients one block sums; it leaves a float per
 // column, and of layer_norm_grad one more for the bias.
 struct NormGradPlan {

@@ -27,6 +27,14 @@ std::int64_t linear_grad(Call c, Traits) {
   return is_empty ? 0 : plan_split_linear_grad(g[0], g[1], dx[1]).workspace_bytes;
 }
 
+std::int64_t scaled_matmul(Call c, Traits) {
+  return c.outputs[0].count() * c.inputs[0].count() == 0 ? 0 : kCudaGemmWorkspaceBytes;
+}
+
+std::int64_t quantize(Call c, Traits) {
+  return quantize_parts(c.inputs[0].count()) * kFloat;
+}
+
 std::int64_t reduction(Call c, Traits) {
   const std::int64_t results = c.outputs[0].count(), all = c.inputs[0].count();
   return results == 0 ? 0 : plan_reduction(results, all / results).workspace_bytes;
@@ -78,6 +86,8 @@ constexpr WorkspaceRule kRules[] = {
     {"matmul", matmul},
     {"matmul_add", matmul},
     {"linear_grad", linear_grad},
+    {"scaled_matmul", scaled_matmul},
+    {"quantize", quantize},
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},

@@ -48,6 +48,7 @@ struct RunSpec {
   Mode mode = Mode::kStep;
   LossKind loss = LossKind::kCrossEntropy;
   Precision precision = {};
+  Float8Products fp8_products = Float8Products::kPaying;
   Granularity ops = Granularity::kFused;
   AttentionForm attention = AttentionForm::kNaive;
   ExecutorKind executor = ExecutorKind::kEager;

@@ -32,6 +32,10 @@ std::string_view name_of(DecayOn decay_on) {
   return decay_on == DecayOn::kAll ? "all" : "matrices";
 }
 
+std::string_view name_of(Float8Products products) {
+  return products == Float8Products::kPaying ? "paying" : "all";
+}
+
 std::string_view name_of(ExecutorKind kind) {
   switch (kind) {
     case ExecutorKind::kEager: return "eager";

@@ -60,6 +60,15 @@ enum class DecayOn : std::uint8_t {
 inline constexpr DecayOn kAllDecayOn[] = {DecayOn::kAll, DecayOn::kMatrices};
 std::string_view name_of(DecayOn decay_on);  // "all", "matrices"
 
+// Which products of the layers `fp8` runs in 8 bits.
+enum class Float8Products : std::uint8_t {
+  kPaying,  // those large enough to gain by it
+  kAll,
+};
+inline constexpr Float8Products kAllFloat8Products[] = {Float8Products::kPaying,
+                                                        Float8Products::kAll};
+std::string_view name_of(Float8Products products);  // "paying", "all"
+
 // The ways to run a program.
 enum class ExecutorKind : std::uint8_t {
   kEager,     // launch by launch; buffers from the device's allocator

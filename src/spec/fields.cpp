@@ -182,10 +182,20 @@ void add_form_fields(Rows& rows) {
        .is_axis = true,
        .help = "tf32 (CUDA only) rounds the operands of matrix products; fp32-split (Hopper only) "
                "multiplies float32 by parts on tensor cores; bf16 and fp16 compute "
-               "matrix products in 16 bits and keep float32 weights; bf16-pure and fp16-pure "
+               "matrix products in 16 bits and keep float32 weights; fp8 is bf16 with those "
+               "of the layers in 8 bits; bf16-pure and fp16-pure "
                "store everything in 16 bits",
        .about = "of parameters and activations"},
       all_precisions(), in(&RunSpec::precision));
+  rows.choice(
+      {.name = "fp8_products",
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .help = "with fp8, which products of the layers run in 8 bits: those large enough for a "
+               "GPU to gain by it, or all whose sizes are multiples of 16",
+       .about = "which products fp8 runs in 8 bits: paying or all"},
+      kAllFloat8Products, in(&RunSpec::fp8_products));
   rows.parsed(
       granularity_field(
           {.name = "ops",

@@ -136,6 +136,10 @@ std::string fault_of(const Held& held, const Files& files) {
   const std::string& name = held.place.name;
   if (!files.by_tensor.contains(name)) return name + " is missing";
   const Type type = files.of(name).type(name);
+  if (is_float8(type.dtype)) {
+    return fmt::format("{} is {}; weights in 8 bits have scales, which are not read", name,
+                       type.str());
+  }
   if (type.shape == held.place.shape && is_floating(type.dtype)) return "";
   return fmt::format("{} is {}, where {} is expected", name, type.str(), held.place.shape.str());
 }

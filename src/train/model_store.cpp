@@ -135,7 +135,8 @@ Shape matrix(const SavedTensors& from, const std::string& name) {
 // and a published one in any floating type.
 bool is_storable(const Type& from, const Type& to, bool is_published) {
   const bool converts = is_published || to.dtype == DType::kF64;
-  return from == to || (converts && from.shape == to.shape && is_floating(from.dtype));
+  return from == to ||
+         (converts && from.shape == to.shape && is_floating(from.dtype) && !is_float8(from.dtype));
 }
 
 }  // namespace

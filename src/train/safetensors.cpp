@@ -19,9 +19,11 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 // Also the writer's order: the format sorts by this rank, descending.
-constexpr std::array<std::pair<DType, std::string_view>, 8> kNames = {{
+constexpr std::array<std::pair<DType, std::string_view>, 10> kNames = {{
     {DType::kBool, "BOOL"},
     {DType::kU8, "U8"},
+    {DType::kF8E5M2, "F8_E5M2"},
+    {DType::kF8E4M3, "F8_E4M3"},
     {DType::kF16, "F16"},
     {DType::kBF16, "BF16"},
     {DType::kI32, "I32"},

@@ -31,8 +31,9 @@ OpTest compare(std::string op) {
 
 OpTest cast() {
   OpTest out{.op = "cast", .bound = Bound::kExact, .dtypes = kAllTypes};
-  for (DType to :
-       {DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32, DType::kBool}) {
+  for (DType narrow : {DType::kF8E4M3, DType::kF8E5M2}) out.dtypes.push_back(narrow);
+  for (DType to : {DType::kF32, DType::kBF16, DType::kF16, DType::kF8E4M3, DType::kF8E5M2,
+                   DType::kI64, DType::kI32, DType::kBool}) {
     for (OpCase c : with_attrs(elementwise_cases(1, -90.0, 90.0), {{"dtype", to}})) {
       out.cases.push_back(c);
     }

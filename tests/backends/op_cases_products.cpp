@@ -162,6 +162,47 @@ OpTest matmul() {
   return out;
 }
 
+// Tiles of 128 that are whole and not, vectors that are and are not, one row, nothing.
+OpTest quantize() {
+  OpTest out{.op = "quantize", .bound = Bound::kBeside, .gradient_outputs = {}};
+  for (const auto& [codes, largest] :
+       {std::pair{DType::kF8E4M3, 448.0}, std::pair{DType::kF8E5M2, 57344.0}}) {
+    for (const Operand& x :
+         {plain({128, 128}), plain({1, 1}), plain({130, 257}, -1e-3, 2e-3), plain({0, 5}),
+          plain({264, 136}, -9e4, 3e4), plain({7, 4099}), plain({33, 8}, 0.0, 0.0),
+          stored({65, 72}, kSliced), stored({40, 130}, kTransposed)}) {
+      out.cases.push_back({{x}, {{"dtype", codes}, {"largest", AttrValue(largest)}}});
+    }
+  }
+  return out;
+}
+
+// Tensor cores drop bits of a sum of 8-bit products: the bound is a rounding of bfloat16, for the
+// largest result, and a quarter of one.
+OpTest scaled_matmul() {
+  OpTest out{.op = "scaled_matmul",
+             .bound = Bound::kUnfused,
+             .dtypes = {DType::kBF16},
+             .gradient_outputs = {},
+             .floor_share = 0x1p-10};
+  const auto codes = [](Shape shape, Holds holds) {
+    return Operand{.shape = shape, .low = -240.0, .high = 300.0, .holds = holds};
+  };
+  for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{16, 16, 16},
+                                {32, 48, 1040},
+                                {144, 272, 64},
+                                {0, 16, 16},
+                                {16, 32, 0}}) {
+    for (const auto& [a, b] :
+         {std::pair{Holds::kCodes, Holds::kCodes}, std::pair{Holds::kGradients, Holds::kCodes},
+          std::pair{Holds::kCodes, Holds::kGradients}}) {
+      out.cases.push_back(
+          {{codes({m, k}, a), codes({n, k}, b), wide({}, 0.01, 0.02), wide({}, 3.0, 4.0)}});
+    }
+  }
+  return out;
+}
+
 OpCase added_product(Operand a, Operand b, Operand c, bool transpose_a = false,
                      bool transpose_b = false) {
   OpCase out = product(std::move(a), std::move(b), transpose_a, transpose_b);
@@ -318,6 +359,8 @@ std::vector<OpTest> product_tests() {
       matmul_add(),
       linear_grad(),
       gemv(),
+      quantize(),
+      scaled_matmul(),
   };
   for (OpTest& test : gather_tests()) out.push_back(std::move(test));
   return out;

@@ -157,7 +157,7 @@ TEST(MessagesTest, NumbersAreTakenAsPeopleWriteThem) {
 TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
   for (const Mistake& m : {
            Mistake{"bench --precision bf17", 2,
-                   "one of fp32, tf32, fp32-split, bf16, fp16, bf16-pure, fp16-pure"},
+                   "one of fp32, tf32, fp32-split, bf16, fp16, fp8, bf16-pure, fp16-pure"},
            Mistake{"bench --device reference --precision bf16", 2,
                    "[--precision] reference computes in float64"},
            Mistake{"bench --executor fast", 2, "one of eager, arena, compiled"},

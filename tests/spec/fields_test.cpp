@@ -78,7 +78,7 @@ TEST(FieldsTest, ADeviceIsNamedInAnyCase) {
 }
 
 TEST(FieldsTest, AnUnknownTextIsNamedWithWhatIsKnown) {
-  EXPECT_THAT(message_of([] { with("precision", "fp8"); }),
+  EXPECT_THAT(message_of([] { with("precision", "fp9"); }),
               HasSubstr("one of fp32, tf32, fp32-split, bf16"));
   EXPECT_THAT(message_of([] { with("ops", "primitve"); }), HasSubstr("did you mean primitive?"));
   EXPECT_THAT(message_of([] { with("executor", "compield"); }),

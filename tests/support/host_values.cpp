@@ -21,6 +21,8 @@ double read_element(const TensorView& t, std::size_t i) {
     case DType::kF32: return static_cast<double>(load(float{}));
     case DType::kBF16: return static_cast<double>(to_float(load(BF16{})));
     case DType::kF16: return static_cast<double>(to_float(load(F16{})));
+    case DType::kF8E4M3: return static_cast<double>(to_float(load(F8E4M3{})));
+    case DType::kF8E5M2: return static_cast<double>(to_float(load(F8E5M2{})));
     case DType::kI64: return static_cast<double>(load(std::int64_t{}));
     case DType::kI32: return static_cast<double>(load(std::int32_t{}));
     case DType::kU8:
@@ -35,6 +37,8 @@ void write_element(HostTensor& t, std::size_t i, double x) {
     case DType::kF32: t.as<float>()[i] = static_cast<float>(x); break;
     case DType::kBF16: t.as<BF16>()[i] = to_bf16(static_cast<float>(x)); break;
     case DType::kF16: t.as<F16>()[i] = to_f16(static_cast<float>(x)); break;
+    case DType::kF8E4M3: t.as<F8E4M3>()[i] = to_float8<F8E4M3>(static_cast<float>(x)); break;
+    case DType::kF8E5M2: t.as<F8E5M2>()[i] = to_float8<F8E5M2>(static_cast<float>(x)); break;
     case DType::kI64: t.as<std::int64_t>()[i] = static_cast<std::int64_t>(x); break;
     case DType::kI32: t.as<std::int32_t>()[i] = static_cast<std::int32_t>(x); break;
     case DType::kU8: t.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(x); break;
@@ -52,6 +56,8 @@ Format format_of(DType dtype) {
     case DType::kF64: return {52, -1022};
     case DType::kF32: return {23, -126};
     case DType::kBF16: return {7, -126};
+    case DType::kF8E4M3: return {3, -6};
+    case DType::kF8E5M2: return {2, -14};
     default: return {10, -14};
   }
 }

@@ -253,6 +253,21 @@ void RandomOps::rotate() {
   keep(ops::rope(x, ops::rope_table(b_, tokens, width, {}), dice_.chance(0.3)), 4.0);
 }
 
+// Of 8-bit codes, in the only sizes that are multiplied so.
+void RandomOps::multiply_quantized() {
+  const auto codes = [&](DType dtype, double largest) {
+    const Val x = operand({dice_.pick({DType::kF32, DType::kBF16, DType::kF16}), {16, 16}});
+    return b_.call(find_op("quantize"), {x}, {{"dtype", dtype}, {"largest", AttrValue(largest)}});
+  };
+  const std::vector<Val> a = dice_.chance(0.5) ? codes(DType::kF8E5M2, 57344.0)
+                                               : codes(DType::kF8E4M3, 448.0),
+                         b = codes(DType::kF8E4M3, 448.0);
+  const Val y = b_.call1("scaled_matmul",
+                         {a[dice_.chance(0.5) ? 0 : 1], b[dice_.chance(0.5) ? 0 : 1], a[2], b[2]},
+                         {{"dtype", dice_.pick({DType::kF32, DType::kBF16})}});
+  keep(y, 64.0 * 1.2);
+}
+
 void RandomOps::multiply() {
   const DType dtype = item().value.dtype();
   const std::int64_t m = dice_.between(1, 6), n = dice_.between(1, 6), k = dice_.between(1, 8);
@@ -263,6 +278,7 @@ void RandomOps::multiply() {
     a = {batch, a[0], a[1]};
     c = {batch, c[0], c[1]};
   }
+  if (!differentiable_ && dice_.chance(0.15)) return multiply_quantized();
   const Val y = ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb});
   const double reach = 4.0 * static_cast<double>(k);
   switch (dice_.between(0, 6)) {

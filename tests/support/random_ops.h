@@ -89,6 +89,7 @@ class RandomOps {
   void rotate();
   void multiply();
   void multiply_row();
+  void multiply_quantized();
   void look_up();
   void scatter();
   void attend();

@@ -30,10 +30,29 @@ void read_integers(const Operand& x, std::int64_t begin, std::int64_t n, std::in
   });
 }
 
+// Elements in 8 bits as float32, gathered.
+template <class F8>
+void read_float8(const Operand& x, std::int64_t begin, std::int64_t n, float* dst) {
+  for_runs(x, begin, n, [&](const std::byte* p, std::int64_t stride, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      *dst++ = to_float(reinterpret_cast<const F8*>(p)[i * stride]);
+    }
+  });
+}
+
+const float* read_floats(const Operand& x, std::int64_t begin, std::int64_t n, Tile& tile) {
+  switch (x.dtype) {
+    case DType::kF8E4M3: read_float8<F8E4M3>(x, begin, n, tile.data); return tile.data;
+    case DType::kF8E5M2: read_float8<F8E5M2>(x, begin, n, tile.data); return tile.data;
+    default: return read(x, begin, n, tile);
+  }
+}
+
 void cast_kernel(const KernelCall& call) {
   const Operand x(call.inputs[0]);
   const TensorRef& y = call.outputs[0];
-  const bool from_real = is_floating(x.dtype), to_real = is_floating(y.dtype);
+  const bool from_real = is_floating(x.dtype),
+             to_real = is_floating(y.dtype) && !is_float8(y.dtype);
   for_tiles(call, y.count(), [&](std::int64_t begin, std::int64_t n) {
     if (!from_real) {
       std::int64_t values[kTile];
@@ -42,7 +61,7 @@ void cast_kernel(const KernelCall& call) {
       return;
     }
     Tile tile;
-    const float* values = read(x, begin, n, tile);
+    const float* values = read_floats(x, begin, n, tile);
     if (to_real) {
       from_floats(values, n, y.dtype,
                   y.as<std::byte>() + begin * static_cast<std::int64_t>(size_of(y.dtype)));

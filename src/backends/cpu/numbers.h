@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/float8.h"
 #include "base/half.h"
 #include "runtime/tensor_ref.h"
 
@@ -44,6 +45,12 @@ void put_number(void* data, DType dtype, std::int64_t i, Number x) {
     case DType::kF32: static_cast<float*>(data)[i] = static_cast<float>(x); break;
     case DType::kBF16: static_cast<BF16*>(data)[i] = to_bf16(static_cast<float>(x)); break;
     case DType::kF16: static_cast<F16*>(data)[i] = to_f16(static_cast<float>(x)); break;
+    case DType::kF8E4M3:
+      static_cast<F8E4M3*>(data)[i] = to_float8<F8E4M3>(static_cast<float>(x));
+      break;
+    case DType::kF8E5M2:
+      static_cast<F8E5M2*>(data)[i] = to_float8<F8E5M2>(static_cast<float>(x));
+      break;
     case DType::kI64: static_cast<std::int64_t*>(data)[i] = as_integer(std::int64_t{}); break;
     case DType::kI32: static_cast<std::int32_t*>(data)[i] = as_integer(std::int32_t{}); break;
     case DType::kU8: static_cast<std::uint8_t*>(data)[i] = as_integer(std::uint8_t{}); break;

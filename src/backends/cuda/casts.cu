@@ -14,9 +14,14 @@ struct Identity {
 };
 
 void cast(const KernelCall& call) {
-  with_number(call.inputs[0].dtype, [&]<class T>(T) {
+  const auto cast_from = [&]<class T>(T) {
     map<T>(call, Identity(), AnyResult<T>(call.outputs[0]), call.inputs);
-  });
+  };
+  switch (call.inputs[0].dtype) {
+    case DType::kF8E4M3: return cast_from(F8E4M3());
+    case DType::kF8E5M2: return cast_from(F8E5M2());
+    default: return with_number(call.inputs[0].dtype, cast_from);
+  }
 }
 
 // Moves raw bits, so that all dtypes of one size share the code.

@@ -67,6 +67,7 @@ GemmProblem square(std::int64_t size, DType dtype) {
   p.m = p.n = p.k = p.a_leading = p.b_leading = size;
   p.b_transposed = true;
   p.dtype = dtype;
+  if (is_float8(dtype)) p.scaled = GemmProblem::Scaled{.b_dtype = dtype, .y_dtype = DType::kBF16};
   return p;
 }
 
@@ -74,7 +75,7 @@ double product_tflops(Device& device, const CudaProductCeiling& ceiling) {
   const std::int64_t size = ceiling.size;
   const DType dtype = ceiling.operands();
   const std::int64_t bytes = size * size * static_cast<std::int64_t>(size_of(dtype));
-  const Block a(device, bytes), b(device, bytes), y(device, bytes);
+  const Block a(device, bytes), b(device, bytes), y(device, 2 * bytes);  // y may be wider
   const Block workspace(device, kCudaGemmWorkspaceBytes);
   fill(device, a, size * size, dtype);
   fill(device, b, size * size, dtype);
@@ -158,9 +159,14 @@ CudaCeilings measure_cuda_ceilings(Device& device) {
   out.copy_gb_s = measure_cuda_copy_gb_s(device, std::int64_t{1} << 30);
   out.launch_ns = measure_cuda_launch_ns(device);
   out.gemm_issue_ns = measure_cuda_gemm_issue_ns(device);
-  constexpr Precision kPrecisions[] = {
-      {}, {.tf32 = true}, {.autocast = DType::kBF16}, {.autocast = DType::kF16}};
+  constexpr Precision kPrecisions[] = {{},
+                                       {.tf32 = true},
+                                       {.autocast = DType::kBF16},
+                                       {.autocast = DType::kF16},
+                                       {.autocast = DType::kBF16, .float8 = true}};
+  const bool has_float8 = cuda::cuda_stream(device).compute_capability >= cuda::kLeastWithFloat8;
   for (const Precision& precision : kPrecisions) {
+    if (precision.float8 && !has_float8) continue;
     for (std::int64_t size : {4096, 8192}) {
       CudaProductCeiling product{precision, size};
       product.tflops = cuda::product_tflops(device, product);
@@ -183,6 +189,7 @@ Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured) {
       out.arithmetic_gflops = std::max(out.arithmetic_gflops, p.tflops * 1e3);
     }
     if (!is_float32 || is_tf32 == precision.tf32) keep(p.operands(), p.tflops);
+    if (is_float8(p.operands())) keep(DType::kF8E5M2, p.tflops);  // of gradients
     if (precision.split && p.operands() == DType::kF16) keep(DType::kF32, p.tflops / 3);
   }
   out.how =
@@ -193,8 +200,7 @@ Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured) {
 
 double roof_tflops_in(const Precision& precision, const CudaCeilings& measured) {
   // bf16 has those of bf16-pure; three products of float16 make one of float32 by parts.
-  const DType operands =
-      precision.split ? DType::kF16 : precision.autocast.value_or(precision.parameters);
+  const DType operands = precision.split ? DType::kF16 : CudaProductCeiling{precision}.operands();
   double best = 0.0;
   for (const CudaProductCeiling& product : measured.products) {
     const bool is_same = product.operands() == operands && product.precision.tf32 == precision.tf32;

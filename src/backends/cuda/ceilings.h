@@ -12,11 +12,13 @@ namespace tracestep {
 
 // A square matrix product of random values through cuBLASLt.
 struct CudaProductCeiling {
-  Precision precision;    // fp32, tf32, bf16 or fp16
+  Precision precision;    // fp32, tf32, bf16, fp16 or fp8
   std::int64_t size = 0;  // m = n = k
   double tflops = 0;
 
-  DType operands() const { return precision.autocast.value_or(precision.parameters); }
+  DType operands() const {
+    return precision.float8 ? DType::kF8E4M3 : precision.autocast.value_or(precision.parameters);
+  }
 };
 
 struct CudaCeilings {

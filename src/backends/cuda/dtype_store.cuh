@@ -60,6 +60,8 @@ struct AnyResult {
     switch (dtype) {
       case DType::kBF16: return put_as<BF16>(i, values);
       case DType::kF16: return put_as<F16>(i, values);
+      case DType::kF8E4M3: return put_as<F8E4M3>(i, values);
+      case DType::kF8E5M2: return put_as<F8E5M2>(i, values);
       case DType::kI64: return put_as<std::int64_t>(i, values);
       case DType::kI32: return put_as<std::int32_t>(i, values);
       case DType::kU8: return put_as<std::uint8_t>(i, values);

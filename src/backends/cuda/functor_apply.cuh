@@ -58,7 +58,8 @@ __device__ inline bool equal(Whole<T> a, Whole<T> b) {
 // --- stored and computed ----------------------------------------------------------------------
 template <class T>
 inline constexpr bool kIsFloating =
-    std::is_same_v<T, float> || std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
+    std::is_same_v<T, float> || std::is_same_v<T, BF16> || std::is_same_v<T, F16> ||
+    std::is_same_v<T, F8E4M3> || std::is_same_v<T, F8E5M2>;
 
 template <class T>
 __device__ inline auto computed(T x) {

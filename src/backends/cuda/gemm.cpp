@@ -29,6 +29,8 @@ cudaDataType_t data_type(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return CUDA_R_16BF;
     case DType::kF16: return CUDA_R_16F;
+    case DType::kF8E4M3: return CUDA_R_8F_E4M3;
+    case DType::kF8E5M2: return CUDA_R_8F_E5M2;
     default: return CUDA_R_32F;
   }
 }
@@ -45,6 +47,7 @@ struct Hash {
     mix(p.a_alignment | p.b_alignment << 9 | p.y_alignment << 18);
     mix(static_cast<int>(p.dtype) * 4 + p.a_transposed * 2 + p.b_transposed);
     mix(p.sum_dtype ? 1 + static_cast<int>(*p.sum_dtype) : 0);
+    mix(p.scaled ? 1 + static_cast<int>(p.scaled->b_dtype) : 0);
     return h;
   }
 };
@@ -57,6 +60,8 @@ std::string GemmProblem::str() const {
                   batch, a_transposed ? "t" : "n", a_leading, a_batch, a_alignment,
                   b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
   if (sum_dtype) out += fmt::format(" added to {}", name_of(*sum_dtype));
+  if (scaled)
+    out += fmt::format(" by {} to {}", name_of(scaled->b_dtype), name_of(scaled->y_dtype));
   return out;
 }
 
@@ -139,11 +144,13 @@ struct Gemm::Impl {
         "cublasLtMatmulDescCreate");
     set(out->desc, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(out->desc, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    out->b = p.b_transposed ? layout(p.dtype, p.k, p.n, p.b_leading, p.batch, p.b_batch)
-                            : layout(p.dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
+    const DType b_dtype = p.scaled ? p.scaled->b_dtype : p.dtype;
+    out->b = p.b_transposed ? layout(b_dtype, p.k, p.n, p.b_leading, p.batch, p.b_batch)
+                            : layout(b_dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
     out->a = p.a_transposed ? layout(p.dtype, p.m, p.k, p.a_leading, p.batch, p.a_batch)
                             : layout(p.dtype, p.k, p.m, p.a_leading, p.batch, p.a_batch);
-    out->y = layout(p.sum_dtype.value_or(p.dtype), p.n, p.m, p.n, p.batch, p.m * p.n);
+    const DType y_dtype = p.scaled ? p.scaled->y_dtype : p.sum_dtype.value_or(p.dtype);
+    out->y = layout(y_dtype, p.n, p.m, p.n, p.batch, p.m * p.n);
     return out;
   }
 
@@ -181,6 +188,11 @@ struct Gemm::Impl {
                                     static_cast<int>(status)));
     }
     return out;
+  }
+
+  void point_at(const Product& p, Scales scales) const {
+    set(p.desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.b);
+    set(p.desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.a);
   }
 
   cublasStatus_t run(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const void* a,
@@ -266,6 +278,12 @@ void Gemm::multiply(const Product& product, const void* a, const void* b, void* 
       "cuda", "cublasLtMatmul",
       fmt::format("status {} for {}, operands at {}, {}, {}, workspace at {}",
                   static_cast<int>(status), product.problem.str(), a, b, y, workspace));
+}
+
+void Gemm::multiply_scaled(const Product& product, const void* a, const void* b, Scales scales,
+                           void* y, void* workspace) const {
+  impl_->point_at(product, scales);
+  multiply(product, a, b, y, workspace);
 }
 
 std::string Gemm::describe() const {

@@ -22,6 +22,12 @@ struct GemmProblem {
   bool b_transposed = false;                  // stored as [n,k]
   DType dtype = DType::kF32;
   std::optional<DType> sum_dtype = {};  // of y and c; none: there is no c, and y has `dtype`
+  // Of 8-bit codes of `dtype` with a scale each: the dtypes of the codes of B and of y.
+  struct Scaled {
+    DType b_dtype, y_dtype;
+    friend bool operator==(const Scaled&, const Scaled&) = default;
+  };
+  std::optional<Scaled> scaled = {};
   // Bytes that the addresses of all matrices are multiples of, 256 at most.
   std::int32_t a_alignment = 256, b_alignment = 256, y_alignment = 256;
 
@@ -29,6 +35,9 @@ struct GemmProblem {
   // "m512 n768 k768 …": the key of the tuning file.
   std::string str() const;
 };
+
+// Compute capability from which products of 8-bit codes are there, 10 * major + minor.
+inline constexpr int kLeastWithFloat8 = 89;
 
 struct GemmOptions {
   bool tf32 = false;
@@ -58,6 +67,13 @@ class Gemm {
   // Queues the product; `c`, which may be `y`, is for problems that have one. Throws DeviceError.
   void multiply(const Product& product, const void* a, const void* b, void* y, void* workspace,
                 const void* c = nullptr) const;
+  // The scales of A's and B's codes, on the device.
+  struct Scales {
+    const float *a = nullptr, *b = nullptr;
+  };
+  // The same for a scaled product.
+  void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
+                       void* workspace) const;
   // How choices were made: "first heuristic", "tuned 12 of 14 products".
   std::string describe() const;
 

@@ -248,10 +248,63 @@ class SplitLinearGrads final : public PreparedKernel {
   const CudaStream& stream_;
 };
 
+// A product of 8-bit codes, both stored along K.
+GemmProblem scaled_problem(const KernelSpec& spec) {
+  const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
+  const std::int64_t k = a.shape[1], n = b.shape[0];
+  return {.m = a.shape[0],
+          .n = n,
+          .k = k,
+          .a_leading = k,
+          .b_leading = k,
+          .b_transposed = true,
+          .dtype = a.dtype,
+          .scaled = GemmProblem::Scaled{.b_dtype = b.dtype, .y_dtype = y.dtype},
+          .a_alignment = alignment_of(a, k, 0),
+          .b_alignment = alignment_of(b, k, 0),
+          .y_alignment = alignment_of(y, n, 0)};
+}
+
+class ScaledMatmul final : public PreparedKernel {
+ public:
+  ScaledMatmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream), product_(prepare()) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const Gemm::Scales scales{static_cast<const float*>(at.inputs[2]),
+                              static_cast<const float*>(at.inputs[3])};
+    stream_.gemm->multiply_scaled(product_, at.inputs[0], at.inputs[1], scales, at.outputs[0],
+                                  at.workspace);
+  }
+
+  void tune(Allocator& memory) override {
+    if (!stream_.gemm->wants_tuning(product_)) return;
+    const StandIn a(memory, spec_.inputs[0], stream_), b(memory, spec_.inputs[1], stream_),
+        y(memory, spec_.outputs[0], stream_);
+    const OperandSpec scratch{DType::kU8, {spec_.workspace_bytes}, {1}, 256};
+    const StandIn workspace(memory, scratch, stream_);
+    stream_.gemm->tune(product_, a.data(), b.data(), y.data(), workspace.data());
+  }
+
+ private:
+  Gemm::Product& prepare() const {
+    if (stream_.compute_capability >= kLeastWithFloat8)
+      return stream_.gemm->prepare(scaled_problem(spec_));
+    throw Error(ErrorCode::kUsage, "precision",
+                fmt::format("fp8 needs compute capability 8.9, and this device has {:.1f}",
+                            stream_.compute_capability / 10.0),
+                "use bf16");
+  }
+
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  Gemm::Product& product_;
+};
+
 // Of a product with k = 0: zeros, or what it is added to.
 void empty_sum_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
-  const void* c = call.inputs.size() == 3 ? call.inputs[2].data : nullptr;
+  const void* c = call.op.donates.empty() ? nullptr : call.inputs[2].data;
   if (y.count() == 0 || c == y.data) return;
   const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
   const cudaStream_t stream = stream_of(call).handle;
@@ -280,12 +333,20 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   return std::make_unique<Matmul>(std::move(spec), stream);
 }
 
+std::unique_ptr<PreparedKernel> prepare_scaled(KernelSpec spec, const LaunchContext& context) {
+  if (spec.inputs[0].shape[1] == 0 || spec.outputs[0].shape.product() == 0) {
+    return bind_kernel(std::move(spec), empty_sum_kernel);
+  }
+  return std::make_unique<ScaledMatmul>(std::move(spec), stream_of(context));
+}
+
 }  // namespace
 
 void add_matmul_kernels(KernelTable& table) {
   table.add_planned("matmul", prepare_matmul);
   table.add_planned("matmul_add", prepare_matmul);
   table.add_planned("linear_grad", prepare_linear_grad);
+  table.add_planned("scaled_matmul", prepare_scaled);
 }
 
 }  // namespace tracestep::cuda

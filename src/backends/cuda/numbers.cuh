@@ -12,7 +12,7 @@
 namespace tracestep::cuda {
 
 // --- element types ----------------------------------------------------------------------------
-// Round to nearest, ties to even; overflow to infinity.
+// Round to nearest, ties to even; overflow to infinity, in 8 bits to the largest number.
 template <class T>
 __device__ inline T from_float(float x);
 template <>
@@ -26,6 +26,14 @@ __device__ inline BF16 from_float<BF16>(float x) {
 template <>
 __device__ inline F16 from_float<F16>(float x) {
   return __float2half_rn(x);
+}
+template <>
+__device__ inline F8E4M3 from_float<F8E4M3>(float x) {
+  return F8E4M3(x);
+}
+template <>
+__device__ inline F8E5M2 from_float<F8E5M2>(float x) {
+  return F8E5M2(x);
 }
 
 // Calls f(T{}) with the element type of a floating dtype that this back end computes in.

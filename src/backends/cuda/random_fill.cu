@@ -23,10 +23,15 @@ __global__ void fill_kernel(T* x, std::int64_t count) {
 void fill_random(const CudaStream& stream, void* data, std::int64_t count, DType dtype) {
   if (!is_floating(dtype) || count == 0) return;
   const unsigned blocks = static_cast<unsigned>(stream.multiprocessors) * 4;
-  with_floating(dtype, [&](auto zero) {
+  const auto fill = [&](auto zero) {
     using T = decltype(zero);
     fill_kernel<T><<<blocks, 256, 0, stream.handle>>>(static_cast<T*>(data), count);
-  });
+  };
+  switch (dtype) {
+    case DType::kF8E4M3: fill(F8E4M3()); break;
+    case DType::kF8E5M2: fill(F8E5M2()); break;
+    default: with_floating(dtype, fill);
+  }
   TRACESTEP_CUDA(cudaGetLastError());
 }
 

@@ -26,6 +26,8 @@ Table device_table() {
        [](D d) { return stated(d.bf16_tflops); }},
       {real_column("fp16_tflops", "fp16", "TFLOP/s", 1, "likewise, sums in fp32"),
        [](D d) { return stated(d.fp16_tflops); }},
+      {real_column("fp8_tflops", "fp8", "TFLOP/s", 1, "likewise, sums in fp32"),
+       [](D d) { return stated(d.fp8_tflops); }},
       {real_column("bandwidth_gb_s", "bandwidth", "GB/s", 0),
        [](D d) { return stated(d.bandwidth_gb_s); }},
       {real_column("memory_gb", "memory", "GB", 0, "as its maker says"),
@@ -70,6 +72,7 @@ void add_published_peaks(std::string_view device, Table& ceilings) {
     if (row[dtype] == Json("f32")) peak = 1e3 * known->fp32_tflops;
     if (row[dtype] == Json("bf16")) peak = stated(1e3 * known->bf16_tflops);
     if (row[dtype] == Json("f16")) peak = stated(1e3 * known->fp16_tflops);
+    if (row[dtype] == Json("f8e4m3")) peak = stated(1e3 * known->fp8_tflops);
     row.push_back(std::move(peak));
   }
 }

@@ -97,6 +97,7 @@ PublishedDevice read_device(const CsvRecord& r) {
   out.tf32_tflops = r.number_or("tf32_tflops", 0);
   out.bf16_tflops = r.number_or("bf16_tflops", 0);
   out.fp16_tflops = r.number_or("fp16_tflops", 0);
+  out.fp8_tflops = r.number_or("fp8_tflops", 0);
   out.bandwidth_gb_s = r.number("bandwidth_gb_s");
   out.host_gb_s = r.number("host_gb_s");
   out.words = r.text("words");

@@ -38,6 +38,11 @@ bool reads_transposed(const Node& node, std::string_view attr) {
   return node.op->find_attr(attr) != nullptr && node.attrs.flag(attr);
 }
 
+// Whether the product reads its operands in either order; else both along K.
+bool has_orders(const Node& node) {
+  return node.op->find_attr("transpose_a") != nullptr;
+}
+
 std::string kernel_name(const Program& program, const Node& node) {
   std::string out = node.op->name + " ";
   for (ValueId v : node.inputs) {
@@ -47,7 +52,7 @@ std::string kernel_name(const Program& program, const Node& node) {
   }
   const Type& result = program.type(node.outputs[0]);
   out += fmt::format(">{}", name_of(result.dtype));
-  if (node.op->kernel_class == KernelClass::kGemm) {
+  if (node.op->kernel_class == KernelClass::kGemm && has_orders(node)) {
     out += ' ';
     out +=
         fastest_index(program.value(node.inputs[0]), reads_transposed(node, "transpose_a"), "mk");

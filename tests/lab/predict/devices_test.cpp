@@ -107,6 +107,9 @@ TEST(DevicesTest, FiguresAreOfTheirKind) {
     if (d.bf16_tflops > 0) {
       EXPECT_EQ(d.bf16_tflops, d.fp16_tflops);
     }
+    if (d.fp8_tflops > 0) {
+      EXPECT_NEAR(d.fp8_tflops / narrow, 2, 0.03);
+    }
     EXPECT_LT(d.usable_gib, d.memory_gb);
     EXPECT_GT(d.usable_gib, 0.9 * d.memory_gb);
     EXPECT_EQ(d.link.empty(), d.link_gb_s == 0);
