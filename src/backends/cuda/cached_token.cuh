@@ -319,6 +319,7 @@ struct Token {
 template <class T, int kLanes, int kRows>
 __global__ void __launch_bounds__(kWarps* kWarp)
     cached_token_kernel(Predecessors before, CachedArgs a) {
+  before.let_next_begin();
   using Block = Token<T, kLanes, kRows>;
   __shared__ __align__(16) typename Block::Shared shared;
   Block block(a, shared);
