@@ -391,7 +391,7 @@ class OfPeaks : public TimeModel {
   // reach, and what a launch adds to that.
   static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
   // Of products by parts, splitting included, in steps of large (bench/results/cuda-h200.md).
-  static constexpr double kShareByParts = 0.45;
+  static constexpr double kShareByParts = 0.5;
   // Those steps lie within a factor of 1.3; of other devices less is known.
   static constexpr double kMostSlowdown = 1.5;
 

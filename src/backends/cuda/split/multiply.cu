@@ -178,7 +178,9 @@ class SplitConsumer {
                                            std::uint32_t shared_base, int group_index)
       : p_(parameters), shared_(shared_base), group_(group_index) {}
 
+  // The groups multiply in turns, so that one has the tensor cores while the other adds its sums.
   __device__ __forceinline__ void run() {
+    if (group_ == 1) named_arrive(kTurn, 256);
     for (int index = static_cast<int>(blockIdx.x); index < p_.tiles;
          index += static_cast<int>(gridDim.x)) {
       const SplitTile tile = split_tile<kN>(p_, index);
@@ -188,9 +190,13 @@ class SplitConsumer {
       for (int block = tile.begin; block < tile.end; ++block) add_block();
       store(tile);
     }
+    if (group_ == 0) named_sync(kTurn, 256);
   }
 
  private:
+  static constexpr int kTurn = 1;  // the named barrier of group 0's turn; then that of group 1
+  static_assert(kGroups == 2);
+
   static __device__ __forceinline__ int thread() {
     return static_cast<int>(threadIdx.x) & 127;
   }
@@ -202,6 +208,7 @@ class SplitConsumer {
     barrier_wait(shared_ + Layout::kFull + 8 * ring_.stage, ring_.parity);
     const std::uint64_t a = A::along_rows(stage + Layout::kA + group_ * 64 * A::kSwizzle);
     const std::uint64_t b = B::along_rows(stage + Layout::kB);
+    named_sync(kTurn + group_, 256);
     constexpr std::uint64_t kLowA = A::kBytes / 16, kLowB = B::kBytes / 16;
     forget(sum_);
     wgmma_fence();
@@ -215,6 +222,7 @@ class SplitConsumer {
     for (int i = 0; i < kK / 16; ++i)
       Product::template ss<0, 0>(sum_, a + A::along_step(i), b + B::along_step(i), 1);
     wgmma_commit();
+    named_arrive(kTurn + (group_ ^ 1), 256);
     const std::uint32_t scales = shared_ + Layout::kScales + ring_.stage * Layout::kScaleBytes;
     const std::uint32_t rows = scales + 4 * (64 * group_ + place_of(thread(), 0).row);
     const std::uint32_t columns = scales + 4 * (kM + place_of(thread(), 0).column);
@@ -224,6 +232,7 @@ class SplitConsumer {
     for (int j = 0; j < kN / 8; ++j) of_column[j] = load_float2(columns + 4 * 8 * j);
     wgmma_wait<0>();
     pin(sum_);
+    __syncwarp();  // all lanes have read the scales
     if (thread() % 32 == 0) barrier_arrive(shared_ + Layout::kEmpty + 8 * ring_.stage);
     ring_.advance();
 #pragma unroll
