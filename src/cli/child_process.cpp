@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/signals.h"
 
@@ -98,9 +99,11 @@ ProcessResult run(NewProcess process) {
 }  // namespace
 
 pid_t start_process(const NewProcess& process) {
+  cores_at_start();  // known before fork()
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) fail("starting a program", errno);
   if (child > 0) return child;
+  leave_core();
   ::setsid();
   end_with(parent, process.starts_others ? SIGTERM : SIGKILL);
   if (process.starts_others) leave_a_guard(parent);

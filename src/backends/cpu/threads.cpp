@@ -1,7 +1,6 @@
 #include "backends/cpu/threads.h"
 
 #include <omp.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,31 +12,16 @@
 #include <thread>
 #include <vector>
 
+#include "base/cores.h"
 #include "base/error.h"
 
 namespace tracestep::cpu {
 namespace {
 
-std::vector<int> allowed_core_ids() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> ids;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return ids;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (CPU_ISSET(i, &set)) ids.push_back(i);
-  }
-  return ids;
-}
-
-// The allowed cores before any thread was pinned.
-const std::vector<int>& cores_at_start() {
-  static const std::vector<int> ids = allowed_core_ids();
-  return ids;
-}
-
 // Without pinning, a worker woken after a pause can be placed on the core where its master already
 // spins, which costs milliseconds. Only a team that fills all allowed cores is pinned (a smaller
-// one may share the machine with others), and of several masters only the first one's.
+// one may share the machine with others), and of several masters only the first one's. Threads and
+// processes that a master starts later call leave_core().
 bool team_is_pinned(int team) {
   static std::atomic<bool> taken = false;
   thread_local const bool is_first = !taken.exchange(true);
@@ -49,10 +33,7 @@ void pin_once(int thread) {
   thread_local bool done = false;
   if (done) return;
   done = true;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cores_at_start()[static_cast<std::size_t>(thread)], &set);
-  sched_setaffinity(0, sizeof(set), &set);  // a refusal costs speed only
+  bind_to_core(cores_at_start()[static_cast<std::size_t>(thread)]);
 }
 
 // The exception of the lowest chunk, so that a message does not depend on the threads either.

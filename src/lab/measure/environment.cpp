@@ -1,7 +1,6 @@
 // Reads /proc and /sys, as Linux has them; anything missing becomes null.
 #include "lab/measure/environment.h"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 #if defined(__GLIBC__)
@@ -19,6 +18,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "base/cores.h"
 #include "base/env.h"
 #include "lab/measure/commit.h"
 #include "lab/measure/host_facts.h"
@@ -134,14 +134,8 @@ std::string utc_now() {
 }  // namespace
 
 int allowed_cores() {
-  // Later this thread may be bound to one of them.
-  static const int at_first = [] {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  }();
-  return at_first;
+  const auto known = static_cast<int>(cores_at_start().size());
+  return known > 0 ? known : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 std::optional<std::int64_t> memory_limit_of_groups(const std::filesystem::path& groups,

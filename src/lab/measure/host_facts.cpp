@@ -8,6 +8,10 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
+#include "base/cores.h"
+
 namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
@@ -52,15 +56,20 @@ void read_clocks(const fs::path& root, HostFacts& out) {
   }
 }
 
-// "cpu user nice system idle iowait irq softirq steal …", in clock ticks.
-void read_times(const fs::path& root, HostFacts& out) {
-  std::istringstream line(first_line(root / "proc/stat"));
-  std::string name;
-  double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, softirq = 0, steal = 0;
-  if (!(line >> name >> user >> nice >> system >> idle >> wait >> irq >> softirq >> steal)) return;
+// "cpu3 user nice system idle iowait irq softirq steal …", in clock ticks, of one core a line.
+void read_times(const fs::path& root, std::span<const int> cores, HostFacts& out) {
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  out.busy_s = (user + nice + system + irq + softirq) / ticks;
-  out.stolen_s = steal / ticks;
+  std::ifstream file(root / "proc/stat");
+  for (std::string text; std::getline(file, text);) {
+    std::istringstream line(text);
+    std::string name;
+    double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, softirq = 0, steal = 0;
+    line >> name >> user >> nice >> system >> idle >> wait >> irq >> softirq >> steal;
+    const auto is_it = [&](int core) { return name == fmt::format("cpu{}", core); };
+    if (!line || std::ranges::none_of(cores, is_it)) continue;
+    out.busy_s = out.busy_s.value_or(0) + (user + nice + system + irq + softirq) / ticks;
+    out.stolen_s = out.stolen_s.value_or(0) + steal / ticks;
+  }
 }
 
 void read_own_time(HostFacts& out) {
@@ -81,11 +90,15 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-HostFacts read_host_facts(const fs::path& root) {
+HostFacts read_host_facts() {
+  return read_host_facts("/", cores_at_start());
+}
+
+HostFacts read_host_facts(const fs::path& root, std::span<const int> cores) {
   HostFacts out;
   read_load(root, out);
   read_clocks(root, out);
-  read_times(root, out);
+  read_times(root, cores, out);
   read_own_time(out);
   out.at_s =
       std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/json.h"
@@ -17,8 +18,8 @@ struct HostFacts {
   std::optional<std::string> governor = {};   // of the first core: "performance"
   std::optional<double> clock_low_mhz = {},
                         clock_high_mhz = {};  // of the slowest and the fastest core now
-  // Cumulative, of all cores: time in which they worked, time that the hypervisor gave to other
-  // machines, and of the former what this process took.
+  // Cumulative, of the cores that this process may run on: time in which they worked, time that the
+  // hypervisor gave to other machines, and of the former what this process took.
   std::optional<double> busy_s = {}, stolen_s = {}, own_s = {};
   double at_s = 0;  // on a steady clock
 };
@@ -26,8 +27,9 @@ struct HostFacts {
 // Of a file of /proc or /sys; empty where it is not there.
 std::string first_line(const std::filesystem::path& path);
 
-// `root`: where /proc and /sys are looked for.
-HostFacts read_host_facts(const std::filesystem::path& root = "/");
+HostFacts read_host_facts();
+// `root`: where /proc and /sys are looked for; `cores`: those whose time counts.
+HostFacts read_host_facts(const std::filesystem::path& root, std::span<const int> cores);
 
 // How many cores other processes, or other machines on this host, kept busy between two readings;
 // none when they are less than half a second apart (the kernel counts in hundredths) or incomplete.
