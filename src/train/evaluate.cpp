@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
+#include "base/error.h"
 #include "base/output_file.h"
 #include "exec/executor.h"
 #include "passes/autograd.h"
@@ -14,9 +17,51 @@
 namespace tracestep {
 namespace {
 
-RunSpec in_mode(RunSpec run, Mode mode) {
+RunSpec in_mode(RunSpec run, Mode mode, BatchShape shape) {
   run.mode = mode;
+  run.shape = shape;
   return run;
+}
+
+// Rows one behind the other: what one run of a program reads.
+struct Part {
+  std::int64_t start = 0;  // its first token
+  BatchShape shape = {};
+
+  std::int64_t tokens() const { return shape.batch * shape.context; }
+};
+
+// Every token once: whole batches, then the rows that are left, then a row as long as what is left.
+std::vector<Part> parts_of(const EvalOptions& options, const TokenSource& tokens) {
+  const auto [batch, context] = options.run.shape;
+  const std::int64_t last = tokens.size() - 1;  // has no token that follows it
+  if (last < 1) {
+    fail_input("eval", "{} has {} token; the loss of one needs the next", tokens.name(),
+               tokens.size());
+  }
+  std::vector<Part> out;
+  std::int64_t at = 0;
+  const auto add = [&](BatchShape shape) {
+    out.push_back({at, shape});
+    at += out.back().tokens();
+  };
+  const auto is_wanted = [&] { return options.batches == 0 || std::ssize(out) < options.batches; };
+  while (is_wanted() && at < last) {
+    const std::int64_t rows = std::min(batch, (last - at) / context);
+    add(rows > 0 ? BatchShape{rows, context} : BatchShape{1, last - at});
+  }
+  return out;
+}
+
+Batch batch_of(const Part& part, const TokenSource& tokens) {
+  const auto [rows, context] = part.shape;
+  std::vector<std::int64_t> read(static_cast<std::size_t>(part.tokens() + 1));
+  tokens.read(part.start, read);
+  Batch out{HostTensor::zeros(DType::kI64, {rows, context}),
+            HostTensor::zeros(DType::kI64, {rows, context})};
+  std::copy(read.begin(), read.end() - 1, out.tokens.as<std::int64_t>().begin());
+  std::copy(read.begin() + 1, read.end(), out.targets.as<std::int64_t>().begin());
+  return out;
 }
 
 // Returns the first weight that is not finite.
@@ -49,15 +94,15 @@ void unscale(HostTensor& gradient) {
 
 // The first batch's gradients, under the parameters' names; returns the first that is not finite.
 std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOptions& options,
-                                         const Batch& batch) {
-  RunSpec run = in_mode(options.run, Mode::kForwardBackward);
+                                         const Part& part, const TokenSource& tokens) {
+  RunSpec run = in_mode(options.run, Mode::kForwardBackward, part.shape);
   const bool scaled = scales_loss(run.precision);
   run.optimizer.loss_scaling.enabled = scaled;
   Store& store = stores.first();
   const auto backward =
       stores.executor_of_first(run, program_for(loss_program(run), run, store.device()));
   initialize_states(store);
-  set_batch(*backward, batch);
+  set_batch(*backward, batch_of(part, tokens));
   backward->run();
   std::map<std::string, HostTensor> gradients;
   for (const std::string& name : store.names(LeafKind::kParameter)) {
@@ -82,13 +127,6 @@ std::optional<std::int64_t> bytes_of(const Batch& batch, const Tokenizer* tokeni
   return out;
 }
 
-// Whole batches in the source; at least one, which may wrap.
-std::int64_t batch_count(const EvalOptions& options, const TokenSource& tokens) {
-  const std::int64_t per_batch = options.run.shape.batch * options.run.shape.context;
-  const std::int64_t available = std::max<std::int64_t>(1, (tokens.size() - 1) / per_batch);
-  return options.batches > 0 ? std::min(options.batches, available) : available;
-}
-
 }  // namespace
 
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
@@ -96,37 +134,42 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   if (!options.logits.empty()) check_writable(options.logits, "logits");
   if (!options.gradients.empty()) check_writable(options.gradients, "gradients");
   check_vocabulary(*tokens, options.run.model.vocab);
-  const Batches batches(
-      tokens, {options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});
+  const std::vector<Part> parts = parts_of(options, *tokens);
   const RankStores stores(device);
   const bool want_logits = !options.logits.empty();
-  const RunSpec run = in_mode(options.run, Mode::kInference);
-  const auto forward = stores.executor_of_first(
-      run, program_for(loss_program(run, {.with_logits = want_logits}), run, device));
+  const auto forward_of = [&](BatchShape shape) {
+    const RunSpec run = in_mode(options.run, Mode::kInference, shape);
+    return stores.executor_of_first(
+        run, program_for(loss_program(run, {.with_logits = want_logits}), run, device));
+  };
+  auto forward = forward_of(parts.front().shape);
   EvalResult out;
   out.not_finite = load(stores.first(), options);
-  out.batches = batch_count(options, *tokens);
-  out.tokens = out.batches * options.run.shape.batch * options.run.shape.context;
+  out.batches = std::ssize(parts);
   std::int64_t bytes = 0;
   bool has_text = true;
   double total = 0.0;
-  for (std::int64_t i = 0; i < out.batches; ++i) {
+  BatchShape shape = parts.front().shape;
+  for (const Part& part : parts) {
     if (before_batch) before_batch(out.batches);
-    const Batch batch = batches.at(i);
+    const bool is_alike = part.shape.batch == shape.batch && part.shape.context == shape.context;
+    if (!is_alike) forward = forward_of(shape = part.shape);
+    const Batch batch = batch_of(part, *tokens);
     set_batch(*forward, batch);
     forward->run();
     const double loss = forward->scalar("loss");
-    total += loss;
+    total += loss * static_cast<double>(part.tokens());
+    out.tokens += part.tokens();
     const auto more = bytes_of(batch, options.tokenizer.get());
     bytes += more.value_or(0);
     has_text = has_text && more.has_value();
-    if (i == 0) {
+    if (&part == &parts.front()) {
       out.first_batch_loss = loss;
       if (want_logits) write_safetensors(options.logits, {{"logits", forward->output("logits")}});
     }
     if (!out.not_finite && !std::isfinite(loss)) out.not_finite = find_not_finite(*forward);
   }
-  out.loss = total / static_cast<double>(out.batches);
+  out.loss = total / static_cast<double>(out.tokens);
   out.perplexity = std::exp(out.loss);
   if (has_text && bytes > 0) {
     const double bits = out.loss * static_cast<double>(out.tokens) / std::numbers::ln2;
@@ -134,7 +177,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     out.bits_per_byte = bits / static_cast<double>(bytes);
   }
   if (options.gradients.empty()) return out;
-  const auto bad = write_gradients(stores, options, batches.at(0));
+  const auto bad = write_gradients(stores, options, parts.front(), *tokens);
   if (!out.not_finite) out.not_finite = bad;
   return out;
 }

@@ -121,7 +121,9 @@ TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr to
 struct EvalOptions {
   RunSpec run = {};
   std::filesystem::path init = {};
-  std::int64_t batches = 0;  // sequential batches to average over; 0: all (at least one)
+  // Sequential batches to average over; 0: every token once. Where tokens are left over, the last
+  // batches have fewer rows, or one short row.
+  std::int64_t batches = 0;
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
   std::filesystem::path gradients = {};  // the first batch's gradients; empty: none

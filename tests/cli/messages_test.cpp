@@ -214,7 +214,7 @@ TEST(MessagesTest, InputsThatCannotBeReadEndWithStatusThree) {
            Mistake{"eval --tokens fifo --token-dtype uint16", 3, "FIFO"},
            Mistake{"eval --tokens large.bin --token-dtype uint16 --context 2 --vocab 100", 3,
                    "beyond the vocabulary of 100"},
-           Mistake{"eval --text text.txt --context 512", 3, "a context of 512 needs"},
+           Mistake{"train --steps 1 --text text.txt --context 512", 3, "a context of 512 needs"},
            Mistake{"train --text missing.txt", 3, "missing.txt"},
            Mistake{"train --text nul.txt", 3, "binary"},
            Mistake{"train --text text.txt --tokenizer missing.model", 3, "missing.model"},
