@@ -134,7 +134,8 @@ class Composer {
     } catch (const Unsupported&) {
       return;
     }
-    if (rows.size() > kMostLines) rows.resize(kMostLines, rows.front());
+    const std::size_t all = rows.size();
+    if (all > kMostLines) rows = shortened(rows, out.rows);
     const auto known = rows_;
     for (const Row& row : rows) {
       const std::vector<RowRef> before = evidence_.used();
@@ -151,7 +152,24 @@ class Composer {
       }
       rows_ = known;
     }
-    if (found.size() > 1) out.lines = std::move(found);
+    if (found.size() == 1) return;
+    if (all > kMostLines) {
+      found[0][0] += Text(Piece{fmt::format(" ({} of {} rows)", found.size() - 1, all)});
+    }
+    out.lines = std::move(found);
+  }
+
+  // In their order, those that the text was read from and the first others.
+  static std::vector<Row> shortened(std::span<const Row> rows, std::span<const RowRef> read) {
+    const auto is_read = [&](const Row& row) {
+      return std::ranges::any_of(read, [&](const RowRef& ref) { return row.is(ref); });
+    };
+    auto left = static_cast<std::ptrdiff_t>(kMostLines) - std::ranges::count_if(rows, is_read);
+    std::vector<Row> out;
+    for (const Row& row : rows) {
+      if (out.size() < kMostLines && (is_read(row) || left-- > 0)) out.push_back(row);
+    }
+    return out;
   }
 
   // --- rows --------------------------------------------------------------------------------------

@@ -107,10 +107,13 @@ Evidence::Row Evidence::row(std::string_view name, const Where& where) const {
 Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
   Where where = changed;
   for (std::size_t i = 0; i < row.table_->columns.size(); ++i) {
-    const std::string& name = row.table_->columns[i].name;
+    const Column& column = row.table_->columns[i];
+    const std::string& name = column.name;
     const bool is_changed =
         std::ranges::find(changed, name, &Where::value_type::first) != changed.end();
-    if (is_changed || find_field(name) == nullptr) continue;
+    // A row of one pass stands beside another of that pass, though no run has a pass.
+    const bool is_key = find_field(name) != nullptr || column.role == ColumnRole::kKey;
+    if (is_changed || !is_key) continue;
     where.emplace_back(name, row.table_->rows[row.index_][i]);
   }
   const std::string& name = row.table_->name;
@@ -207,6 +210,9 @@ Text Evidence::Row::model() const {
 }
 
 Text Evidence::Row::name() const {
+  if (cell("label") == nullptr) {  // what a command shows, where columns say it
+    return Text(Piece{label_of([this](const std::string& column) { return cell(column); })});
+  }
   const bool has_it = text("label").find(" vocab ") != std::string::npos;
   return quote("label") + (has_it ? Text() : vocabulary());
 }

@@ -38,6 +38,7 @@ class Evidence {
     Text model() const;
     Text name() const;
     const std::string& table() const { return table_->name; }
+    bool is(const RowRef& ref) const { return ref.row == index_ && ref.table == table_->name; }
     // For choosing rows and branches. What is printed comes from get() and quote().
     double number(std::string_view column) const;
     std::string text(std::string_view column) const;

@@ -212,8 +212,9 @@ std::string tile_html(const PageCard& tile) {
 }
 
 std::string short_html(const PageCard& card, std::span<const Table> tables) {
-  return fmt::format("<article>\n<h2>{}</h2>\n<p class=\"lead\">{}</p>\n{}</article>\n",
-                     xml_escaped(card.question), sentence(card.lead), figures(card.charts, tables));
+  return fmt::format("<article>\n<h2>{}</h2>\n<p class=\"lead\">{} {}</p>\n{}</article>\n",
+                     xml_escaped(card.question), sentence(card.lead), sentence(card.more),
+                     figures(card.charts, tables));
 }
 
 std::string head_html(const PageHead& head, std::span<const Table> tables) {
@@ -228,9 +229,10 @@ std::string head_html(const PageHead& head, std::span<const Table> tables) {
   }
   return fmt::format(
       "<header>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>\n<div class=\"tiles\">\n{}</div>\n<div "
-      "class=\"four\">\n{}</div>\n<p class=\"trust\">{}</p>\n</header>\n",
+      "class=\"four\">\n{}</div>\n<section class=\"trust\"><h2>{}</h2>\n<p>{}</p>\n</section>\n"
+      "</header>\n",
       xml_escaped(head.title), xml_escaped(fmt::format("{}", fmt::join(head.facts, " · "))), tiles,
-      answers, sentence(head.trust));
+      answers, xml_escaped(head.trust_question), sentence(head.trust));
 }
 
 std::string contents(std::span<const PageTopic> topics) {

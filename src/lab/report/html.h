@@ -44,6 +44,7 @@ struct PageHead {
   std::vector<std::string> facts = {};  // where and when it was measured
   std::vector<PageCard> tiles = {};     // a large figure (its lead), and what it is of
   std::vector<PageCard> short_answers = {};
+  std::string trust_question = {};
   Text trust = {};           // how far the figures can be trusted
   std::string numbers = {};  // the file beside it that has the same numbers; empty: there is none
 };

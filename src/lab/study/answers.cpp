@@ -111,16 +111,25 @@ std::string words_of(const std::vector<RowRef>& refs) {
 // What the checker says of its worst rows: "Noisy: other programs kept cores busy."; or else how
 // they stand.
 Text doubt_of(const Answer& answer, std::span<const Table> tables) {
-  std::set<std::string> verdicts;
+  std::set<std::string> reasons;
   for (const RowRef& ref : answer.worst) {
     const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
     const std::string verdict = read_row(table, ref).verdict.value_or("ok");
-    if (standing_of(verdict) == answer.standing) verdicts.insert(words_of_verdict(verdict));
+    if (standing_of(verdict) != answer.standing) continue;
+    const std::vector<std::string> of_row = pages::split(words_of_verdict(verdict), ";");
+    reasons.insert(of_row.begin(), of_row.end());  // rows share some
   }
   std::string name(name_of(answer.standing));
   name[0] = static_cast<char>(name[0] - 'a' + 'A');
   return Text(
-      Piece{fmt::format("{}{}{}.", name, verdicts.empty() ? "" : ": ", fmt::join(verdicts, "; "))});
+      Piece{fmt::format("{}{}{}.", name, reasons.empty() ? "" : ": ", fmt::join(reasons, "; "))});
+}
+
+// Whether rows are missing, and it is not the page that says why there is no answer.
+bool is_missing(const Text& why) {
+  return std::ranges::any_of(why.pieces(), [](const Piece& piece) {
+    return piece.basis == Basis::kQuote && piece.formula.empty();
+  });
 }
 
 // The command on the device of the study, where that is not the usual one.
@@ -188,7 +197,10 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     out.lines = std::move(composed.lines);
   } catch (const Unsupported& missing) {
     out.refused = true;
-    out.text = out.lead = say("No answer: {}.", {missing.why()});
+    out.text = out.lead =
+        say(is_missing(missing.why()) ? "No answer: {}; the command below measures it."
+                                      : "No answer: {}.",
+            {missing.why()});
     out.rows = evidence.used();
   }
   out.standing = standing_of(tables, out.rows);

@@ -88,7 +88,7 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
   std::string out, trust;
   for (const std::string& fact : summary_facts(report, environment)) out += prose.item(fact);
   for (const Answer& a : report.summary) {
-    if (a.topic == kTrust) trust = prose.paragraph({}, a.text.words());
+    if (a.topic == kTrust) trust = prose.paragraph(a.question, a.text.words());
     if (a.topic != kTile) continue;
     out += prose.paragraph(a.question + ":", a.text.words());
   }
@@ -106,8 +106,9 @@ std::string summary_text(const StudyReport& report, std::size_t columns) {
   const auto refused = std::ranges::count_if(report.answers, &Answer::refused);
   const auto sound = std::ranges::count_if(
       report.answers, [](const Answer& a) { return !a.refused && a.standing == Standing::kSound; });
-  std::string out = fmt::format("Of {} questions {} are answered, {} without doubts.\n",
-                                report.answers.size(), std::ssize(report.answers) - refused, sound);
+  std::string out =
+      fmt::format("Of {} questions {} are answered, {} of them from rows without a doubt.\n",
+                  report.answers.size(), std::ssize(report.answers) - refused, sound);
   std::string topic;
   for (const Answer& a : report.summary) {
     if (a.refused) continue;

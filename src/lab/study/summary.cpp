@@ -98,7 +98,9 @@ PageHead page_head(const StudyReport& report, const Json& environment) {
   for (const Answer& a : report.summary) {
     if (a.topic == kTile) out.tiles.push_back(card_of(a));
     if (a.topic == kShort) out.short_answers.push_back(card_of(a));
-    if (a.topic == kTrust) out.trust = a.text;
+    if (a.topic != kTrust) continue;
+    out.trust_question = a.question;
+    out.trust = a.text;
   }
   return out;
 }

@@ -132,11 +132,17 @@ TEST(PageTest, FiguresAreShownInTheirUnits) {
   EXPECT_EQ(shown(mean, "± ms").words(), "25.43 ± 0.91 ms");
   EXPECT_EQ(shown(plus_minus(Quantity::constant(2540), Quantity::constant(91)), "± ms").words(),
             "2.540 ± 0.091 s");
+  const auto band = [](double value, double low, double high) {
+    return shown({value, low, high, "f"}, "ms band").words();
+  };
+  EXPECT_EQ(band(43.2, 28.1, 64.4), "43 ms (28 to 64)");
+  EXPECT_EQ(band(29801, 17021, 51000), "30 s (17 to 51)");
+  EXPECT_EQ(band(1.234, 0.9, 1.51), "1.2 ms (0.9 to 1.5)");
   const auto factor = [&](double value, double low, double high) {
     return shown({value, low, high, "f"}, "± factor").words();
   };
-  EXPECT_EQ(factor(1.5812, 1.49, 1.62), "1.58 (1.49 to 1.62)");
-  EXPECT_EQ(factor(1.0012, 0.997, 1.004), "1.001 (0.997 to 1.004)");
+  EXPECT_EQ(factor(1.5812, 1.49, 1.62), "1.58 (95 %: 1.49 to 1.62)");
+  EXPECT_EQ(factor(1.0012, 0.997, 1.004), "1.001 (95 %: 0.997 to 1.004)");
   EXPECT_EQ(factor(2, 2, 2), "2.00");
   EXPECT_EQ(factor(2, -HUGE_VAL, HUGE_VAL), "2.00") << "nothing is known of its noise";
 }

@@ -123,8 +123,9 @@ std::string wrong_reason(const std::string& reason, std::span<const Table> table
     std::string all = (*names)[0];  // the conditions, and every other setting of that run
     for (std::size_t i = 0; i < table->columns.size(); ++i) {
       const std::string& column = table->columns[i].name;
-      if (find_field(column) == nullptr || (", " + all).find(", " + column + " ") != all.npos)
-        continue;
+      const bool is_key =
+          find_field(column) != nullptr || table->columns[i].role == ColumnRole::kKey;
+      if (!is_key || (", " + all).find(", " + column + " ") != all.npos) continue;
       all += ", " + column + " " + (like[i].is_string() ? like[i].as_string() : like[i].dump());
     }
     return has_row((*names)[1], all, tables) ? wrong : "";

@@ -37,16 +37,18 @@ TEST_F(SentencesTest, WhatCompilingGainsIsByRoundsOverEagerFusedOpsAndFusingHasI
   set_rounds("primitive", "eager", {30.0, 60.0, 30.0, 60.0, 30.0, 60.0});
   set_rounds("fused", "eager", {20.0, 40.0, 20.0, 40.0, 20.0, 40.0});
   set_rounds("fused", "compiled", {20.0, 40.0, 20.0, 40.0, 20.0, 40.0});
-  EXPECT_THAT(said(), ::testing::StartsWith("Little: compiled, a step of tiny"));
-  EXPECT_THAT(said(), HasSubstr("is 1.00 times as fast as eager with fused ops; fusing gains 1.50 "
-                                "times over primitive ops."));
+  EXPECT_THAT(said(), ::testing::StartsWith("Little: tiny takes "));
+  EXPECT_THAT(said(), HasSubstr(" eager (fused ops). Fusing does gain: 1.50 times."));
   set_rounds("fused", "compiled", {10.0, 20.0, 10.0, 21.0, 10.0, 20.0});
-  EXPECT_THAT(said(), ::testing::StartsWith("Compiled, a step of tiny"));
-  EXPECT_THAT(said(), HasSubstr("is 2.00 (1.90 to 2.00) times as fast as eager"));
+  EXPECT_THAT(said(), ::testing::StartsWith("Time: tiny takes "));
+  EXPECT_THAT(said(), HasSubstr("ops): 2.00 (95 %: 1.90 to 2.00) times as fast."));
   set_rounds("fused", "compiled", {10.0, 20.0, 10.0});  // visited no more after three rounds
-  EXPECT_THAT(said(), HasSubstr("is 2.00 times as fast as eager"));
+  EXPECT_THAT(said(), HasSubstr("ops): 2.00 times as fast."));
   set_rounds("fused", "compiled", {10.0, 50.0, 10.0, 45.0, 10.0, 50.0});
-  EXPECT_THAT(said(), ::testing::StartsWith("Unclear: compiled, a step of tiny"));
+  EXPECT_THAT(said(), ::testing::StartsWith("Nothing that shows: tiny takes "));
+  set_rounds("fused", "compiled", {40.0, 80.0, 40.0, 80.0, 40.0, 80.0});
+  EXPECT_THAT(said(), ::testing::StartsWith("It loses: "));
+  EXPECT_THAT(said(), HasSubstr("(fused ops): 2.00 times as long."));
 }
 
 TEST(LeadsTest, WhatTheFirstScreenComparesIsMeasuredInSixRounds) {
