@@ -19,6 +19,21 @@ bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
+// Whether a part of the candidate between dashes or underscores is the word: "--max-tokens" for
+// "--tokens", "peak_bytes" for "peak".
+bool has_part(std::string_view candidate, std::string_view word) {
+  word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));
+  constexpr std::size_t kShortest = 3;
+  const auto is_border = [&](std::size_t at) {
+    return at >= candidate.size() || candidate[at] == '-' || candidate[at] == '_';
+  };
+  for (std::size_t at = candidate.find(word); at != candidate.npos && word.size() >= kShortest;
+       at = candidate.find(word, at + 1)) {
+    if ((at == 0 || is_border(at - 1)) && is_border(at + word.size())) return true;
+  }
+  return false;
+}
+
 template <class Candidates>
 std::optional<std::string> closest_of(std::string_view word, const Candidates& candidates) {
   if (word.empty() || word.size() > kMaxWord) return std::nullopt;
@@ -33,7 +48,12 @@ std::optional<std::string> closest_of(std::string_view word, const Candidates& c
     best = distance;
     answer = std::string(candidate);
   }
-  return answer;
+  if (best <= 1) return answer;
+  const auto shortest = std::ranges::min_element(candidates, {}, [&](std::string_view candidate) {
+    return has_part(candidate, word) ? candidate.size() : kMaxWord + 1;
+  });
+  const bool is_found = shortest != std::ranges::end(candidates) && has_part(*shortest, word);
+  return is_found ? std::string(*shortest) : answer;
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // tracestep compare: two results beside each other, row by row, with what chance explains.
+#include <filesystem>
 #include <memory>
 
 #include "base/error.h"
@@ -64,6 +65,10 @@ std::optional<RunPair> sides_of(const CompareCommandOptions& o,
   if (o.b.empty()) {
     throw Error(ErrorCode::kUsage, "compare", o.a.empty() ? "A and B are missing" : "B is missing",
                 "name two results, or give --run twice, or --published for tables of others");
+  }
+  std::error_code ignored;
+  if (std::filesystem::equivalent(o.a, o.b, ignored)) {
+    log_warn("A and B are the same file: a result is compared with itself");
   }
   return RunPair{read_result(o.a), read_result(o.b)};
 }

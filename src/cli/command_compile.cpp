@@ -179,6 +179,7 @@ int run_compile(const CompileOptions& o, std::span<const std::string> arguments)
   }
   if (o.has("ladder")) measure_ladders(work);
   const bool is_stopped = work.stop.requested();
+  work.progress.done();
   write_tables(o.output, "tracestep.compile/1", environment, std::move(work.tables));
   if (is_stopped) return work.stop.exit_status();
   const bool is_one_step = work.runs.size() == 1 && o.parts == std::vector<std::string>{"steps"};

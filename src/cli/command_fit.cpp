@@ -136,7 +136,12 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
                  : o.plan.has_devices()     ? fit_on_devices(asked, o.plan, source)
                                             : fit_as_asked(asked, o, source, progress);
   progress.done();
-  found.tables[0].notes.push_back(source.note);
+  std::string note = source.note;
+  const bool is_linked = predictor && predictor->link && source.device != nullptr;
+  if (is_linked && o.plan.link_gb_s == 0 && o.plan.nodes <= 1) {
+    note += note_of_link(*source.device, run.parallel.ranks);
+  }
+  found.tables[0].notes.push_back(note);
   const std::string hint =
       o.times.published.empty() ? split_hint(run, environment) : split_hint(run, source);
   if (!hint.empty()) found.tables[0].notes.push_back(hint);

@@ -32,7 +32,11 @@ Table model_table() {
   std::vector<M> all;
   for (const ModelConfig& config : model_presets()) all.push_back({"tracestep", config});
   all.insert(all.end(), known_models().begin(), known_models().end());
-  return table_of("models", "Models by name; --model takes them, in any case", fields, all);
+  Table out = table_of("models", "Models by name; --model takes them, in any case", fields, all);
+  out.notes = {
+      "L: layers, C: width of the model, F: of the feed-forward, H: heads, D: width of a head, V: "
+      "vocabulary"};
+  return out;
 }
 
 }  // namespace

@@ -39,6 +39,34 @@ const Table& asked_table(const std::vector<Table>& tables, const PivotOptions& o
   fail_unknown("--table", "table", o.table, known);
 }
 
+// The column that a person means: by its name, by the shortest that begins so ("peak" is
+// "peak_bytes"), or by its title.
+std::string column_meant(const Table& table, const std::string& asked) {
+  if (table.index_of(asked)) return asked;
+  std::string out;
+  for (const Column& column : table.columns) {
+    const bool is_it = column.name.starts_with(asked + "_") || column.title == asked;
+    if (is_it && (out.empty() || column.name.size() < out.size())) out = column.name;
+  }
+  return out.empty() ? asked : out;
+}
+
+// "mode step, precision fp32": what all rows have in common.
+std::string common_keys(const Table& table, const pages::Pivot& pivot) {
+  std::vector<std::string> out;
+  if (table.rows.empty()) return {};
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    const bool is_named = column.name == pivot.across ||
+                          std::ranges::find(pivot.down, column.name) != pivot.down.end();
+    if (column.role != ColumnRole::kKey || column.data_only || is_named || varies(table, c))
+      continue;
+    const Json& value = table.rows.front()[c];
+    if (!value.is_null()) out.push_back(column.name + " " + pages::words_of(value));
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
 // What rows are told apart by, besides the one that is across: not what names a row by itself.
 std::vector<std::string> varying_keys(const Table& table, const std::string& across) {
   std::vector<std::string> out;
@@ -82,6 +110,7 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
   pages::Pivot pivot{.down = o.down, .across = o.across, .value = o.value};
   if (pivot.down.empty()) pivot.down = varying_keys(table, o.across);
   if (pivot.value.empty()) pivot.value = usual_value(table);
+  pivot.value = column_meant(table, pivot.value);
   const auto check = [&](const char* flag, const std::string& name) {
     if (!table.index_of(name)) fail_unknown(flag, "column", name, known);
   };
@@ -95,6 +124,9 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
                             : value.title.empty() ? value.name
                                                   : value.title,
                             pivot.across);
+  if (const std::string common = common_keys(table, pivot); !common.empty()) {
+    pivot.title += fmt::format(" ({})", common);
+  }
   const Table* const only[] = {&table};
   Table out = pages::pivoted(pivot, only);
   if (out.rows.empty()) {

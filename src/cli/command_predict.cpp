@@ -113,19 +113,14 @@ Link published_link(const PredictOptions& o, std::span<const RunSpec> runs,
                       return run.parallel.ranks;
                     }).parallel.ranks;
   Link out = o.link;
-  out.gb_s = device.host_link_gb_s(ranks);
+  out.gb_s = device.reached_link_gb_s(ranks);
   if (out.gb_s <= 0) {
     fail_without_link(
         fmt::format("{} of {} are more than one host has, and how fast the link "
                     "between hosts is, is not known",
                     ranks, device.name));
   }
-  const bool has_own = ranks <= device.link_ranks;
-  note += fmt::format(
-      "; ranks of one host, linked by {} at {:g} GB/s each way, the nominal rate: comm measures "
-      "it, "
-      "--link-gb-s takes it",
-      has_own ? device.link : "PCIe", out.gb_s);
+  note += note_of_link(device, ranks);
   return out;
 }
 
@@ -275,7 +270,7 @@ Command predict_command() {
       "it was calibrated");
   set.real("--link-gb-s", o.link.gb_s, {.min = 0.0},
            "with --parallel: GB/s that each rank gets from the others, the bus bandwidth of comm; "
-           "of a published device else the nominal rate inside a host");
+           "of a published device else 73 % of the nominal rate inside a host");
   set.real("--link-us", o.link.call_us, {.min = 0.0},
            "with --parallel: microseconds of each collective besides its bytes");
   add_protocol_flag(set, o.protocol, "warmup");

@@ -16,13 +16,16 @@ int run_version(const OutputOptions& output, std::span<const std::string> argume
     return value.is_string() ? value.as_string() : "unknown";
   };
   if (output.format == Format::kText) {
-    write_text(fmt::format("{} ({}, {})\n", text("tool"), text("build_type"), text("compiler")),
+    write_text(fmt::format("{} ({}, {}, commit {})\n", text("tool"), text("build_type"),
+                           text("compiler"), text("commit")),
                output.path);
     return 0;
   }
-  Table table{.name = "version",
-              .columns = {{.name = "tool"}, {.name = "build_type"}, {.name = "compiler"}}};
-  table.add_row({text("tool"), text("build_type"), text("compiler")});
+  Table table{
+      .name = "version",
+      .columns = {
+          {.name = "tool"}, {.name = "build_type"}, {.name = "compiler"}, {.name = "commit"}}};
+  table.add_row({text("tool"), text("build_type"), text("compiler"), text("commit")});
   write_tables(output, "tracestep.version/1", environment, {table});
   return 0;
 }

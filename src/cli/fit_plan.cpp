@@ -16,9 +16,6 @@ namespace {
 
 constexpr std::int64_t kMostDevices = 65'536;
 constexpr int kOfNode = 8;  // where no data sheet says how many a link joins
-// An all_reduce of 1 GiB reaches this part of a link's nominal rate
-// (bench/results/parallel-h200x2.md).
-constexpr double kLinkShare = 0.73;
 constexpr double kCallUs = 1e6 * kCallSeconds;
 
 int devices_of_node(const PlanOptions& o, const TimeSource& source, std::int64_t gpus) {
@@ -33,7 +30,7 @@ Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks)
   const int of_node = devices_of_node(o, source, ranks);
   Link out{.gb_s = o.link_gb_s, .call_us = kCallUs};
   if (out.gb_s == 0 && source.device != nullptr) {
-    out.gb_s = kLinkShare * source.device->host_link_gb_s(of_node);
+    out.gb_s = source.device->reached_link_gb_s(of_node);
   }
   if (out.gb_s == 0) {
     throw Error(

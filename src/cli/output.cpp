@@ -318,8 +318,8 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
       return write_text(*text, {});
     }
   }
-  const std::string answer =
-      output.format == Format::kJson ? answer_of(schema, tables, environment) : "";
+  const bool is_told = output.format == Format::kJson || !output.path.empty();
+  const std::string answer = is_told ? answer_of(schema, tables, environment) : "";
   if (!output.tables.empty() && output.format != Format::kJson) {
     tables = choose_tables(output.tables, tables);
   }
@@ -333,7 +333,9 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
     return write_text(text.str(), {});
   }
   write_output(document, output.format, output.path.string());
-  if (!output.path.empty()) log_info("the result is in {}", output.path.string());
+  if (output.path.empty()) return;
+  if (!answer.empty()) log_info("{}", answer);
+  log_info("the result is in {}", output.path.string());
 }
 
 }  // namespace tracestep::cli

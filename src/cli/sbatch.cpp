@@ -351,8 +351,10 @@ void check_alone(const SbatchOptions& o) {
   for (const auto& [flag, is_given] : {std::pair{"--published", !o.times.published.empty()},
                                        std::pair{"--calibration", !o.times.calibration.empty()}}) {
     if (!is_given) continue;
-    throw Error(ErrorCode::kUsage, flag, "it predicts the times that jobs request",
-                "add --sbatch DIR, or leave it out");
+    throw Error(
+        ErrorCode::kUsage, flag, "it predicts the times that jobs request, and no bytes",
+        "add --sbatch DIR, or leave it out; whether a step fits, fit says with --published, "
+        "and memory --predict with --memory-limit 79.2GiB");
   }
 }
 

@@ -53,6 +53,15 @@ TimeSource published_source(const std::string& name) {
   return out;
 }
 
+std::string note_of_link(const PublishedDevice& device, int ranks) {
+  return fmt::format(
+      "; ranks of one host, linked by {} at {:.0f} GB/s each way, {:.0f} % of the nominal rate: "
+      "comm "
+      "measures it, --link-gb-s takes it",
+      ranks <= device.link_ranks ? device.link : "PCIe", device.reached_link_gb_s(ranks),
+      100 * kLinkShare);
+}
+
 void check_precision(const Precision& precision, TimeSource& source) {
   if (source.device == nullptr || source.device->product_tflops(precision) > 0) return;
   source.model = nullptr;

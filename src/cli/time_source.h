@@ -39,6 +39,8 @@ struct TimeSource {
 // Without a model for a device that no time is known of. Error{kUsage} naming --published for one
 // whose peaks are not known, and for a name that leaves open which device is meant.
 TimeSource published_source(const std::string& name);
+// "; ranks of one host, linked by …": the link that such ranks are taken to have.
+std::string note_of_link(const PublishedDevice& device, int ranks);
 // Whether the device has products in `precision`, and so a time; else `source` has no model and
 // says why.
 void check_precision(const Precision& precision, TimeSource& source);

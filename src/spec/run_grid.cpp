@@ -136,6 +136,15 @@ std::vector<RunSpec> RunGrid::runs() const {
   check_model();
   std::vector<RunSpec> out = combinations();
   for (const RunSpec& spec : out) check_run(spec);
+  const auto keeps_nothing = [](const RunSpec& spec) { return spec.mode == Mode::kInference; };
+  const auto recomputes = [](const RunSpec& spec) {
+    return spec.recompute.kind != Recomputation::Kind::kNone;
+  };
+  if (std::ranges::all_of(out, keeps_nothing) && std::ranges::any_of(out, recomputes)) {
+    throw Error(ErrorCode::kUsage, "recompute",
+                "inference keeps nothing for backward, so there is nothing to compute again",
+                "leave it out, or give option mode step");
+  }
   return out;
 }
 

@@ -23,6 +23,15 @@ TEST(SuggestTest, ANearWordIsFoundAndAFarOneIsNot) {
   EXPECT_EQ(closest("x", std::vector<std::string>{"y"}), std::nullopt);
 }
 
+TEST(SuggestTest, AWordThatIsAPartOfANameMeansThatName) {
+  const std::vector<std::string> flags = {"--init", "--prompt-tokens", "--max-tokens",
+                                          "--memory-limit", "--moments"};
+  EXPECT_EQ(closest("--tokens", flags), "--max-tokens");
+  EXPECT_EQ(closest("--limit", flags), "--memory-limit");
+  EXPECT_EQ(closest("--initt", flags), "--init");
+  EXPECT_EQ(closest("peak", std::vector<std::string>{"status", "peak_bytes"}), "peak_bytes");
+}
+
 TEST(SuggestTest, NamesAreTheSameInAnyCaseAndWithAnyBlanks) {
   EXPECT_EQ(folded("RTX 5090"), folded("rtx5090"));
   EXPECT_EQ(folded(" A100-SXM4-40GB"), "a100-sxm4-40gb");

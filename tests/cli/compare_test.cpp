@@ -40,6 +40,8 @@ TEST(CompareCommandTest, ARegressionEndsWithStatusOne) {
   folder.write("b.json", result(110));
   const RunHow here{.folder = folder.path()};
   EXPECT_EQ(run_tracestep(words_of("compare a.json b.json"), here).status, 0);
+  const ProgramRun itself = run_tracestep(words_of("compare a.json ./a.json"), here);
+  EXPECT_TRUE(contains(itself.err, "A and B are the same file")) << itself.err;
   const ProgramRun gate =
       run_tracestep(words_of("compare a.json b.json --fail-on-regression 5 --format json"), here);
   EXPECT_EQ(gate.status, 1);

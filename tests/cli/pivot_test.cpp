@@ -48,7 +48,8 @@ TEST_F(PivotTest, ContextsStandAcrossByTheirSizeAndOomSaysSo) {
 
 TEST_F(PivotTest, AnotherValueAndAnotherKeyAcross) {
   const std::string shown = run("bench.json --value peak_bytes --across size --down context").out;
-  EXPECT_THAT(shown, HasSubstr("bench: peak, each size in a column"));
+  EXPECT_THAT(shown, HasSubstr("bench: peak, each size in a column (mode step)"));
+  EXPECT_EQ(run("bench.json --value peak --across size --down context").out, shown);
   EXPECT_THAT(shown, ::testing::ContainsRegex("512 +1.00 MiB +2.00 KiB"));
   EXPECT_THAT(shown, ::testing::ContainsRegex("1024 +1.00 GiB +OOM"));
 }

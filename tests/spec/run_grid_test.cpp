@@ -90,6 +90,18 @@ TEST(RunGridTest, AModelIsAPresetOrItsSizes) {
   EXPECT_THAT(message_of(grid), HasSubstr("[size] small comes with its own widths"));
 }
 
+// Ignored without a word, it would seem to cost and to save nothing.
+TEST(RunGridTest, WhatInferenceAloneCannotComputeAgainIsRefused) {
+  RunGrid grid = of_tiny();
+  give(grid, "recompute", {"blocks"});
+  give(grid, "mode", {"inference"});
+  EXPECT_THAT(message_of(grid), HasSubstr("inference keeps nothing for backward"));
+  RunGrid both = of_tiny();
+  give(both, "recompute", {"blocks"});
+  give(both, "mode", {"inference", "step"});
+  EXPECT_EQ(both.runs().size(), 2u);
+}
+
 TEST(RunGridTest, AStepBeyondCountingIsRefused) {
   RunGrid grid = of_tiny();
   give(grid, "context", {"1048576"});

@@ -101,7 +101,7 @@ ResultRow judged(const CompileCell& cell) {
 struct WayRow {
   const CompileCell& cell;
   TimedSamples samples;
-  std::optional<Against> against;
+  std::optional<Against> first, eager;
 };
 
 // The first cell of the same step that ran, in whatever way.
@@ -113,6 +113,19 @@ const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell
   return found == cells.end() ? nullptr : &*found;
 }
 
+// The same step with the same ops, run op by op; nullptr: this one is it, or it did not run.
+const CompileCell* eager_of(std::span<const CompileCell> cells, const CompileCell& cell) {
+  const auto says_how = [](const RunField& field) {
+    return field.name == "executor" || field.name == "compile_passes";
+  };
+  const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
+    const RunSpec& step = other.result.spec.step;
+    return other.result.status == Status::kOk && step.executor == ExecutorKind::kEager &&
+           same_but(step, cell.result.spec.step, fields_that(says_how));
+  });
+  return found == cells.end() || &*found == &cell ? nullptr : &*found;
+}
+
 Fields<WayRow> way_fields() {
   Fields<WayRow> out{};
   const auto cell = [](const WayRow& row) -> const CompileCell& { return row.cell; };
@@ -120,7 +133,8 @@ Fields<WayRow> way_fields() {
   out.add(as_key(text_column("device")), [](const WayRow& row) { return row.cell.result.device; });
   add_measured(out, cell);
   out.add(against_fields("base", "against first", "the first row of the same step"),
-          &WayRow::against);
+          &WayRow::first);
+  out.add(against_fields("eager", "against eager", "eager with the same ops"), &WayRow::eager);
   add_bytes(out, cell);
   out.add(start_fields(), [](const WayRow& row) { return row.cell.start; });
   add_verdict(out);
@@ -190,11 +204,12 @@ std::optional<TimedSamples> samples_of(const LadderStep& step) {
 Table way_table(std::span<const CompileCell> cells) {
   std::vector<WayRow> rows;
   for (const CompileCell& cell : cells) {
-    const CompileCell* base = base_of(cells, cell);
     const TimedSamples samples = timed_samples(cell.result);
-    const bool is_base = base == nullptr || base == &cell;
-    rows.push_back({cell, samples,
-                    is_base ? std::nullopt : Against::of(timed_samples(base->result), samples)});
+    const auto against = [&](const CompileCell* base) {
+      const bool is_base = base == nullptr || base == &cell;
+      return is_base ? std::nullopt : Against::of(timed_samples(base->result), samples);
+    };
+    rows.push_back({cell, samples, against(base_of(cells, cell)), against(eager_of(cells, cell))});
   }
   Table table = table_of("ways", "One step, eager and compiled", way_fields(), rows);
   table.notes = {"starts leave out the start of the device and the filling in of weights", kIsNote};

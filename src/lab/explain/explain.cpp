@@ -80,7 +80,8 @@ const Topic& topic_named(std::string_view name) {
 Table topic_table() {
   Table table{.name = "topics",
               .title = "Topics",
-              .columns = {text_column("topic"), text_column("question")}};
+              .columns = {text_column("topic"), text_column("question")},
+              .notes = {"tracestep explain TOPIC explains one"}};
   for (const Topic& topic : all()) table.add_row({topic.name, page_of(topic).text("Question")});
   return table;
 }

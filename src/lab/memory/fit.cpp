@@ -108,6 +108,11 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
     fields.add(bytes_column("host_bytes", "in host memory"), [on_host](F) { return on_host; });
   }
   fields.add(task_fields(), [](F f) { return &f.step(); });
+  fields.add(data_only(text_column("where", {}, "on which devices; empty: on this one")), [](F f) {
+    const Predictor* times = f.question.times;
+    return or_null(where_of(f.step(), times != nullptr ? times->sheet : nullptr));
+  });
+  fields.add(data_only(int_column("ranks")), [](F f) { return f.step().parallel.ranks; });
   std::optional<Prediction> time;
   if (const Predictor* times = question.times) {
     time = predict_program(cell.run.spec.step, cell.run.program, cell.run.traits, *times);

@@ -141,12 +141,19 @@ Fields<StepError> error_fields() {
   return {{as_exact(real_column("loss_error", "loss error", "", -1, "relative, against float64")),
            &StepError::loss},
           {as_exact(real_column("logits_error", "logits", "", -1, "relative, of norms")),
-           &StepError::logits},
-          {as_exact(real_column("gradient_error", "gradients", "", -1,
+           &StepError::logits}};
+}
+
+// Empty for a pass that computes no gradients.
+Fields<StepRow> gradient_fields() {
+  return {{as_exact(real_column("gradient_error", "gradients", "", -1,
                                 "relative, of the norm of all gradients")),
-           &StepError::gradients},
+           [](R s) {
+             const bool has_some = s.cell.error && s.step().mode >= Mode::kForwardBackward;
+             return has_some ? finite_or_null(s.cell.error->gradients) : Json();
+           }},
           {int_column("error_layers", "layers", "of the model that errors are of"),
-           &StepError::layers}};
+           [](R s) { return s.cell.error ? Json(s.cell.error->layers) : Json(); }}};
 }
 
 Fields<StepRow> step_row_fields() {
@@ -188,6 +195,7 @@ Fields<StepRow> step_row_fields() {
                       static_cast<double>(s.base->peak_bytes));
         }}});
   out.add(error_fields(), [](R s) { return s.cell.error; });
+  out.add(gradient_fields());
   return out.add(verdict_column(), [](R) { return Json(); });
 }
 

@@ -128,6 +128,10 @@ double PublishedDevice::host_link_gb_s(int ranks) const {
   return ranks <= kHostDevices ? host_gb_s : 0.0;
 }
 
+double PublishedDevice::reached_link_gb_s(int ranks) const {
+  return kLinkShare * host_link_gb_s(ranks);
+}
+
 DevicesOfName devices_of_name(std::string_view name) {
   constexpr std::size_t kLongest = 64;  // characters of a name that can be one
   DevicesOfName out;

@@ -12,6 +12,10 @@
 
 namespace tracestep {
 
+// An all_reduce of 1 GiB reaches this part of a link's nominal rate
+// (bench/results/parallel-h200x2.md).
+inline constexpr double kLinkShare = 0.73;
+
 // A device as its vendor describes it. 0 and empty: not stated, or it has none.
 struct PublishedDevice : DevicePeaks {
   std::string words;  // what its name may hold besides its memory: "h100 sxm sxm5 hbm3"
@@ -33,6 +37,8 @@ struct PublishedDevice : DevicePeaks {
   // GB/s each way between `ranks` devices of one host: the link's, or PCIe's where that joins
   // fewer; 0: more than a host holds.
   double host_link_gb_s(int ranks) const;
+  // What collectives reach of it.
+  double reached_link_gb_s(int ranks) const;
 };
 
 std::span<const PublishedDevice> published_devices();

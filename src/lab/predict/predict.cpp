@@ -9,6 +9,7 @@
 #include "analysis/origins.h"
 #include "exec/executor.h"
 #include "passes/recompute_budget.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -45,8 +46,10 @@ std::vector<double> measured_parts(const CellResult& cell,
 
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor) {
-  Prediction out{
-      .run = run, .source = predictor.model.source(), .assumes = assumptions_of(program)};
+  Prediction out{.run = run,
+                 .where = where_of(run, predictor.sheet),
+                 .source = predictor.model.source(),
+                 .assumes = assumptions_of(program)};
   out.time = predictor.model.time_of(run, program, traits, predictor.link);
   out.model_ms = out.time.ms;
   out.product_flops = static_cast<double>(gemm_flops(program));
@@ -67,6 +70,14 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
   out.peak_bytes = predicted_peak_bytes(run.executor, program, traits);
   out.host_bytes = host_bytes(program);
   return out;
+}
+
+std::string where_of(const RunSpec& run, const DevicePeaks* sheet) {
+  const int ranks = run.parallel.ranks;
+  if (!run.parallel.is_on()) return sheet == nullptr ? "" : "one " + sheet->name;
+  const std::string devices =
+      sheet == nullptr ? fmt::format("{} GPUs", ranks) : fmt::format("{} × {}", ranks, sheet->name);
+  return fmt::format("{} ({})", devices, name_of(run.parallel));
 }
 
 double tokens_per_s(const Prediction& p) {

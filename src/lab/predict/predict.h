@@ -31,6 +31,7 @@ struct Prediction {
   double product_flops = 0;  // that a rank computes, what it recomputes among them
   double peak_tflops = 0;  // of its device, for dense products in the run's precision; 0: not known
   double watts = 0;        // the most that its device is allowed; 0: not known
+  std::string where = {};  // where_of()
   std::string source = {};
   std::string assumes = {};  // of the device, beyond its traits; empty: nothing
   std::string detail = {};   // why there is no time
@@ -46,6 +47,9 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 
+// Where the run is: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs (dp=4)"; empty: this
+// device.
+std::string where_of(const RunSpec& run, const DevicePeaks* sheet);
 // Trained (without backward: read) in a second, by all ranks together; 0: there is no time.
 double tokens_per_s(const Prediction& prediction);
 // Shares of `peak_tflops`, in percent; 0: not known. MFU counts the products of the model once for

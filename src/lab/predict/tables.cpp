@@ -207,6 +207,11 @@ Table prediction_table(std::span<const Prediction> predictions) {
   fields.add(data_only(int_column("related_cells", {}, "of the history")),
              [](P p) { return p.correction.cells; });
   fields.add(data_only(structured_column("parts", "time by phase and component")), parts_json);
+  fields.add(data_only(text_column("where", {}, "on which devices; empty: on this one")),
+             [](P p) { return or_null(p.where); });
+  fields.add(data_only(int_column("batch", {}, "of all ranks together")),
+             [](P p) { return p.run.shape.batch; });
+  fields.add(data_only(int_column("ranks")), [](P p) { return p.run.parallel.ranks; });
   fields.add(text_column("source"), [](P p) { return or_null(p.source); });
   fields.add(data_only(text_column("assumes", {}, "of the device, beyond what is known of it")),
              [](P p) { return or_null(p.assumes); });

@@ -218,6 +218,29 @@ TEST(WaysTest, EachRowIsHeldAgainstTheFirstOfTheSameStep) {
   }
 }
 
+// What compiling gains is told apart from what fusing gains.
+TEST(WaysTest, ACompiledRowIsHeldAgainstEagerWithTheSameOps) {
+  std::vector<CompileCell> cells;
+  double ms = 80;  // halved from row to row: primitive and fused, eager and compiled
+  for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
+    for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+      RunSpec run = small_run();
+      run.ops = ops;
+      run.executor = executor;
+      cells.push_back(
+          {visit(planning(), {run, {.warmup = 0, .steps = 6, .recorded_steps = 0}}, nullptr)});
+      cells.back().result.samples_ms = std::vector<double>(6, ms);
+      ms /= 2;
+    }
+  }
+  const Table table = way_table(cells);
+  EXPECT_TRUE(cell(table, 0, "eager_speedup").is_null());
+  EXPECT_NEAR(cell(table, 1, "eager_speedup").as_double(), 2, 1e-9);
+  EXPECT_TRUE(cell(table, 2, "eager_speedup").is_null());
+  EXPECT_NEAR(cell(table, 3, "eager_speedup").as_double(), 2, 1e-9);
+  EXPECT_NEAR(cell(table, 3, "base_speedup").as_double(), 8, 1e-9);
+}
+
 TEST(WaysTest, EnergyIsOfOneStepWhereTheDeviceCountsAndLongEnough) {
   CellResult result;
   result.samples_ms = {200, 200, 200};
