@@ -61,7 +61,7 @@ F8 to_float8(float x) {
   constexpr int kBits = F8::kMantissaBits, kBias = F8::kBias;
   const auto u = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t sign = (u >> 24) & 0x80u, magnitude = u & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return {static_cast<std::uint8_t>(sign | F8::kNaN)};
+  if (magnitude > 0x7f800000u) return {F8::kNaN};  // without its sign, as GPUs convert it
   std::uint32_t code;
   if (magnitude < static_cast<std::uint32_t>(128 - kBias) << 23) {
     // Below the least normal number: float32 addition rounds at the distance of subnormals.

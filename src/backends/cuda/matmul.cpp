@@ -237,8 +237,9 @@ class SplitLinearGrads final : public PreparedKernel {
     for (std::size_t i = 0; i < 2; ++i) {
       const OperandSpec& y = spec_.outputs[i];
       const auto bytes = static_cast<std::size_t>(y.shape.product()) * size_of(y.dtype);
-      const cudaError_t status =
-          bytes == 0 ? cudaSuccess : cudaMemsetAsync(at.outputs[i], 0, bytes, stream_.handle);
+      const cudaError_t status = bytes == 0 || at.outputs[i] == nullptr
+                                     ? cudaSuccess
+                                     : cudaMemsetAsync(at.outputs[i], 0, bytes, stream_.handle);
       if (status != cudaSuccess) return status;
     }
     return cudaSuccess;

@@ -63,19 +63,21 @@ cudaError_t linear_grad_split(const SplitLinearGrad& grad, const LaunchStream& s
       {.data = grad.x, .leading = grad.x_leading, .rows = rows, .columns = k, .down = x}};
   cudaError_t status = split_sources(sources, stream);
   if (status != cudaSuccess) return status;
+  if (grad.dx != nullptr) {
+    status = multiply_parts({.m = rows,
+                             .n = k,
+                             .k = n,
+                             .a = {.data = grad.g, .leading = grad.g_leading},
+                             .b = {.data = grad.w, .leading = grad.w_leading, .is_down = true},
+                             .a_parts = g_along,
+                             .b_parts = w,
+                             .tiles = plan.dx,
+                             .sums = sums_of(plan.dx, grad.workspace),
+                             .y = grad.dx},
+                            stream);
+  }
+  if (status != cudaSuccess || grad.dw == nullptr) return status;
   const SplitOperand g_of_dw{.data = grad.g, .leading = grad.g_leading, .is_down = true};
-  status = multiply_parts({.m = rows,
-                           .n = k,
-                           .k = n,
-                           .a = {.data = grad.g, .leading = grad.g_leading},
-                           .b = {.data = grad.w, .leading = grad.w_leading, .is_down = true},
-                           .a_parts = g_along,
-                           .b_parts = w,
-                           .tiles = plan.dx,
-                           .sums = sums_of(plan.dx, grad.workspace),
-                           .y = grad.dx},
-                          stream);
-  if (status != cudaSuccess) return status;
   return multiply_parts({.m = n,
                          .n = k,
                          .k = rows,

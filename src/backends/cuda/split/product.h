@@ -46,7 +46,7 @@ struct SplitLinearGrad {
   std::int64_t rows = 0, n = 0, k = 0;
   const float *g = nullptr, *w = nullptr, *x = nullptr;
   std::int64_t g_leading = 0, w_leading = 0, x_leading = 0;
-  float *dx = nullptr, *dw = nullptr;
+  float *dx = nullptr, *dw = nullptr;  // nullptr: not wanted
   void* workspace = nullptr;  // plan_split_linear_grad(rows, n, k).workspace_bytes, likewise
 };
 cudaError_t linear_grad_split(const SplitLinearGrad& grad, const LaunchStream& stream);
