@@ -91,6 +91,8 @@ TEST(LaunchTest, EveryRunHasAPortAndASecretOfItsOwn) {
   for (int run = 0; run < 2; ++run) {
     launch("", [&](pid_t launcher, const std::vector<pid_t>& ranks) {
       for (const pid_t rank : ranks) {
+        // While a process begins to run another program it has no variables.
+        EXPECT_TRUE(comes_true([&] { return !variable_of(rank, "MASTER_ADDR").empty(); }));
         secrets.insert(variable_of(rank, "TRACESTEP_COMM_SECRET"));
         ports.insert(variable_of(rank, "MASTER_PORT"));
         EXPECT_EQ(variable_of(rank, "MASTER_ADDR"), "127.0.0.1");

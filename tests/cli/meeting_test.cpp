@@ -286,7 +286,7 @@ TEST(MeetingTest, WithoutASecretRanksMeetOnTheirOwnMachineAlone) {
 
 TEST(MeetingTest, TheSecretIsShownNowhere) {
   const RunHow how{.environment = {"TRACESTEP_COMM_SECRET=" + kHex}};
-  const ProgramRun run = run_tracestep({"doctor"}, how);
+  const ProgramRun run = run_tracestep({"doctor", "--all"}, how);
   EXPECT_THAT(run.out, HasSubstr("TRACESTEP_COMM_SECRET"));
   EXPECT_THAT(run.out + run.err, Not(HasSubstr("aaaa")));
   const ProgramRun wrong = run_rank(0, {.secret = "5e5e" + kHex});
