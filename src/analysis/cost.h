@@ -22,7 +22,8 @@ Cost cost_of(const Program& program, const Node& node);
 Cost total_cost(const Program& program);
 // Whether the node is a matrix product or a kernel made of matrix products (attention).
 bool is_product(const Node& node);
-// Whether it is a product of float32 as products of float16 parts (passes/by_parts.cpp).
+// This tells whether a node is a product of float32 as products of float16 parts
+// (passes/by_parts.cpp).
 bool is_by_parts(const Node& node);
 // FLOPs of matrix products alone: the model FLOPs of the usual formulas.
 std::int64_t gemm_flops(const Program& program);

@@ -19,7 +19,8 @@ bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-// Whether a part of the candidate between dashes or underscores is the word: "--max-tokens" for
+// Tells whether a part of the candidate between dashes or underscores is the word: "--max-tokens"
+// for
 // "--tokens", "peak_bytes" for "peak".
 bool has_part(std::string_view candidate, std::string_view word) {
   word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));

@@ -22,7 +22,8 @@ struct GemmProblem {
   bool b_transposed = false;                  // stored as [n,k]
   DType dtype = DType::kF32;
   std::optional<DType> sum_dtype = {};  // of y and c; none: there is no c, and y has `dtype`
-  // Of 8-bit codes of `dtype` with a scale each: the dtypes of the codes of B and of y.
+  // Operands may be 8-bit codes of `dtype` with a scale each; these are then the dtypes of the
+  // codes of B and of y.
   struct Scaled {
     DType b_dtype, y_dtype;
     friend bool operator==(const Scaled&, const Scaled&) = default;
@@ -71,7 +72,7 @@ class Gemm {
   struct Scales {
     const float *a = nullptr, *b = nullptr;
   };
-  // The same for a scaled product.
+  // This does the same for a scaled product.
   void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
                        void* workspace) const;
   // How choices were made: "first heuristic", "tuned 12 of 14 products".

@@ -10,8 +10,8 @@ namespace {
 using namespace gemv;
 
 constexpr int kHopper = 90;
-// Of shared memory, for one block: two fit, so that the next product's ring is filled while this
-// one's is emptied.
+// One block takes so much of shared memory that two fit, so that the next product's ring is filled
+// while this one's is emptied.
 constexpr int kBlockBytes = 112 << 10;
 // Without a ring: the rows that are held, and the sums.
 constexpr int kDirectBytes = static_cast<int>(kMostGemvBytes) + (20 << 10);
@@ -147,7 +147,8 @@ class Gemv final : public PreparedKernel {
     a.early = spec.attrs.flag("early");
     a.as_packs = is_aligned_operand(0) && is_aligned_operand(1) && is_aligned_operand(at.scale) &&
                  is_aligned_operand(at.shift);
-    // Of the operands that there are, for the plan of shared memory; launch() has the addresses.
+    // This names the operands that there are, for the plan of shared memory; launch() has the
+    // addresses.
     a.scale = at.scale < 0 ? nullptr : &spec;
     a.shift = at.shift < 0 ? nullptr : &spec;
     return a;

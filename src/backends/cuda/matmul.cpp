@@ -106,6 +106,16 @@ class StandIn {
   void *block_ = nullptr, *data_ = nullptr;
 };
 
+void tune_product(Gemm::Product& product, const KernelSpec& spec, const CudaStream& stream,
+                  Allocator& memory) {
+  if (!stream.gemm->wants_tuning(product)) return;
+  const StandIn a(memory, spec.inputs[0], stream), b(memory, spec.inputs[1], stream),
+      y(memory, spec.outputs[0], stream);
+  const OperandSpec scratch{DType::kU8, {spec.workspace_bytes}, {1}, 256};
+  const StandIn workspace(memory, scratch, stream);
+  stream.gemm->tune(product, a.data(), b.data(), y.data(), workspace.data());
+}
+
 class Matmul final : public PreparedKernel {
  public:
   Matmul(KernelSpec spec, const CudaStream& stream)
@@ -118,14 +128,7 @@ class Matmul final : public PreparedKernel {
     stream_.gemm->multiply(product_, at.inputs[0], at.inputs[1], at.outputs[0], at.workspace, c);
   }
 
-  void tune(Allocator& memory) override {
-    if (!stream_.gemm->wants_tuning(product_)) return;
-    const StandIn a(memory, spec_.inputs[0], stream_), b(memory, spec_.inputs[1], stream_),
-        y(memory, spec_.outputs[0], stream_);
-    const OperandSpec scratch{DType::kU8, {spec_.workspace_bytes}, {1}, 256};
-    const StandIn workspace(memory, scratch, stream_);
-    stream_.gemm->tune(product_, a.data(), b.data(), y.data(), workspace.data());
-  }
+  void tune(Allocator& memory) override { tune_product(product_, spec_, stream_, memory); }
 
  private:
   const KernelSpec spec_;
@@ -278,14 +281,7 @@ class ScaledMatmul final : public PreparedKernel {
                                   at.workspace);
   }
 
-  void tune(Allocator& memory) override {
-    if (!stream_.gemm->wants_tuning(product_)) return;
-    const StandIn a(memory, spec_.inputs[0], stream_), b(memory, spec_.inputs[1], stream_),
-        y(memory, spec_.outputs[0], stream_);
-    const OperandSpec scratch{DType::kU8, {spec_.workspace_bytes}, {1}, 256};
-    const StandIn workspace(memory, scratch, stream_);
-    stream_.gemm->tune(product_, a.data(), b.data(), y.data(), workspace.data());
-  }
+  void tune(Allocator& memory) override { tune_product(product_, spec_, stream_, memory); }
 
  private:
   Gemm::Product& prepare() const {

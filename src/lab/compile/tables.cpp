@@ -113,7 +113,7 @@ const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell
   return found == cells.end() ? nullptr : &*found;
 }
 
-// The same step with the same ops, run op by op; nullptr: this one is it, or it did not run.
+// Finds the same step with the same ops, run op by op; nullptr: this one is it, or it did not run.
 const CompileCell* eager_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto says_how = [](const RunField& field) {
     return field.name == "executor" || field.name == "compile_passes";

@@ -24,8 +24,8 @@ __device__ __forceinline__ std::uint32_t magnitude_bits_of(float x) {
   return __float_as_uint(x) & 0x7fffffffu;
 }
 
-// Of the block's threads; the result is thread 0's. Magnitudes are ordered as their bits are, with
-// infinity and NaN last.
+// Returns the largest of the block's threads, in thread 0. Magnitudes are ordered as their bits
+// are, with infinity and NaN last.
 __device__ __forceinline__ std::uint32_t block_max(std::uint32_t own, std::uint32_t* scratch) {
   own = __reduce_max_sync(0xffffffffu, own);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
