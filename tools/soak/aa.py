@@ -74,7 +74,7 @@ class Neighbour(Turns):
     def run(self):
         while not self.over.is_set():
             working = [subprocess.Popen([sys.executable, "-c", "while True: pass"])
-                       for _ in range(self.random.randint(1, os.cpu_count()))]
+                       for _ in range(self.random.randint(1, len(os.sched_getaffinity(0))))]
             self.over.wait(self.random.uniform(0.2, 3))
             for process in working:
                 process.kill()

@@ -14,9 +14,14 @@ bool is_within(const StepFigures& figures, std::int64_t bytes) {
   return figures.peak_bytes > 0 && figures.peak_bytes <= bytes;
 }
 
+constexpr double kArenaError = 1.01;
+
 bool may_fit(const Remedy& remedy, std::int64_t bytes) {
-  constexpr double kArenaError = 1.01;
   return static_cast<double>(remedy.figures.peak_bytes) <= kArenaError * static_cast<double>(bytes);
+}
+
+bool surely_fits(const Remedy& remedy, std::int64_t bytes) {
+  return kArenaError * static_cast<double>(remedy.figures.peak_bytes) <= static_cast<double>(bytes);
 }
 
 RunSpec repeated_part(const Remedy& remedy) {

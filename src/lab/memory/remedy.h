@@ -88,8 +88,10 @@ struct FitQuestion {
 constexpr double kAlike = 0.02;  // relative: times that a person does not tell apart
 
 bool is_within(const StepFigures& figures, std::int64_t bytes);
-// Whether few layers let it fit; what an arena cannot fill is less than a hundredth.
+// Whether it may fit by few layers, and whether it does whatever an arena cannot fill, which is
+// less than a hundredth.
 bool may_fit(const Remedy& remedy, std::int64_t bytes);
+bool surely_fits(const Remedy& remedy, std::int64_t bytes);
 
 // Gives remedies their words and figures, and remembers the least peak.
 class Judge {

@@ -1,7 +1,9 @@
 #include "lab/memory/search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <map>
 #include <tuple>
 
 namespace tracestep {
@@ -44,7 +46,9 @@ class Search {
   // of each other: what saves time saves its share, what costs time costs as much as alone.
   struct Set {
     Remedy remedy;
-    double start_ms = 0, less = 1, more = 1;
+    double start_ms = 0;
+    std::size_t way = 0;  // of the starting points
+    double less = 1, more = 1;
     bool is_sketched = false;
 
     double guessed_ms() const { return start_ms * less * more; }
@@ -102,21 +106,27 @@ class Search {
     for (const Parallel& parallel : q_.parallels) ways.emplace_back(asked).step.parallel = parallel;
     if (q_.parallels.empty()) ways.push_back(asked);
     for (Remedy& way : ways) judge_.sketch(way);
-    ways = unbeaten(std::move(ways));
+    ways = unbeaten(std::move(ways), [this](const Remedy& r) { return most_parts(r); });
     if (q_.has_micro_batches) {
       for (const Remedy& way : Remedies(ways)) add_divided(way, ways);
-      ways = unbeaten(std::move(ways));
+      ways = unbeaten(std::move(ways), [](const Remedy&) { return 1; });
     }
     std::vector<Set> out;
-    for (const Remedy& way : ways) out.push_back({way, way.figures.ms});
+    for (const Remedy& way : ways) out.push_back({way, way.figures.ms, out.size()});
     return out;
   }
 
-  // Its batch in 2, 4, 8, … parts, of which each replica has whole sequences.
-  void add_divided(const Remedy& way, Remedies& out) {
+  // Into how many parts, a power of two, its batch can go, of which each replica has whole
+  // sequences.
+  std::int64_t most_parts(const Remedy& way) const {
+    if (!q_.has_micro_batches) return 1;
     const std::int64_t units =
         way.step.shape.batch / way.step.parallel.replicas() / least_sequences(way.step);
-    for (std::int64_t parts = 2; parts <= units && units % parts == 0; parts *= 2) {
+    return units & -units;
+  }
+
+  void add_divided(const Remedy& way, Remedies& out) {
+    for (std::int64_t parts = 2; parts <= most_parts(way); parts *= 2) {
       Remedy& next = out.emplace_back(way);
       next.micro_batches = parts;
       next.severity = ChangeSeverity::kOtherRoundings;
@@ -124,13 +134,21 @@ class Search {
     }
   }
 
-  // The fastest first.
-  static Remedies unbeaten(Remedies all) {
+  // Those that no faster one beats that is at most as severe, keeps no more, holds no more besides,
+  // clearly less in all, and leaves as much to divide; the fastest first. Changes shrink what is
+  // kept and the rest apart, and peaks that are nearly alike may change places.
+  template <class Parts>
+  static Remedies unbeaten(Remedies all, const Parts& parts) {
+    constexpr double kClearly = 0.98;
     std::ranges::stable_sort(all, {}, [](const Remedy& r) { return r.figures.ms; });
     Remedies out;
     for (Remedy& r : all) {
       const bool is_beaten = std::ranges::any_of(out, [&](const Remedy& other) {
-        return other.figures.peak_bytes <= r.figures.peak_bytes && other.severity <= r.severity;
+        const StepFigures &a = other.figures, &b = r.figures;
+        return is_within(a, std::llround(kClearly * static_cast<double>(b.peak_bytes))) &&
+               a.kept_bytes <= b.kept_bytes &&
+               a.peak_bytes - a.kept_bytes <= b.peak_bytes - b.kept_bytes &&
+               other.severity <= r.severity && parts(other) >= parts(r);
       });
       if (!is_beaten) out.push_back(std::move(r));
     }
@@ -155,6 +173,26 @@ class Search {
     set.is_sketched = true;
   }
 
+  // Whether a way to start from does not fit with all changes of at most that severity.
+  bool is_hopeless(std::size_t way, ChangeSeverity severity) {
+    constexpr double kClearly = 1.05;
+    const auto [found, is_new] = hopeless_.try_emplace({way, severity});
+    if (!is_new) return found->second;
+    const auto is_of_it = [&](const Set& set) {
+      return set.way == way && set.remedy.severity <= severity;
+    };
+    std::size_t most = 0;  // changes
+    for (const Set& set : sets_) {
+      if (is_of_it(set)) most = std::max(most, set.remedy.changes.size());
+    }
+    found->second = std::ranges::none_of(sets_, [&](Set& set) {
+      if (!is_of_it(set) || set.remedy.changes.size() < most) return false;
+      sketch(set);
+      return may_fit(set.remedy, std::llround(kClearly * static_cast<double>(q_.limit_bytes)));
+    });
+    return found->second;
+  }
+
   // Sets of one severity with figures from few layers, the fastest first. Of those that take longer
   // than `most_ms`, or much longer than one that seems to fit, some are left out.
   std::vector<Remedy*> sketched(ChangeSeverity severity, double most_ms) {
@@ -163,10 +201,10 @@ class Search {
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
       if (set.guessed_ms() > kGuessError * most_ms) break;
-      if (kept_bytes(set.remedy) > q_.limit_bytes) continue;
+      if (kept_bytes(set.remedy) > q_.limit_bytes || is_hopeless(set.way, severity)) continue;
       sketch(set);
       out.push_back(&set.remedy);
-      if (may_fit(set.remedy, q_.within_bytes())) {
+      if (surely_fits(set.remedy, q_.within_bytes())) {
         most_ms = std::min(most_ms, set.remedy.figures.ms);
       }
     }
@@ -338,6 +376,7 @@ class Search {
   const FitQuestion& q_;
   Judge judge_;
   std::vector<Set> sets_;
+  std::map<std::pair<std::size_t, ChangeSeverity>, bool> hopeless_;
   std::size_t sketched_ = 0;  // of them
   Advice advice_;
 };
