@@ -24,7 +24,7 @@ from gpu_runners import Group, TimeIsUp, Torch, Tracestep, card_state, note
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODES = ("inference", "forward", "forward-backward", "step")
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
 PROGRAMS = ("build-cuda/tracestep", "tracestep")  # of a checkout; of an unpacked bundle
 LIST_FLAGS = ("sizes", "contexts", "modes", "precisions", "forms", "ops")
 

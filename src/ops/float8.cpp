@@ -15,6 +15,8 @@ using Expansion = const OpExpansion&;
 // An operand of nothing but zeros has this as its largest magnitude, so that no scale is 0 or
 // infinite.
 constexpr double kLeastMagnitude = 0x1p-100;
+// What float32 holds: scales of a step before reach no further.
+constexpr double kMostReach = 0x1.fffffep127;
 // Rows of operands and results begin at multiples of 16 bytes.
 constexpr std::int64_t kWhole = 16;
 
@@ -37,15 +39,77 @@ std::vector<Type> quantized_types(const OpCall& c) {
           {rules::accumulation_dtype(x.dtype), {}}};
 }
 
+Val constant(Expansion e, double value) {
+  return fill(e.builder, value, {rules::accumulation_dtype(e.inputs[0].dtype()), {}});
+}
+
+Val largest_magnitude(Expansion e) {
+  const Val found = max(unary("abs", e.inputs[0]), {0, 1});
+  const Val least = constant(e, kLeastMagnitude);
+  return binary("maximum", cast(found, least.dtype()), least);
+}
+
+// Codes of which `reach` is the largest magnitude, transposed codes and their scale.
+std::vector<Val> codes_up_to(Expansion e, Val reach) {
+  const Val limit = constant(e, e.attrs.real("largest"));
+  const Val codes =
+      cast(mul(cast(e.inputs[0], reach.dtype()), div(limit, reach)), e.attrs.dtype("dtype"));
+  return {codes, copy(permute(codes, {1, 0})), div(reach, limit)};
+}
+
 std::vector<Val> quantize_decomposed(Expansion e) {
-  const Val x = e.inputs[0];
-  const DType wide = rules::accumulation_dtype(x.dtype());
-  const auto constant = [&](double value) { return fill(e.builder, value, {wide, {}}); };
-  const Val found = cast(max(unary("abs", x), {0, 1}), wide);
-  const Val largest = binary("maximum", found, constant(kLeastMagnitude));
-  const Val limit = constant(e.attrs.real("largest"));
-  const Val codes = cast(mul(cast(x, wide), div(limit, largest)), e.attrs.dtype("dtype"));
-  return {codes, copy(permute(codes, {1, 0})), div(largest, limit)};
+  return codes_up_to(e, largest_magnitude(e));
+}
+
+// The last operand is the magnitude of a step before.
+std::vector<Type> delayed_types(const OpCall& c) {
+  std::vector<Type> out = quantized_types(c);
+  const auto at = static_cast<int>(c.inputs.size()) - 1;
+  rules::require_shape(c, at, {1});
+  if (c.inputs.back().dtype != out[2].dtype) {
+    fail_usage(c.op.name, "last is {}; {} is expected", c.inputs.back().str(),
+               name_of(out[2].dtype));
+  }
+  out.push_back(c.inputs.back());
+  return out;
+}
+
+// Of `parts` matrices like x, side by side.
+std::function<std::vector<Type>(const OpCall&)> computed_types(std::int64_t parts) {
+  return [parts](const OpCall& c) {
+    std::vector<Type> out = delayed_types(c);
+    for (std::size_t i = 1; i + 1 < c.inputs.size(); ++i) {
+      const auto input = static_cast<int>(i);
+      rules::require_same_dtype(c, 0, input);
+      rules::require_shape(c, input, c.inputs[0].shape);
+    }
+    const std::int64_t rows = out[0].shape[0], columns = parts * out[0].shape[1];
+    out[0].shape = {rows, columns};
+    out[1].shape = {columns, rows};
+    return out;
+  };
+}
+
+std::vector<Val> delayed_decomposed(Expansion e) {
+  const Val now = largest_magnitude(e), last = reshape(e.inputs[1], {});
+  const double room = e.attrs.real("room");
+  const Val reach = binary("minimum", affine(last, room), constant(e, kMostReach));
+  const Val is_near = binary("le", last, affine(now, room));
+  std::vector<Val> out =
+      codes_up_to(e, select(binary("le", now, reach), select(is_near, reach, now), now));
+  out.push_back(reshape(now, {1}));
+  return out;
+}
+
+std::vector<Val> swiglu_quantized_decomposed(Expansion e) {
+  const Val y = swiglu(e.inputs[0], e.inputs[1]);
+  return e.builder.call(find_op("quantize_delayed"), {y, e.inputs[2]}, e.attrs);
+}
+
+std::vector<Val> swiglu_grad_quantized_decomposed(Expansion e) {
+  const std::vector<Val> both =
+      e.builder.call(find_op("swiglu_grad"), {e.inputs[0], e.inputs[1], e.inputs[2]});
+  return e.builder.call(find_op("quantize_delayed"), {concat(both, 1), e.inputs[3]}, e.attrs);
 }
 
 std::vector<Type> scaled_product_type(const OpCall& c) {
@@ -80,9 +144,54 @@ std::vector<Val> scaled_product_decomposed(Expansion e) {
   return {cast(matmul(scaled(0), scaled(1), {.transpose_b = true}), e.attrs.dtype("dtype"))};
 }
 
+std::vector<AttrDef> code_attrs() {
+  return {{"dtype", AttrKind::kDType, std::nullopt, "of the codes"},
+          {"largest", AttrKind::kReal, std::nullopt, "magnitude among the codes"}};
+}
+
+std::vector<AttrDef> delayed_attrs() {
+  std::vector<AttrDef> out = code_attrs();
+  out.push_back({"room", AttrKind::kReal, std::nullopt,
+                 "how many times as large, or small, magnitudes may be for the scale to fit"});
+  return out;
+}
+
+void register_computed_and_quantized() {
+  const std::vector<std::string> outputs{"codes", "transposed", "scale", "largest"};
+  register_op({.name = "swiglu_quantized",
+               .doc = "quantize_delayed of silu(gate) · up, which is not stored.",
+               .source = "Shazeer 2020, GLU Variants",
+               .inputs = {"gate", "up", "last"},
+               .outputs = outputs,
+               .attrs = delayed_attrs(),
+               .kernel_class = KernelClass::kElementwise,
+               .precision_class = PrecisionClass::kKeep,
+               .infer = computed_types(1),
+               .accepts = rules::unit_inner_stride,
+               .writes = rules::contiguous,
+               .decompose = swiglu_quantized_decomposed,
+               .flops = rules::per_operand(0, 6 + 3),
+               .only_on_gpus = true});
+  register_op({.name = "swiglu_grad_quantized",
+               .doc = "quantize_delayed of the gradients of gate and up side by side, which are "
+                      "not stored.",
+               .inputs = {"dy", "gate", "up", "last"},
+               .outputs = outputs,
+               .attrs = delayed_attrs(),
+               .kernel_class = KernelClass::kElementwise,
+               .precision_class = PrecisionClass::kKeep,
+               .infer = computed_types(2),
+               .accepts = rules::unit_inner_stride,
+               .writes = rules::contiguous,
+               .decompose = swiglu_grad_quantized_decomposed,
+               .flops = rules::per_operand(0, 12 + 6),
+               .only_on_gpus = true});
+}
+
 }  // namespace
 
 void register_float8() {
+  register_computed_and_quantized();
   register_op({.name = "quantize",
                .doc =
                    "x / scale in 8 bits, rounded to nearest even and saturated, and its transpose; "
@@ -90,8 +199,7 @@ void register_float8() {
                .source = "Micikevicius et al. 2022, section 3",
                .inputs = {"x"},
                .outputs = {"codes", "transposed", "scale"},
-               .attrs = {{"dtype", AttrKind::kDType, std::nullopt, "of the codes"},
-                         {"largest", AttrKind::kReal, std::nullopt, "magnitude among the codes"}},
+               .attrs = code_attrs(),
                .kernel_class = KernelClass::kElementwise,
                .precision_class = PrecisionClass::kKeep,
                .infer = quantized_types,
@@ -99,6 +207,25 @@ void register_float8() {
                .decompose = quantize_decomposed,
                .flops = rules::per_operand(0, 3),
                .only_on_gpus = true});
+
+  register_op(
+      {.name = "quantize_delayed",
+       .doc =
+           "quantize with scale = room · last / largest, where last is the largest magnitude of a "
+           "step before; where max|x| is more than room times as large, or as small, and where "
+           "last is 0, with the scale of x. The result `largest` is max|x|.",
+       .source = "Micikevicius et al. 2022, section 3",
+       .inputs = {"x", "last"},
+       .outputs = {"codes", "transposed", "scale", "largest"},
+       .attrs = delayed_attrs(),
+       .kernel_class = KernelClass::kElementwise,
+       .precision_class = PrecisionClass::kKeep,
+       .infer = delayed_types,
+       .accepts = rules::unit_inner_stride,
+       .writes = rules::contiguous,
+       .decompose = delayed_decomposed,
+       .flops = rules::per_operand(0, 3),
+       .only_on_gpus = true});
 
   register_op(
       {.name = "scaled_matmul",

@@ -55,14 +55,24 @@ Program by_parts(const Program& program, const std::function<bool(const OpDef&)>
 // multiply two matrices of bfloat16 in sizes of multiples of 16: all of them, or with `kPaying`
 // those that gain by it on a GPU, by their multiply-adds for each element of operands and result.
 // Each operand is quantized once, before its first reader, with one scale; backward reads the same
-// codes, those of weights too. Weights and activations are f8e4m3, gradients f8e5m2. What
-// `has_kernel` says no to is decomposed. Throws Error{kUsage} where a step has no such product.
+// codes, those of weights too. Weights and activations are f8e4m3, gradients f8e5m2. With
+// `kDelayed`, for programs of whole steps, scales are those of the largest magnitudes of the step
+// before, which the state kLargestMagnitudes holds, one for each operand in the order of the
+// program. What `has_kernel` says no to is decomposed. Throws Error{kUsage} where a step has no
+// such product.
+inline constexpr std::string_view kLargestMagnitudes = "fp8.largest";
 struct QuantizeOptions {
   Float8Products products = Float8Products::kPaying;
+  Float8Scaling scaling = Float8Scaling::kCurrent;
   bool may_have_none = false;
 };
 Program quantize(const Program& program, const QuantizeOptions& options,
                  const std::function<bool(const OpDef&)>& has_kernel);
+
+// Behind `quantize`: what swiglu computes, and its gradients where they lie side by side, quantized
+// where they are computed, if nothing else reads them. On a GPU that takes a faster sigmoid; where
+// the parts run, values stay bit-identical.
+Program quantize_sources(const Program& program);
 
 // The same program in float64: what the reference back end runs. Every floating leaf, generator and
 // cast target becomes f64, inside the bodies of fused nodes too; integers and booleans stay. Casts

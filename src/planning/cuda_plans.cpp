@@ -110,6 +110,11 @@ std::int64_t quantize_parts(std::int64_t count) {
   return std::clamp<std::int64_t>(ceil_div(count, kPart), 1, kMost);
 }
 
+std::int64_t quantize_tiles(std::int64_t rows, std::int64_t columns) {
+  return std::max<std::int64_t>(1,
+                                ceil_div(rows, kQuantizeTile) * ceil_div(columns, kQuantizeTile));
+}
+
 namespace {
 
 // Takes pieces of a workspace, one behind the other.

@@ -39,6 +39,10 @@ std::int64_t cuda_norm_parts(std::int64_t count);
 
 // quantize: parts of so many elements, each of which leaves its largest magnitude in the workspace.
 std::int64_t quantize_parts(std::int64_t count);
+// quantize_delayed: tiles of so many rows and columns, each of which leaves it there; one of
+// nothing.
+inline constexpr int kQuantizeTile = 128;
+std::int64_t quantize_tiles(std::int64_t rows, std::int64_t columns);
 
 // rms_norm_grad, layer_norm_grad: rows whose weight gradients one block sums; it leaves a float per
 // column, and of layer_norm_grad one more for the bias.

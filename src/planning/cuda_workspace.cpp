@@ -35,6 +35,12 @@ std::int64_t quantize(Call c, Traits) {
   return quantize_parts(c.inputs[0].count()) * kFloat;
 }
 
+// The largest magnitude of each tile, and that of the step before.
+std::int64_t quantize_delayed(Call c, Traits) {
+  const Shape& x = c.inputs[0].shape;
+  return (quantize_tiles(x[0], x[1]) + 1) * kFloat;
+}
+
 std::int64_t reduction(Call c, Traits) {
   const std::int64_t results = c.outputs[0].count(), all = c.inputs[0].count();
   return results == 0 ? 0 : plan_reduction(results, all / results).workspace_bytes;
@@ -88,6 +94,9 @@ constexpr WorkspaceRule kRules[] = {
     {"linear_grad", linear_grad},
     {"scaled_matmul", scaled_matmul},
     {"quantize", quantize},
+    {"quantize_delayed", quantize_delayed},
+    {"swiglu_quantized", quantize_delayed},
+    {"swiglu_grad_quantized", quantize_delayed},
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},

@@ -49,6 +49,7 @@ struct RunSpec {
   LossKind loss = LossKind::kCrossEntropy;
   Precision precision = {};
   Float8Products fp8_products = Float8Products::kPaying;
+  Float8Scaling fp8_scaling = Float8Scaling::kDelayed;  // of steps on one rank; else current
   Granularity ops = Granularity::kFused;
   AttentionForm attention = AttentionForm::kNaive;
   ExecutorKind executor = ExecutorKind::kEager;

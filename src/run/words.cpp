@@ -36,6 +36,10 @@ std::string_view name_of(Float8Products products) {
   return products == Float8Products::kPaying ? "paying" : "all";
 }
 
+std::string_view name_of(Float8Scaling scaling) {
+  return scaling == Float8Scaling::kDelayed ? "delayed" : "current";
+}
+
 std::string_view name_of(ExecutorKind kind) {
   switch (kind) {
     case ExecutorKind::kEager: return "eager";

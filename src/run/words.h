@@ -69,6 +69,15 @@ inline constexpr Float8Products kAllFloat8Products[] = {Float8Products::kPaying,
                                                         Float8Products::kAll};
 std::string_view name_of(Float8Products products);  // "paying", "all"
 
+// Where `fp8` takes the scale of an operand's codes from.
+enum class Float8Scaling : std::uint8_t {
+  kDelayed,  // the operand's largest magnitude in the step before, where that still fits
+  kCurrent,  // its largest magnitude
+};
+inline constexpr Float8Scaling kAllFloat8Scaling[] = {Float8Scaling::kDelayed,
+                                                      Float8Scaling::kCurrent};
+std::string_view name_of(Float8Scaling scaling);  // "delayed", "current"
+
 // The ways to run a program.
 enum class ExecutorKind : std::uint8_t {
   kEager,     // launch by launch; buffers from the device's allocator

@@ -196,6 +196,16 @@ void add_form_fields(Rows& rows) {
                "GPU to gain by it, or all whose sizes are multiples of 16",
        .about = "which products fp8 runs in 8 bits: paying or all"},
       kAllFloat8Products, in(&RunSpec::fp8_products));
+  rows.choice(
+      {.name = "fp8_scaling",
+       .show = Show::kVarying,
+       .is_axis = true,
+       .is_optional = true,
+       .help = "with fp8, what scales an operand: its largest magnitude in the step before, so "
+               "that it is read once, or now; steps on several ranks, and what is no step, take it "
+               "now",
+       .about = "where the scales of fp8 come from: delayed or current"},
+      kAllFloat8Scaling, in(&RunSpec::fp8_scaling));
   rows.parsed(
       granularity_field(
           {.name = "ops",

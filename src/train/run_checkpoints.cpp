@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/input_file.h"
 #include "base/log.h"
+#include "passes/form_passes.h"
 #include "passes/loss_scaling.h"
 #include "passes/optimizer.h"
 #include "runtime/processes.h"
@@ -24,7 +25,8 @@ std::uint64_t number_of(const std::string& checksum) {
 
 // Whether checkpoints hold the state: not the gradients of accumulation, which every step computes.
 bool is_saved(std::string_view state) {
-  return state.starts_with(kAdamwStates) || state.starts_with(kLossScale);
+  return state.starts_with(kAdamwStates) || state.starts_with(kLossScale) ||
+         state == kLargestMagnitudes;
 }
 
 std::vector<std::string> saved_names(const WholeTensors& from, LeafKind kind) {
@@ -182,7 +184,13 @@ std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
     // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
     // then has its initial value.
     const bool is_new = name.starts_with(kLossScale) && !resumed_->state.has(name);
-    if (is_saved(name) && !is_new) load_tensor(to, name, resumed_->state.read(name));
+    // Those of a step of other products are no use: the first step then finds its own.
+    const bool is_other =
+        name == kLargestMagnitudes &&
+        (!resumed_->state.has(name) || resumed_->state.type(name) != to.type(name));
+    if (is_saved(name) && !is_new && !is_other) {
+      load_tensor(to, name, resumed_->state.read(name));
+    }
   }
   saved_at_ = resumed_->step;
   resumed_.reset();

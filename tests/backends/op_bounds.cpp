@@ -50,7 +50,8 @@ std::string beside_fault(const HostTensor& actual, const std::vector<double>& an
   if (got.size() != answer.size()) return "another shape";
   for (std::size_t i = 0; i < got.size(); ++i) {
     const bool is_near = std::abs(got[i] - answer[i]) < ulp(actual.dtype, answer[i]);
-    if (got[i] != answer[i] && !is_near) return element_fault(i, got[i], answer[i]);
+    const bool are_nan = std::isnan(got[i]) && std::isnan(answer[i]);
+    if (got[i] != answer[i] && !is_near && !are_nan) return element_fault(i, got[i], answer[i]);
   }
   return {};
 }

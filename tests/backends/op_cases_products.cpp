@@ -177,6 +177,49 @@ OpTest quantize() {
   return out;
 }
 
+// No step before, a scale that fits with and without room to spare, magnitudes that outgrew it and
+// that fell far below it.
+OpTest quantize_delayed() {
+  OpTest out{.op = "quantize_delayed", .bound = Bound::kBeside, .gradient_outputs = {}};
+  for (const auto& [codes, largest] :
+       {std::pair{DType::kF8E4M3, 448.0}, std::pair{DType::kF8E5M2, 57344.0}}) {
+    for (const Operand& x : {plain({256, 384}), plain({130, 257}), plain({0, 5}), plain({64, 64}),
+                             stored({65, 72}, kSliced)}) {
+      for (const double last : {0.0, 1.5, 2.5, 20.0, 0.5, 0.0625}) {
+        out.cases.push_back(
+            {{x, wide({1}, last, last)},
+             {{"dtype", codes}, {"largest", AttrValue(largest)}, {"room", AttrValue(2.0)}}});
+      }
+    }
+  }
+  return out;
+}
+
+// The same of what is computed first, which is rounded where the dtype is of 16 bits: so is its
+// largest magnitude, by up to half a spacing of bfloat16.
+OpTest swiglu_quantized(bool is_gradient) {
+  OpTest out{.op = is_gradient ? "swiglu_grad_quantized" : "swiglu_quantized",
+             .bound = Bound::kUnfused,
+             .gradient_outputs = {},
+             .floor_share = 0x1p-8};
+  for (const auto& [codes, largest] :
+       {std::pair{DType::kF8E4M3, 448.0}, std::pair{DType::kF8E5M2, 57344.0}}) {
+    for (const auto& [shape, how] :
+         {std::pair{Shape{256, 384}, Stored::kPlain}, std::pair{Shape{130, 257}, Stored::kPlain},
+          std::pair{Shape{0, 5}, Stored::kPlain}, std::pair{Shape{65, 72}, kSliced}}) {
+      for (const double last : {0.0, 3.0, 0.25, 200.0}) {
+        std::vector<Operand> operands{stored(shape, how), stored(shape, how)};
+        if (is_gradient) operands.insert(operands.begin(), plain(shape));
+        operands.push_back(wide({1}, last, last));
+        out.cases.push_back(
+            {operands,
+             {{"dtype", codes}, {"largest", AttrValue(largest)}, {"room", AttrValue(2.0)}}});
+      }
+    }
+  }
+  return out;
+}
+
 // Tensor cores drop bits of a sum of 8-bit products: the bound is a rounding of bfloat16, for the
 // largest result, and a quarter of one.
 OpTest scaled_matmul() {
@@ -360,6 +403,9 @@ std::vector<OpTest> product_tests() {
       linear_grad(),
       gemv(),
       quantize(),
+      quantize_delayed(),
+      swiglu_quantized(false),
+      swiglu_quantized(true),
       scaled_matmul(),
   };
   for (OpTest& test : gather_tests()) out.push_back(std::move(test));

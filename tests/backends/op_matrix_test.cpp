@@ -164,7 +164,8 @@ Program build_assembled(const OpTest& test, const OpCase& c, DType dtype) {
   for (const Output& o : plain.outputs) {
     const Val y = r.map(o.value);
     if (y.shape().empty() || y.type().count() == 0) continue;
-    const Val margin = ops::fill(r.builder(), 1.0, y.type());
+    const DType made = is_float8(y.dtype()) ? DType::kF32 : y.dtype();
+    const Val margin = ops::cast(ops::fill(r.builder(), 1.0, {made, y.shape()}), y.dtype());
     const Val whole = r.builder().call1("assemble", {ops::copy(margin), y, ops::copy(margin)},
                                         {{"axis", std::int64_t{y.shape().rank() - 1}}});
     r.builder().output("whole " + o.name, whole);

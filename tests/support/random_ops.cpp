@@ -257,7 +257,18 @@ void RandomOps::rotate() {
 void RandomOps::multiply_quantized() {
   const auto codes = [&](DType dtype, double largest) {
     const Val x = operand({dice_.pick({DType::kF32, DType::kBF16, DType::kF16}), {16, 16}});
-    return b_.call(find_op("quantize"), {x}, {{"dtype", dtype}, {"largest", AttrValue(largest)}});
+    Attrs attrs{{"dtype", dtype}, {"largest", AttrValue(largest)}};
+    const std::int64_t source = dice_.between(0, 3);
+    if (source == 0) return b_.call(find_op("quantize"), {x}, attrs);
+    attrs.set("room", AttrValue(16.0));
+    // None, outgrown, fitting and far too large: nothing that a rounding could make another.
+    const Val last = ops::fill(b_, dice_.pick({0.0, 1e-3, 2.0, 1e4}), {DType::kF32, {1}});
+    if (source == 1) return b_.call(find_op("quantize_delayed"), {x, last}, attrs);
+    if (source == 2) {
+      return b_.call(find_op("swiglu_quantized"), {x, operand(x.type()), last}, attrs);
+    }
+    const auto half = [&] { return operand({x.dtype(), {16, 8}}); };
+    return b_.call(find_op("swiglu_grad_quantized"), {half(), half(), half(), last}, attrs);
   };
   const std::vector<Val> a = dice_.chance(0.5) ? codes(DType::kF8E5M2, 57344.0)
                                                : codes(DType::kF8E4M3, 448.0),
@@ -265,7 +276,7 @@ void RandomOps::multiply_quantized() {
   const Val y = b_.call1("scaled_matmul",
                          {a[dice_.chance(0.5) ? 0 : 1], b[dice_.chance(0.5) ? 0 : 1], a[2], b[2]},
                          {{"dtype", dice_.pick({DType::kF32, DType::kBF16})}});
-  keep(y, 64.0 * 1.2);
+  keep(y, 16.0 * 4.4 * 4.4 * 1.2);  // of elements of two, and of products of them in swiglu
 }
 
 void RandomOps::multiply() {

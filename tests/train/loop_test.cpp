@@ -217,30 +217,60 @@ TEST_F(LoopTest, WithTheSamePassesEveryExecutorContinuesWithTheSameBits) {
   }
 }
 
+// A run of `whole` that ends after step 7 and goes on has the bits of one that does not end there.
+void expect_exact_resume(TrainOptions whole, const std::filesystem::path& folder) {
+  TrainOptions part = whole;
+  whole.save = folder / "whole.safetensors";
+  whole.log = folder / "log.jsonl";
+  const std::vector<TrainStep> expected = run(whole);
+
+  part.checkpoint = folder / "checkpoints";
+  part.checkpoint_every = 5;
+  part.resume = true;
+  part.steps = 7;  // "killed" after a checkpoint at 5 and one at 7
+  run(part);
+  part.steps = 12;
+  part.save = folder / "resumed.safetensors";
+  const std::vector<TrainStep> resumed = run(part, 3);
+  ASSERT_EQ(resumed.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(resumed[i].step, expected[i + 7].step);
+    EXPECT_EQ(resumed[i].loss, expected[i + 7].loss);
+    EXPECT_EQ(resumed[i].grad_norm, expected[i + 7].grad_norm);
+  }
+  EXPECT_TRUE(bytes_of(whole.save) == bytes_of(part.save)) << folder;
+}
+
 TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
   for (Moments moments : kAllMoments) {
     TrainOptions whole = tiny_options();
     whole.run.optimizer.moments = moments;
-    TrainOptions part = whole;
-    whole.save = folder_.path() / "whole.safetensors";
-    whole.log = folder_.path() / fmt::format("{}.jsonl", name_of(moments));
-    const std::vector<TrainStep> expected = run(whole);
+    expect_exact_resume(whole, TempFolder().path());
+  }
+}
 
-    part.checkpoint = folder_.path() / name_of(moments);
-    part.checkpoint_every = 5;
-    part.resume = true;
-    part.steps = 7;  // "killed" after a checkpoint at 5 and one at 7
-    run(part);
-    part.steps = 12;
-    part.save = folder_.path() / "resumed.safetensors";
-    const std::vector<TrainStep> resumed = run(part, 3);
-    ASSERT_EQ(resumed.size(), 5u);
-    for (std::size_t i = 0; i < 5; ++i) {
-      EXPECT_EQ(resumed[i].step, expected[i + 7].step);
-      EXPECT_EQ(resumed[i].loss, expected[i + 7].loss);
-      EXPECT_EQ(resumed[i].grad_norm, expected[i + 7].grad_norm);
-    }
-    EXPECT_TRUE(bytes_of(whole.save) == bytes_of(part.save)) << name_of(moments);
+// Scales come from the step before the checkpoint.
+TEST_F(LoopTest, ARunInEightBitsResumesWithTheScalesThatItHad) {
+  TrainOptions whole = tiny_options();
+  whole.run.precision = parse_precision("test", "fp8");
+  whole.run.fp8_products = Float8Products::kAll;
+  expect_exact_resume(whole, folder_.path());
+}
+
+// Checkpoints are interchangeable: a run in bf16 goes on in 8 bits, and back.
+TEST_F(LoopTest, AResumeMayCrossPrecisions) {
+  TrainOptions options = tiny_options();
+  options.run.fp8_products = Float8Products::kAll;
+  options.checkpoint = folder_.path() / "checkpoints";
+  options.resume = true;
+  options.change = {"precision"};
+  for (const auto& [precision, steps] :
+       {std::pair{"bf16", 4}, std::pair{"fp8", 8}, std::pair{"bf16", 12}}) {
+    options.run.precision = parse_precision("test", precision);
+    options.steps = steps;
+    const std::vector<TrainStep> taken = run(options);
+    ASSERT_EQ(taken.size(), 4u) << precision;
+    EXPECT_LT(taken.back().loss, 3.3) << precision;
   }
 }
 

@@ -26,12 +26,16 @@ import sys
 import time
 
 import torch
+import torch.nn.functional as F
 
+import float8
 import model
 
 MODES = ("inference", "forward", "forward-backward", "step")
 FORMS = ("course", "course-compiled", "best", "best-eager", "graph")
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16,
+            "fp8": torch.bfloat16}  # of all but the blocks' products
+LINEAR = {"fp8": float8.linear}
 PRECISIONS = ("fp32", "tf32", *AUTOCAST)
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.1
 CAPTURE_WARMUP = 3  # runs on a side stream before a capture, as torch's documentation asks for
@@ -85,10 +89,13 @@ class Runner:
         torch.manual_seed(cell["seed"])
         start = model.init_parameters(config, cell["seed"], device=device)
         if self.is_course:
+            if precision in LINEAR:
+                raise ValueError(f"the course's forms have no {precision}")
             self.model = model.CourseModel(config, start, use_einsum=True)
         else:
             self.model = model.BestModel(config, start,
-                                         compile_blocks=cell["form"] in ("best", "graph"))
+                                         compile_blocks=cell["form"] in ("best", "graph"),
+                                         linear=LINEAR.get(precision, F.linear))
         self.parameters = list(self.model.parameters.values())
         self.loss_of, self.logits_of = self.model.loss, self.model.logits
         if cell["form"] == "course-compiled":

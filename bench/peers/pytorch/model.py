@@ -206,12 +206,14 @@ class BestModel:
     """The fastest plain-PyTorch form: merged projections, fused library composites.
 
     `use_sdpa` and `use_rms_norm` pick a library kernel where the installed torch has one.
-    `compile_blocks` compiles one Transformer block, which all layers then share.
+    `compile_blocks` compiles one Transformer block, which all layers then share. `linear` computes
+    the products of blocks.
     """
 
     def __init__(self, config, parameters, use_sdpa=True, use_rms_norm=True,
-                 compile_blocks=False):
+                 compile_blocks=False, linear=F.linear):
         self.config = config
+        self.linear = linear
         self.use_sdpa = use_sdpa and hasattr(F, "scaled_dot_product_attention")
         self.use_rms_norm = use_rms_norm and hasattr(F, "rms_norm")
         self.parameters = {}
@@ -257,7 +259,7 @@ class BestModel:
 
     def attention_block(self, x, qkv_weight, output_weight):
         batch, context, width = x.shape
-        qkv = F.linear(x, qkv_weight)
+        qkv = self.linear(x, qkv_weight)
         qkv = qkv.view(batch, context, 3, self.config.heads, self.config.d_head)
         q, k, v = qkv.unbind(dim=2)
         cos, sin = self.cos[:context], self.sin[:context]
@@ -265,11 +267,11 @@ class BestModel:
         q, k = rope(q, cos, sin).to(v.dtype), rope(k, cos, sin).to(v.dtype)
         y = self.attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         y = y.transpose(1, 2).reshape(batch, context, width)
-        return F.linear(y, output_weight)
+        return self.linear(y, output_weight)
 
     def feed_forward(self, x, gate_up_weight, down_weight):
-        gate, up = F.linear(x, gate_up_weight).chunk(2, dim=-1)
-        return F.linear(F.silu(gate) * up, down_weight)
+        gate, up = self.linear(x, gate_up_weight).chunk(2, dim=-1)
+        return self.linear(F.silu(gate) * up, down_weight)
 
     def block(self, x, ln1, qkv, output_proj, ln2, gate_up, down):
         x = x + self.attention_block(self.norm(x, ln1), qkv, output_proj)

@@ -14,15 +14,22 @@ struct Quantization {
   std::int64_t rows = 0, columns = 0;
   std::int64_t leading = 0;  // elements from row to row
   DType code_dtype = DType::kF8E4M3;
-  float largest = 0;  // magnitude among the codes
+  float limit = 0;  // the largest magnitude among the codes
   // Each may be null: nobody reads it.
   std::uint8_t* codes = nullptr;       // [rows, columns]
   std::uint8_t* transposed = nullptr;  // [columns, rows]
   float* scale = nullptr;
-  std::uint32_t* maxima = nullptr;  // workspace: as many as quantize_parts() says
+  // Of a step before; null: the scale is that of x. The new one may replace it in place.
+  const float* last = nullptr;
+  float* largest = nullptr;  // of x; may be null; only with `last`
+  float room = 1;  // how many times as large, or small, magnitudes may be for the scale to fit
+  // Workspace: of the parts of quantize_parts(), or of quantize_tiles() and one more with `last`.
+  std::uint32_t* maxima = nullptr;
 };
 
-// Queues two kernels: the largest magnitude, in parts, then tiles of codes.
+// Queues two kernels: the largest magnitude, in parts, then tiles of codes. With `last` instead
+// codes with its scale, then the check whether that fits, which writes them again where it does
+// not.
 cudaError_t quantize(const Quantization& q, const LaunchStream& stream);
 
 }  // namespace tracestep::cuda
