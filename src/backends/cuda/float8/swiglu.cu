@@ -1,7 +1,7 @@
 // The result of swiglu and its gradients, quantized where they are computed: nothing but codes is
 // written. Both are rounded to the dtype of the operands first, as if they had been stored. The
-// sigmoid is the fast one, off by a few 2^-23: IEEE divisions would take longer than the memory,
-// and codes have 3 bits behind the leading one.
+// sigmoid is the fast one, off by a few 2^-23, in codes with 3 bits behind the leading one: IEEE
+// divisions take 2 to 4 % longer.
 #include "backends/cuda/float8/swiglu.h"
 
 #include "backends/cuda/float8/tiles.cuh"
