@@ -1,6 +1,7 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -71,14 +72,65 @@ void add_option(CLI::App& app, const Option& option, bool takes_more,
       ->allow_extra_args(takes_more);
 }
 
-// "; did you mean --init W.safetensors?" for a file that one of the options is for.
+// "; did you mean --init W.safetensors?" for a file that one of the options is for, or for a folder
+// that weights are read from.
 std::string meant_option(const Command& command, const std::string& word) {
+  std::error_code none;
+  const bool is_folder = std::filesystem::is_directory(word, none);
   for (const Option& option : command.options.options()) {
+    if (is_folder && option.flag == "--init") return fmt::format("; did you mean --init {}?", word);
     for (const std::string& ending : option.endings) {
       if (word.ends_with(ending)) return fmt::format("; did you mean {} {}?", option.flag, word);
     }
   }
   return {};
+}
+
+// What other trainers (nanoGPT, llm.c, transformers) call an option; empty: nothing known.
+std::string_view flag_elsewhere(std::string flag) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"--learning-rate", "--lr"},
+      {"--min-lr", "--lr-min"},
+      {"--max-iters", "--steps"},
+      {"--max-steps", "--steps"},
+      {"--num-iterations", "--steps"},
+      {"--eval-interval", "--validate-every"},
+      {"--eval-steps", "--validate-every"},
+      {"--log-interval", "--log-every"},
+      {"--logging-steps", "--log-every"},
+      {"--save-steps", "--checkpoint-every"},
+      {"--batch-size", "--batch"},
+      {"--block-size", "--context"},
+      {"--seq-len", "--context"},
+      {"--sequence-length", "--context"},
+      {"--gradient-accumulation-steps", "--accumulate"},
+      {"--grad-clip", "--clip"},
+      {"--max-grad-norm", "--clip"},
+      {"--lr-scheduler-type", "--schedule"},
+      {"--decay-lr", "--schedule"},
+      {"--out-dir", "--checkpoint"},
+      {"--output-dir", "--checkpoint"},
+      {"--dataset", "--text"},
+      {"--data", "--text"},
+      {"--init-from", "--init"},
+      {"--n-layer", "--layers"},
+      {"--n-head", "--heads"},
+      {"--n-embd", "--d-model"},
+      {"--vocab-size", "--vocab"},
+      {"--dtype", "--precision"},
+      {"--compile", "--executor"},
+      {"--max-new-tokens", "--max-tokens"},
+  };
+  std::ranges::replace(flag, '_', '-');
+  const auto found = std::ranges::find_if(kNames, [&](const auto& n) { return n.first == flag; });
+  return found == std::end(kNames) ? std::string_view() : found->second;
+}
+
+// "; did you mean --size?" for "--sise", and "--lr" for "--learning_rate".
+std::string meant_flag(const std::string& flag, const std::vector<std::string>& flags) {
+  const std::string_view elsewhere = flag_elsewhere(flag);
+  const bool is_known = std::ranges::find(flags, elsewhere) != flags.end();
+  return is_known ? fmt::format("; did you mean {}?", elsewhere) : did_you_mean(flag, flags);
 }
 
 [[noreturn]] void fail_unknown(const Command& command, const std::string& word) {
@@ -88,7 +140,7 @@ std::string meant_option(const Command& command, const std::string& word) {
   const std::string hint = fmt::format("tracestep {} --help lists the options", command.name);
   if (flag.starts_with("-")) {
     throw Error(ErrorCode::kUsage, command.name,
-                fmt::format("unknown option {}{}", flag, did_you_mean(flag, flags)), hint);
+                fmt::format("unknown option {}{}", flag, meant_flag(flag, flags)), hint);
   }
   throw Error(ErrorCode::kUsage, command.name,
               fmt::format("\"{}\" belongs to no option{}", word, meant_option(command, word)),

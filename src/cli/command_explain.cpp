@@ -97,7 +97,7 @@ ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& r
     const auto value = row->number(field);
     if (!o.grid.is_given(field) && value) out = static_cast<std::int64_t>(*value);
   };
-  ExplainInput input{.row = measured_row};
+  ExplainInput input{.row = measured_row, .is_measured_now = !row};
   if (row) {
     if (!o.grid.is_given("size") && !o.grid.is_custom() && !o.grid.is_given("vocab")) {
       run.model = model_of_row(*row);

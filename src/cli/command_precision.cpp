@@ -85,9 +85,12 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
 JobPlan plan_of(const PrecisionOptions& o) {
   constexpr double kSecondsOfErrors = 60;  // against float64, on a part of the model
   const Protocol& p = o.protocol;
-  JobPlan out = plan_of_runs(runs_of(o.grid, Takes::kFast, DeviceUse::kPlan),
-                             o.rounds.visits() * (p.warmup + p.steps + p.recorded_steps));
-  if (o.error.layers > 0) out.seconds = kSecondsOfErrors * static_cast<double>(out.runs.size());
+  const bool has_steps = o.has("steps");
+  JobPlan out =
+      plan_of_runs(runs_of(o.grid, Takes::kFast, DeviceUse::kPlan),
+                   has_steps ? o.rounds.visits() * (p.warmup + p.steps + p.recorded_steps) : 0);
+  if (has_steps && o.error.layers > 0)
+    out.seconds = kSecondsOfErrors * static_cast<double>(out.runs.size());
   return out;
 }
 

@@ -180,7 +180,7 @@ std::string kind_of(const Table& table) {
   return table.name.substr(0, table.name.find('@'));
 }
 
-// The tables that have one of these names, in their own order. An unknown name gives a warning and
+// The tables that have these names, in the order of the names. An unknown name gives a warning and
 // costs no result.
 std::vector<Table> choose_tables(const std::vector<std::string>& names,
                                  const std::vector<Table>& tables) {
@@ -188,15 +188,18 @@ std::vector<Table> choose_tables(const std::vector<std::string>& names,
   std::vector<Table> out;
   for (const Table& table : tables) {
     if (std::ranges::find(known, kind_of(table)) == known.end()) known.push_back(kind_of(table));
-    const auto is_it = [&](const std::string& name) {
-      return name == table.name || name == kind_of(table);
-    };
-    if (std::ranges::any_of(names, is_it)) out.push_back(table);
   }
+  const auto is_chosen = [&](const Table& table) {
+    return std::ranges::find(out, table.name, &Table::name) != out.end();
+  };
   for (const std::string& name : names) {
-    if (std::ranges::any_of(out,
-                            [&](const Table& t) { return t.name == name || kind_of(t) == name; }))
-      continue;
+    bool is_there = false;
+    for (const Table& table : tables) {
+      if (name != table.name && name != kind_of(table)) continue;
+      is_there = true;
+      if (!is_chosen(table)) out.push_back(table);
+    }
+    if (is_there) continue;
     log_warn("[--tables] there is no table {} here{}; there are {}", name,
              did_you_mean(name, known), fmt::join(known, ", "));
   }
@@ -288,7 +291,10 @@ std::optional<std::string> answer_text(const OutputOptions& output, std::string_
     table = on_screen(table);
   }
   std::ostringstream out;
-  out << answer->sentence << "\n\n";
+  for (const std::string& line : in_lines(answer->sentence, is_terminal ? view.width : 0)) {
+    out << line << '\n';
+  }
+  out << '\n';
   tracestep::write_text({.schema = {}, .environment = {}, .tables = std::move(tables)}, out, view);
   return out.str();
 }

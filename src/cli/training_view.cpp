@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 
 #include "base/units.h"
 #include "base/utf8.h"
@@ -114,7 +115,10 @@ void TrainingView::add(const TrainStep& step) {
   tokens.insert(tokens.end(), step.sample.begin(), step.sample.end());
   // A model's vocabulary may have more entries than its tokenizer.
   std::erase_if(tokens, [&](std::int64_t id) { return !setup_.tokenizer->byte_count(id); });
-  log_info("sample after step {}: {}", step.step, setup_.tokenizer->decode(tokens));
+  // Line by line, as it is read: one long line would have signs for its ends.
+  std::istringstream text(setup_.tokenizer->decode(tokens));
+  log_info("sample after step {}:", step.step);
+  for (std::string line; std::getline(text, line);) log_info("  {}", line);
 }
 
 bool TrainingView::is_due(const TrainStep& step, Clock::time_point now) const {
@@ -128,18 +132,22 @@ std::string TrainingView::text(const TrainStep& step, Clock::time_point now) con
   std::string out = fmt::format("step {}/{}  loss {:.4f}  ", step.step, setup_.steps,
                                 loss_sum_ / static_cast<double>(count_));
   if (validation_) out += fmt::format("validation loss {:.4f}  ", *validation_);
-  out += fmt::format("lr {:.2e}  norm {:.3g}  ", step.lr, step.grad_norm);
+  out += fmt::format("lr {:.2e}  norm {:#.3g}  ", step.lr, step.grad_norm);
   if (step.loss_scale) {
     out += fmt::format("scale {:g}  skipped {}  ", *step.loss_scale, step.skipped_steps);
   }
-  out += fmt::format("{} tokens/s  ", format_count(tokens_per_s));
+  constexpr double kThousand = 1000;
+  out += tokens_per_s < kThousand ? fmt::format("{:.3g} tokens/s", tokens_per_s)
+                                  : format_count(tokens_per_s) + " tokens/s";
   if (setup_.peak_flops > 0) {
-    out += fmt::format("MFU {:.1f} %  ",
+    out += fmt::format("  MFU {:.1f} %",
                        100 * tokens_per_s * setup_.flops_per_token / setup_.peak_flops);
   }
   const std::chrono::duration<double> passed = now - start_;
   const double left = static_cast<double>(setup_.steps - step.step);
-  return out + words_of_remaining(passed.count() / static_cast<double>(done_) * left) + " left";
+  if (left <= 0) return out;
+  return out + "  " + words_of_remaining(passed.count() / static_cast<double>(done_) * left) +
+         " left";
 }
 
 void TrainingView::finish() {

@@ -30,8 +30,13 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   for (const Mistake& m : {
            Mistake{"benhc", 2, "did you mean bench?"},
            Mistake{"--size small", 2, "the command comes first"},
+           // Names of other trainers.
+           Mistake{"train --learning_rate=6e-4", 2, "did you mean --lr?"},
+           Mistake{"train --block-size 256", 2, "did you mean --context?"},
+           Mistake{"bench --max-iters 5", 2, "did you mean --steps?"},
            Mistake{"bench --sise small", 2, "unknown option --sise; did you mean --size?"},
            Mistake{"bench small", 2, "\"small\" belongs to no option"},
+           Mistake{"generate /", 2, "did you mean --init /?"},
            Mistake{"generate m.safetensors", 2, "did you mean --init m.safetensors?"},
            Mistake{"train my.txt", 2,
                    "\"my.txt\" belongs to no option; did you mean --text my.txt?"},

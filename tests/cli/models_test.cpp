@@ -278,7 +278,7 @@ TEST_F(ModelsCommandTest, SamplesEndWithTheLearnedPositions) {
       "train --text text.txt --steps 2 --context 8 --batch 1 --model my-gpt2 --sample-every 1 ";
   const ProgramRun found = run(train);
   EXPECT_EQ(found.status, 0) << found.err;
-  EXPECT_THAT(found.err, HasSubstr("sample after step 2: "));
+  EXPECT_THAT(found.err, HasSubstr("sample after step 2:\n"));
   const ProgramRun refused = run(train + "--sample-prompt " + std::string(33, 'a'));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err,

@@ -185,7 +185,7 @@ TEST_F(TokenizersTest, WhatATemplateSetsBeforeATextGoesBeforeAPromptAndIsNotShow
       "train --text text.txt --steps 2 --save w.safetensors --sample-every 2 --sample-prompt "
       "'the quick' --tokenizer " +
       golden.string() + kSizes);
-  EXPECT_THAT(training.err, HasSubstr("sample after step 2: the quick"));
+  EXPECT_THAT(training.err, HasSubstr("sample after step 2:\n  the quick"));
   const std::string sample = "generate --init w.safetensors --max-tokens 4 --temperature 0 ";
   const std::string text = done(sample + "--prompt 'the quick'").out;
   EXPECT_EQ(text.find("the quick"), 0u) << text;

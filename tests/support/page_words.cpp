@@ -5,15 +5,32 @@
 
 namespace tracestep::testing {
 
+namespace {
+
+// Behind the end of the element that begins at `at`, with those of its kind inside it.
+std::size_t end_of_element(const std::string& page, std::size_t at, const std::string& open,
+                           const std::string& close) {
+  int depth = 1;
+  for (at += open.size(); depth > 0;) {
+    const std::size_t inner = page.find(open, at), end = page.find(close, at);
+    if (end == std::string::npos) return page.size();
+    depth += inner < end ? 1 : -1;
+    at = inner < end ? inner + open.size() : end + close.size();
+  }
+  return at;
+}
+
+}  // namespace
+
 PageWords words_of_page(std::string page) {
   const auto without = [&](const std::string& open, const std::string& close) {
     for (std::size_t at = page.find(open); at != std::string::npos; at = page.find(open, at)) {
-      page.erase(at, page.find(close, at) + close.size() - at);
+      page.erase(at, end_of_element(page, at, open, close) - at);
     }
   };
   page.erase(0, page.find("<body>"));
   without("<script", "</script>");
-  without("<svg", "</svg>");  // a plot inside a drawing leaves the outer end, which is no word
+  without("<svg", "</svg>");
   without("<table", "</table>");
   without("<noscript", "</noscript>");
   without("<p class=\"paper", "</p>");

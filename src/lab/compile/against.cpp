@@ -22,7 +22,7 @@ Fields<Against> against_fields(const std::string& prefix, const std::string& tit
            [](A a) { return finite_or_null(1.0 / a.comparison.high); }},
           {data_only(ratio("_high", "to", "")),
            [](A a) { return finite_or_null(1.0 / a.comparison.low); }},
-          {timed(text_column(
+          {as_comparison(text_column(
                prefix + "_verdict", "is",
                "faster or slower beyond chance, slightly where that is within 2 % (5 % of cells "
                "measured in rounds), same within it, unclear, or too few samples to say")),

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "lab/compile/against.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
@@ -199,6 +201,24 @@ std::optional<TimedSamples> samples_of(const LadderStep& step) {
   return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;
 }
 
+// Says once which rungs found nothing to do, and which came out apart from the rung below anyway.
+void note_rungs_without_effect(std::span<const LadderRow> rows, Table& table) {
+  std::vector<std::string_view> idle;
+  for (const LadderRow& row : rows) {
+    if (row.step.effect != RungEffect::kNothing) continue;
+    idle.push_back(row.step.rung->name);
+    if (!row.below || !row.below->comparison.is_apart) continue;
+    table.notes.push_back(
+        fmt::format("{} is {} all the same: noise between rungs, which the verdicts of others have "
+                    "as well",
+                    idle.back(), fine_words_of(row.below->comparison)));
+  }
+  if (idle.empty()) return;
+  table.notes.insert(table.notes.begin(),
+                     fmt::format("{} {} nothing here: the same program, run in the same way",
+                                 fmt::join(idle, ", "), idle.size() == 1 ? "changes" : "change"));
+}
+
 }  // namespace
 
 Table way_table(std::span<const CompileCell> cells) {
@@ -230,17 +250,7 @@ Table ladder_table(std::span<const LadderStep> steps) {
     below = &step;
   }
   Table table = table_of("ladder", "The ladder: what each rung buys", ladder_fields(), rows);
-  for (const LadderRow& row : rows) {
-    if (row.step.effect != RungEffect::kNothing) continue;
-    const bool has_moved = row.below && row.below->comparison.is_apart;
-    const std::string_view is = has_moved ? fine_words_of(row.below->comparison) : "";
-    table.notes.push_back(fmt::format(
-        "{} changes nothing here: the same program, run in the same way{}", row.step.rung->name,
-        has_moved ? fmt::format("; that it is {} all the same is noise between rungs, which the "
-                                "verdicts of others have as well",
-                                is)
-                  : std::string()));
-  }
+  note_rungs_without_effect(rows, table);
   for (const LadderRow& row : rows) {
     const CellResult& here = row.step.cell.result;
     const bool is_graph =

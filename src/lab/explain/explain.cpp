@@ -1,6 +1,9 @@
 // The list of topics, and how a topic becomes tables.
 #include "lab/explain/explain.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -60,7 +63,40 @@ pages::Page page_of(const Topic& topic) {
   return std::move(pages::parse(topic.page).at(0));
 }
 
+// Without case; a word ends where letters end.
+bool has_word(std::string_view text, std::string_view word) {
+  const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
+  const auto lowered = [](std::string_view of) {
+    std::string out(of);
+    std::ranges::transform(out, out.begin(), [](unsigned char c) { return std::tolower(c); });
+    return out;
+  };
+  const std::string lower = lowered(text), asked = lowered(word);
+  const auto is_inner = [&](std::size_t at) { return at < text.size() && is_letter(text[at]); };
+  for (std::size_t at = lower.find(asked); at != lower.npos; at = lower.find(asked, at + 1)) {
+    if ((at == 0 || !is_inner(at - 1)) && !is_inner(at + asked.size())) return true;
+  }
+  return false;
+}
+
+// Topics whose pages have the word, in any case; those that ask about it alone, if there are any.
+std::vector<std::string> topics_about(std::string_view word) {
+  constexpr std::size_t kShortest = 3;
+  std::vector<std::string> asking, naming;
+  for (const Topic& topic : all()) {
+    if (word.size() < kShortest) break;
+    if (has_word(page_of(topic).text("Question"), word)) asking.emplace_back(topic.name);
+    if (has_word(topic.page, word)) naming.emplace_back(topic.name);
+  }
+  return asking.empty() ? naming : asking;
+}
+
 }  // namespace
+
+std::string whose(const ResultRow& row, const ExplainInput& input) {
+  return fmt::format("{} on {}{}", row.label(), row.text("device"),
+                     input.is_measured_now ? " (measured now)" : "");
+}
 
 std::span<const Topic> topics() {
   return all();
@@ -72,9 +108,16 @@ const Topic& topic_named(std::string_view name) {
     if (topic.name == name) return topic;
     names.emplace_back(topic.name);
   }
+  if (const auto near = closest(name, names)) names = {*near};
+  if (names.size() > 1) {
+    if (auto about = topics_about(name); !about.empty()) names = std::move(about);
+  }
+  const bool is_found = names.size() < all().size();
   throw Error(ErrorCode::kUsage, "explain",
-              fmt::format("there is no topic \"{}\"{}", name, did_you_mean(name, names)),
-              fmt::format("topics are {}", fmt::join(names, ", ")));
+              is_found ? fmt::format("there is no topic \"{}\"; did you mean {}?", name,
+                                     fmt::join(names, " or "))
+                       : fmt::format("there is no topic \"{}\"", name),
+              "tracestep explain lists the topics");
 }
 
 Table topic_table() {

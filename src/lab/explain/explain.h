@@ -30,6 +30,7 @@ struct ExplainInput {
   BatchShape shape = {};
   // A row of `bench`: read from a result, or measured when a topic asks for it.
   std::function<ResultRow()> row = {};
+  bool is_measured_now = false;  // that row; else it is of a file
   RanksInput ranks = {};
 };
 

@@ -76,7 +76,7 @@ void explain_fusion(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
   if (!wall || !busy) return;
-  v.set("row", row.label() + " on " + row.text("device"));
+  v.set("row", whose(row, input));
   v.set("wall", *wall).set("busy", *busy);
 }
 

@@ -16,10 +16,6 @@ double value(const ResultRow& row, std::string_view column) {
   return row.number(column).value_or(0.0);
 }
 
-std::string whose(const ResultRow& row) {
-  return row.label() + " on " + row.text("device");
-}
-
 // Lines whose columns are missing are left out: results of other versions may have fewer columns.
 bool has(const ResultRow& row, std::initializer_list<std::string_view> columns) {
   return std::ranges::all_of(columns,
@@ -62,7 +58,7 @@ void explain_warmup(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   const std::vector<double> warm = row.numbers("warmup_ms"), samples = row.numbers("samples_ms");
   Values& v = out.values;
-  v.set("row", whose(row)).set("samples", samples.size()).set("median", median_of(samples));
+  v.set("row", whose(row, input)).set("samples", samples.size()).set("median", median_of(samples));
   if (warm.empty()) {
     v.set("no_warmup", "");
     return;
@@ -76,7 +72,7 @@ void explain_warmup(const ExplainInput& input, Explanation& out) {
 void explain_synchronisation(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   Values& v = out.values;
-  v.set("row", whose(row));
+  v.set("row", whose(row, input));
   set_if(v, "wall", row, "wall_ms");
   set_if(v, "issue", row, "issue_ms");
   set_if(v, "span", row, "device_span_ms");
@@ -88,7 +84,7 @@ void explain_std(const ExplainInput& input, Explanation& out) {
   const std::vector<double> samples = row.numbers("samples_ms");
   const Interval interval = median_interval(samples);
   Values& v = out.values;
-  v.set("row", whose(row)).set("samples", samples.size());
+  v.set("row", whose(row, input)).set("samples", samples.size());
   v.set("mean", mean_of(samples)).set("deviation", sample_std_of(samples));
   v.set("population", population_std_of(samples));
   v.set("median", median_of(samples)).set("coverage", 100 * interval.coverage);
@@ -98,7 +94,7 @@ void explain_std(const ExplainInput& input, Explanation& out) {
 void explain_launch_bound(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   Values& v = out.values;
-  v.set("row", whose(row));
+  v.set("row", whose(row, input));
   if (!has(row, {"wall_ms", "device_busy_ms", "launches"})) {
     v.set("no_busy", "");
     return;
@@ -111,7 +107,7 @@ void explain_launch_bound(const ExplainInput& input, Explanation& out) {
 void explain_profiler_overhead(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
   Values& v = out.values;
-  v.set("row", whose(row));
+  v.set("row", whose(row, input));
   if (!has(row, {"wall_ms", "instrumented_wall_ms", "launches"})) {
     v.set("no_cost", "");
     return;
@@ -154,7 +150,7 @@ void explain_roofline(const ExplainInput& input, Explanation& out) {
   }
   if (!has(row, {"tflops"})) return;
   const double reached = value(row, "tflops"), roof = value(row, "roof_tflops");
-  v.set("row", whose(row)).set("reached", reached);
+  v.set("row", whose(row, input)).set("reached", reached);
   v.set("flops", value(row, "flops")).set("median", value(row, "median_ms"));
   if (roof > 0) v.set("roof", roof);
 }

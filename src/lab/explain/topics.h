@@ -8,6 +8,9 @@ namespace tracestep {
 // Bytes that one layer saves for backward, by two programs; both need a backward pass.
 double saved_by_layer(const ExplainInput& input);
 
+// "tiny step fp32 on cpu": whose times a topic explains.
+std::string whose(const ResultRow& row, const ExplainInput& input);
+
 // A model's sizes by the letters of docs/glossary.md; P: parameters.
 struct Letters {
   double b, t, c, f, h, d, l, v, p;

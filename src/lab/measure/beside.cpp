@@ -70,9 +70,10 @@ Table beside_table(std::span<const BesideCell> cells) {
       {ratio("high", "to", ""), [](B b) { return finite_or_null(b.comparison.high); }},
       {ratio("p", "p", "Wilcoxon of the rounds' ratios, two-sided"),
        [](B b) { return finite_or_null(b.comparison.p); }},
-      {timed(text_column("is", "",
-                         "faster or slower than the first at 99.5 %, slightly where that is within "
-                         "2 %, same within 2 %, unclear, or too few rounds (fewer than nine)")),
+      {as_comparison(
+           text_column("is", "",
+                       "faster or slower than the first at 99.5 %, slightly where that is within "
+                       "2 %, same within 2 %, unclear, or too few rounds (fewer than nine)")),
        [](B b) { return b.words(); }}};
   return table_of("beside", "Each cell beside the first", fields, beside(cells));
 }

@@ -50,6 +50,17 @@ std::string reason(Mark mark, std::size_t rows, const std::vector<std::string>& 
                      rows == 1 ? "" : "s", fmt::join(words, "; "));
 }
 
+// "~ noisy: tiny step: the samples lie far apart" of "doubt: tiny step: the samples … (unsteady)".
+std::string in_words(std::string note, bool has_utf8) {
+  const Mark mark = mark_of(note);
+  if (!is_of_checker(note) || mark == Mark::kSound) return note;
+  const std::size_t code = note.rfind(" (");
+  if (code != std::string::npos && note.ends_with(')')) note.erase(code);
+  const Sign& sign = sign_of(mark);
+  return fmt::format("{} {}{}", has_utf8 ? sign.utf8 : sign.ascii, sign.words,
+                     note.substr(note.find(':')));
+}
+
 }  // namespace
 
 Mark mark_of(std::string_view verdict) {
@@ -62,6 +73,7 @@ void mark_verdicts(Table& table, bool has_utf8) {
   const auto found = std::ranges::find_if(table.columns, is_verdict_column);
   if (found == table.columns.end()) {
     std::ranges::stable_partition(table.notes, [](auto& note) { return !is_of_checker(note); });
+    for (std::string& note : table.notes) note = in_words(std::move(note), has_utf8);
     return;
   }
   const auto column = static_cast<std::size_t>(found - table.columns.begin());

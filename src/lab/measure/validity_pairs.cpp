@@ -56,9 +56,11 @@ struct Facts {
   bool has_interval;  // a 95 % one from low to high; else these are the samples' ends
 };
 
-// Beside other programs two times differ by more than their samples show.
+// Beside other programs, or by samples too few for an interval, two times differ by more than they
+// show.
 Severity severity_of(const Facts& a, const Facts& b) {
-  return had_company(*a.row) || had_company(*b.row) ? Severity::kDoubt : Severity::kInvalid;
+  const auto may_be_noise = [](const Facts& f) { return had_company(*f.row) || !f.has_interval; };
+  return may_be_noise(a) || may_be_noise(b) ? Severity::kDoubt : Severity::kInvalid;
 }
 
 std::string_view what_is_exceeded(const Facts& a, const Facts& b) {

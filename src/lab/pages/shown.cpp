@@ -83,6 +83,12 @@ Text shown(const Quantity& q, std::string_view unit) {
   if (unit == "± factor") return figure(factor_and_interval(q));
   if (unit == "count" && q.value == std::floor(q.value)) return whole(q);
   if (unit == "count") return figure(plain_number(q.value));
+  constexpr std::string_view kCountOf = "count ";
+  if (unit.starts_with(kCountOf)) {
+    const std::string_view noun = unit.substr(kCountOf.size());
+    return q.value == 1 ? figure(fmt::format("one {}", noun))
+                        : whole(q) + Text(Piece{fmt::format(" {}s", noun)});
+  }
   if (unit == "flops") return figure(format_flops(q.value));
   if (unit == "tflops") return figure(format_flop_rate(q.value * 1e12));
   if (unit == "ratio") return figure(fmt::format("{:.4g}", q.value));

@@ -173,10 +173,11 @@ Fields<StepRow> step_row_fields() {
           if (!s.has_base()) return Json();
           return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
         }},
-       {timed(text_column("is", "",
-                          "beside fp32, by these samples: faster or slower beyond chance, slightly "
-                          "where that is within 2 % (5 % of cells measured in rounds), same within "
-                          "it, unclear, or too few samples")),
+       {as_comparison(
+            text_column("is", "",
+                        "beside fp32, by these samples: faster or slower beyond chance, slightly "
+                        "where that is within 2 % (5 % of cells measured in rounds), same within "
+                        "it, unclear, or too few samples")),
         [](R s) { return s.is_compared() ? Json(fine_words_of(s.beside_base())) : Json(); }},
        {timed(
             real_column("p", "p", "", 3,

@@ -97,6 +97,12 @@ inline Column timed(Column column, Timing timing = Timing::kSampled) {
   return column;
 }
 
+// What one row's times are beside another's; whose samples do not suffice, a note says.
+inline Column as_comparison(Column column) {
+  column.words = {{"too few samples", "too few"}, {"too few rounds", "too few"}};
+  return timed(std::move(column));
+}
+
 // --- cells; null is an empty cell ---------------------------------------------------------------
 
 inline Json when(bool condition, Json value) {

@@ -17,7 +17,11 @@ constexpr const char* kEmpty = "-";
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
   if (digits == kTwoDigits) return two_digits(value);
-  if (digits < 0) return fmt::format("{:.4g}", value);
+  if (digits < 0) {
+    constexpr double kLong = 1e7;  // up to which digits read better than an exponent
+    const bool is_long = std::abs(value) >= 9999.5 && std::abs(value) < kLong;
+    return is_long ? grouped(std::llround(value)) : fmt::format("{:.4g}", value);
+  }
   constexpr double kWhole = 1e15;  // up to which a double has every whole number
   if (digits == 0 && std::abs(value) >= 0.5 && std::abs(value) < kWhole) {
     return grouped(std::llround(value));
@@ -65,6 +69,32 @@ std::string display_cell(const Json& cell, const Column& column) {
   return kEmpty;
 }
 
+bool has_ms(const Column& column) {
+  return column.kind == ColumnKind::kReal && column.unit == "ms";
+}
+
+// Whether the longest time of each row takes a second: then all times of the table are in seconds,
+// as sentences say them.
+bool is_of_seconds(const Table& table) {
+  constexpr double kSecond = 1000.0;
+  bool has_times = false;
+  for (const auto& row : table.rows) {
+    double longest = 0;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (!has_ms(table.columns[c]) || row[c].is_null()) continue;
+      has_times = true;
+      longest = std::max(longest, row[c].as_double());
+      if (!(longest < kSecond)) break;
+    }
+    if (longest > 0 && longest < kSecond) return false;
+  }
+  return has_times;
+}
+
+Json in_seconds(const Json& cell) {
+  return cell.is_null() ? cell : Json(cell.as_double() / 1000.0);
+}
+
 std::string header(const Column& column) {
   const std::string& title = column.title.empty() ? column.name : column.title;
   // Bytes carry their unit in every cell.
@@ -92,9 +122,12 @@ DisplayTable display(const Table& table) {
   out.title = each_line(table.title);
   for (const std::string& note : table.notes) out.notes.push_back(one_line(note));
   out.rows.resize(table.rows.size());
+  const bool is_long = is_of_seconds(table);
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    const Column& column = table.columns[c];
     if (!is_shown(table, c)) continue;
+    Column column = table.columns[c];
+    const bool in_s = is_long && has_ms(column);
+    if (in_s) column.unit = "s";
     out.headers.push_back(one_line(header(column)));
     out.is_needed.push_back(column.is_result || column.role == ColumnRole::kKey ||
                             column.name == "status");
@@ -102,7 +135,8 @@ DisplayTable display(const Table& table) {
     out.is_right_aligned.push_back(column.kind != ColumnKind::kText &&
                                    column.kind != ColumnKind::kBool);
     for (std::size_t r = 0; r < table.rows.size(); ++r) {
-      out.rows[r].push_back(display_cell(table.rows[r][c], column));
+      const Json& cell = table.rows[r][c];
+      out.rows[r].push_back(display_cell(in_s ? in_seconds(cell) : cell, column));
     }
   }
   return out;

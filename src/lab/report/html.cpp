@@ -249,10 +249,11 @@ std::string contents(std::span<const PageTopic> topics) {
 // --- tables -------------------------------------------------------------------------------------
 
 // Places that the page's script fills.
-std::string section_html(const PageSection& section, std::span<const Table> tables) {
+std::string section_html(const PageSection& section, std::string_view title,
+                         std::span<const Table> tables) {
   std::string out =
       fmt::format("<details class=\"section\" id=\"tables-{}\"><summary>{}</summary>\n",
-                  anchor(section.id), xml_escaped(section.title)) +
+                  anchor(section.id), xml_escaped(title)) +
       prose(section.reading);
   for (const std::string& name : section.tables) {
     const auto table = std::ranges::find(tables, name, &Table::name);
@@ -264,6 +265,34 @@ std::string section_html(const PageSection& section, std::span<const Table> tabl
         xml_escaped(name));
   }
   return out + "</details>\n";
+}
+
+// Sections "Kernels of one step: CELL" of several cells unfold from one line.
+std::string sections_html(std::span<const PageSection> sections, std::span<const Table> tables) {
+  std::string out;
+  const auto subject = [](const PageSection& section) {
+    return std::string_view(section.title).substr(0, section.title.find(": "));
+  };
+  for (auto first = sections.begin(); first != sections.end();) {
+    const auto end = std::find_if(first, sections.end(), [&](const PageSection& section) {
+      return subject(section) != subject(*first);
+    });
+    if (end - first == 1) {
+      out += section_html(*first, first->title, tables);
+    } else {
+      out += fmt::format("<details class=\"section\"><summary>{} ({})</summary>\n",
+                         xml_escaped(subject(*first)), end - first);
+      for (auto one = first; one != end; ++one) {
+        const auto behind = one->title.find_first_not_of(": ", subject(*one).size());
+        out += section_html(
+            *one, std::string_view(one->title).substr(behind == std::string::npos ? 0 : behind),
+            tables);
+      }
+      out += "</details>\n";
+    }
+    first = end;
+  }
+  return out;
 }
 
 }  // namespace
@@ -295,7 +324,7 @@ std::string html_page(const PageHead& head, const Json& result, std::span<const 
       "<section id=\"tables\">\n<h2>Tables</h2>\n<noscript><p>Tables are laid out by a script in "
       "this file{}.</p></noscript>\n",
       has_file ? "; " + head.numbers + " beside it has the same numbers" : "");
-  for (const PageSection& section : sections) out += section_html(section, tables);
+  out += sections_html(sections, tables);
   out += fmt::format(
       "<details class=\"section\"><summary>Machine and build</summary>\n<div "
       "id=\"environment\"></div>\n</details>\n</section>\n<p class=\"paper soft\">The tables are "

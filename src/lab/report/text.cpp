@@ -50,22 +50,24 @@ std::string coloured(const std::string& text, Tone tone, const TextView& view) {
 
 // --- widths -------------------------------------------------------------------------------------
 
-// What a column takes as it is, and the least that it can do with: a head of several lines, a text
-// that goes on in the next line.
+// What a column takes as it is, the least that reads well, a head of several lines and a text that
+// goes on in the next line, and the least that cuts no word.
 struct Width {
-  std::size_t natural = 0, least = 0;
+  std::size_t natural = 0, least = 0, narrowest = 0;
 };
 std::vector<Width> widths_of(const DisplayTable& shown) {
   std::vector<Width> out;
   for (std::size_t c = 0; c < shown.headers.size(); ++c) {
-    std::size_t cells = 0;
-    for (const auto& row : shown.rows) cells = std::max(cells, display_width(row[c]));
-    std::size_t least = shown.is_right_aligned[c] ? cells : std::min(cells, kLeastText);
+    const std::size_t head = longest_word(shown.headers[c]);
+    std::size_t cells = 0, word = head;
     for (const auto& row : shown.rows) {
-      if (shown.is_whole[c]) least = std::max(least, longest_word(row[c]));
+      cells = std::max(cells, display_width(row[c]));
+      word = std::max(word, longest_word(row[c]));
     }
+    const std::size_t least = shown.is_right_aligned[c] ? cells : std::min(cells, kLeastText);
     out.push_back({std::max(cells, display_width(shown.headers[c])),
-                   std::max(least, longest_word(shown.headers[c]))});
+                   std::max({least, head, shown.is_whole[c] ? word : 0}),
+                   shown.is_right_aligned[c] ? std::max(cells, head) : word});
   }
   return out;
 }
@@ -94,7 +96,13 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
   std::size_t room = view.width + kGap;
   if (view.width == 0 || out.empty() || all <= room) return out;
   const bool is_narrow = needed > room;
+  std::size_t at_least = 0;
+  for (std::size_t c = 0; c < wanted.size(); ++c) {
+    at_least += is_needed(c) ? wanted[c].least + kGap : 0;
+  }
+  const bool is_tight = at_least > room;  // texts of needed columns take more lines
   const auto first_width = [&](std::size_t c) {
+    if (is_tight && is_needed(c)) return wanted[c].narrowest;
     if (shown.is_whole[c] && is_needed(c)) {
       const std::size_t usual = std::min(kWholeText, view.width / 2);
       return std::max(wanted[c].least, std::min(wanted[c].natural, usual));
@@ -232,8 +240,9 @@ LeftOut write_table(const Table& table, const TextView& view, std::ostream& out)
   left.rows = append_fitting(lines, std::move(rows), view.lines > kept ? view.lines - kept : 0);
   if (!view.way_out.empty() && !left.columns.empty()) {
     lines.emplace_back();
-    lines.push_back(fmt::format("not shown for lack of width: {}{}", fmt::join(left.columns, ", "),
-                                view.way_out));
+    append(lines, in_lines(fmt::format("not shown for lack of width: {}{}",
+                                       fmt::join(left.columns, ", "), view.way_out),
+                           view.width));
   }
   if (!shown.rows.empty() && !notes.empty()) lines.emplace_back();
   const std::size_t most = view.lines == 0 ? 0 : std::min(view.lines, lines.size() + kNoteLines);

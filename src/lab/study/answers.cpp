@@ -197,10 +197,13 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     out.lines = std::move(composed.lines);
   } catch (const Unsupported& missing) {
     out.refused = true;
-    out.text = out.lead =
-        say(is_missing(missing.why()) ? "No answer: {}; the command below measures it."
-                                      : "No answer: {}.",
-            {missing.why()});
+    if (is_missing(missing.why())) {
+      out.lead = Text("No answer: this run did not measure it; the command below does.");
+      out.more = say("Missing: {}.", {missing.why()});
+      out.text = out.lead + Text(" ") + out.more;
+    } else {
+      out.text = out.lead = say("No answer: {}.", {missing.why()});
+    }
     out.rows = evidence.used();
   }
   out.standing = standing_of(tables, out.rows);

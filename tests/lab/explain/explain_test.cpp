@@ -222,14 +222,30 @@ TEST_F(ExplainTest, NumberFormatsAreTheTypesOwn) {
               value("flash-attention", "after a score of 2"), 1e-12);
 }
 
+// By a slip, by a part of the name, by a word of its page; else the list is named.
 TEST_F(ExplainTest, AnUnknownTopicNamesTheNearest) {
-  try {
-    topic_named("sofmax");
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::kUsage);
-    EXPECT_NE(std::string(e.what()).find("did you mean softmax?"), std::string::npos) << e.what();
+  for (const auto& [name, said] :
+       {std::pair{"sofmax", "did you mean softmax?"},
+        {"memory", "did you mean peak-memory?"},
+        {"mfu", "did you mean flops?"},
+        {"SwiGLU", "did you mean "},
+        {"zzz", "there is no topic \"zzz\"; tracestep explain lists the topics"}}) {
+    try {
+      topic_named(name);
+      FAIL() << name;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kUsage);
+      EXPECT_NE(std::string(e.what()).find(said), std::string::npos) << e.what();
+    }
   }
+}
+
+TEST_F(ExplainTest, NumbersThatWereMeasuredNowSaySo) {
+  ExplainInput now = input();
+  now.is_measured_now = true;
+  const std::string file = explain(topic_named("std"), input()).front().rows[0][0].as_string(),
+                    measured = explain(topic_named("std"), now).front().rows[0][0].as_string();
+  EXPECT_EQ(measured, file + " (measured now)");
 }
 
 // Problem gradient_checkpointing of the 2026 handout, and its demo of two groups of two blocks.

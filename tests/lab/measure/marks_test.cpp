@@ -67,5 +67,15 @@ TEST(MarksTest, WithoutMeasuredRowsThereIsNoColumnOfMarks) {
   EXPECT_TRUE(other.index_of("verdict")) << "another verdict is none of the checker's";
 }
 
+// A text without a column of verdicts, as a topic's.
+TEST(MarksTest, NotesOfTheCheckerAreInWordsToo) {
+  Table table{.name = "t", .columns = {text_column("what")}};
+  table.notes = {"doubt: tiny step: the samples lie far apart (unsteady)",
+                 "note: tiny step: short (launch_bound)", "a legend"};
+  mark_verdicts(table, true);
+  EXPECT_THAT(table.notes, ElementsAre("a legend", "~ noisy: tiny step: the samples lie far apart",
+                                       "note: tiny step: short (launch_bound)"));
+}
+
 }  // namespace
 }  // namespace tracestep

@@ -106,6 +106,19 @@ TEST(ValidityPairsTest, FusedOpsTakeNoLongerThanTheirParts) {
             std::vector<Codes>(2));
 }
 
+// Two steps each, as those that are recorded, cannot contradict each other beyond noise.
+TEST(ValidityPairsTest, WhatHasNoIntervalConvictsNobody) {
+  Json fused = timed("ops", "fused", 150), primitive = timed("ops", "primitive", 100);
+  const auto severity = [&] {
+    const std::vector<ResultRow> rows = {ResultRow(fused), ResultRow(primitive)};
+    return judge_together(rows)[0].verdict.severity;
+  };
+  EXPECT_EQ(severity(), Severity::kInvalid);
+  fused["samples_ms"] = list({149, 151});
+  primitive["samples_ms"] = list({99, 101});
+  EXPECT_EQ(severity(), Severity::kDoubt);
+}
+
 // The machine may have changed between two tables, so only rows of one of them convict each other.
 TEST(ValidityPairsTest, RowsOfOtherTablesConvictNobody) {
   Json fused = timed("ops", "fused", 150), primitive = timed("ops", "primitive", 100);

@@ -59,6 +59,7 @@ std::optional<Printed> parse_printed(const std::string& words) {
       used == static_cast<int>(words.size())) {
     return Printed{1e3 * (60.0 * minutes + seconds), 500, Unit::kTime};
   }
+  if (words.starts_with("one ")) return Printed{1, 0, Unit::kNone};  // "one slow step"
   const std::size_t end = words.find(' ');
   std::string number = words.substr(0, end);
   std::erase(number, ',');  // of thousands
