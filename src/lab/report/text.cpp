@@ -16,6 +16,7 @@ constexpr std::size_t kGap = 2;         // between columns
 constexpr std::size_t kLeastText = 24;  // a text column may be as narrow as this
 constexpr std::size_t kWholeText = 48;  // and what is not cut as wide, before others get room
 constexpr std::size_t kCellLines = 3, kHeadLines = 5;  // at most
+constexpr std::size_t kLongCells = 20;                 // lines that cells of few rows share
 constexpr std::size_t kNoteLines = 10;  // of notes on a screen, which rows leave to them
 
 // --- colours ------------------------------------------------------------------------------------
@@ -140,13 +141,16 @@ std::vector<std::string> lines_of_row(const std::vector<std::string>& cells,
                                       const DisplayTable& shown,
                                       const std::vector<std::size_t>& widths, const TextView& view,
                                       bool is_head = false) {
+  const std::size_t of_cell =
+      is_head ? kHeadLines
+              : std::max(kCellLines, kLongCells / std::max<std::size_t>(1, shown.rows.size()));
   std::vector<std::vector<std::string>> parts(cells.size());
   std::size_t height = 1;
   for (std::size_t c = 0; c < cells.size(); ++c) {
     if (widths[c] == 0) continue;
     parts[c] = shown.is_whole[c] && !is_head
                    ? whole_lines(cells[c], widths[c])
-                   : cut_lines(cells[c], widths[c], is_head ? kHeadLines : kCellLines);
+                   : cut_lines(cells[c], widths[c], of_cell);
     height = std::max(height, parts[c].size());
   }
   std::vector<std::string> out;
