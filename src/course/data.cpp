@@ -25,124 +25,142 @@ PublishedClock clock_named(std::string_view name) {
 }
 
 PublishedStudy read_study(const CsvRecord& r) {
-  return {r.text("id"), r.text("about"), static_cast<int>(r.number("saved_scores"))};
+  using P = PublishedStudy;
+  static constexpr CsvField<P> kFields[] = {
+      {"id", &P::id}, {"about", &P::about}, {"saved_scores", &P::saved_scores, kNeeded}};
+  return filled<P>(r, kFields);
 }
 
 PublishedTime read_time(const CsvRecord& r) {
-  const bool is_oom = r.text("status") == "oom";
-  return {.study = r.text("study"),
-          .table = r.text("table"),
-          .device = r.text("device"),
-          .clock = clock_named(r.text("clock")),
-          .precision = r.text("precision"),
-          .warmup = static_cast<int>(r.whole_or("warmup_steps", -1)),
-          .pass = r.text("pass"),
-          .size = r.text("size"),
-          .context = r.whole_or("context", 0),
-          .ms = is_oom ? 0.0 : r.number("ms"),
-          .std_ms = r.number_or("std_ms", NAN),
-          .is_oom = is_oom,
-          .total_ms = r.number_or("total_ms", NAN),
-          .warmup_ms = r.number_or("warmup_ms", NAN),
-          .first_ms = r.number_or("first_ms", NAN),
-          .second_ms = r.number_or("second_ms", NAN)};
+  using P = PublishedTime;
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
+                                            {"table", &P::table},
+                                            {"device", &P::device},
+                                            {"precision", &P::precision},
+                                            {"warmup_steps", &P::warmup},
+                                            {"pass", &P::pass},
+                                            {"size", &P::size},
+                                            {"context", &P::context},
+                                            {"ms", &P::ms},
+                                            {"std_ms", &P::std_ms},
+                                            {"status", &P::is_oom, "oom"},
+                                            {"total_ms", &P::total_ms},
+                                            {"warmup_ms", &P::warmup_ms},
+                                            {"first_ms", &P::first_ms},
+                                            {"second_ms", &P::second_ms}};
+  P out = filled<P>(r, kFields);
+  out.clock = clock_named(r.text("clock"));
+  out.ms = out.is_oom ? 0.0 : r.number("ms");
+  return out;
 }
 
 PublishedPeak read_peak(const CsvRecord& r) {
-  return {r.text("study"),     r.text("table"),          r.text("pass"),       r.text("size"),
-          r.text("precision"), r.whole_or("context", 0), r.number("gigabytes")};
+  using P = PublishedPeak;
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
+                                            {"table", &P::table},
+                                            {"pass", &P::pass},
+                                            {"size", &P::size},
+                                            {"precision", &P::precision},
+                                            {"context", &P::context},
+                                            {"gigabytes", &P::gigabytes, kNeeded}};
+  return filled<P>(r, kFields);
 }
 
 PublishedAttention read_attention(const CsvRecord& r) {
+  using P = PublishedAttention;
+  static constexpr CsvField<P> kFields[] = {
+      {"study", &P::study},
+      {"device", &P::device},
+      {"width", &P::width},
+      {"context", &P::context},
+      {"forward_ms", &P::forward_ms, kNeeded},
+      {"backward_ms", &P::backward_ms, kNeeded},
+      {"before_backward", &P::before_backward_mib, kNeeded},
+      {"forward_std_ms", &P::forward_std_ms},
+      {"backward_std_ms", &P::backward_std_ms},
+      {"peak", &P::peak_mib},
+      {"per_square", &P::per_square}};
+  P out = filled<P>(r, kFields);
   const double unit = r.text("unit") == "GiB" ? 1024 : 1;
-  return {r.text("study"),
-          r.text("device"),
-          r.whole_or("width", 0),
-          r.whole_or("context", 0),
-          r.number("forward_ms"),
-          r.number("backward_ms"),
-          unit * r.number("before_backward"),
-          r.number_or("forward_std_ms", NAN),
-          r.number_or("backward_std_ms", NAN),
-          unit * r.number_or("peak", NAN),
-          r.number_or("per_square", NAN)};
+  out.before_backward_mib *= unit;
+  out.peak_mib *= unit;
+  return out;
 }
 
 PublishedPair read_pair(const CsvRecord& r) {
-  return {.study = r.text("study"),
-          .device = r.text("device"),
-          .size = r.text("size"),
-          .width = r.whole_or("width", 0),
-          .context = r.whole_or("context", 0),
-          .pass = r.text("pass"),
-          .eager_ms = r.number("eager_ms"),
-          .compiled_ms = r.number("compiled_ms"),
-          .eager_gb = r.number_or("eager_gb", NAN),
-          .compiled_gb = r.number_or("compiled_gb", NAN)};
+  using P = PublishedPair;
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
+                                            {"device", &P::device},
+                                            {"size", &P::size},
+                                            {"width", &P::width},
+                                            {"context", &P::context},
+                                            {"pass", &P::pass},
+                                            {"eager_ms", &P::eager_ms, kNeeded},
+                                            {"compiled_ms", &P::compiled_ms, kNeeded},
+                                            {"eager_gb", &P::eager_gb},
+                                            {"compiled_gb", &P::compiled_gb}};
+  return filled<P>(r, kFields);
 }
 
 PublishedKernel read_kernel(const CsvRecord& r) {
-  return {.study = r.text("study"),
-          .table = r.text("table"),
-          .device = r.text("device"),
-          .pass = r.text("pass"),
-          .size = r.text("size"),
-          .context = r.whole_or("context", 0),
-          .kernel = r.text("kernel"),
-          .kind = r.text("kind"),
-          .percent = r.number_or("percent", NAN),
-          .total_ms = r.number_or("total_ms", NAN),
-          .count = r.whole_or("count", 0),
-          .is_oom = r.text("status") == "oom"};
+  using P = PublishedKernel;
+  static constexpr CsvField<P> kFields[] = {
+      {"study", &P::study},     {"table", &P::table},           {"device", &P::device},
+      {"pass", &P::pass},       {"size", &P::size},             {"context", &P::context},
+      {"kernel", &P::kernel},   {"kind", &P::kind},             {"percent", &P::percent},
+      {"total_ms", &P::total_ms}, {"count", &P::count}, {"status", &P::is_oom, "oom"}};
+  return filled<P>(r, kFields);
 }
 
 PublishedShare read_share(const CsvRecord& r) {
-  return {.study = r.text("study"),
-          .device = r.text("device"),
-          .pass = r.text("pass"),
-          .size = r.text("size"),
-          .context = r.whole_or("context", 0),
-          .percent = r.number_or("percent", NAN),
-          .is_oom = r.text("status") == "oom"};
+  using P = PublishedShare;
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},     {"device", &P::device},
+                                            {"pass", &P::pass},       {"size", &P::size},
+                                            {"context", &P::context}, {"percent", &P::percent},
+                                            {"status", &P::is_oom, "oom"}};
+  return filled<P>(r, kFields);
 }
 
 PublishedParts read_parts(const CsvRecord& r) {
-  return {.study = r.text("study"),
-          .table = r.text("table"),
-          .device = r.text("device"),
-          .precision = r.text("precision"),
-          .is_layer = r.text("scope") == "layer",
-          .size = r.text("size"),
-          .context = r.whole_or("context", 0),
-          .softmax_ms = r.number_or("softmax_ms", NAN),
-          .scores_ms = r.number_or("scores_ms", NAN),
-          .values_ms = r.number_or("values_ms", NAN),
-          .products_ms = r.number_or("products_ms", NAN),
-          .ratio_percent = r.number_or("ratio_percent", NAN),
-          .model_products_ms = r.number_or("model_products_ms", NAN),
-          .softmax_percent = r.number_or("softmax_percent", NAN),
-          .is_oom = r.text("status") == "oom"};
+  using P = PublishedParts;
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
+                                            {"table", &P::table},
+                                            {"device", &P::device},
+                                            {"precision", &P::precision},
+                                            {"scope", &P::is_layer, "layer"},
+                                            {"size", &P::size},
+                                            {"context", &P::context},
+                                            {"softmax_ms", &P::softmax_ms},
+                                            {"scores_ms", &P::scores_ms},
+                                            {"values_ms", &P::values_ms},
+                                            {"products_ms", &P::products_ms},
+                                            {"ratio_percent", &P::ratio_percent},
+                                            {"model_products_ms", &P::model_products_ms},
+                                            {"softmax_percent", &P::softmax_percent},
+                                            {"status", &P::is_oom, "oom"}};
+  return filled<P>(r, kFields);
 }
 
 PublishedAllocation read_allocation(const CsvRecord& r) {
-  return {.study = r.text("study"),
-          .pass = r.text("pass"),
-          .size = r.text("size"),
-          .context = r.whole_or("context", 0),
-          .category = r.text("category"),
-          .fp32_mib = r.number("fp32_mib"),
-          .bf16_mib = r.number("bf16_mib"),
-          .difference_mib = r.number("difference_mib")};
+  using P = PublishedAllocation;
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
+                                            {"pass", &P::pass},
+                                            {"size", &P::size},
+                                            {"context", &P::context},
+                                            {"category", &P::category},
+                                            {"fp32_mib", &P::fp32_mib, kNeeded},
+                                            {"bf16_mib", &P::bf16_mib, kNeeded},
+                                            {"difference_mib", &P::difference_mib, kNeeded}};
+  return filled<P>(r, kFields);
 }
 
 PublishedArithmetic read_arithmetic(const CsvRecord& r) {
-  return {.study = r.text("study"),
-          .quantity = r.text("quantity"),
-          .pass = r.text("pass"),
-          .size = r.text("size"),
-          .context = r.whole_or("context", 0),
-          .printed = r.number("printed"),
-          .digits = static_cast<int>(r.number("digits"))};
+  using P = PublishedArithmetic;
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},     {"quantity", &P::quantity},
+                                            {"pass", &P::pass},       {"size", &P::size},
+                                            {"context", &P::context}, {"printed", &P::printed, kNeeded},
+                                            {"digits", &P::digits, kNeeded}};
+  return filled<P>(r, kFields);
 }
 
 // "small" in any column, or "context=128" in that one.

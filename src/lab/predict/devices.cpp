@@ -91,27 +91,28 @@ std::vector<std::string> names_to_suggest() {
 }
 
 PublishedDevice read_device(const CsvRecord& r) {
-  PublishedDevice out;
-  out.name = r.text("name");
-  out.fp32_tflops = r.number("fp32_tflops");
-  out.tf32_tflops = r.number_or("tf32_tflops", 0);
-  out.bf16_tflops = r.number_or("bf16_tflops", 0);
-  out.fp16_tflops = r.number_or("fp16_tflops", 0);
-  out.fp8_tflops = r.number_or("fp8_tflops", 0);
-  out.bandwidth_gb_s = r.number("bandwidth_gb_s");
-  out.host_gb_s = r.number("host_gb_s");
-  out.words = r.text("words");
-  out.form = r.text("form");
-  out.maker = r.text("maker");
+  using P = PublishedDevice;
+  static constexpr CsvField<P> kFields[] = {{"name", &P::name},
+                                            {"fp32_tflops", &P::fp32_tflops, kNeeded},
+                                            {"tf32_tflops", &P::tf32_tflops},
+                                            {"bf16_tflops", &P::bf16_tflops},
+                                            {"fp16_tflops", &P::fp16_tflops},
+                                            {"fp8_tflops", &P::fp8_tflops},
+                                            {"bandwidth_gb_s", &P::bandwidth_gb_s, kNeeded},
+                                            {"host_gb_s", &P::host_gb_s, kNeeded},
+                                            {"words", &P::words},
+                                            {"form", &P::form},
+                                            {"maker", &P::maker},
+                                            {"link", &P::link},
+                                            {"link_gb_s", &P::link_gb_s},
+                                            {"link_ranks", &P::link_ranks},
+                                            {"memory_gb", &P::memory_gb, kNeeded},
+                                            {"usable_gib", &P::usable_gib, kNeeded},
+                                            {"usable_from", &P::usable_from},
+                                            {"watts", &P::watts},
+                                            {"source", &P::source}};
+  P out = filled<P>(r, kFields);
   out.multiplies_by_parts = out.words.starts_with("h100") || out.words.starts_with("h200");
-  out.link = r.text("link");
-  out.link_gb_s = r.number_or("link_gb_s", 0);
-  out.link_ranks = static_cast<int>(r.whole_or("link_ranks", 0));
-  out.memory_gb = r.number("memory_gb");
-  out.usable_gib = r.number("usable_gib");
-  out.usable_from = r.text("usable_from");
-  out.watts = r.number_or("watts", 0);
-  out.source = r.text("source");
   return out;
 }
 

@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 namespace tracestep {
@@ -47,6 +50,40 @@ class CsvRecord {
   const std::vector<std::string>& names_;
   const std::vector<std::string>& cells_;
 };
+
+inline constexpr std::string_view kNeeded = "needed";
+
+// A column and the member of T that its cells fill. An empty number leaves what T begins with,
+// unless `how` is kNeeded; a bool is whether the cell is the word `how`.
+template <class T>
+struct CsvField {
+  std::string_view column;
+  std::variant<std::string T::*, int T::*, std::int64_t T::*, double T::*, bool T::*> member;
+  std::string_view how = {};
+};
+
+template <class T>
+T filled(const CsvRecord& record, std::span<const CsvField<T>> fields) {
+  T out;
+  for (const CsvField<T>& field : fields) {
+    const std::string_view column = field.column;
+    const auto fill = [&]<class Value>(Value T::* member) {
+      Value& value = out.*member;
+      if constexpr (std::is_same_v<Value, std::string>) {
+        value = record.text(column);
+      } else if constexpr (std::is_same_v<Value, bool>) {
+        value = record.text(column) == field.how;
+      } else if constexpr (std::is_same_v<Value, double>) {
+        value = field.how == kNeeded ? record.number(column) : record.number_or(column, value);
+      } else {
+        value = field.how == kNeeded ? static_cast<Value>(record.number(column))
+                                     : static_cast<Value>(record.whole_or(column, value));
+      }
+    };
+    std::visit(fill, field.member);
+  }
+  return out;
+}
 
 template <class Out>
 std::vector<Out> read_records(std::string_view csv, Out (*read)(const CsvRecord& record)) {
