@@ -35,7 +35,7 @@ struct ExplainOptions {
 }
 
 bool has_samples(const ResultRow& row) {
-  return row.text("status") == "ok" && !row.numbers("samples_ms").empty();
+  return row.status() == "ok" && !row.samples_ms().empty();
 }
 
 // The first row of the file that is of the sizes asked for, if possible one that ran: a step that
@@ -48,11 +48,11 @@ ResultRow row_of(const ExplainOptions& o) {
   };
   const ResultRow* not_run = nullptr;
   for (const ResultRow& row : file.rows) {
-    if (differs("size", asked.model.name, row.text("size"))) continue;
-    if (differs("context", asked.shape.context, row.number("context"))) continue;
-    if (differs("batch", asked.shape.batch, row.number("batch"))) continue;
+    if (differs("size", asked.model.name, row.size())) continue;
+    if (differs("context", asked.shape.context, row.context())) continue;
+    if (differs("batch", asked.shape.batch, row.batch())) continue;
     if (has_samples(row)) return row;
-    if (not_run == nullptr && row.text("status") == "oom") not_run = &row;
+    if (not_run == nullptr && row.status() == "oom") not_run = &row;
   }
   if (not_run == nullptr) fail_without_samples(o.from);
   return *not_run;
@@ -84,9 +84,9 @@ ResultRow measured_row() {
 // The model that was measured: of the row's parameters, or the preset that it names.
 ModelConfig model_of_row(const ResultRow& row) {
   if (const Json* parameters = row.parameters()) return run_of_key(*parameters).model;
-  const ModelConfig* known = find_model(row.text("size"));
+  const ModelConfig* known = find_model(row.size());
   ModelConfig out = known != nullptr ? *known : preset("small");
-  if (const auto vocab = row.number("vocab")) out.vocab = static_cast<std::int64_t>(*vocab);
+  if (const auto vocab = row.vocab()) out.vocab = static_cast<std::int64_t>(*vocab);
   return out;
 }
 

@@ -82,12 +82,10 @@ OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved
   OurCell out;
   bool is_like = false;
   for (const ResultRow& row : ours.rows) {
-    if (row.number("width") != static_cast<double>(a.width) ||
-        row.number("batch") != kAttentionBatch)
-      continue;
-    if (row.number("context") != static_cast<double>(a.context)) continue;
-    if (row.text("precision") != "fp32" || row.text("status") != "ok") continue;
-    if (row.text("attention") == "flash" || row.number("heads").value_or(1) != 1) continue;
+    if (row.width() != static_cast<double>(a.width) || row.batch() != kAttentionBatch) continue;
+    if (row.context() != static_cast<double>(a.context)) continue;
+    if (row.precision() != "fp32" || row.status() != "ok") continue;
+    if (row.attention() == "flash" || row.number("heads").value_or(1) != 1) continue;
     const std::string names = row.text("saved");
     const bool same = std::ranges::count(names, '+') + 1 == saved;
     if (out.forward_ms > 0 && (is_like || !same)) continue;

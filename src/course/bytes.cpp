@@ -226,12 +226,12 @@ Json our_peak(const ReplayInput& ours, const PublishedPeak& peak) {
   const std::string mode = peak.pass == "backward" ? "forward-backward" : peak.pass;
   Json out;
   for (const ResultRow& row : ours.rows) {
-    if (row.text("size") != peak.size || row.text("mode") != mode) continue;
-    if (row.number("context") != static_cast<double>(peak.context)) continue;
-    if (row.text("precision") != peak.precision || row.number("batch") != 4.0) continue;
-    if (row.text("attention") == "flash") continue;
-    const auto bytes = row.number("peak_bytes");
-    if (bytes && (out.is_null() || row.text("ops") == "primitive"))
+    if (row.size() != peak.size || row.mode() != mode) continue;
+    if (row.context() != static_cast<double>(peak.context)) continue;
+    if (row.precision() != peak.precision || row.batch() != 4.0) continue;
+    if (row.attention() == "flash") continue;
+    const auto bytes = row.peak_bytes();
+    if (bytes && (out.is_null() || row.ops() == "primitive"))
       out = static_cast<std::int64_t>(*bytes);
   }
   return out;

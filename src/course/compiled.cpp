@@ -23,13 +23,13 @@ struct OurPair {
 // Whether the row measured this work, however it ran.
 bool is_same_work(const ResultRow& row, const PublishedPair& p) {
   constexpr double kSequences = 8;
-  if (row.text("status") != "ok" || row.text("precision") != "fp32") return false;
-  if (row.text("attention") == "flash") return false;  // theirs keep the scores
-  if (row.number("context") != static_cast<double>(p.context)) return false;
+  if (row.status() != "ok" || row.precision() != "fp32") return false;
+  if (row.attention() == "flash") return false;  // theirs keep the scores
+  if (row.context() != static_cast<double>(p.context)) return false;
   const bool is_model = p.width == 0;
-  if (row.number("batch") != (is_model ? kPublishedBatch : kSequences)) return false;
-  return is_model ? row.text("size") == p.size && row.text("mode") == p.pass
-                  : row.number("width") == static_cast<double>(p.width);
+  if (row.batch() != (is_model ? kPublishedBatch : kSequences)) return false;
+  return is_model ? row.size() == p.size && row.mode() == p.pass
+                  : row.width() == static_cast<double>(p.width);
 }
 
 OurPair our_pair(const ReplayInput& ours, const PublishedPair& p) {
@@ -37,13 +37,13 @@ OurPair our_pair(const ReplayInput& ours, const PublishedPair& p) {
   OurPair out;
   for (const ResultRow& row : ours.rows) {
     if (!is_same_work(row, p)) continue;
-    const double ms = row.number(time).value_or(0), bytes = row.number("peak_bytes").value_or(0);
+    const double ms = row.number(time).value_or(0), bytes = row.peak_bytes().value_or(0);
     const bool is_compiled = row.text("executor") == "compiled";
-    if (is_compiled && row.text("ops") == "fused") {
+    if (is_compiled && row.ops() == "fused") {
       out.compiled_ms = ms;
       out.compiled_bytes = bytes;
     }
-    if (!is_compiled && row.text("ops") == "primitive") {
+    if (!is_compiled && row.ops() == "primitive") {
       out.eager_ms = ms;
       out.eager_bytes = bytes;
     }

@@ -33,21 +33,12 @@ PublishedStudy read_study(const CsvRecord& r) {
 
 PublishedTime read_time(const CsvRecord& r) {
   using P = PublishedTime;
-  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
-                                            {"table", &P::table},
-                                            {"device", &P::device},
-                                            {"precision", &P::precision},
-                                            {"warmup_steps", &P::warmup},
-                                            {"pass", &P::pass},
-                                            {"size", &P::size},
-                                            {"context", &P::context},
-                                            {"ms", &P::ms},
-                                            {"std_ms", &P::std_ms},
-                                            {"status", &P::is_oom, "oom"},
-                                            {"total_ms", &P::total_ms},
-                                            {"warmup_ms", &P::warmup_ms},
-                                            {"first_ms", &P::first_ms},
-                                            {"second_ms", &P::second_ms}};
+  static constexpr CsvField<P> kFields[] = {
+      {"study", &P::study},         {"table", &P::table},          {"device", &P::device},
+      {"precision", &P::precision}, {"warmup_steps", &P::warmup},  {"pass", &P::pass},
+      {"size", &P::size},           {"context", &P::context},      {"ms", &P::ms},
+      {"std_ms", &P::std_ms},       {"status", &P::is_oom, "oom"}, {"total_ms", &P::total_ms},
+      {"warmup_ms", &P::warmup_ms}, {"first_ms", &P::first_ms},    {"second_ms", &P::second_ms}};
   P out = filled<P>(r, kFields);
   out.clock = clock_named(r.text("clock"));
   out.ms = out.is_oom ? 0.0 : r.number("ms");
@@ -68,18 +59,17 @@ PublishedPeak read_peak(const CsvRecord& r) {
 
 PublishedAttention read_attention(const CsvRecord& r) {
   using P = PublishedAttention;
-  static constexpr CsvField<P> kFields[] = {
-      {"study", &P::study},
-      {"device", &P::device},
-      {"width", &P::width},
-      {"context", &P::context},
-      {"forward_ms", &P::forward_ms, kNeeded},
-      {"backward_ms", &P::backward_ms, kNeeded},
-      {"before_backward", &P::before_backward_mib, kNeeded},
-      {"forward_std_ms", &P::forward_std_ms},
-      {"backward_std_ms", &P::backward_std_ms},
-      {"peak", &P::peak_mib},
-      {"per_square", &P::per_square}};
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
+                                            {"device", &P::device},
+                                            {"width", &P::width},
+                                            {"context", &P::context},
+                                            {"forward_ms", &P::forward_ms, kNeeded},
+                                            {"backward_ms", &P::backward_ms, kNeeded},
+                                            {"before_backward", &P::before_backward_mib, kNeeded},
+                                            {"forward_std_ms", &P::forward_std_ms},
+                                            {"backward_std_ms", &P::backward_std_ms},
+                                            {"peak", &P::peak_mib},
+                                            {"per_square", &P::per_square}};
   P out = filled<P>(r, kFields);
   const double unit = r.text("unit") == "GiB" ? 1024 : 1;
   out.before_backward_mib *= unit;
@@ -105,18 +95,18 @@ PublishedPair read_pair(const CsvRecord& r) {
 PublishedKernel read_kernel(const CsvRecord& r) {
   using P = PublishedKernel;
   static constexpr CsvField<P> kFields[] = {
-      {"study", &P::study},     {"table", &P::table},           {"device", &P::device},
-      {"pass", &P::pass},       {"size", &P::size},             {"context", &P::context},
-      {"kernel", &P::kernel},   {"kind", &P::kind},             {"percent", &P::percent},
+      {"study", &P::study},       {"table", &P::table}, {"device", &P::device},
+      {"pass", &P::pass},         {"size", &P::size},   {"context", &P::context},
+      {"kernel", &P::kernel},     {"kind", &P::kind},   {"percent", &P::percent},
       {"total_ms", &P::total_ms}, {"count", &P::count}, {"status", &P::is_oom, "oom"}};
   return filled<P>(r, kFields);
 }
 
 PublishedShare read_share(const CsvRecord& r) {
   using P = PublishedShare;
-  static constexpr CsvField<P> kFields[] = {{"study", &P::study},     {"device", &P::device},
-                                            {"pass", &P::pass},       {"size", &P::size},
-                                            {"context", &P::context}, {"percent", &P::percent},
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},         {"device", &P::device},
+                                            {"pass", &P::pass},           {"size", &P::size},
+                                            {"context", &P::context},     {"percent", &P::percent},
                                             {"status", &P::is_oom, "oom"}};
   return filled<P>(r, kFields);
 }
@@ -156,9 +146,12 @@ PublishedAllocation read_allocation(const CsvRecord& r) {
 
 PublishedArithmetic read_arithmetic(const CsvRecord& r) {
   using P = PublishedArithmetic;
-  static constexpr CsvField<P> kFields[] = {{"study", &P::study},     {"quantity", &P::quantity},
-                                            {"pass", &P::pass},       {"size", &P::size},
-                                            {"context", &P::context}, {"printed", &P::printed, kNeeded},
+  static constexpr CsvField<P> kFields[] = {{"study", &P::study},
+                                            {"quantity", &P::quantity},
+                                            {"pass", &P::pass},
+                                            {"size", &P::size},
+                                            {"context", &P::context},
+                                            {"printed", &P::printed, kNeeded},
                                             {"digits", &P::digits, kNeeded}};
   return filled<P>(r, kFields);
 }

@@ -145,11 +145,11 @@ ReplayVerdict judge_kernel(const Published& published, const PublishedKernel& k)
 Json our_share(const ReplayInput& ours, const PublishedShare& s) {
   const bool is_forward = s.pass == "forward";
   for (const ResultRow& row : ours.rows) {
-    const bool is_cell = row.text("size") == s.size && row.text("pass") == "all" &&
-                         row.number("context") == static_cast<double>(s.context);
-    const bool is_plain = row.text("precision") == "fp32" && row.text("ops") == "primitive" &&
-                          row.text("attention") != "flash";
-    if (!is_cell || !is_plain || row.text("mode") != (is_forward ? "forward" : s.pass)) continue;
+    const bool is_cell = row.size() == s.size && row.text("pass") == "all" &&
+                         row.context() == static_cast<double>(s.context);
+    const bool is_plain =
+        row.precision() == "fp32" && row.ops() == "primitive" && row.attention() != "flash";
+    if (!is_cell || !is_plain || row.mode() != (is_forward ? "forward" : s.pass)) continue;
     if (const auto percent = row.number("products_percent")) return *percent;
   }
   return {};

@@ -10,19 +10,19 @@ OurTimes::OurTimes(const ReplayInput& ours) : gpu_(ours.gpu) {
   constexpr double kVocab = 10000;
   // Plain PyTorch code runs op by op, so where there are primitive rows, fused ones are another
   // quantity; so are compiled steps.
-  const bool has_primitive = std::ranges::any_of(
-      ours.rows, [](const ResultRow& row) { return row.text("ops") == "primitive"; });
+  const bool has_primitive =
+      std::ranges::any_of(ours.rows, [](const ResultRow& row) { return row.ops() == "primitive"; });
   for (const ResultRow& row : ours.rows) {
-    const auto context = row.number("context"), ms = row.number("median_ms");
-    const auto batch = row.number("batch"), vocab = row.number("vocab");
-    if (!context || !ms || row.text("status") != "ok" || row.text("size").empty()) continue;
+    const auto context = row.context(), ms = row.median_ms();
+    const auto batch = row.batch(), vocab = row.vocab();
+    if (!context || !ms || row.status() != "ok" || row.size().empty()) continue;
     if (batch.value_or(double{kPublishedBatch}) != kPublishedBatch) continue;
     if (vocab.value_or(kVocab) != kVocab) continue;
-    if (row.text("attention") == "flash") continue;  // theirs keep the scores
+    if (row.attention() == "flash") continue;  // theirs keep the scores
     if (row.text("executor") == "compiled") continue;
     if (const std::string ranks = row.text("parallel"); !ranks.empty() && ranks != "none") continue;
-    if (has_primitive && row.text("ops") != "primitive") continue;
-    ms_.emplace(key_of(row.text("size"), *context, row.text("precision"), row.text("mode")), *ms);
+    if (has_primitive && row.ops() != "primitive") continue;
+    ms_.emplace(key_of(row.size(), *context, row.precision(), row.mode()), *ms);
   }
 }
 

@@ -19,7 +19,7 @@ namespace tracestep {
 namespace {
 
 Json peak_of(const ResultRow& row) {
-  const auto bytes = row.number("peak_bytes");
+  const auto bytes = row.peak_bytes();
   return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();
 }
 
@@ -240,7 +240,7 @@ class Report {
   void add_pair(const TablePair& pair, const ResultRow& a, const ResultRow& b,
                 const std::string& against) {
     const std::string label = pair.label(a, b);
-    const std::string status_a = a.text("status"), status_b = b.text("status");
+    const std::string status_a = a.status(), status_b = b.status();
     const std::vector<Column> measures = pair.columns(ColumnRole::kSamples);
     const bool both_ran = status_a == "ok" && status_b == "ok";
     if (both_ran && measures.empty()) return;

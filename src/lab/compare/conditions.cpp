@@ -45,7 +45,7 @@ std::string different_conditions(const ResultRow& a, const ResultRow& b) {
   if (load_a && load_b && std::abs(*load_a - *load_b) >= kLoad) {
     out.push_back(fmt::format("load {:.1f} and {:.1f}", *load_a, *load_b));
   }
-  const auto others_a = a.number("others_cores"), others_b = b.number("others_cores");
+  const auto others_a = a.others_cores(), others_b = b.others_cores();
   if (others_a && others_b && std::abs(*others_a - *others_b) >= kOtherCores) {
     out.push_back(fmt::format("other work on {:.2f} and {:.2f} cores", *others_a, *others_b));
   }

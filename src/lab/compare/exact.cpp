@@ -17,7 +17,7 @@ constexpr std::size_t kMostParts = 20;  // of one figure of a table
 constexpr std::size_t kNamed = 3;       // in a message
 
 bool is_ok(const ResultRow& row) {
-  const std::string status = row.text("status");
+  const std::string status = row.status();
   return status.empty() || status == "ok";
 }
 

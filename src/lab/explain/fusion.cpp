@@ -74,7 +74,7 @@ void explain_fusion(const ExplainInput& input, Explanation& out) {
         .set("bytes", bytes - moved(total_cost(one)));
   }
   const ResultRow row = input.row();
-  const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
+  const auto wall = row.wall_ms(), busy = row.device_busy_ms();
   if (!wall || !busy) return;
   v.set("row", whose(row, input));
   v.set("wall", *wall).set("busy", *busy);

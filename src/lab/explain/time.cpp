@@ -56,7 +56,7 @@ void set_if(Values& out, const std::string& name, const ResultRow& row, std::str
 
 void explain_warmup(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
-  const std::vector<double> warm = row.numbers("warmup_ms"), samples = row.numbers("samples_ms");
+  const std::vector<double> warm = row.warmup_ms(), samples = row.samples_ms();
   Values& v = out.values;
   v.set("row", whose(row, input)).set("samples", samples.size()).set("median", median_of(samples));
   if (warm.empty()) {
@@ -81,7 +81,7 @@ void explain_synchronisation(const ExplainInput& input, Explanation& out) {
 
 void explain_std(const ExplainInput& input, Explanation& out) {
   const ResultRow row = input.row();
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   const Interval interval = median_interval(samples);
   Values& v = out.values;
   v.set("row", whose(row, input)).set("samples", samples.size());

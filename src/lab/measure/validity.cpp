@@ -16,7 +16,7 @@ constexpr std::string_view kHostSpill = "host_spill";
 
 // Whether the row has numbers to be judged.
 bool is_measured(const ResultRow& row) {
-  const std::string status = row.text("status");
+  const std::string status = row.status();
   return status == "ok" || status == kSpill;
 }
 
@@ -128,7 +128,7 @@ std::vector<Verdict> judge(const ResultRow& row) {
 }
 
 std::string status_of(const ResultRow& row) {
-  const std::string status = row.text("status");
+  const std::string status = row.status();
   if (status != "ok") return status;
   const bool spills =
       std::ranges::any_of(judge(row), [](const Verdict& v) { return v.code == kHostSpill; });

@@ -39,6 +39,32 @@ class ResultRow {
   // A field of the run: its column, else the member of parameters(), else nullptr.
   const Json* parameter(std::string_view field) const;
 
+  // Columns that many read; empty as above.
+  std::string size() const { return text("size"); }
+  std::string status() const { return text("status"); }
+  std::string mode() const { return text("mode"); }
+  std::string precision() const { return text("precision"); }
+  std::string ops() const { return text("ops"); }
+  std::string attention() const { return text("attention"); }
+  std::string table() const { return text("table"); }
+  std::optional<double> context() const { return number("context"); }
+  std::optional<double> batch() const { return number("batch"); }
+  std::optional<double> wall_ms() const { return number("wall_ms"); }
+  std::optional<double> device_busy_ms() const { return number("device_busy_ms"); }
+  std::optional<double> tflops() const { return number("tflops"); }
+  std::optional<double> peak_bytes() const { return number("peak_bytes"); }
+  std::optional<double> instrumented_wall_ms() const { return number("instrumented_wall_ms"); }
+  std::optional<double> median_ms() const { return number("median_ms"); }
+  std::optional<double> others_cores() const { return number("others_cores"); }
+  std::optional<double> flops() const { return number("flops"); }
+  std::optional<double> vocab() const { return number("vocab"); }
+  std::optional<double> launches() const { return number("launches"); }
+  std::optional<double> interrupted_ms() const { return number("interrupted_ms"); }
+  std::optional<double> width() const { return number("width"); }
+  std::vector<double> samples_ms() const { return numbers("samples_ms"); }
+  std::vector<double> warmup_ms() const { return numbers("warmup_ms"); }
+  std::vector<double> forward_samples_ms() const { return numbers("forward_samples_ms"); }
+
   // label_of() the run, of what the row has of it: "small context 128 step fp32 fused".
   std::string label() const;
 

@@ -31,7 +31,7 @@ DeviceTraits traits_of(const ResultRow& row) {
 
 // A steady neighbour shows in no sample: it looks like a slower machine.
 Found others_running(const ResultRow& row) {
-  const auto others = row.number("others_cores"), cores = row.environment_number("cores");
+  const auto others = row.others_cores(), cores = row.environment_number("cores");
   if (!computes(row) || !had_company(row)) return {};
   const Json* asked = row.parameter("threads");
   const bool has_own = asked != nullptr && asked->is_number() && asked->as_double() > 0;
@@ -51,14 +51,14 @@ Found others_running(const ResultRow& row) {
 Found missing_synchronization(const ResultRow& row) {
   constexpr double kSpanOverWall = 1.10;  // both of the same steps
   constexpr double kBusyOverWall = 1.50;
-  const auto wall = row.number("wall_ms"), span = row.number("device_span_ms");
-  const auto busy = row.number("device_busy_ms"), recorded = row.number("instrumented_wall_ms");
+  const auto wall = row.wall_ms(), span = row.number("device_span_ms");
+  const auto busy = row.device_busy_ms(), recorded = row.instrumented_wall_ms();
   if (!computes(row) || !wall || *wall <= 0) return {};
   const bool long_span = span && *span > kSpanOverWall * *wall;
   // Busy is of recorded steps. Without their own wall nobody knows what held them up, and
   // recorded_apart() speaks. Against the longest step, the recorded ones among them: a machine with
   // other work on it stretches single steps many times.
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   const double longest =
       std::max({*wall, samples.empty() ? 0.0 : max_of(samples), recorded.value_or(0.0)});
   const bool long_busy = busy && recorded && *busy > kBusyOverWall * longest;
@@ -72,14 +72,14 @@ Found missing_synchronization(const ResultRow& row) {
 
 Found launch_bound(const ResultRow& row) {
   constexpr double kBusyShare = 0.80;
-  const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
+  const auto wall = row.wall_ms(), busy = row.device_busy_ms();
   if (!computes(row) || !wall || !busy || *busy <= 0 || *busy >= kBusyShare * *wall) return {};
   // The kernels' times are of recorded steps. Where those show no such rest, it is a difference
   // between the steps and not the host's.
-  const auto recorded = row.number("instrumented_wall_ms");
-  const double occupied = *busy + row.number("interrupted_ms").value_or(0);
+  const auto recorded = row.instrumented_wall_ms();
+  const double occupied = *busy + row.interrupted_ms().value_or(0);
   if (recorded && *recorded > 0 && occupied >= kBusyShare * *recorded) return {};
-  const auto launches = row.number("launches");
+  const auto launches = row.launches();
   const std::string each =
       launches && *launches > 0
           ? fmt::format(", {:.1f} µs per launch", (*wall - *busy) / *launches * 1e3)
@@ -131,7 +131,7 @@ Found throttled(const ResultRow& row) {
 
 Found faster_than_the_roof(const ResultRow& row) {
   constexpr double kMargin = 1.05;  // ceilings are measured too
-  const auto speed = row.number("tflops"), roof = row.number("roof_tflops");
+  const auto speed = row.tflops(), roof = row.number("roof_tflops");
   if (!speed || !roof || *roof <= 0 || *speed <= kMargin * *roof) return {};
   const bool is_noisy = had_company(row, kRoofCompany);
   return Verdict{"faster_than_the_roof", is_noisy ? Severity::kDoubt : Severity::kInvalid,
@@ -148,10 +148,10 @@ bool differs(double a, double b) {
 }
 
 Found unit_mix_up(const ResultRow& row) {
-  const std::vector<double> samples = row.numbers("samples_ms");
-  const auto median = row.number("median_ms"), flops = row.number("flops");
-  const auto speed = row.number("tflops"), tokens = row.number("tokens_per_s");
-  const auto batch = row.number("batch"), context = row.number("context");
+  const std::vector<double> samples = row.samples_ms();
+  const auto median = row.median_ms(), flops = row.flops();
+  const auto speed = row.tflops(), tokens = row.number("tokens_per_s");
+  const auto batch = row.batch(), context = row.context();
   const auto wrong = [](std::string_view what, double is, double should_be) {
     return Verdict{"unit_mix_up", Severity::kInvalid,
                    fmt::format("{} says {:.6g}, its parts give {:.6g}", what, is, should_be)};
@@ -171,11 +171,11 @@ Found unit_mix_up(const ResultRow& row) {
 
 // The model that a row's label names; nullopt for one of its own without its parameters.
 std::optional<ModelConfig> labelled_model(const ResultRow& row) {
-  const auto vocab = row.number("vocab");
+  const auto vocab = row.vocab();
   if (!vocab) return {};
   ModelConfig out;
   const Json* cell = row.parameters();
-  if (const ModelConfig* known = find_model(row.text("size"))) {
+  if (const ModelConfig* known = find_model(row.size())) {
     out = *known;
   } else if (cell != nullptr && cell->find("d_model") != nullptr) {
     try {
@@ -214,14 +214,14 @@ double flops_formula(const ModelConfig& m, double batch, double context, std::st
 }
 
 bool has_backward(const ResultRow& row) {
-  const std::string mode = row.text("mode");
+  const std::string mode = row.mode();
   return mode == "forward-backward" || mode == "step";
 }
 
 // The model with the vocabulary that its head may be padded to (passes/pad.h): in mixed precision,
 // where there is a narrow copy of it.
 ModelConfig with_padding(const ResultRow& row, ModelConfig m) {
-  const std::string name = row.text("precision");
+  const std::string name = row.precision();
   const std::vector<std::string>& known = precision_names();
   if (!has_backward(row) || std::ranges::find(known, name) == known.end()) return m;
   const std::optional<DType> low = parse_precision("precision", name).autocast;
@@ -254,16 +254,16 @@ Found swapped_label(const ResultRow& row) {
   }
   const std::optional<ModelConfig> model = labelled_model(row);
   if (!model) return {};
-  const auto parameters = row.number("parameters"), flops = row.number("flops");
+  const auto parameters = row.number("parameters"), flops = row.flops();
   const double expected_parameters = static_cast<double>(parameter_formula(*model));
   if (parameters && *parameters > 0 && differs(*parameters, expected_parameters)) {
     return found(fmt::format("{:.0f} parameters are not those of {}, which has {:.0f}", *parameters,
-                             row.text("size"), expected_parameters));
+                             row.size(), expected_parameters));
   }
-  const auto batch = row.number("batch"), context = row.number("context");
+  const auto batch = row.batch(), context = row.context();
   if (!flops || *flops <= 0 || !batch || !context) return {};
   const auto formula = [&](const ModelConfig& m) {
-    return flops_formula(m, *batch, *context, row.text("mode"), row.text("attention") == "flash");
+    return flops_formula(m, *batch, *context, row.mode(), row.attention() == "flash");
   };
   // The label's FLOPs are those of the model; products with a padded head, or what runs again, are
   // in the program's too.
@@ -281,7 +281,7 @@ Found swapped_label(const ResultRow& row) {
 // --- memory -----------------------------------------------------------------------------------
 
 Found two_graphs(const ResultRow& row) {
-  const auto peak = row.number("peak_bytes"), predicted = row.number("predicted_peak_bytes");
+  const auto peak = row.peak_bytes(), predicted = row.number("predicted_peak_bytes");
   const auto saved = row.number("saved_bytes");
   if (!peak || !predicted || *peak == *predicted) return {};
   const double excess = *peak - *predicted;
@@ -301,14 +301,14 @@ Found two_graphs(const ResultRow& row) {
 Found host_spill(const ResultRow& row) {
   constexpr double kFaultsPerStep = 16;
   const auto faults = row.number("major_faults");
-  const auto steps = static_cast<double>(row.numbers("samples_ms").size());
+  const auto steps = static_cast<double>(row.samples_ms().size());
   if (faults && steps > 0 && *faults > kFaultsPerStep * steps) {
     return Verdict{"host_spill", Severity::kInvalid,
                    fmt::format("{:.0f} pages per step came back from disk: this is the time of "
                                "swapping; use a smaller batch or context",
                                *faults / steps)};
   }
-  const auto peak = row.number("peak_bytes"), outside = row.number("outside_bytes");
+  const auto peak = row.peak_bytes(), outside = row.number("outside_bytes");
   const bool on_gpu = traits_of(row).has_own_memory();
   auto room = row.environment_number(on_gpu ? "gpu_memory_bytes" : "memory_limit_bytes");
   if (!room && !on_gpu) room = row.environment_number("memory_total_bytes");

@@ -25,10 +25,10 @@ constexpr double kBetweenRows = 1.05;
 struct Facts {
   explicit Facts(const ResultRow& of) : row(&of) {
     constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
-    flops = of.number("flops").value_or(kMissing);
-    median = of.number("median_ms").value_or(kMissing);
-    launches = of.number("launches").value_or(kMissing);
-    const TimedSamples timed(of.numbers("samples_ms"), counts_in(of));
+    flops = of.flops().value_or(kMissing);
+    median = of.median_ms().value_or(kMissing);
+    launches = of.launches().value_or(kMissing);
+    const TimedSamples timed(of.samples_ms(), counts_in(of));
     // For rows without an interval of their own: that of the samples or of the medians of those who
     // took them; from the least to the most of fewer than six, which have no 95 % interval.
     const Interval own = timed.ms.empty() ? Interval{kMissing, kMissing, 0} : timed.interval;
@@ -47,7 +47,7 @@ struct Facts {
   }
   // "12.3 ms in the table scaling"
   std::string said_with_place() const {
-    const std::string table = row->text("table");
+    const std::string table = row->table();
     return format_duration_ms(median) + (table.empty() ? "" : " in the table " + table);
   }
 
@@ -83,12 +83,12 @@ bool is_part_of(std::string_view part, std::string_view whole) {
 
 // Whether both are of one table, whose rows were measured one after the other.
 bool is_of_one_table(const Facts& row, const Facts& other) {
-  return row.row->text("table") == other.row->text("table");
+  return row.row->table() == other.row->table();
 }
 
 // The words for what one of them is to the other; empty: they fit together.
 std::string_view part_above_whole(const Facts& row, const Facts& other) {
-  const std::string mode = row.row->text("mode"), beside = other.row->text("mode");
+  const std::string mode = row.row->mode(), beside = other.row->mode();
   const bool is_part = is_part_of(mode, beside);
   if (!is_part && !is_part_of(beside, mode)) return {};
   const Facts &part = is_part ? row : other, &whole = is_part ? other : row;
@@ -110,7 +110,7 @@ Found part_over_whole(const Facts& row, const Facts& other) {
 
 // Fused kernels do the work of their parts with fewer launches and fewer bytes.
 Found fused_over_primitive(const Facts& row, const Facts& other) {
-  const std::string ops = row.row->text("ops"), beside = other.row->text("ops");
+  const std::string ops = row.row->ops(), beside = other.row->ops();
   const bool is_fused = ops == "fused" && beside == "primitive";
   if (!is_fused && !(ops == "primitive" && beside == "fused")) return {};
   if (!is_of_one_table(row, other)) return {};  // the machine may have changed in between
@@ -153,7 +153,7 @@ Found collapsed_speed(const Facts& row, const Facts& other) {
 // --- the same cell, and parts of it, at another time ---------------------------------------------
 
 Found measured_apart(const Facts& row, const Facts& other) {
-  if (row.row->text("mode") != other.row->text("mode")) {
+  if (row.row->mode() != other.row->mode()) {
     const std::string_view relation = part_above_whole(row, other);
     if (relation.empty() || is_of_one_table(row, other)) return {};
     return Verdict{std::string(kMeasuredApart), Severity::kDoubt,
@@ -195,7 +195,7 @@ std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
                                             bool (*except)(const RunField&)) {
   std::map<std::string, std::vector<std::size_t>> lists;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].text("status") != "ok") continue;
+    if (rows[i].status() != "ok") continue;
     std::string key = rows[i].text("kind") + '\n';
     for (const RunField& field : run_fields()) {
       if (field.show == FieldShow::kNowhere || except(field)) continue;
@@ -240,7 +240,7 @@ std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows) {
   for (const PairCheck& check : kPairChecks) {
     for (const std::vector<std::size_t>& list : alike(rows, check.except)) {
       for (std::size_t i : list) {
-        if (!rows[i].number("tflops")) continue;
+        if (!rows[i].tflops()) continue;
         // One verdict per row: the first partner that shows the fault is enough.
         for (std::size_t j : list) {
           if (i == j || !rows[j].number("tflops")) continue;

@@ -10,19 +10,19 @@ namespace tracestep {
 namespace {
 
 Severity of_shares(const ResultRow& row) {
-  return row.numbers("samples_ms").empty() ? Severity::kDoubt : Severity::kNote;
+  return row.samples_ms().empty() ? Severity::kDoubt : Severity::kNote;
 }
 
 }  // namespace
 
 bool computes(const ResultRow& row) {
-  return row.number("tflops").has_value();
+  return row.tflops().has_value();
 }
 
 std::optional<Verdict> instrument_cost(const ResultRow& row) {
   constexpr double kCost = 1.01;
-  const auto recorded = row.number("instrumented_wall_ms"), wall = row.number("wall_ms");
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const auto recorded = row.instrumented_wall_ms(), wall = row.wall_ms();
+  const std::vector<double> samples = row.samples_ms();
   if (!computes(row) || !recorded || !wall || *wall <= 0) return {};
   // Beyond what the timed steps vary by themselves.
   const double slow = samples.empty() ? *wall : quantile_of(samples, 0.95);
@@ -37,10 +37,10 @@ std::optional<Verdict> instrument_cost(const ResultRow& row) {
 
 std::optional<Verdict> recorded_apart(const ResultRow& row) {
   constexpr double kBusyOverWall = 1.05, kFarOverWall = 1.5, kWallBelowWall = 0.9;
-  const auto wall = row.number("wall_ms"), busy = row.number("device_busy_ms");
-  const auto recorded = row.number("instrumented_wall_ms");
+  const auto wall = row.wall_ms(), busy = row.device_busy_ms();
+  const auto recorded = row.instrumented_wall_ms();
   if (!computes(row) || !wall || *wall <= 0) return {};
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   const double longest = samples.empty() ? *wall : max_of(samples);
   const double shortest = samples.empty() ? *wall : min_of(samples);
   const bool is_longer = busy && *busy > kBusyOverWall * longest;
@@ -64,7 +64,7 @@ std::optional<Verdict> recorded_unsteady(const ResultRow& row) {
   constexpr double kSpread = 1.25;
   const std::vector<double> busy = row.numbers("recorded_busy_ms");
   if (!computes(row) || busy.empty()) return {};
-  const bool has_only_shares = row.numbers("samples_ms").empty();
+  const bool has_only_shares = row.samples_ms().empty();
   if (busy.size() < kFewest && has_only_shares) {
     return Verdict{"recorded_unsteady", of_shares(row),
                    fmt::format("{} recorded: shares by component want {} steps that agree",
@@ -81,7 +81,7 @@ std::optional<Verdict> recorded_unsteady(const ResultRow& row) {
 
 std::optional<Verdict> uneven_instances(const ResultRow& row) {
   constexpr double kWorthSaying = 0.01, kMuch = 0.10;  // of the kernels' time
-  const auto held_up = row.number("interrupted_ms"), busy = row.number("device_busy_ms");
+  const auto held_up = row.interrupted_ms(), busy = row.device_busy_ms();
   if (!computes(row) || !held_up || !busy || *held_up <= kWorthSaying * *busy) return {};
   return Verdict{
       "uneven_instances", *held_up > kMuch * *busy ? of_shares(row) : Severity::kNote,
@@ -92,7 +92,7 @@ std::optional<Verdict> uneven_instances(const ResultRow& row) {
 
 std::optional<Verdict> overlapping_kernels(const ResultRow& row) {
   constexpr double kWorthSaying = 1.01;
-  const auto sum = row.number("kernels_ms"), busy = row.number("device_busy_ms");
+  const auto sum = row.number("kernels_ms"), busy = row.device_busy_ms();
   if (!computes(row) || !sum || !busy || *busy <= 0 || *sum <= kWorthSaying * *busy) return {};
   return Verdict{
       "overlapping_kernels", Severity::kNote,

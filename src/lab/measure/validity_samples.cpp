@@ -52,7 +52,7 @@ std::vector<double> counts_in(const ResultRow& row) {
 std::optional<Verdict> too_few_samples(const ResultRow& row) {
   constexpr std::size_t kFewest = 6;        // the first count whose range covers the median at 95 %
   constexpr std::size_t kFewestVisits = 3;  // whose range is taken
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   if (samples.empty() || samples.size() >= kFewest || !computes(row)) return {};
   if (visits_of(row) >= kFewestVisits) return {};
   return Verdict{"too_few_samples", Severity::kDoubt,
@@ -61,8 +61,8 @@ std::optional<Verdict> too_few_samples(const ResultRow& row) {
 }
 
 std::optional<Verdict> no_warmup(const ResultRow& row) {
-  const std::vector<double> samples = row.numbers("samples_ms");
-  if (samples.empty() || !row.numbers("warmup_ms").empty() || !computes(row)) return {};
+  const std::vector<double> samples = row.samples_ms();
+  if (samples.empty() || !row.warmup_ms().empty() || !computes(row)) return {};
   const double factor = first_over_rest(samples);
   return Verdict{"no_warmup", Severity::kDoubt,
                  factor > 0 ? fmt::format("without warm-up the first step is a sample: {:.2f} "
@@ -73,8 +73,8 @@ std::optional<Verdict> no_warmup(const ResultRow& row) {
 
 std::optional<Verdict> warmup_too_short(const ResultRow& row) {
   constexpr double kStandsOut = 1.25;
-  const std::vector<double> samples = row.numbers("samples_ms");
-  const std::vector<double> warmup = row.numbers("warmup_ms");
+  const std::vector<double> samples = row.samples_ms();
+  const std::vector<double> warmup = row.warmup_ms();
   if (warmup.empty() || samples.size() < 4 || !computes(row)) return {};
   const double factor = first_over_rest(samples);
   const double longest = *std::max_element(samples.begin() + 1, samples.end());
@@ -88,7 +88,7 @@ std::optional<Verdict> warmup_too_short(const ResultRow& row) {
 std::optional<Verdict> unsteady(const ResultRow& row) {
   constexpr double kNoisePercent = 5.0;
   constexpr double kTail = 1.25;
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   if (!computes(row)) return {};
   if (visits_of(row) > 1) {
     const TimedSamples timed(samples, counts_in(row));
@@ -117,7 +117,7 @@ std::optional<Verdict> unsteady(const ResultRow& row) {
 // The second half against the first: a shift that chance explains once in a hundred times.
 std::optional<Verdict> drifting(const ResultRow& row) {
   constexpr double kSignificance = 0.01, kShift = 0.02;
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   // Visits lie far apart in time: unsteady() looks at what they differ by.
   if (samples.size() < 10 || visits_of(row) > 1 || !computes(row)) return {};
   const std::span<const double> all(samples);
@@ -134,7 +134,7 @@ std::optional<Verdict> drifting(const ResultRow& row) {
 std::optional<Verdict> criterion_not_met(const ResultRow& row) {
   const std::string ended = row.text("stopped_by");
   if (!ended.starts_with("max-")) return {};
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   const double noise = noise_percent_of(samples);
   const std::string reached =
       std::isnan(noise) ? "so few steps show no noise" : fmt::format("±{:.2f} %", noise);

@@ -67,7 +67,7 @@ T filled(const CsvRecord& record, std::span<const CsvField<T>> fields) {
   T out;
   for (const CsvField<T>& field : fields) {
     const std::string_view column = field.column;
-    const auto fill = [&]<class Value>(Value T::* member) {
+    const auto fill = [&]<class Value>(Value T::*member) {
       Value& value = out.*member;
       if constexpr (std::is_same_v<Value, std::string>) {
         value = record.text(column);

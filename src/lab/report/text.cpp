@@ -148,9 +148,8 @@ std::vector<std::string> lines_of_row(const std::vector<std::string>& cells,
   std::size_t height = 1;
   for (std::size_t c = 0; c < cells.size(); ++c) {
     if (widths[c] == 0) continue;
-    parts[c] = shown.is_whole[c] && !is_head
-                   ? whole_lines(cells[c], widths[c])
-                   : cut_lines(cells[c], widths[c], of_cell);
+    parts[c] = shown.is_whole[c] && !is_head ? whole_lines(cells[c], widths[c])
+                                             : cut_lines(cells[c], widths[c], of_cell);
     height = std::max(height, parts[c].size());
   }
   std::vector<std::string> out;

@@ -56,7 +56,7 @@ struct PartRow {
 
   explicit PartRow(const ResultRow& r)
       : row(r),
-        forward(summarize(r.numbers("forward_samples_ms"))),
+        forward(summarize(r.forward_samples_ms())),
         backward(summarize(r.numbers("backward_samples_ms"))),
         optimizer(summarize(r.numbers("optimizer_samples_ms"))) {}
 };
@@ -76,7 +76,7 @@ Fields<PartRow> part_fields() {
   using P = const PartRow&;
   Fields<PartRow> out = {{text_column("label"), [](P p) { return p.row.label(); }},
                          {int_column("steps", "n", "that stop between the parts"),
-                          [](P p) { return std::ssize(p.row.numbers("forward_samples_ms")); }}};
+                          [](P p) { return std::ssize(p.row.forward_samples_ms()); }}};
   add_part(out, "forward", &PartRow::forward);
   add_part(out, "backward", &PartRow::backward);
   add_part(out, "optimizer", &PartRow::optimizer);
@@ -118,7 +118,7 @@ StepParts time_step_parts(Executor& executor, Device& device, Measurement& measu
 Table step_part_table(std::span<const ResultRow> rows) {
   std::vector<PartRow> parts;
   for (const ResultRow& row : rows) {
-    if (!row.numbers("forward_samples_ms").empty()) parts.emplace_back(row);
+    if (!row.forward_samples_ms().empty()) parts.emplace_back(row);
   }
   Table table = table_of("parts_alone", "Forward, backward and optimizer, each timed alone",
                          part_fields(), parts);

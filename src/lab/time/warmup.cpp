@@ -15,7 +15,7 @@ struct Start {
   std::vector<double> warmup, samples, steps;  // steps: all of the process in order
 
   explicit Start(const ResultRow& r)
-      : row(r), warmup(r.numbers("warmup_ms")), samples(r.numbers("samples_ms")), steps(warmup) {
+      : row(r), warmup(r.warmup_ms()), samples(r.samples_ms()), steps(warmup) {
     steps.insert(steps.end(), samples.begin(), samples.end());
   }
 };
@@ -82,14 +82,14 @@ Fields<Start> start_fields() {
 
 // What the first timed step does to mean and deviation, in this row's own figures.
 std::string worked(const ResultRow& row) {
-  const std::vector<double> samples = row.numbers("samples_ms");
+  const std::vector<double> samples = row.samples_ms();
   if (samples.size() < 3) return {};
   const std::span<const double> rest = std::span(samples).subspan(1);
   return fmt::format(
       "{}, warm-up steps {}: with the first step {:.2f} ± {:.2f} ms, without it {:.2f} ± "
       "{:.2f} ms; the first is {:.2f} times the median of the others",
-      row.label(), row.numbers("warmup_ms").size(), mean_of(samples), sample_std_of(samples),
-      mean_of(rest), sample_std_of(rest), samples[0] / median_of(rest));
+      row.label(), row.warmup_ms().size(), mean_of(samples), sample_std_of(samples), mean_of(rest),
+      sample_std_of(rest), samples[0] / median_of(rest));
 }
 
 }  // namespace
