@@ -135,7 +135,7 @@ TEST_F(SentencesTest, WhetherItFitsIsSaidOfTheStepThatIsShownAndOfTheLargeModel)
   const std::string said = of_summary("short-fit").text.words();
   EXPECT_THAT(said, StartsWith("A step of small does, "));
   EXPECT_THAT(said, HasSubstr(" of 1.00 MiB that a run may use; one of planned does not, "));
-  EXPECT_THAT(said, HasSubstr("Batch 4, context 256, fp32, primitive ops."));
+  EXPECT_THAT(said, HasSubstr("planned: batch 4, context 256, fp32, primitive ops."));
 }
 
 TEST_F(SentencesTest, LessMemoryIsSaidOnce) {
