@@ -173,7 +173,7 @@ TEST_F(PredictCommandTest, ALimitDecidesTheStatus) {
   EXPECT_EQ(status(peak), "ok");
   EXPECT_EQ(status(peak - 1), "oom");
   EXPECT_THAT(predict(fmt::format(" --context 8 --memory-limit {}B", peak - 1)).out,
-              HasSubstr("1 of 1 steps do not fit"));
+              HasSubstr("the step does not fit in "));
   EXPECT_EQ(first_row("predict --size xl --context 2048 --published 'RTX 4060 Laptop'")
                 .at("status")
                 .as_string(),

@@ -110,8 +110,11 @@ void add_notes(std::span<const Prediction> predictions, Table& table) {
     table.notes.push_back(std::move(note));
   }
   if (beyond_limit > 0) {
-    table.notes.push_back(fmt::format("{} of {} steps do not fit in {}: fit says what would",
-                                      beyond_limit, predictions.size(),
+    const std::string steps =
+        predictions.size() == 1
+            ? "the step does"
+            : fmt::format("{} of {} steps do", beyond_limit, predictions.size());
+    table.notes.push_back(fmt::format("{} not fit in {}: fit says what would", steps,
                                       format_bytes(limit_of(predictions.front()))));
   }
   if (!uncalibrated.empty()) {

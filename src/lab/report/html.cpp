@@ -259,9 +259,10 @@ std::string section_html(const PageSection& section, std::string_view title,
     const auto table = std::ranges::find(tables, name, &Table::name);
     if (table == tables.end()) continue;
     out += fmt::format(
-        "<details class=\"data\"><summary>{} ({} rows)</summary>\n<div class=\"place\" "
-        "data-table=\"{}\"></div>\n</details>\n",
+        "<details class=\"data\"><summary>{} ({} row{})</summary>\n<div "
+        "class=\"place\" data-table=\"{}\"></div>\n</details>\n",
         xml_escaped(table->title.empty() ? name : table->title), table->rows.size(),
+        table->rows.size() == 1 ? "" : "s",
         xml_escaped(name));
   }
   return out + "</details>\n";
