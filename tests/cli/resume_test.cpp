@@ -135,7 +135,7 @@ TEST_F(ResumeTest, AChangedOptionIsRefusedOrTakenAndRecorded) {
     const ProgramRun refused = train(std::string("--steps 3 --resume ") + change);
     EXPECT_EQ(refused.status, 2) << change;
     const std::string name(change + 2, std::string_view(change).find(' ') - 2);
-    EXPECT_TRUE(contains(refused.err, "the checkpoint was trained with another " + name + ": "));
+    EXPECT_TRUE(contains(refused.err, "the checkpoint was trained with other " + name + ": "));
   }
   const std::string faster = "--lr 0.02 --checkpoint c --resume ";
   const ProgramRun refused = train_at(faster + "--steps 3");

@@ -168,7 +168,7 @@ TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
   EXPECT_EQ(runs.size() + runs_of_other_rounding().size(), some_run().size())
       << "an entry without a case here";
   for (const auto& [key, run] : runs) {
-    EXPECT_THAT(difference(some_run(), run), HasSubstr("trained with another ")) << key;
+    EXPECT_THAT(difference(some_run(), run), HasSubstr("trained with other ")) << key;
     EXPECT_FALSE(run.at(key) == some_run().at(key)) << key;
   }
 }
