@@ -197,7 +197,7 @@ TEST(FingerprintTest, AllDifferencesAreNamedAtOnceWithBothValues) {
   options.run.shape.batch = 8;
   options.schedule.lr = 0.5;
   const std::string message = difference(some_run(), fingerprint(options, some_content()));
-  EXPECT_THAT(message, HasSubstr("another batch: 4, now 8; another lr: 0.001, now 0.5"));
+  EXPECT_THAT(message, HasSubstr("other batch: 4, now 8; other lr: 0.001, now 0.5"));
   EXPECT_THAT(message, HasSubstr("option change batch,lr"));
   options.run.model.layers = 3;
   EXPECT_THAT(difference(some_run(), fingerprint(options, some_content())),
@@ -208,7 +208,7 @@ TEST(FingerprintTest, AReceivedCheckpointSendsNoEscapeSequences) {
   Json saved = some_run();
   saved["order"] = "\x1b[2J";
   const std::string message = difference(saved, some_run());
-  EXPECT_THAT(message, HasSubstr("another order: \\x1b[2J, now shuffled"));
+  EXPECT_THAT(message, HasSubstr("other order: \\x1b[2J, now shuffled"));
 }
 
 TEST(FingerprintTest, AnUnknownNameIsRefusedWithAllNames) {
@@ -223,11 +223,11 @@ TEST(FingerprintTest, ValidationAndTextExplainADifferentNumberOfTokens) {
   content.tokens = 1000;
   content.validation_tokens = 0;
   EXPECT_THAT(difference(some_run(), fingerprint(some_options(), content)),
-              HasSubstr("another validation: 50 of 1000 tokens, "
+              HasSubstr("other validation: 50 of 1000 tokens, "
                         "now off"));
   content.text = "ffff";
   EXPECT_THAT(difference(some_run(), fingerprint(some_options(), content)),
-              HasSubstr("another text, tokens or tokenizer: 1000 tokens with the hash 0123, "
+              HasSubstr("other text, tokens or tokenizer: 1000 tokens with the hash 0123, "
                         "now 1000 tokens with the hash ffff"));
 }
 
@@ -253,7 +253,7 @@ TEST(FingerprintTest, AnEarlierVersionsCheckpointIsComparedByWhatItHolds) {
   EXPECT_THAT(difference(earlier_run(9500, 500), some_run()),
               HasSubstr("tokenizer: 10000 tokens, now 1000 tokens with"));
   EXPECT_THAT(difference(earlier_run(1000, 0), some_run()),
-              HasSubstr("another validation: off, now 50 of 1000 tokens"));
+              HasSubstr("other validation: off, now 50 of 1000 tokens"));
 }
 
 }  // namespace
