@@ -222,8 +222,8 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
   std::vector<std::string> texts, keys;
   bool may_change = true;
   for (const auto& [entry, before, now] : refused) {
-    texts.push_back(fmt::format("other {}{}: {}, now {}", entry->key, entry->also,
-                                text_of(before), text_of(now)));
+    texts.push_back(fmt::format("other {}{}: {}, now {}", entry->key, entry->also, text_of(before),
+                                text_of(now)));
     keys.emplace_back(entry->key);
     may_change = may_change && entry->on_change == OnChange::kAsk;
   }

@@ -122,7 +122,7 @@ TEST_F(ResumeTest, AnotherTextOfTheSameLengthIsAnotherRun) {
   folder_.write("tokens.bin", tokens);
   const ProgramRun refused = train("--steps 3 --resume");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(contains(refused.err, "another text, tokens or tokenizer: 120 tokens with"));
+  EXPECT_TRUE(contains(refused.err, "other text, tokens or tokenizer: 120 tokens with"));
   const ProgramRun taken = train("--steps 3 --resume --change text");
   EXPECT_EQ(taken.status, 0) << taken.err;
   EXPECT_EQ(resumed_from(taken), 2);
@@ -141,7 +141,7 @@ TEST_F(ResumeTest, AChangedOptionIsRefusedOrTakenAndRecorded) {
   const ProgramRun refused = train_at(faster + "--steps 3");
   EXPECT_EQ(refused.status, 2);
   EXPECT_TRUE(contains(refused.err,
-                       "another lr: 0.01, now 0.02; use the same options, or go on "
+                       "other lr: 0.01, now 0.02; use the same options, or go on "
                        "with these by --change lr"));
   const ProgramRun taken = train_at(faster + "--steps 3 --change lr");
   EXPECT_EQ(taken.status, 0) << taken.err;
@@ -158,7 +158,7 @@ TEST_F(ResumeTest, AnotherDeviceIsAnotherRun) {
   ASSERT_EQ(train("--steps 1").status, 0);
   const ProgramRun refused = train("--steps 2 --resume --device reference");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(contains(refused.err, "another device: cpu, now reference"));
+  EXPECT_TRUE(contains(refused.err, "other device: cpu, now reference"));
   EXPECT_EQ(train("--steps 2 --resume --threads 1").status, 0) << "threads change no bits";
 }
 

@@ -310,7 +310,7 @@ TEST_F(TokenizersTest, AResumedRunKeepsTheValidationThatIsNotGivenAnew) {
   done("train --text text.txt --steps 2 --validate-every 1 --checkpoint c" + kSizes);
   const std::string resumed = "train --text text.txt --resume --checkpoint c --steps 3" + kSizes;
   EXPECT_GT(value(resumed, "validation_loss"), 0);
-  expect_refusal(resumed + " --validate-every 0", 2, "another validation: ");
+  expect_refusal(resumed + " --validate-every 0", 2, "other validation: ");
   const ProgramRun without = done(resumed + " --validate-every 0 --change validation,text");
   EXPECT_THAT(without.err, HasSubstr("validation changes after step 3"));
 }

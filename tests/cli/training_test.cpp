@@ -222,7 +222,7 @@ TEST_F(TrainingTest, ARecipeSetsWhatIsNotGivenAndCheckpointsKeepWhatItSet) {
   const ProgramRun other =
       this->run("train --checkpoint c --resume --weight-decay-on all --steps 41");
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, HasSubstr("another weight-decay-on: matrices, now all"));
+  EXPECT_THAT(other.err, HasSubstr("other weight-decay-on: matrices, now all"));
 }
 
 TEST_F(TrainingTest, ResumeAloneGoesOnWithTheTextAndTheVocabularyOfTheRun) {

@@ -262,8 +262,7 @@ std::string section_html(const PageSection& section, std::string_view title,
         "<details class=\"data\"><summary>{} ({} row{})</summary>\n<div "
         "class=\"place\" data-table=\"{}\"></div>\n</details>\n",
         xml_escaped(table->title.empty() ? name : table->title), table->rows.size(),
-        table->rows.size() == 1 ? "" : "s",
-        xml_escaped(name));
+        table->rows.size() == 1 ? "" : "s", xml_escaped(name));
   }
   return out + "</details>\n";
 }

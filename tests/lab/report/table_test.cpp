@@ -91,7 +91,8 @@ TEST(TableTest, ATerminalShowsTheColumnsThatFitAndNamesTheOthers) {
             "small        1.50 GiB  yes  ok\n"
             "a|b,\"c\" µ_$         -  no   doubt: unsteady\n"
             "\n"
-            "not shown for lack of width: parameters, mean (ms) (wider!)\n");
+            "not shown for lack of width: parameters,\n"
+            "mean (ms) (wider!)\n");
   EXPECT_EQ(on_terminal(table, {.width = 500}), on_terminal(table, {}));
 }
 
