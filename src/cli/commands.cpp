@@ -1,6 +1,7 @@
 // The list of commands, and what `--help` says of them.
 #include <algorithm>
 #include <optional>
+#include <sstream>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -12,7 +13,6 @@
 #include "cli/pictures.h"
 #include "cli/text_lines.h"
 #include "lab/pages/first_answer.h"
-#include "spec/fields.h"
 
 namespace tracestep::cli {
 
@@ -130,28 +130,30 @@ std::string examples_of(const Command& command) {
 
 namespace {
 
-// The command's own options that come first, then those that most commands share.
+// The options of the command's examples, in their order, then those that most commands share, and
+// the first ones of its own.
 std::vector<const Option*> commonest_options(const Command& command) {
-  constexpr std::size_t kMost = 10, kOwn = 4;
+  constexpr std::size_t kMost = 10;
   constexpr std::string_view kShared[] = {
       "--size",  "--model",     "--text",         "--batch",     "--context",
       "--mode",  "--published", "--memory-limit", "--precision", "--device",
       "--steps", "--tables",    "--format",       "--all",       "--output"};
-  const auto& all = command.options.options();
-  const auto is_shared = [&](const Option& o) {
-    return std::ranges::find(kShared, o.flag) != std::end(kShared);
-  };
-  std::vector<const Option*> out;
-  for (const Option& option : all) {
-    const auto is_field = [&](const RunField& field) { return field.flag == option.flag; };
-    const bool is_own = option.group == all.front().group && !is_shared(option) &&
-                        std::ranges::none_of(run_fields(), is_field);
-    if (is_own && out.size() < kOwn) out.push_back(&option);
+  std::vector<std::string> flags;
+  for (const auto& [arguments, meaning] : command.examples) {
+    std::istringstream words(arguments);
+    // What stands behind "--" is another command's.
+    for (std::string word; words >> word && word != "--";) flags.push_back(std::move(word));
   }
-  for (std::string_view flag : kShared) {
+  flags.insert(flags.end(), std::begin(kShared), std::end(kShared));
+  const auto& all = command.options.options();
+  for (const Option& option : all) {
+    if (option.group == all.front().group) flags.push_back(option.flag);
+  }
+  std::vector<const Option*> out;
+  for (const std::string& flag : flags) {
     const auto found = std::ranges::find(all, flag, &Option::flag);
-    const bool is_own = found != all.end() && found->group != "On a cluster";
-    if (is_own && out.size() < kMost) out.push_back(&*found);
+    if (found == all.end() || found->group == "On a cluster" || out.size() == kMost) continue;
+    if (std::ranges::find(out, &*found) == out.end()) out.push_back(&*found);
   }
   return out;
 }

@@ -341,6 +341,10 @@ TEST(ScreenTest, ShortHelpIsOneScreenOfEveryCommand) {
     }
   }
   EXPECT_THAT(run_tracestep({"-h"}).out, HasSubstr("  fit "));
+  EXPECT_THAT(run_tracestep({"eval", "-h"}).out, HasSubstr("\n  --init "));
+  for (const char* flag : {"--recipe", "--validate-every", "--sample-every", "--checkpoint"}) {
+    EXPECT_THAT(run_tracestep({"train", "-h"}).out, HasSubstr(std::string("\n  ") + flag + " "));
+  }
   EXPECT_LE(lines_on(run_tracestep({"-h"}).out, 100), 40u);
 }
 

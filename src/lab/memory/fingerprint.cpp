@@ -85,6 +85,15 @@ const char* reading_of(int scores) {
   }
 }
 
+constexpr const char *kKept = "kept_by_name", *kIsMissing = "is_missing";
+
+// Fills a cell of the first row of a kind of tensor.
+void set_first(Table& table, std::string_view tensor, const char* column, Json value) {
+  const auto row =
+      std::ranges::find_if(table.rows, [&](const auto& r) { return r[0] == Json(tensor); });
+  if (row != table.rows.end()) (*row)[*table.index_of(column)] = std::move(value);
+}
+
 Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model) {
   Table out{.name = "fingerprint", .title = "What the trace holds, by size"};
   out.columns = {text_column("tensor"),
@@ -93,11 +102,13 @@ Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model
                  bytes_column("bytes", "bytes each"),
                  int_column("most", "most at once"),
                  real_column("per_layer", "per layer", "", 2),
-                 text_column("same_size_as", "same size as", "sizes cannot tell them apart")};
+                 text_column("same_size_as", "same size as", "sizes cannot tell them apart"),
+                 data_only(int_column(kKept, "", "of each layer, where the file names them")),
+                 data_only(bool_column(kIsMissing, "", "that every step of this model has"))};
   for (const Wanted& w : wanted) {
     out.add_row({w.what, w.letters, std::int64_t{w.element_bytes}, w.bytes(), w.most,
                  static_cast<double>(w.most) / static_cast<double>(model.layers),
-                 or_null(confusable(wanted, w))});
+                 or_null(confusable(wanted, w)), Json(), Json()});
   }
   return out;
 }
@@ -290,6 +301,7 @@ Fingerprint fingerprint_of(const MemoryTrace& trace, const ModelConfig& model, B
   out.table = table_of_kinds(wanted, model);
   if (const std::string missing = missing_tensor(wanted); !missing.empty()) {
     out.is_mismatch = true;
+    set_first(out.table, missing, kIsMissing, true);
     out.table.notes.push_back(
         fmt::format("mismatch: no block has the size of a {} of {} at batch {} and context {}; the "
                     "snapshot is of another model, batch or context, or of one of several ranks",
@@ -298,6 +310,7 @@ Fingerprint fingerprint_of(const MemoryTrace& trace, const ModelConfig& model, B
   }
   if (has_categories(trace)) {
     read_categories(trace, wanted, model, out);
+    set_first(out.table, "scores", kKept, out.scores_per_layer);
   } else {
     read_sizes(wanted, model, out);
   }

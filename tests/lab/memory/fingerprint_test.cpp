@@ -299,6 +299,14 @@ TEST_F(FingerprintTest, ASnapshotOfAnotherModelIsAMismatch) {
     EXPECT_EQ(notes_of(other).find("scores"), std::string::npos);
     EXPECT_FALSE(fingerprint_of(given, model(), kShape).is_mismatch);
   }
+  // What the first sentence of a screen is made of.
+  const auto filled_in = [](const Fingerprint& found, const char* column) {
+    const std::size_t at = found.table.index_of(column).value();
+    return std::ranges::count_if(found.table.rows, [&](const auto& r) { return !r[at].is_null(); });
+  };
+  EXPECT_EQ(filled_in(fingerprint_of(trace, preset("medium"), kShape), "is_missing"), 1);
+  EXPECT_EQ(filled_in(fingerprint_of(trace, model(), kShape), "kept_by_name"), 1);
+  EXPECT_EQ(filled_in(fingerprint_of(without_labels(trace), model(), kShape), "kept_by_name"), 0);
 }
 
 // Presets share vocabulary and heads' width; tiny's projections are as large as medium's stream.

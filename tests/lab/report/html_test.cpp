@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -181,6 +182,29 @@ TEST(HtmlTest, EveryTableOfTheRunStandsInASectionOnce) {
   for (const std::string& name : names) {
     EXPECT_EQ(count(page, "class=\"place\" data-table=\"" + name + "\""), 1u) << name;
   }
+}
+
+TEST(HtmlTest, SectionsOfOneKindUnfoldFromOneLine) {
+  const StudyReport& study = small_study();
+  std::map<std::string, std::vector<std::string>> cells;  // of "Kernels of one step: CELL"
+  for (const StudySection& section : study.sections) {
+    const std::size_t colon = section.title.find(": ");
+    if (colon == std::string::npos) continue;
+    cells[section.title.substr(0, colon)].push_back(section.title.substr(colon + 2));
+  }
+  const std::string page = page_of(study);
+  std::size_t groups = 0;
+  for (const auto& [subject, of] : cells) {
+    if (of.size() == 1) continue;
+    ++groups;
+    const std::size_t line =
+        page.find(fmt::format("<summary>{} ({})</summary>", subject, of.size()));
+    ASSERT_NE(line, std::string::npos) << subject;
+    for (const std::string& cell : of) {
+      EXPECT_NE(page.find("<summary>" + cell + "</summary>", line), std::string::npos) << cell;
+    }
+  }
+  EXPECT_GE(groups, 1u);
 }
 
 // The first program with one of these names; empty where there is none.

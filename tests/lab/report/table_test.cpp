@@ -108,6 +108,38 @@ Table keyed_table() {
   return table;
 }
 
+TEST(TableTest, TimesOfASecondAndMoreAreInSecondsInAllColumns) {
+  Table table{.name = "t",
+              .columns = {text_column("size"), real_column("ms", "time", "ms", -1),
+                          real_column("std_ms", "std", "ms", 2)}};
+  table.add_row({"xl", 29803.4, 150.0});
+  table.add_row({"2.7B", 123456.7, Json()});
+  EXPECT_EQ(on_terminal(table, {}),
+            "size  time (s)  std (s)\n"
+            "----  --------  -------\n"
+            "xl        29.8     0.15\n"
+            "2.7B     123.5        -\n");
+  table.add_row({"tiny", 20.0, 1.0});
+  EXPECT_EQ(on_terminal(table, {}),
+            "size  time (ms)  std (ms)\n"
+            "----  ---------  --------\n"
+            "xl       29,803    150.00\n"
+            "2.7B    123,457         -\n"
+            "tiny         20      1.00\n")
+      << "one row of less keeps milliseconds, without an exponent";
+}
+
+TEST(TableTest, ANeededTextTakesMoreLinesBeforeAColumnIsLeftOut) {
+  Table table{.name = "t",
+              .columns = {as_key(text_column("mode")), as_key(text_column("executor")),
+                          text_column("is"), int_column("peak")}};
+  table.columns[2].is_result = table.columns[3].is_result = true;
+  table.add_row({"forward-backward", "compiled", "too few samples", 66230000});
+  EXPECT_THAT(
+      on_terminal(table, {.width = 48}),
+      ::testing::AllOf(::testing::HasSubstr("66,230,000"), ::testing::HasSubstr("too few")));
+}
+
 TEST(TableTest, AScreenSaysOnceWhatIsTheSameInAllRows) {
   EXPECT_EQ(on_terminal(on_screen(keyed_table()), {}),
             "Times: size tiny\n"
