@@ -71,7 +71,8 @@ GROUPS = {
     ],
     "backends/cuda": [
         ("element types and launches",
-         ["element_types.cuh", "kernel_launch.h", "predecessors.cuh"]),
+         ["element_types.cuh", "kernel_launch.h", "mbarrier.cuh",
+          "predecessors.cuh"]),
         ("attention", ["attention/*"]),  # a library of its own, also behind the C interface
         ("products by parts", ["split/*"]),
         ("toolkit", ["check.*", "stream.h", "waits.*", "events.*", "graph.*", "pinned_memory.*",

@@ -51,7 +51,7 @@ def parse_arguments():
                              "comma separated")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--turn-ms", type=float, default=20, help="replays last about as long")
-    parser.add_argument("--check-widths", default="64,80,96,128,32,59,111")
+    parser.add_argument("--check-widths", default="64,80,96,128,192,256,32,104,136,59,111")
     parser.add_argument("--check-repeats", type=int, default=3, help="equal bits, per case")
     parser.add_argument("--no-check", action="store_true")
     parser.add_argument("--no-time", action="store_true")

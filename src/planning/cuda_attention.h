@@ -15,11 +15,15 @@ namespace tracestep {
 enum class AttentionFamily : std::uint8_t { kAuto, kPortable, kHopper };
 
 // The smallest width that Hopper's kernels are compiled for and that holds this one; 0: there is
-// none. The copy engine fills the columns past `width` with zeros, which is possible within one
-// panel of 64. Up to 16 the portable kernels are faster.
+// none. The copy engine, which wants rows of whole 16 bytes, fills the columns past `width` with
+// zeros. Up to 16 the portable kernels are faster.
 inline int hopper_attention_width(std::int64_t width) {
-  if (width == 80 || width == 96 || width == 128) return static_cast<int>(width);
-  return width % 8 == 0 && width > 16 && width <= 64 ? 64 : 0;
+  if (width % 8 != 0 || width <= 16) return 0;
+  constexpr int kWidths[] = {64, 80, 96, 128, 192, 256};
+  for (const int padded : kWidths) {
+    if (width <= padded) return padded;
+  }
+  return 0;
 }
 
 // The same of the portable kernels, for widths up to 256.
@@ -30,6 +34,9 @@ inline int portable_attention_width(std::int64_t width) {
   }
   return 256;
 }
+
+// Backward of wider heads does not add up dq across blocks, and needs no room for the sums.
+constexpr int kWidestSummedHead = 128;
 
 struct AttentionExtent {
   std::int64_t heads = 0, key_heads = 0;  // of q, and of k and v, of the whole batch
@@ -47,7 +54,7 @@ struct AttentionWorkspace {
   // float32 operands: the range of each head of keys, then q, k, v and, backward, dO in parts.
   std::int64_t ranges = 0, split[4] = {};
   // Hopper. Forward: the counter that hands out tiles. Backward: float32 sums of dq, [heads, padded
-  // queries, compiled width], and counters for the order of additions.
+  // queries, compiled width], and counters for the order of additions; not of wide heads.
   std::int64_t tiles = 0, dq_sums = 0, turns = 0;
   std::int64_t bytes = 0;
 };
@@ -70,7 +77,7 @@ inline AttentionWorkspace attention_workspace(const AttentionExtent& x, Attentio
   } else if (is_hopper) {
     out.tiles = take(kCounter);
   }
-  if (is_backward && is_hopper) {
+  if (is_backward && is_hopper && x.width <= kWidestSummedHead) {
     out.dq_sums = take(rows * hopper_attention_width(x.width) * kFloat);
     out.turns = take(x.deterministic ? rows / 64 * kCounter : 0);
   }

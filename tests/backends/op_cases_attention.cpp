@@ -104,6 +104,13 @@ std::vector<Wish> wishes() {
       {.q = {4, 53, 200}, .keys = 53, .causal = false, .group = 4},
       {.q = {2, 8, 77, 64}, .keys = 77, .how = Stored::kHeads, .token_major = true, .group = 4},
       {.q = {2, 6, 19, 34}, .keys = 29, .how = Stored::kSliced, .token_major = true, .group = 3},
+      // Few heads with many queries, which blocks divide; widths between those that kernels have.
+      {.q = {4, 261, 128}, .keys = 261, .group = 4},
+      {.q = {2, 2, 261, 104}, .keys = 261, .causal = false, .group = 2},
+      {.q = {4, 261, 72}, .keys = 330, .group = 4, .window = 150},
+      {.q = {2, 133, 192}, .keys = 200},
+      {.q = {2, 4, 90, 136}, .keys = 190, .causal = false, .group = 2},
+      {.q = {2, 2, 133, 256}, .keys = 133, .token_major = true, .group = 2, .window = 70},
       // Windows within a tile and over several; keys that nobody sees.
       {.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .window = 5},
       {.q = {3, 149, 64}, .keys = 149, .window = 40},

@@ -47,7 +47,7 @@ TEST(NeedsTest, AProductNeedsWhatItsBackEndSays) {
 // Alignment decides the family, and is not known when bytes are predicted.
 TEST(NeedsTest, AttentionsWorkspaceHoldsThatOfEitherFamily) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    for (int width : {1, 16, 24, 60, 64, 80, 90, 96, 128, 200, 256}) {
+    for (int width : {1, 16, 24, 60, 64, 72, 80, 90, 96, 104, 128, 200, 256}) {
       for (int queries : {1, 127, 1000}) {
         const AttentionSizes sizes{.heads = 6,
                                    .key_heads = 2,
@@ -79,6 +79,10 @@ TEST(NeedsTest, AttentionsWorkspaceHoldsThatOfEitherFamily) {
   EXPECT_EQ(at.dq_sums, 2 * at.delta);
   EXPECT_EQ(at.turns, at.dq_sums + 2 * 256 * 64 * 4) << "24 columns in a panel of 64";
   EXPECT_EQ(at.bytes, at.turns + 256);
+  AttentionExtent wide = one;
+  wide.width = 136;
+  EXPECT_EQ(attention_workspace(wide, AttentionFamily::kHopper, true).bytes, at.dq_sums)
+      << "nothing is added up across blocks";
 }
 
 TEST(NeedsTest, ANameSaysWhatADeviceCanDo) {

@@ -24,6 +24,10 @@ using namespace tracestep::cuda;
 using namespace ladder;
 using T = __nv_bfloat16;
 
+std::size_t workspace_bytes(const AttentionShape& s, bool is_backward) {
+  return std::size_t(attention_workspace(s.extent(), AttentionFamily::kHopper, is_backward).bytes);
+}
+
 // Operands and results of one shape, wherever a rung wants them.
 struct Problem {
   AttentionShape shape;
@@ -44,8 +48,8 @@ struct Problem {
         dk(elements(s, s.keys)),
         dv(elements(s, s.keys)),
         lse(std::size_t(s.batch) * std::size_t(s.heads) * std::size_t(s.queries)),
-        forward_space(std::size_t(attention_forward_workspace(s, true))),
-        backward_space(std::size_t(hopper_backward_workspace(s).bytes)) {
+        forward_space(workspace_bytes(s, false)),
+        backward_space(workspace_bytes(s, true)) {
     fill_normal(q, 1, spread);
     fill_normal(k, 2);
     fill_normal(v, 3);
@@ -234,14 +238,14 @@ struct BackwardInOrder : BackwardTraits<T, 128, 64, true> {
 struct BackwardTwoBlocks : BackwardInOrder {
   static constexpr int kQStages = 2;
 };
-using BackwardTuned = TunedBackward<T, 128, true>;
+using BackwardTuned = TunedBackward<T, 128, true, false>;
 struct BackwardEarly : BackwardTuned {
   static constexpr bool kLateValues = false, kEarlyKeys = false;
 };
 struct BackwardInOrder64 : BackwardTraits<T, 64, 128, true> {
   static constexpr bool kAhead = false;
 };
-using BackwardTuned64 = TunedBackward<T, 64, true>;
+using BackwardTuned64 = TunedBackward<T, 64, true, false>;
 
 template <class Traits>
 Launch forward_rung(bool by_counter) {
@@ -251,7 +255,7 @@ Launch forward_rung(bool by_counter) {
 }
 template <class Traits>
 Launch backward_rung() {
-  return [](Problem& p) { return launch_hopper_backward<Traits>(p.backward, {}); };
+  return [](Problem& p) { return launch_hopper_backward<Traits>(p.backward, 1, {}); };
 }
 
 struct Rung {

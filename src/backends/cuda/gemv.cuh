@@ -4,10 +4,10 @@
 // of weights, or equal shares of each. On compute capability 9.0 it asks for them through a ring of
 // its own in shared memory, by bulk copies: one instruction asks for kilobytes, and what is asked
 // for takes no registers. The ring is filled before the kernels in front have ended, when memory
-// would be idle. Elsewhere rows are read directly. Source of the copies and barriers: PTX ISA 8.x,
-// "cp.async.bulk", "mbarrier".
+// would be idle. Elsewhere rows are read directly.
 #pragma once
 
+#include "backends/cuda/mbarrier.cuh"
 #include "backends/cuda/predecessors.cuh"
 #include "backends/cuda/row_packs.cuh"
 
@@ -84,7 +84,7 @@ class Ring {
     length_ = ::max(::min(a.share, a.k - begin_), 0);
     const auto bytes = static_cast<int>(a.share * sizeof(T));
     data_ = shared + SharedPlan<T>(a).ring + warp * a.stages * bytes;
-    barriers_ = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared)) + warp * a.stages * 8;
+    barriers_ = shared_address(shared) + warp * a.stages * 8;
   }
   __device__ int begin() const { return begin_; }  // of the share
   __device__ int length() const { return length_; }
@@ -98,10 +98,8 @@ class Ring {
   __device__ void fill() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (lane_ != 0 || length_ == 0) return;
-    for (int s = 0; s < a_.stages; ++s) {
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barriers_ + s * 8));
-    }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    for (int s = 0; s < a_.stages; ++s) barrier_init(barriers_ + s * 8, 1);
+    barrier_init_fence();
     for (int s = 0; s < a_.stages && s < rounds(); ++s) ask(s, s);
 #endif
   }
@@ -109,15 +107,7 @@ class Ring {
   __device__ const T* wait(int round, int stage, unsigned parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (a_.stages > 0) {
-      asm volatile(
-          "{\n.reg .pred done;\n"
-          "again:\n"
-          "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-          "@done bra complete;\n"
-          "bra again;\n"
-          "complete:\n}\n" ::"r"(barriers_ + stage * 8),
-          "r"(parity)
-          : "memory");
+      barrier_wait(barriers_ + stage * 8, parity);
       return reinterpret_cast<const T*>(data_) + stage * a_.share;
     }
 #endif
@@ -138,15 +128,9 @@ class Ring {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     const auto bytes = static_cast<int>(length_ * sizeof(T));
     const std::uint32_t barrier = barriers_ + stage * 8;
-    const auto target = static_cast<std::uint32_t>(
-        __cvta_generic_to_shared(data_ + stage * static_cast<int>(a_.share * sizeof(T))));
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-                 : "memory");
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-            "r"(target),
-        "l"(source(round)), "r"(bytes), "r"(barrier)
-        : "memory");
+    barrier_arrive_expect(barrier, bytes);
+    load_bytes(shared_address(data_ + stage * static_cast<int>(a_.share * sizeof(T))),
+               source(round), bytes, barrier);
 #endif
   }
 

@@ -30,6 +30,17 @@ struct LaunchSize {
   unsigned cluster = 1;       // blocks of a cluster, along x (compute capability 9.0)
 };
 
+// Multiprocessors of the current device.
+inline int multiprocessor_count() {
+  static const int count = [] {
+    int device = 0, n = 1;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
+    return n;
+  }();
+  return count;
+}
+
 // Whether `stream` is being captured and what was captured last is one kernel.
 inline bool is_behind_a_kernel(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -1,11 +1,9 @@
 #include "backends/cuda/attention/hopper.h"
 
-#include "backends/cuda/attention/hopper_workspace.h"
-
 namespace tracestep::cuda {
 
 bool hopper_supports(const AttentionShape& shape) {
-  return shape.dtype != AttentionDType::kF32 && hopper_width(shape.width) > 0 &&
+  return shape.dtype != AttentionDType::kF32 && hopper_attention_width(shape.width) > 0 &&
          shape.queries > 0 && shape.keys > 0 && shape.scale > 0 && shape.cap == 0;
 }
 

@@ -1,6 +1,6 @@
 // The Hopper family of attention kernels (sm_90a: the copy engine, warpgroup products): 16-bit
-// operands of width 24 to 64 in steps of 8, 80, 96 or 128 whose rows start at multiples of 16
-// bytes. attention.cpp chooses among families; this is what it calls here.
+// operands of width 24 to 256 in steps of 8 whose rows start at multiples of 16 bytes.
+// attention.cpp chooses among families; this is what it calls here.
 #pragma once
 
 #include "backends/cuda/attention/attention.h"

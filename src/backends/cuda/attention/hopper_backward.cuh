@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "backends/cuda/attention/hopper_backward_feed.cuh"
+#include "backends/cuda/attention/hopper_mask.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
@@ -40,7 +41,7 @@ class BackwardConsumer {
     keys_left_ = parameters.keys - first_key;
     distance_ = first_key - parameters.offset - tile.begin * kM;
     count_ = BackwardWalk<Traits>::steps(tile, parameters);
-    turned_ = tile.is_descending ? count_ - 1 : 0;
+    turned_ = tile.is_descending ? tile.end - tile.begin - 1 : 0;
   }
 
   __device__ __forceinline__ void run() {
@@ -142,40 +143,14 @@ class BackwardConsumer {
 
   // Blocks of queries between the first that sees the keys and the one at hand, see BackwardWalk.
   __device__ __forceinline__ int blocks_before() const {
-    return Traits::kGrouped ? abs(turned_ - done_) / p_.group : done_;
+    if (!Traits::kGrouped) return done_;
+    const int part = cluster_rank();
+    return abs(turned_ - part - done_ / p_.group * p_.parts);
   }
 
-  // Scores of keys that do not exist or lie in a query's future become -infinity.
   __device__ __forceinline__ void mask() {
-    const int distance = distance_ - blocks_before() * kM;  // distance_, for this block of queries
-    const bool is_diagonal = Traits::kCausal && distance + 63 > 0;
-    const bool is_late = Traits::kWindowed && distance + p_.window < kM;
-    if (__builtin_expect(!is_diagonal && !is_late && keys_left_ >= 64, 1)) return;
-    const int t = thread(), lane = t % 32, row = t / 32 * 16 + lane / 4;
-    // The first of this thread's columns (queries) that sees the key of a row.
-    const int never = 2 * kM, seen = distance + row - lane % 4 * 2;
-    const int begin0 = row >= keys_left_ ? never : Traits::kCausal ? seen : 0;
-    const int begin1 = row + 8 >= keys_left_ ? never : Traits::kCausal ? seen + 8 : 0;
-#pragma unroll
-    for (int j = 0; j < kM / 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e < begin0) s_[4 * j + e] = -INFINITY;
-        if (8 * j + e < begin1) s_[4 * j + 2 + e] = -INFINITY;
-      }
-    }
-    if constexpr (Traits::kWindowed) {
-      if (!is_late) return;
-      const int end0 = seen + p_.window;  // of the key of a row; 8 rows further: 8 later
-#pragma unroll
-      for (int j = 0; j < kM / 8; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          if (8 * j + e >= end0) s_[4 * j + e] = -INFINITY;
-          if (8 * j + e >= end0 + 8) s_[4 * j + 2 + e] = -INFINITY;
-        }
-      }
-    }
+    mask_transposed<Traits, kM>(s_, distance_ - blocks_before() * kM, keys_left_, p_.window,
+                                thread());
   }
 
   // P' = exp2(scale S' - LSE)
@@ -283,8 +258,48 @@ class BackwardConsumer {
     ring_q_ = next;
   }
 
+  // dK or dV of this block where the others of its cluster can read it.
+  __device__ __forceinline__ void show(int part, const float (&d)[kD / 2]) {
+    const std::uint32_t target = shared_ + part + (group_ * 128 + thread()) * 16;
+#pragma unroll
+    for (int j = 0; j < kD / 8; ++j)
+      store_float4(target + j * 4096, d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
+  }
+  // Adds that of all others, in the order of their ranks behind this one.
+  __device__ __forceinline__ void add_others(int part, float (&d)[kD / 2]) {
+    const std::uint32_t own = shared_ + part + (group_ * 128 + thread()) * 16;
+    for (int i = 1; i < p_.parts; ++i) {
+      const std::uint32_t source = address_in_cluster(own, (cluster_rank() + i) % p_.parts);
+#pragma unroll
+      for (int j = 0; j < kD / 8; ++j) {
+        const float4 x = load_float4_in_cluster(source + j * 4096);
+        d[4 * j] += x.x;
+        d[4 * j + 1] += x.y;
+        d[4 * j + 2] += x.z;
+        d[4 * j + 3] += x.w;
+      }
+    }
+  }
+  // The blocks of a cluster have walked queries of their own: the first sums dK up, the second dV.
+  __device__ __forceinline__ void sum_parts() {
+    constexpr int kKeys = Layout::kPart, kValues = kKeys + Layout::kPartBytes;
+    const int rank = cluster_rank();
+    if (rank != 0) show(kKeys, dk_);
+    if (rank != 1) show(kValues, dv_);
+    cluster_sync();
+    if (rank == 0) add_others(kKeys, dk_);
+    if (rank == 1) add_others(kValues, dv_);
+    cluster_sync();  // until then nobody leaves, or writes over what is read
+  }
+
   __device__ __forceinline__ void finish() {
     named_sync(kBothGroups, 256);  // both warpgroups have finished with K and V
+    bool has_dk = p_.has_dk, has_dv = p_.has_dv;
+    if (Traits::kGrouped && p_.parts > 1) {
+      sum_parts();
+      has_dk = has_dk && cluster_rank() == 0;
+      has_dv = has_dv && cluster_rank() == 1;
+    }
 #pragma unroll
     for (int i = 0; i < kD / 2; ++i) dk_[i] *= p_.scale;
     using Out = typename Layout::Out;
@@ -297,8 +312,8 @@ class BackwardConsumer {
     if (thread() == 0 && keys_left_ > 0) {
       const BackwardTile<Traits> tile(p_);
       const int first_key = tile.first_key + group_ * 64;
-      if (p_.has_dk) store_box(&p_.dk, dk, first_key, tile.head, tile.batch);
-      if (p_.has_dv) store_box(&p_.dv, dv, first_key, tile.head, tile.batch);
+      if (has_dk) store_tile<Out>(&p_.dk, dk, first_key, tile.head, tile.batch);
+      if (has_dv) store_tile<Out>(&p_.dv, dv, first_key, tile.head, tile.batch);
       bulk_commit();
       bulk_wait_read<0>();
     }
@@ -310,7 +325,7 @@ class BackwardConsumer {
   int keys_left_;         // from this warpgroup's first on
   int distance_;          // from the last key that the first query sees to this warpgroup's first
   int done_ = 0, count_;  // steps: blocks of queries, of each head that shares the keys
-  int turned_;            // the step at the first block of queries that sees the keys
+  int turned_;            // descending: blocks before the last; ascending: 0
   Ring<Traits::kQStages> ring_q_;
   float s_[kM / 2], dp_[kM / 2];
   float dk_[kD / 2], dv_[kD / 2], dq_[Layout::kQColumns / 2];

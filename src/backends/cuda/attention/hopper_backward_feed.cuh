@@ -20,10 +20,11 @@ struct BackwardTraits {
   static constexpr int kN = 128;  // keys of a block
   static constexpr bool kCausal = kCausal_;
   static constexpr bool kWindowed = false;  // causal, and a query sees the last keys alone
-  static constexpr bool kGrouped = false;   // several heads of queries share one of keys
-  static constexpr int kQStages = 3;        // blocks of Q in flight
-  static constexpr int kDOStages = 2;       // of dO
-  static constexpr bool kAhead = true;      // next scores under this block's dK and dQ
+  // Several heads of queries share one of keys, or several blocks divide the queries.
+  static constexpr bool kGrouped = false;
+  static constexpr int kQStages = 3;    // blocks of Q in flight
+  static constexpr int kDOStages = 2;   // of dO
+  static constexpr bool kAhead = true;  // next scores under this block's dK and dQ
   // kLateValues: P is rounded together with dS, and only then dV is multiplied. kEarlyKeys: dK is
   // complete before the next block begins. Both save registers for the accumulators, and are
   // faster even where registers suffice.
@@ -39,6 +40,7 @@ struct BackwardParameters {
   int queries, keys, key_heads, padded_queries, key_blocks;
   int group;          // heads of queries that share one of keys
   int all_key_heads;  // of all batches
+  int parts;          // grouped: blocks of a cluster, which divide the queries of their keys
   int section_heads;  // whose blocks are mixed, see BackwardTile
   bool alternates;    // sections, see BackwardWalk
   int window;         // windowed: the keys that a query sees, up to i + offset
@@ -73,23 +75,29 @@ struct BackwardLayout {
                        kDOEmpty = kDOFull + 8 * Traits::kDOStages,
                        kDQFull = kDOEmpty + 8 * Traits::kDOStages, kDQEmpty = kDQFull + 32;
   static constexpr int kBytes = kDQEmpty + 16 + 1024;
+  // Where parts are summed: float32 fragments of dK or dV of both warpgroups, in place of K to dO.
+  static constexpr int kPart = kK, kPartBytes = kN * kD * 4;
+  static_assert(!Traits::kGrouped || kPart + 2 * kPartBytes <= kDS);
   static_assert(Q::kBytes % 1024 == 0 && K::kBytes % 1024 == 0 && DS::kBytes % 1024 == 0 &&
                 kQBytes % 1024 == 0);
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// Which keys, and which blocks of queries see them.
+// Which keys, and which blocks of queries see them; of these a block takes every parts-th.
 template <class Traits>
 struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;  // heads: of keys
   int blocks_of_head;                                          // of queries
-  bool is_descending = false;                                  // see BackwardWalk
+  int part = 0;
+  bool is_descending = false;  // see BackwardWalk
   __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {
     const int x = static_cast<int>(blockIdx.x);
-    if constexpr (Traits::kGrouped)
-      take_from_section(p, x);
-    else
+    if constexpr (Traits::kGrouped) {
+      part = x % p.parts;
+      take_from_section(p, x / p.parts);
+    } else {
       take_from_head(p, x);
+    }
     first_key = block * Traits::kN;
     head = head_of_all % p.key_heads;
     batch = head_of_all / p.key_heads;
@@ -142,14 +150,17 @@ struct BackwardTile {
 template <class Traits>
 struct BackwardWalk {
   int block, left, member = 0;  // left: blocks of queries; member: of the heads that share the keys
-  __device__ __forceinline__ explicit BackwardWalk(const BackwardTile<Traits>& tile)
-      : block(goes_down(tile) ? tile.end - 1 : tile.begin), left(tile.end - tile.begin) {}
+  __device__ __forceinline__ BackwardWalk(const BackwardTile<Traits>& tile,
+                                          const BackwardParameters& p)
+      : block(goes_down(tile) ? tile.end - 1 - tile.part : tile.begin + tile.part),
+        left(blocks(tile, p)) {}
   __device__ __forceinline__ void advance(const BackwardTile<Traits>& tile,
                                           const BackwardParameters& p) {
     if (Traits::kGrouped && ++member < p.group) return;
     member = 0;
     --left;
-    block += goes_down(tile) ? -1 : 1;
+    const int distance = Traits::kGrouped ? p.parts : 1;
+    block += goes_down(tile) ? -distance : distance;
   }
   // The head of queries whose turn it is, of those that follow the head of keys `head`.
   __device__ __forceinline__ int query_head(int head, const BackwardParameters& p) const {
@@ -157,49 +168,55 @@ struct BackwardWalk {
   }
   static __device__ __forceinline__ int steps(const BackwardTile<Traits>& tile,
                                               const BackwardParameters& p) {
-    return (tile.end - tile.begin) * (Traits::kGrouped ? p.group : 1);
+    return blocks(tile, p) * (Traits::kGrouped ? p.group : 1);
   }
 
  private:
+  static __device__ __forceinline__ int blocks(const BackwardTile<Traits>& tile,
+                                               const BackwardParameters& p) {
+    const int all = tile.end - tile.begin;
+    return Traits::kGrouped ? (all - tile.part + p.parts - 1) / p.parts : all;
+  }
   static __device__ __forceinline__ bool goes_down(const BackwardTile<Traits>& tile) {
     return Traits::kGrouped && tile.is_descending;
   }
 };
 
 // --- producer: one thread ------------------------------------------------------------------------
-template <class Traits>
+template <class Traits, class Layout = BackwardLayout<Traits>>
 __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
                                                  std::uint32_t shared) {
-  using Layout = BackwardLayout<Traits>;
   using Q = typename Layout::Q;
   using K = typename Layout::K;
   const BackwardTile<Traits> tile(p);
-  if (tile.begin == tile.end) return;
+  BackwardWalk<Traits> walk(tile, p);
+  if (walk.left <= 0) return;
   Ring<Traits::kQStages> ring_q;
   Ring<Traits::kDOStages> ring_do;
   barrier_arrive_expect(shared + Layout::kKFull, K::kBytes);
-  load_box(shared + Layout::kK, &p.k, shared + Layout::kKFull, tile.first_key, tile.head,
-           tile.batch);
+  load_tile<K>(shared + Layout::kK, &p.k, shared + Layout::kKFull, tile.first_key, tile.head,
+               tile.batch);
   barrier_arrive_expect(shared + Layout::kVFull, K::kBytes);
-  load_box(shared + Layout::kV, &p.v, shared + Layout::kVFull, tile.first_key, tile.head,
-           tile.batch);
+  load_tile<K>(shared + Layout::kV, &p.v, shared + Layout::kVFull, tile.first_key, tile.head,
+               tile.batch);
 #pragma unroll 1  // 24 registers have to do
-  for (BackwardWalk<Traits> walk(tile); walk.left > 0; walk.advance(tile, p)) {
+  for (; walk.left > 0; walk.advance(tile, p)) {
     const int row = walk.block * Traits::kM, head = walk.query_head(tile.head, p);
     const std::int64_t place =
         std::int64_t{walk.query_head(tile.head_of_all, p)} * p.padded_queries + row;
     barrier_wait(shared + Layout::kQEmpty + 8 * ring_q.stage, ring_q.parity ^ 1);
     const std::uint32_t q_full = shared + Layout::kQFull + 8 * ring_q.stage;
     barrier_arrive_expect(q_full, Q::kBytes + Layout::kRowBytes);
-    load_box(shared + Layout::kQ + ring_q.stage * Q::kBytes, &p.q, q_full, row, head, tile.batch);
+    load_tile<Q>(shared + Layout::kQ + ring_q.stage * Q::kBytes, &p.q, q_full, row, head,
+                 tile.batch);
     load_bytes(shared + Layout::kLse + ring_q.stage * Layout::kRowBytes, p.lse2 + place,
                Layout::kRowBytes, q_full);
     ring_q.advance();
     barrier_wait(shared + Layout::kDOEmpty + 8 * ring_do.stage, ring_do.parity ^ 1);
     const std::uint32_t do_full = shared + Layout::kDOFull + 8 * ring_do.stage;
     barrier_arrive_expect(do_full, Q::kBytes + Layout::kRowBytes);
-    load_box(shared + Layout::kDO + ring_do.stage * Q::kBytes, &p.d_o, do_full, row, head,
-             tile.batch);
+    load_tile<Q>(shared + Layout::kDO + ring_do.stage * Q::kBytes, &p.d_o, do_full, row, head,
+                 tile.batch);
     load_bytes(shared + Layout::kDelta + ring_do.stage * Layout::kRowBytes, p.delta + place,
                Layout::kRowBytes, do_full);
     ring_do.advance();
@@ -228,7 +245,7 @@ __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::
   const std::uint32_t full = shared + Layout::kDQFull + 16 * which, dq = shared + Layout::kDQ;
   const BackwardTile<Traits> tile(p);
   int step = 0;
-  for (BackwardWalk<Traits> walk(tile); walk.left > 0; walk.advance(tile, p), ++step) {
+  for (BackwardWalk<Traits> walk(tile, p); walk.left > 0; walk.advance(tile, p), ++step) {
     if (step % 2 != which) continue;
     const std::int64_t head = walk.query_head(tile.head_of_all, p);
     int* turn = p.turns;

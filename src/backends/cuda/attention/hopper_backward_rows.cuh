@@ -19,7 +19,7 @@ struct BackwardRows {
   void* dq;
   const float* lse;
   AttentionStrides o_strides, do_strides, dq_strides;
-  float *lse2, *delta, *dq_sums;            // as in BackwardParameters
+  float *lse2, *delta, *dq_sums;            // as in BackwardParameters; wide heads: no dq_sums
   int* turns;                               // or null
   int queries, heads, width, padded_width;  // dq_sums have padded_width columns
   int row_blocks;                           // of 64 rows, of a head
@@ -42,29 +42,30 @@ __device__ __forceinline__ float product_sum(uint4 a, uint4 b) {
   return sum;
 }
 
-// 64 rows per block, 16 lanes of 8 elements per row.
+// 64 rows per block, 16 lanes of 8 elements (twice where the head is wider than 128) per row.
 template <class T>
 __global__ void __launch_bounds__(256)
     prepare_attention_backward_kernel(Predecessors before, const BackwardRows p) {
   before.wait();
   const int head = static_cast<int>(blockIdx.x) / p.row_blocks;
   const int first = static_cast<int>(blockIdx.x) % p.row_blocks * 64;
-  const int thread = static_cast<int>(threadIdx.x), column = thread % 16 * 8;
+  const int thread = static_cast<int>(threadIdx.x);
   float sums[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int row = first + i * 16 + thread / 16;
     sums[i] = 0;
-    if (row < p.queries && column < p.width) {
-      const T* o = static_cast<const T*>(p.o) + row_offset(p.o_strides, head, p.heads, row);
-      const T* d_o = static_cast<const T*>(p.d_o) + row_offset(p.do_strides, head, p.heads, row);
-      sums[i] = product_sum<T>(*reinterpret_cast<const uint4*>(o + column),
-                               *reinterpret_cast<const uint4*>(d_o + column));
-    }
+    if (row >= p.queries) continue;
+    const T* o = static_cast<const T*>(p.o) + row_offset(p.o_strides, head, p.heads, row);
+    const T* d_o = static_cast<const T*>(p.d_o) + row_offset(p.do_strides, head, p.heads, row);
+    for (int column = thread % 16 * 8; column < p.width; column += 128)
+      sums[i] += product_sum<T>(*reinterpret_cast<const uint4*>(o + column),
+                                *reinterpret_cast<const uint4*>(d_o + column));
   }
   float4* clear =
       reinterpret_cast<float4*>(p.dq_sums + std::int64_t{blockIdx.x} * 64 * p.padded_width);
-  for (int i = thread; i < 16 * p.padded_width; i += 256) clear[i] = make_float4(0, 0, 0, 0);
+  for (int i = thread; p.dq_sums != nullptr && i < 16 * p.padded_width; i += 256)
+    clear[i] = make_float4(0, 0, 0, 0);
   if (p.turns != nullptr && thread == 0) p.turns[blockIdx.x] = 0;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {

@@ -24,13 +24,24 @@ struct TunedForward<T, kD, kCausal, ForwardForm::kTeams> : ForwardTraits<T, kD, 
 };
 
 inline ForwardForm forward_form(const AttentionShape& shape) {
-  const int width = hopper_width(shape.width);
+  const int width = hopper_attention_width(shape.width);
   const int tiles = shape.batch * shape.heads * ((shape.queries + 127) / 128);
   if (width > 80) return ForwardForm::kPair;
   if (shape.queries <= 2048 && tiles <= multiprocessor_count()) return ForwardForm::kPair;
   if (width == 80) return shape.queries < 512 ? ForwardForm::kPair : ForwardForm::kTrio;
   return shape.queries <= (shape.causal ? 2048 : 1024) ? ForwardForm::kTeams : ForwardForm::kTrio;
 }
+
+// Heads so wide that shared memory holds fewer keys, and O lies where Q lay.
+template <class T, int kD, bool kCausal>
+struct WideForward : ForwardTraits<T, kD, 2, kD == 192 ? 112 : 80, kCausal> {
+  static constexpr int kQStages = 1;
+  static constexpr bool kOInQ = true;
+};
+template <class T, bool kCausal>
+struct TunedForward<T, 192, kCausal, ForwardForm::kPair> : WideForward<T, 192, kCausal> {};
+template <class T, bool kCausal>
+struct TunedForward<T, 256, kCausal, ForwardForm::kPair> : WideForward<T, 256, kCausal> {};
 
 template <class T, int kD, bool kCausal, bool kGroupedHeads>
 struct TunedBackward : BackwardTraits<T, kD, kD == 64 ? 128 : 64, kCausal> {
@@ -40,18 +51,18 @@ struct TunedBackward : BackwardTraits<T, kD, kD == 64 ? 128 : 64, kCausal> {
 template <class T, int kD>
 using WindowedForward =
     Windowed<TunedForward<T, kD, true, kD <= 80 ? ForwardForm::kTrio : ForwardForm::kPair>>;
-template <class T, int kD>
-using WindowedBackward = Windowed<TunedBackward<T, kD, true, true>>;
 
 // Calls f(width, causal) with both as types.
 template <class F>
 cudaError_t with_tuned_shape(const AttentionShape& shape, F&& f) {
   const auto with_width = [&](auto causal) {
-    switch (hopper_width(shape.width)) {
+    switch (hopper_attention_width(shape.width)) {
       case 64: return f(std::integral_constant<int, 64>{}, causal);
       case 80: return f(std::integral_constant<int, 80>{}, causal);
       case 96: return f(std::integral_constant<int, 96>{}, causal);
       case 128: return f(std::integral_constant<int, 128>{}, causal);
+      case 192: return f(std::integral_constant<int, 192>{}, causal);
+      case 256: return f(std::integral_constant<int, 256>{}, causal);
       default: return cudaErrorInvalidValue;
     }
   };
@@ -82,16 +93,31 @@ cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stre
   });
 }
 
+template <class T, int kD, bool kCausal>
+cudaError_t tuned_narrow_backward(const AttentionBackward& call, const LaunchStream& stream) {
+  using Grouped = TunedBackward<T, kD, kCausal, true>;
+  const int parts = backward_parts<Grouped>(call.shape);
+  if constexpr (kCausal) {
+    if (call.shape.window > 0)
+      return launch_hopper_backward<Windowed<Grouped>>(call, parts, stream);
+  }
+  if (call.shape.group() == 1 && parts == 1)
+    return launch_hopper_backward<TunedBackward<T, kD, kCausal, false>>(call, 1, stream);
+  return launch_hopper_backward<Grouped>(call, parts, stream);
+}
+
 template <class T>
 cudaError_t tuned_backward(const AttentionBackward& call, const LaunchStream& stream) {
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
-    if constexpr (causal()) {
-      if (call.shape.window > 0)
-        return launch_hopper_backward<WindowedBackward<T, width()>>(call, stream);
+    if constexpr (width() <= kWidestSummedHead) {
+      return tuned_narrow_backward<T, width(), causal()>(call, stream);
+    } else {
+      using Wide = WideBackwardTraits<T, width(), causal()>;
+      if constexpr (causal()) {
+        if (call.shape.window > 0) return launch_hopper_wide_backward<Windowed<Wide>>(call, stream);
+      }
+      return launch_hopper_wide_backward<Wide>(call, stream);
     }
-    return call.shape.group() == 1
-               ? launch_hopper_backward<TunedBackward<T, width(), causal(), false>>(call, stream)
-               : launch_hopper_backward<TunedBackward<T, width(), causal(), true>>(call, stream);
   });
 }
 

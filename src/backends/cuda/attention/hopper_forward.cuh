@@ -12,8 +12,10 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/cuda/attention/hopper_forward_feed.cuh"
+#include "backends/cuda/attention/hopper_mask.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_softmax.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
@@ -47,6 +49,7 @@ class ForwardConsumer {
       const int row = tile().row;
       if (row < 0) break;
       attend(row);
+      if (Traits::kOInQ && thread() == 0) bulk_wait_read<0>();
       release(Layout::kQEmpty + 8 * ring_q_.stage);
       ring_q_.advance();
     }
@@ -115,38 +118,8 @@ class ForwardConsumer {
     return ring;
   }
 
-  // Scores of keys that do not exist or lie in a row's future become -infinity.
   __device__ __forceinline__ void mask(int block, int first_row) {
-    const int begin = block * kN;
-    const bool is_diagonal = Traits::kCausal && begin + kN - 1 > first_row + p_.offset;
-    const bool is_early = Traits::kWindowed && begin <= first_row + 63 + p_.offset - p_.window;
-    if (__builtin_expect(!is_diagonal && !is_early && begin + kN <= p_.keys, 1)) return;
-    const int thread = this->thread(), lane = thread % 32;
-    const int row = first_row + thread / 32 * 16 + lane / 4;
-    const int column = begin + lane % 4 * 2;
-    // Columns that row and row + 8 see, relative to this thread's first.
-    const int end0 = (Traits::kCausal ? min(p_.keys, row + 1 + p_.offset) : p_.keys) - column;
-    const int end1 = (Traits::kCausal ? min(p_.keys, row + 9 + p_.offset) : p_.keys) - column;
-#pragma unroll
-    for (int j = 0; j < kN / 8; ++j) {
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        if (8 * j + e >= end0) s_[4 * j + e] = -INFINITY;
-        if (8 * j + e >= end1) s_[4 * j + 2 + e] = -INFINITY;
-      }
-    }
-    if constexpr (Traits::kWindowed) {
-      if (!is_early) return;
-      const int begin0 = row + 1 + p_.offset - p_.window - column;  // of row; of row + 8: 8 later
-#pragma unroll
-      for (int j = 0; j < kN / 8; ++j) {
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          if (8 * j + e < begin0) s_[4 * j + e] = -INFINITY;
-          if (8 * j + e < begin0 + 8) s_[4 * j + 2 + e] = -INFINITY;
-        }
-      }
-    }
+    mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, thread());
   }
 
   __device__ __forceinline__ void round_probabilities() {
@@ -257,15 +230,19 @@ class ForwardConsumer {
       if (row + 8 < p_.queries) lse_of_head[row + 8] = lse[1];
     }
     // Through shared memory, once the copy engine has read what the last tile left there.
-    const std::uint32_t staged = shared_ + Layout::kO + group_ * Layout::O::kBytes;
+    using Staged = std::conditional_t<Traits::kOInQ, Q, typename Layout::O>;
+    const int staged_row = Traits::kOInQ ? group_ * 64 : 0;
+    const std::uint32_t staged =
+        shared_ + (Traits::kOInQ ? Layout::kQ : Layout::kO + group_ * Layout::O::kBytes);
     if (thread == 0) bulk_wait_read<0>();
     named_sync(barrier_ + kGroups, 128);
-    store_fragment<T, typename Layout::O, kD / 8>(staged, o_, 0, thread);
+    store_fragment<T, Staged, kD / 8>(staged, o_, staged_row, thread);
     fence_async();
     named_sync(barrier_ + kGroups, 128);
     if (thread == 0) {
       if (p_.has_o && first_row < p_.queries)
-        store_box(&p_.o, staged, first_row, tile.head, tile.batch);
+        store_tile<Staged>(&p_.o, staged + staged_row * Staged::kSwizzle, first_row, tile.head,
+                           tile.batch);
       bulk_commit();
     }
   }

@@ -23,6 +23,7 @@ struct ForwardTraits {
   static constexpr int kTeams = 1;             // tiles at a time, each with kGroups warpgroups
   static constexpr int kStages = 2;            // blocks of K and V in flight
   static constexpr int kQStages = 2;           // tiles of Q: the next is loaded early
+  static constexpr bool kOInQ = false;         // O is staged where its Q lay
   static constexpr bool kOverlap = true;       // next scores under this softmax
   static constexpr bool kTurns = true;         // warpgroups take turns at the matrix units
   static constexpr float kThreshold = 8.0F;    // growth of the maximum (log2) that rescales O
@@ -59,7 +60,7 @@ struct ForwardLayout {
   using O = Tile<64, Traits::kD>;          // of one warpgroup
   static constexpr int kQ = 0, kK = Traits::kQStages * Q::kBytes,
                        kV = kK + Traits::kStages * K::kBytes, kO = kV + Traits::kStages * K::kBytes,
-                       kEnd = kO + Traits::kGroups * O::kBytes;
+                       kEnd = kO + (Traits::kOInQ ? 0 : Traits::kGroups * O::kBytes);
   // Barriers: 8 bytes each.
   static constexpr int kQFull = kEnd, kQEmpty = kQFull + 8 * Traits::kQStages,
                        kKFull = kQEmpty + 8 * Traits::kQStages,
@@ -71,7 +72,7 @@ struct ForwardLayout {
   static constexpr int kBytes = Traits::kTeams * kTeamBytes + 1024;  // with room to align to 1024
   // Every tile starts at a multiple of its swizzle's pattern, eight rows.
   static_assert(Q::kBytes % (8 * Q::kSwizzle) == 0 && K::kBytes % (8 * Q::kSwizzle) == 0);
-  static_assert(kTiles % 16 == 0);
+  static_assert(kTiles % 16 == 0 && !(Traits::kOInQ && Traits::kQStages > 1));
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
@@ -135,16 +136,16 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
     const std::uint32_t full = shared + Layout::kKFull + 8 * ring_k.stage;
     barrier_wait(shared + Layout::kKEmpty + 8 * ring_k.stage, ring_k.parity ^ 1);
     barrier_arrive_expect(full, K::kBytes);
-    load_box(shared + Layout::kK + ring_k.stage * K::kBytes, &p.k, full, block * Traits::kN,
-             key_head, tile.batch);
+    load_tile<K>(shared + Layout::kK + ring_k.stage * K::kBytes, &p.k, full, block * Traits::kN,
+                 key_head, tile.batch);
     ring_k.advance();
   };
   const auto load_v = [&](const ForwardTile& tile, int key_head, int block) {
     const std::uint32_t full = shared + Layout::kVFull + 8 * ring_v.stage;
     barrier_wait(shared + Layout::kVEmpty + 8 * ring_v.stage, ring_v.parity ^ 1);
     barrier_arrive_expect(full, K::kBytes);
-    load_box(shared + Layout::kV + ring_v.stage * K::kBytes, &p.v, full, block * Traits::kN,
-             key_head, tile.batch);
+    load_tile<K>(shared + Layout::kV + ring_v.stage * K::kBytes, &p.v, full, block * Traits::kN,
+                 key_head, tile.batch);
     ring_v.advance();
   };
   const int teams = static_cast<int>(gridDim.x) * Traits::kTeams;  // of all blocks
@@ -159,8 +160,8 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
       return;
     }
     barrier_arrive_expect(q_full, Layout::Q::kBytes);
-    load_box(shared + Layout::kQ + ring_q.stage * Layout::Q::kBytes, &p.q, q_full, tile.row,
-             tile.head, tile.batch);
+    load_tile<typename Layout::Q>(shared + Layout::kQ + ring_q.stage * Layout::Q::kBytes, &p.q,
+                                  q_full, tile.row, tile.head, tile.batch);
     ring_q.advance();
     index = (p.counter != nullptr ? atomicAdd(p.counter, 1) : index) + teams;
     const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);

@@ -7,28 +7,19 @@
 #include "backends/cuda/attention/hopper_backward.cuh"
 #include "backends/cuda/attention/hopper_backward_rows.cuh"
 #include "backends/cuda/attention/hopper_forward.cuh"
-#include "backends/cuda/attention/hopper_workspace.h"
+#include "backends/cuda/attention/hopper_wide_keys.cuh"
+#include "backends/cuda/attention/hopper_wide_queries.cuh"
 #include "backends/cuda/attention/tensor_map.h"
 
 namespace tracestep::cuda {
-
-// Multiprocessors of the current device.
-inline int multiprocessor_count() {
-  static const int count = [] {
-    int device = 0, n = 1;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
-    return n;
-  }();
-  return count;
-}
 
 // Tensor maps of the operands of a call; `status` keeps the first error.
 struct MapEncoder {
   const AttentionShape& shape;
   cudaError_t status = cudaSuccess;
 
-  // These map a tensor with the rows of q, or of k, in boxes of box_rows rows.
+  // These map a tensor with the rows of q, or of k, in boxes of box_rows rows and a panel's
+  // columns.
   void queries(CUtensorMap& map, const void* data, const AttentionStrides& strides, int box_rows) {
     encode(map, data, strides, shape.heads, shape.queries, box_rows);
   }
@@ -40,16 +31,17 @@ struct MapEncoder {
   void encode(CUtensorMap& map, const void* data, const AttentionStrides& strides, int heads,
               int rows, int box_rows) {
     if (status != cudaSuccess) return;
-    status = encode_tensor_map({.data = data,
-                                .strides = strides,
-                                .dtype = shape.dtype,
-                                .batch = shape.batch,
-                                .heads = heads,
-                                .rows = rows,
-                                .width = shape.width,
-                                .box_rows = box_rows,
-                                .box_width = hopper_width(shape.width)},
-                               map);
+    status =
+        encode_tensor_map({.data = data,
+                           .strides = strides,
+                           .dtype = shape.dtype,
+                           .batch = shape.batch,
+                           .heads = heads,
+                           .rows = rows,
+                           .width = shape.width,
+                           .box_rows = box_rows,
+                           .box_columns = swizzle_bytes(hopper_attention_width(shape.width)) / 2},
+                          map);
   }
 };
 
@@ -97,6 +89,40 @@ inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks)
   return {equal_sections(heads, 2 * most / key_blocks), false};
 }
 
+// Blocks of a cluster that divide the queries of one block of keys: as many as leave no
+// multiprocessor idle, and two where each has one block and, under a causal mask, the longest
+// decides. A part has at least four steps, without which summing up costs more than it gains.
+template <class Traits>
+int backward_parts(const AttentionShape& shape) {
+  constexpr int kMost = 4, kSteps = 4;
+  const int key_blocks = (shape.keys + Traits::kN - 1) / Traits::kN;
+  const int blocks = shape.batch * shape.heads_of_keys() * key_blocks;
+  const int seen = shape.window > 0 ? std::min(shape.queries, shape.window) : shape.queries;
+  const int steps = (seen + Traits::kM - 1) / Traits::kM * shape.group();
+  int parts = 1;
+  while (parts < kMost && 2 * parts * blocks <= multiprocessor_count() &&
+         steps >= 2 * parts * kSteps)
+    parts *= 2;
+  const bool is_uneven = shape.causal && blocks <= multiprocessor_count();
+  return parts == 1 && is_uneven && steps >= 4 * kSteps ? 2 : parts;
+}
+
+// The sizes of a call, its tiles of `rows` queries and their order.
+inline void tile_forward(const AttentionShape& shape, int rows, int heads_of_section,
+                         ForwardParameters& p) {
+  p.queries = shape.queries;
+  p.keys = shape.keys;
+  p.heads = shape.heads;
+  p.group = shape.group();
+  p.row_tiles = (shape.queries + rows - 1) / rows;
+  p.tiles = p.row_tiles * shape.heads * shape.batch;
+  p.offset = shape.offset;
+  p.scale_log2 = shape.scale * 1.44269504F;
+  p.window = shape.window;
+  p.all_heads = shape.heads * shape.batch;
+  p.section_heads = heads_of_section;
+}
+
 // `counter`: 4 bytes of scratch for handing out tiles as multiprocessors come free, or null.
 template <class Traits>
 cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
@@ -113,17 +139,7 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
   if (p.has_o) map.queries(p.o, call.o, call.o_strides, 64);
   if (map.status != cudaSuccess) return map.status;
   p.lse = call.lse;
-  p.queries = shape.queries;
-  p.keys = shape.keys;
-  p.heads = shape.heads;
-  p.group = shape.group();
-  p.row_tiles = (shape.queries + Layout::kM - 1) / Layout::kM;
-  p.tiles = p.row_tiles * shape.heads * shape.batch;
-  p.offset = shape.offset;
-  p.scale_log2 = shape.scale * 1.44269504F;
-  p.window = shape.window;
-  p.all_heads = shape.heads * shape.batch;
-  p.section_heads = Traits::kSections ? section_heads(shape) : 1;
+  tile_forward(shape, Layout::kM, Traits::kSections ? section_heads(shape) : 1, p);
   const int blocks = std::min(p.tiles, multiprocessor_count());
   if (counter != nullptr && p.tiles > blocks * Traits::kTeams) {
     const cudaError_t status = cudaMemsetAsync(counter, 0, sizeof(int), stream);
@@ -137,8 +153,9 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
                        kernel, p);
 }
 
-inline BackwardRows backward_rows(const AttentionBackward& call,
-                                  const HopperBackwardWorkspace& layout) {
+inline BackwardRows backward_rows(const AttentionBackward& call) {
+  const AttentionWorkspace layout =
+      attention_workspace(call.shape.extent(), AttentionFamily::kHopper, true);
   char* workspace = static_cast<char*>(call.workspace);
   const auto floats = [&](std::int64_t at) { return reinterpret_cast<float*>(workspace + at); };
   BackwardRows rows{};
@@ -156,18 +173,17 @@ inline BackwardRows backward_rows(const AttentionBackward& call,
   rows.queries = call.shape.queries;
   rows.heads = call.shape.heads;
   rows.width = call.shape.width;
-  rows.padded_width = hopper_width(call.shape.width);
+  rows.padded_width = hopper_attention_width(call.shape.width);
   rows.row_blocks = static_cast<int>(layout.padded_queries / 64);
   rows.scale = call.shape.scale;
   return rows;
 }
 
+// What the kernels of backward share, `parts` blocks to one of keys.
 template <class Traits>
-cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchStream& stream) {
-  using Layout = BackwardLayout<Traits>;
-  using T = typename Traits::T;
+cudaError_t backward_parameters(const AttentionBackward& call, const BackwardRows& rows, int parts,
+                                BackwardParameters& p) {
   const AttentionShape& shape = call.shape;
-  BackwardParameters p{};
   MapEncoder map{shape};
   map.queries(p.q, call.q, call.q_strides, Traits::kM);
   map.queries(p.d_o, call.d_o, call.do_strides, Traits::kM);
@@ -177,9 +193,6 @@ cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchSt
   p.has_dv = call.dv != nullptr;
   if (p.has_dk) map.keys(p.dk, call.dk, call.dk_strides, 64);
   if (p.has_dv) map.keys(p.dv, call.dv, call.dv_strides, 64);
-  if (map.status != cudaSuccess) return map.status;
-  const HopperBackwardWorkspace layout = hopper_backward_workspace(shape);
-  const BackwardRows rows = backward_rows(call, layout);
   p.lse2 = rows.lse2;
   p.delta = rows.delta;
   p.dq_sums = rows.dq_sums;
@@ -188,28 +201,96 @@ cudaError_t launch_hopper_backward(const AttentionBackward& call, const LaunchSt
   p.keys = shape.keys;
   p.key_heads = shape.heads_of_keys();
   p.group = shape.group();
-  p.padded_queries = static_cast<int>(layout.padded_queries);
+  p.padded_queries = 64 * rows.row_blocks;
   p.key_blocks = (shape.keys + Traits::kN - 1) / Traits::kN;
   p.all_key_heads = shape.batch * p.key_heads;
+  p.parts = parts;
   const BackwardOrder order = backward_order(shape, p.key_blocks);
   p.section_heads = order.section_heads;
-  p.alternates = order.alternates;
+  p.alternates = order.alternates && parts == 1;
   p.window = shape.window;
   p.offset = shape.offset;
   p.scale = shape.scale;
   p.scale_log2 = shape.scale * 1.44269504F;
+  return map.status;
+}
+
+template <class Traits>
+cudaError_t launch_hopper_backward(const AttentionBackward& call, int parts,
+                                   const LaunchStream& stream) {
+  using Layout = BackwardLayout<Traits>;
+  using T = typename Traits::T;
+  const BackwardRows rows = backward_rows(call);
+  BackwardParameters p{};
+  cudaError_t status = backward_parameters<Traits>(call, rows, parts, p);
+  if (status != cudaSuccess) return status;
   auto* kernel = hopper_attention_backward_kernel<Traits>;
   static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
   if (allowed != cudaSuccess) return allowed;
-  const auto row_blocks = static_cast<unsigned>(shape.batch * shape.heads * rows.row_blocks);
-  cudaError_t status =
-      launch_kernel(stream, {row_blocks, 256}, prepare_attention_backward_kernel<T>, rows);
+  const auto row_blocks =
+      static_cast<unsigned>(call.shape.batch * call.shape.heads * rows.row_blocks);
+  status = launch_kernel(stream, {row_blocks, 256}, prepare_attention_backward_kernel<T>, rows);
   if (status != cudaSuccess) return status;
-  const auto blocks = static_cast<unsigned>(p.all_key_heads * p.key_blocks);
-  status = launch_kernel(stream, {blocks, 384, Layout::kBytes}, kernel, p);
+  const auto blocks = static_cast<unsigned>(p.all_key_heads * p.key_blocks * parts);
+  const auto cluster = static_cast<unsigned>(parts);
+  status = launch_kernel(stream, {blocks, 384, Layout::kBytes, cluster}, kernel, p);
   if (status != cudaSuccess || call.dq == nullptr) return status;
   return launch_kernel(stream, {row_blocks, 128}, finish_attention_backward_kernel<T, Traits::kD>,
                        rows);
+}
+
+template <class Traits>
+cudaError_t launch_wide_keys(const AttentionBackward& call, const BackwardRows& rows,
+                             const LaunchStream& stream) {
+  using Layout = WideKeysLayout<Traits>;
+  BackwardParameters p{};
+  const cudaError_t status = backward_parameters<Traits>(call, rows, 1, p);
+  if (status != cudaSuccess) return status;
+  auto* kernel = hopper_wide_keys_kernel<Traits>;
+  static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
+  if (allowed != cudaSuccess) return allowed;
+  const auto blocks = static_cast<unsigned>(p.all_key_heads * p.key_blocks);
+  return launch_kernel(stream, {blocks, Layout::kThreads, Layout::kBytes}, kernel, p);
+}
+
+template <class Traits>
+cudaError_t launch_wide_queries(const AttentionBackward& call, const BackwardRows& rows,
+                                const LaunchStream& stream) {
+  using Layout = WideQueriesLayout<Traits>;
+  const AttentionShape& shape = call.shape;
+  WideQueriesParameters p{};
+  MapEncoder map{shape};
+  map.queries(p.q, call.q, call.q_strides, Layout::kRows);
+  map.queries(p.d_o, call.d_o, call.do_strides, Layout::kRows);
+  map.keys(p.k, call.k, call.k_strides, Traits::kN);
+  map.keys(p.v, call.v, call.v_strides, Traits::kN);
+  map.queries(p.o, call.dq, call.dq_strides, 64);
+  if (map.status != cudaSuccess) return map.status;
+  p.lse2 = rows.lse2;
+  p.delta = rows.delta;
+  p.padded_queries = 64 * rows.row_blocks;
+  p.scale = shape.scale;
+  tile_forward(shape, Layout::kRows, section_heads(shape), p);
+  auto* kernel = hopper_wide_queries_kernel<Traits>;
+  static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
+  if (allowed != cudaSuccess) return allowed;
+  return launch_kernel(stream, {static_cast<unsigned>(p.tiles), 384, Layout::kBytes}, kernel, p);
+}
+
+template <class Traits>
+cudaError_t launch_hopper_wide_backward(const AttentionBackward& call, const LaunchStream& stream) {
+  BackwardRows rows = backward_rows(call);
+  rows.dq_sums = nullptr;
+  rows.turns = nullptr;
+  const auto row_blocks =
+      static_cast<unsigned>(call.shape.batch * call.shape.heads * rows.row_blocks);
+  cudaError_t status = launch_kernel(stream, {row_blocks, 256},
+                                     prepare_attention_backward_kernel<typename Traits::T>, rows);
+  if (status == cudaSuccess && (call.dk != nullptr || call.dv != nullptr))
+    status = launch_wide_keys<Traits>(call, rows, stream);
+  if (status == cudaSuccess && call.dq != nullptr)
+    status = launch_wide_queries<Traits>(call, rows, stream);
+  return status;
 }
 
 }  // namespace tracestep::cuda

@@ -27,14 +27,18 @@ struct Tile {
   // Matrix descriptor ("Matrix Descriptor Format"): address, the two strides in 16-byte units, and
   // the swizzle mode (1: 128, 2: 64, 3: 32 bytes).
   static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
+  // Of an address that may name a block of a cluster above its 18 bits.
+  static __device__ __forceinline__ std::uint64_t place(std::uint32_t address) {
+    return (address & 0x3FFFF) >> 4;
+  }
   // The product's K axis runs along a row, or down the rows.
   static __device__ __forceinline__ std::uint64_t along_rows(std::uint32_t address) {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) | (std::uint64_t{1} << 16) |
-           (address >> 4);
+           place(address);
   }
   static __device__ __forceinline__ std::uint64_t down_rows(std::uint32_t address) {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) |
-           (std::uint64_t{kPanelBytes / 16} << 16) | (address >> 4);
+           (std::uint64_t{kPanelBytes / 16} << 16) | place(address);
   }
   // What to add to a descriptor for the step-th 16 columns (along) or 16 rows (down).
   static constexpr int along_step(int step) {
@@ -49,6 +53,23 @@ struct Tile {
     return chunk / kChunks * kPanelBytes + row * kSwizzle + ((chunk % kChunks) ^ twist) * 16;
   }
 };
+
+// Rows of a head to a tile, which counts its bytes on `barrier`, and 64 rows of a tile back: a box
+// of the tensor for each panel.
+template <class TileOf>
+__device__ __forceinline__ void load_tile(std::uint32_t tile, const CUtensorMap* map,
+                                          std::uint32_t barrier, int row, int head, int batch) {
+#pragma unroll
+  for (int i = 0; i < TileOf::kPanels; ++i)
+    load_box(tile + i * TileOf::kPanelBytes, map, barrier, i * TileOf::kColumns, row, head, batch);
+}
+template <class TileOf>
+__device__ __forceinline__ void store_tile(const CUtensorMap* map, std::uint32_t tile, int row,
+                                           int head, int batch) {
+#pragma unroll
+  for (int i = 0; i < TileOf::kPanels; ++i)
+    store_box(map, tile + i * TileOf::kPanelBytes, i * TileOf::kColumns, row, head, batch);
+}
 
 // 64 x (8 kChunks) accumulators of a warpgroup, rounded to T, into rows row0.. of a tile.
 template <class T, class TileOf, int kChunks, int K>

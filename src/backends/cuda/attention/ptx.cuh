@@ -1,7 +1,8 @@
-// Thin wrappers of the Hopper instructions that attention uses and C++ has no name for: barriers in
-// shared memory, the tensor copy engine (TMA), bulk reductions, warpgroup products, register
-// hand-over, named barriers, stores of matrix fragments. One function each; nothing here decides.
-// Callers are compiled for sm_90a only (TRACESTEP_HOPPER_CODE). Products themselves: wgmma.cuh.
+// Thin wrappers of the Hopper instructions that attention uses and C++ has no name for: clusters,
+// the tensor copy engine (TMA), bulk reductions, warpgroup products, register hand-over, named
+// barriers, stores of matrix fragments. One function each; nothing here decides.
+// Callers are compiled for sm_90a only (TRACESTEP_HOPPER_CODE). Products themselves: wgmma.cuh;
+// barriers in shared memory: mbarrier.cuh.
 // Source: PTX ISA 8.x, sections named at each group.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <cstdint>
 
 #include "backends/cuda/attention/wgmma.cuh"
+#include "backends/cuda/mbarrier.cuh"
 
 // Device code of this family is empty for every other architecture.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -19,42 +21,6 @@
 #endif
 
 namespace tracestep::cuda {
-
-// An address in shared memory as PTX takes it.
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-// --- mbarrier ("Parallel Synchronization and Communication Instructions: mbarrier") -------------
-// A barrier counts arrivals and bytes still to come; its phase flips when both are complete.
-// Waiting for parity p returns once the phase of parity p is complete: a fresh barrier is in phase
-// 0, so a wait for parity 1 returns at once.
-__device__ __forceinline__ void barrier_init(std::uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
-}
-// Makes the initialisation visible to the copy engine.
-__device__ __forceinline__ void barrier_init_fence() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-__device__ __forceinline__ void barrier_arrive(std::uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-// One arrival, and `bytes` more to wait for.
-__device__ __forceinline__ void barrier_arrive_expect(std::uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_t parity) {
-  asm volatile(
-      "{\n.reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@done bra complete;\n"
-      "bra again;\n"
-      "complete:\n}\n" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
 
 // --- named barriers ("barrier{.cta}"): `threads` in all, whole warps ----------------------------
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
@@ -64,36 +30,56 @@ __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+// --- clusters ("barrier.cluster", "mapa") --------------------------------------------------------
+__device__ __forceinline__ int cluster_rank() {
+  int rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Of all threads of the cluster that have not ended; what they wrote before is seen behind it.
+__device__ __forceinline__ void cluster_sync() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+// An address in this block's shared memory as the same one in that of block `rank`.
+__device__ __forceinline__ std::uint32_t address_in_cluster(std::uint32_t address, int rank) {
+  std::uint32_t r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank));
+  return r;
+}
+__device__ __forceinline__ float4 load_float4_in_cluster(std::uint32_t address) {
+  float4 x;
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address)
+               : "memory");
+  return x;
+}
+
 // --- TMA ("Data Movement and Conversion Instructions: cp.async.bulk") ----------------------------
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// A box of a tensor [batch][head][panel][row][column], see tensor_map.h, to shared memory; its
-// bytes count on `barrier`. What lies outside the tensor arrives as zeros.
+// A box of a tensor [batch][head][row][column], see tensor_map.h, to shared memory; its bytes count
+// on `barrier`. What lies outside the tensor arrives as zeros.
 __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap* map,
-                                         std::uint32_t barrier, int row, int head, int batch) {
+                                         std::uint32_t barrier, int column, int row, int head,
+                                         int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %3, %5, %6}], [%2];" ::"r"(target),
-      "l"(map), "r"(barrier), "r"(0), "r"(row), "r"(head), "r"(batch)
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(target),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
 // The same back to global memory; what lies outside the tensor is not written.
-__device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t source, int row,
-                                          int head, int batch) {
+__device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t source, int column,
+                                          int row, int head, int batch) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group"
-      " [%0, {%2, %3, %2, %4, %5}], [%1];" ::"l"(map),
-      "r"(source), "r"(0), "r"(row), "r"(head), "r"(batch)
-      : "memory");
-}
-// `bytes` (a multiple of 16) in a row.
-__device__ __forceinline__ void load_bytes(std::uint32_t target, const void* source, int bytes,
-                                           std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-          "r"(target),
-      "l"(source), "r"(bytes), "r"(barrier)
+      "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group"
+      " [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+      "r"(source), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
 // target[i] += source[i] for the float32 in `bytes`; single additions are atomic.
@@ -184,6 +170,13 @@ __device__ __forceinline__ void store_float4(std::uint32_t address, float a, flo
 __device__ __forceinline__ float load_float(std::uint32_t address) {
   float x;
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address));
+  return x;
+}
+__device__ __forceinline__ float4 load_float4(std::uint32_t address) {
+  float4 x;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+               : "r"(address));
   return x;
 }
 __device__ __forceinline__ float2 load_float2(std::uint32_t address) {

@@ -1,7 +1,5 @@
 #include "backends/cuda/attention/tensor_map.h"
 
-#include <algorithm>
-
 namespace tracestep::cuda {
 namespace {
 
@@ -24,31 +22,27 @@ Encode find_encode() {
 cudaError_t encode_tensor_map(const TensorMapRequest& request, CUtensorMap& map) {
   static const Encode encode = find_encode();
   if (encode == nullptr) return cudaErrorNotSupported;
-  const int columns = request.box_width % 64 == 0 ? 64 : request.box_width % 32 == 0 ? 32 : 16;
-  const int panels = request.box_width / columns;
   const auto count = [](int n) { return static_cast<cuuint64_t>(n); };
   // The stride of an axis of one element is never used, but must be valid.
   const auto stride = [](std::int64_t elements, int extent) {
     return extent > 1 ? static_cast<cuuint64_t>(elements) * 2 : cuuint64_t{16};
   };
-  const int all_panels = std::max(panels, request.width / columns);
-  const cuuint64_t extents[5] = {count(std::min(columns, request.width)), count(request.rows),
-                                 count(all_panels), count(request.heads), count(request.batch)};
-  const cuuint64_t strides[4] = {stride(request.strides.row, request.rows), count(columns) * 2,
+  const cuuint64_t extents[4] = {count(request.width), count(request.rows), count(request.heads),
+                                 count(request.batch)};
+  const cuuint64_t strides[3] = {stride(request.strides.row, request.rows),
                                  stride(request.strides.head, request.heads),
                                  stride(request.strides.batch, request.batch)};
-  const cuuint32_t box[5] = {static_cast<cuuint32_t>(columns),
-                             static_cast<cuuint32_t>(request.box_rows),
-                             static_cast<cuuint32_t>(panels), 1, 1};
-  const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
-  const CUtensorMapSwizzle swizzle = columns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : columns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                     : CU_TENSOR_MAP_SWIZZLE_32B;
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(request.box_columns),
+                             static_cast<cuuint32_t>(request.box_rows), 1, 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  const CUtensorMapSwizzle swizzle = request.box_columns == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : request.box_columns == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                                 : CU_TENSOR_MAP_SWIZZLE_32B;
   const CUresult status =
       encode(&map,
              request.dtype == AttentionDType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                    : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-             5, const_cast<void*>(request.data), extents, strides, box, steps,
+             4, const_cast<void*>(request.data), extents, strides, box, steps,
              CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return status == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;

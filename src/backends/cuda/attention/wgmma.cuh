@@ -50,6 +50,11 @@ namespace tracestep::cuda {
   TS_INDICES_88       \
   ", "                \
   "%88, %89, %90, %91, %92, %93, %94, %95"
+#define TS_INDICES_128                                                                           \
+  TS_INDICES_96                                                                                  \
+  ", "                                                                                           \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define TS_REGISTERS_24                                                                           \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
       "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]),    \
@@ -82,6 +87,13 @@ namespace tracestep::cuda {
 #define TS_REGISTERS_96                                                                          \
   TS_REGISTERS_88, "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), \
       "+f"(d[94]), "+f"(d[95])
+#define TS_REGISTERS_128                                                                           \
+  TS_REGISTERS_96, "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), \
+      "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),          \
+      "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),          \
+      "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),          \
+      "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),          \
+      "+f"(d[126]), "+f"(d[127])
 
 // One product of 16 columns of A with 16 rows of B. `accumulate` false: D is overwritten.
 // kTransposed*: the operand is stored with its M (or N) axis contiguous instead of K.
@@ -132,6 +144,7 @@ TS_WGMMA(144, 72, 73, 74, 75, 76, 77, 78)
 TS_WGMMA(160, 80, 81, 82, 83, 84, 85, 86)
 TS_WGMMA(176, 88, 89, 90, 91, 92, 93, 94)
 TS_WGMMA(192, 96, 97, 98, 99, 100, 101, 102)
+TS_WGMMA(256, 128, 129, 130, 131, 132, 133, 134)
 
 #undef TS_WGMMA
 #undef TS_WGMMA_OF
@@ -155,5 +168,7 @@ TS_WGMMA(192, 96, 97, 98, 99, 100, 101, 102)
 #undef TS_REGISTERS_88
 #undef TS_INDICES_96
 #undef TS_REGISTERS_96
+#undef TS_INDICES_128
+#undef TS_REGISTERS_128
 
 }  // namespace tracestep::cuda

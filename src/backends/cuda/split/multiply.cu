@@ -33,7 +33,7 @@ struct SplitOperands {
 };
 
 struct SplitParameters {
-  CUtensorMap a, b;                  // [batch][part][panel of K][row][64]
+  CUtensorMap a, b;                  // [batch][part][row][K]
   const float *a_scales, *b_scales;  // [batch][block of K][row]
   std::int64_t a_scale_rows, b_scale_rows;
   SplitOperands from;
@@ -83,16 +83,6 @@ __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int in
   return tile;
 }
 
-__device__ __forceinline__ void load_part(std::uint32_t target, const CUtensorMap* map,
-                                          std::uint32_t barrier, int row, int panel, int part,
-                                          int batch) {
-  asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(target),
-      "l"(map), "r"(barrier), "r"(0), "r"(row), "r"(panel), "r"(part), "r"(batch)
-      : "memory");
-}
-
 // The scales of a tile's rows; returns their bytes.
 __device__ __forceinline__ int scale_bytes(std::int64_t scale_rows, int first, int most) {
   return 4 * static_cast<int>(min(scale_rows - first, std::int64_t{most}));
@@ -120,10 +110,10 @@ __device__ __forceinline__ void produce_parts(const SplitParameters& p, std::uin
       barrier_arrive_expect(full, Layout::kStageBytes + a_bytes + b_bytes);
 #pragma unroll
       for (int part = 0; part < 2; ++part) {
-        load_part(stage + Layout::kA + part * Layout::A::kBytes, &p.a, full, tile.row, block, part,
-                  tile.batch);
-        load_part(stage + Layout::kB + part * Layout::B::kBytes, &p.b, full, tile.column, block,
-                  part, tile.batch);
+        load_box(stage + Layout::kA + part * Layout::A::kBytes, &p.a, full, block * kK, tile.row,
+                 part, tile.batch);
+        load_box(stage + Layout::kB + part * Layout::B::kBytes, &p.b, full, block * kK, tile.column,
+                 part, tile.batch);
       }
       const std::uint32_t scales = shared + Layout::kScales + ring.stage * Layout::kScaleBytes;
       load_bytes(scales, scales_of(p.a_scales, p.a_scale_rows, p, tile.batch, block, tile.row),
@@ -340,16 +330,6 @@ namespace {
 
 using namespace split_product;
 
-int multiprocessors() {
-  static const int count = [] {
-    int device = 0, n = 1;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device);
-    return n;
-  }();
-  return count;
-}
-
 cudaError_t map_parts(const SplitParts& source, std::int64_t batch, int box_rows,
                       CUtensorMap& map) {
   const std::int64_t plane = source.rows * source.padded_k;
@@ -361,7 +341,7 @@ cudaError_t map_parts(const SplitParts& source, std::int64_t batch, int box_rows
                             .rows = static_cast<int>(source.rows),
                             .width = static_cast<int>(source.padded_k),
                             .box_rows = box_rows,
-                            .box_width = kK},
+                            .box_columns = kK},
                            map);
 }
 
@@ -379,7 +359,7 @@ cudaError_t launch_product(const PartsProduct& product, SplitParameters& p,
       cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                            cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes);
   if (allowed != cudaSuccess) return allowed;
-  const auto blocks = static_cast<unsigned>(std::min(p.tiles, multiprocessors()));
+  const auto blocks = static_cast<unsigned>(std::min(p.tiles, multiprocessor_count()));
   return launch_kernel(stream, {blocks, kThreads, Layout::kBytes}, kernel, p);
 }
 
