@@ -11,6 +11,27 @@ namespace tracestep {
 // Workspace of every matrix product: the size that cuBLASLt recommends for Hopper.
 inline constexpr std::int64_t kCudaGemmWorkspaceBytes = std::int64_t{32} << 20;
 
+// A product y[m,n] = a · b of 16-bit operands; transposed: stored as [k,m], or as [n,k].
+struct ProductSizes {
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  bool a_transposed = false, b_transposed = false;
+  std::int64_t element_bytes = 2, y_bytes = 2;  // of an element of a and b; of y
+};
+
+// For rows whose length is no multiple of 8 the library has only kernels of a third of the usual
+// rate: where that pays, operands and result lie in the workspace with longer rows, filled with
+// zeros. Offsets in bytes, behind the library's own workspace.
+struct PaddedProductPlan {
+  static constexpr std::int64_t kMultiple = 8;
+
+  bool pays = false;
+  std::int64_t m = 0, n = 0, k = 0;  // rounded up where they are the length of a row
+  // 0: there is no room, since the matrix has these sizes and stays where it is.
+  std::int64_t a = 0, b = 0, y = 0;
+  std::int64_t workspace_bytes = kCudaGemmWorkspaceBytes;
+};
+PaddedProductPlan plan_padded_product(const ProductSizes& sizes);
+
 // scatter_add: members (rows of x) sorted by the row they are added to. Members are offsets in the
 // workspace, in bytes.
 struct ScatterPlan {

@@ -15,10 +15,20 @@ std::int64_t matmul(Call c, Traits) {
   const Shape &a = a_type.shape, &y = c.outputs[0].shape;
   if (y.product() == 0) return 0;
   const std::int64_t k = a.back(c.attrs.flag("transpose_a") ? 1 : 0);
-  if (!c.attrs.flag("by_parts") || a_type.dtype != DType::kF32 || k == 0)
-    return kCudaGemmWorkspaceBytes;
-  const std::int64_t m = y.back(1), n = y.back(0);
-  return plan_split_product(m, n, k, y.product() / (m * n)).workspace_bytes;
+  if (k == 0) return kCudaGemmWorkspaceBytes;
+  const std::int64_t m = y.back(1), n = y.back(0), batch = y.product() / (m * n);
+  if (c.attrs.flag("by_parts") && a_type.dtype == DType::kF32)
+    return plan_split_product(m, n, k, batch).workspace_bytes;
+  const auto bytes_of = [](DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); };
+  return plan_padded_product({.m = m,
+                              .n = n,
+                              .k = k,
+                              .batch = batch,
+                              .a_transposed = c.attrs.flag("transpose_a"),
+                              .b_transposed = c.attrs.flag("transpose_b"),
+                              .element_bytes = bytes_of(a_type.dtype),
+                              .y_bytes = bytes_of(c.outputs[0].dtype)})
+      .workspace_bytes;
 }
 
 std::int64_t linear_grad(Call c, Traits) {

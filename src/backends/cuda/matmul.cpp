@@ -6,6 +6,7 @@
 
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/padded_product.h"
 #include "backends/cuda/random_fill.h"
 #include "backends/cuda/split/product.h"
 #include "backends/cuda/thin_product.h"
@@ -134,6 +135,31 @@ class Matmul final : public PreparedKernel {
   const KernelSpec spec_;
   const CudaStream& stream_;
   Gemm::Product& product_;
+};
+
+// A product on rows that are padded for the time of it.
+class PaddedMatmul final : public PreparedKernel {
+ public:
+  PaddedMatmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream), product_(problem_of(spec_), stream) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const void* c = at.inputs.size() == 3 ? at.inputs[2] : nullptr;
+    product_.multiply(at.inputs[0], at.inputs[1], c, at.outputs[0], at.workspace);
+  }
+
+  void tune(Allocator& memory) override {
+    const StandIn a(memory, spec_.inputs[0], stream_), b(memory, spec_.inputs[1], stream_),
+        y(memory, spec_.outputs[0], stream_);
+    const OperandSpec scratch{DType::kU8, {spec_.workspace_bytes}, {1}, 256};
+    const StandIn workspace(memory, scratch, stream_);
+    product_.tune(a.data(), b.data(), y.data(), workspace.data());
+  }
+
+ private:
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  const PaddedProduct product_;
 };
 
 // A product of a few rows.
@@ -327,6 +353,8 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   const GemmProblem problem = problem_of(spec);
   const bool rounds = stream.tf32 && problem.dtype == DType::kF32;
   if (is_thin(problem) && !rounds) return std::make_unique<ThinMatmul>(problem, stream);
+  if (PaddedProduct::applies(problem, spec.workspace_bytes))
+    return std::make_unique<PaddedMatmul>(std::move(spec), stream);
   return std::make_unique<Matmul>(std::move(spec), stream);
 }
 
