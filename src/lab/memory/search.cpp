@@ -1,9 +1,7 @@
 #include "lab/memory/search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <map>
 #include <tuple>
 
 namespace tracestep {
@@ -46,9 +44,7 @@ class Search {
   // of each other: what saves time saves its share, what costs time costs as much as alone.
   struct Set {
     Remedy remedy;
-    double start_ms = 0;
-    std::size_t way = 0;  // of the starting points
-    double less = 1, more = 1;
+    double start_ms = 0, less = 1, more = 1;
     bool is_sketched = false;
 
     double guessed_ms() const { return start_ms * less * more; }
@@ -112,7 +108,7 @@ class Search {
       ways = unbeaten(std::move(ways), [](const Remedy&) { return 1; });
     }
     std::vector<Set> out;
-    for (const Remedy& way : ways) out.push_back({way, way.figures.ms, out.size()});
+    for (const Remedy& way : ways) out.push_back({way, way.figures.ms});
     return out;
   }
 
@@ -135,18 +131,17 @@ class Search {
   }
 
   // Those that no faster one beats that is at most as severe, keeps no more, holds no more besides,
-  // clearly less in all, and leaves as much to divide; the fastest first. Changes shrink what is
-  // kept and the rest apart, and peaks that are nearly alike may change places.
+  // at least 1 MiB less in all, and leaves as much to divide; the fastest first. Changes shrink
+  // what is kept and the rest apart, and peaks that are nearly alike may change places.
   template <class Parts>
   static Remedies unbeaten(Remedies all, const Parts& parts) {
-    constexpr double kClearly = 0.98;
+    constexpr std::int64_t kClearly = 1 << 20;
     std::ranges::stable_sort(all, {}, [](const Remedy& r) { return r.figures.ms; });
     Remedies out;
     for (Remedy& r : all) {
       const bool is_beaten = std::ranges::any_of(out, [&](const Remedy& other) {
         const StepFigures &a = other.figures, &b = r.figures;
-        return is_within(a, std::llround(kClearly * static_cast<double>(b.peak_bytes))) &&
-               a.kept_bytes <= b.kept_bytes &&
+        return a.peak_bytes + kClearly <= b.peak_bytes && a.kept_bytes <= b.kept_bytes &&
                a.peak_bytes - a.kept_bytes <= b.peak_bytes - b.kept_bytes &&
                other.severity <= r.severity && parts(other) >= parts(r);
       });
@@ -173,26 +168,6 @@ class Search {
     set.is_sketched = true;
   }
 
-  // Whether a way to start from does not fit with all changes of at most that severity.
-  bool is_hopeless(std::size_t way, ChangeSeverity severity) {
-    constexpr double kClearly = 1.05;
-    const auto [found, is_new] = hopeless_.try_emplace({way, severity});
-    if (!is_new) return found->second;
-    const auto is_of_it = [&](const Set& set) {
-      return set.way == way && set.remedy.severity <= severity;
-    };
-    std::size_t most = 0;  // changes
-    for (const Set& set : sets_) {
-      if (is_of_it(set)) most = std::max(most, set.remedy.changes.size());
-    }
-    found->second = std::ranges::none_of(sets_, [&](Set& set) {
-      if (!is_of_it(set) || set.remedy.changes.size() < most) return false;
-      sketch(set);
-      return may_fit(set.remedy, std::llround(kClearly * static_cast<double>(q_.limit_bytes)));
-    });
-    return found->second;
-  }
-
   // Sets of one severity with figures from few layers, the fastest first. Of those that take longer
   // than `most_ms`, or much longer than one that seems to fit, some are left out.
   std::vector<Remedy*> sketched(ChangeSeverity severity, double most_ms) {
@@ -201,7 +176,7 @@ class Search {
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
       if (set.guessed_ms() > kGuessError * most_ms) break;
-      if (kept_bytes(set.remedy) > q_.limit_bytes || is_hopeless(set.way, severity)) continue;
+      if (kept_bytes(set.remedy) > q_.limit_bytes) continue;
       sketch(set);
       out.push_back(&set.remedy);
       if (surely_fits(set.remedy, q_.within_bytes())) {
@@ -376,7 +351,6 @@ class Search {
   const FitQuestion& q_;
   Judge judge_;
   std::vector<Set> sets_;
-  std::map<std::pair<std::size_t, ChangeSeverity>, bool> hopeless_;
   std::size_t sketched_ = 0;  // of them
   Advice advice_;
 };
