@@ -10,8 +10,8 @@ namespace tracestep::cuda {
 // Prepared once, for one problem.
 class PaddedProduct {
  public:
-  // Whether padding pays, there is room for it (operands may lie otherwise than was planned for),
-  // and what has none in the plan can stay where it is.
+  // Says whether padding pays, there is room for it (operands may lie otherwise than was planned
+  // for), and what has none in the plan can stay where it is.
   static bool applies(const GemmProblem& problem, std::int64_t workspace_bytes);
   // Throws DeviceError.
   PaddedProduct(const GemmProblem& problem, const CudaStream& stream);

@@ -88,8 +88,8 @@ struct FitQuestion {
 constexpr double kAlike = 0.02;  // relative: times that a person does not tell apart
 
 bool is_within(const StepFigures& figures, std::int64_t bytes);
-// Whether it may fit by few layers, and whether it does whatever an arena cannot fill, which is
-// less than a hundredth.
+// Figures from few layers may be off by what an arena cannot fill, less than a hundredth: the first
+// says whether the remedy may fit then, the second whether it fits in any case.
 bool may_fit(const Remedy& remedy, std::int64_t bytes);
 bool surely_fits(const Remedy& remedy, std::int64_t bytes);
 

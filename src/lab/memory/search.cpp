@@ -121,6 +121,7 @@ class Search {
     return units & -units;
   }
 
+  // Adds the way with its batch in 2, 4, 8, … parts.
   void add_divided(const Remedy& way, Remedies& out) {
     for (std::int64_t parts = 2; parts <= most_parts(way); parts *= 2) {
       Remedy& next = out.emplace_back(way);

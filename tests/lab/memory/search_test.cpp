@@ -138,6 +138,12 @@ TEST_P(AgainstAllSets, TheBestOfEverySeverityIsFound) {
 // Some of those of tools/soak/fit_questions.py.
 INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets, ::testing::Range(1'000'000U, 1'000'016U));
 
+// The best way to share the step divides its batch further than a faster one (the first five), or
+// is the best only with changes (two); a set that nearly fits is faster than the best (the last).
+INSTANTIATE_TEST_SUITE_P(OnceMissed, AgainstAllSets,
+                         ::testing::Values(1'000'028U, 4'000'000U, 5'000'009U, 6'000'110U,
+                                           9'000'004U, 12'000'068U, 14'000'117U, 2'000'031U));
+
 // The live bytes to the byte; an arena's, which are rounded up, within a hundredth.
 TEST_F(SearchTest, AFewLayersTellTheBytesAndTheTimeOfMany) {
   std::mt19937 random(7);

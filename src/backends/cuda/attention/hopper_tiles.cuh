@@ -27,7 +27,8 @@ struct Tile {
   // Matrix descriptor ("Matrix Descriptor Format"): address, the two strides in 16-byte units, and
   // the swizzle mode (1: 128, 2: 64, 3: 32 bytes).
   static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
-  // Of an address that may name a block of a cluster above its 18 bits.
+  // An address may name a block of its cluster above these 18 bits, which a descriptor must not
+  // have.
   static __device__ __forceinline__ std::uint64_t place(std::uint32_t address) {
     return (address & 0x3FFFF) >> 4;
   }

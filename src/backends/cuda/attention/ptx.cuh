@@ -36,7 +36,8 @@ __device__ __forceinline__ int cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Of all threads of the cluster that have not ended; what they wrote before is seen behind it.
+// Waits for all threads of the cluster that have not ended; what they wrote before is seen after
+// it.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"

@@ -12,7 +12,7 @@ float room_of(const KernelCall& call) {
   return static_cast<float>(call.attrs.real("room"));
 }
 
-// Of quantize, and of quantize_delayed, which has an operand and a result more.
+// Runs quantize, and quantize_delayed, which has an operand and a result more.
 void quantize_kernel(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const std::int64_t rows = x.shape[0], columns = x.shape[1];
@@ -40,7 +40,7 @@ Rows rows_of(const TensorRef& x) {
   return {x.data, x.shape[0] <= 1 ? x.shape[1] : x.strides[0]};
 }
 
-// Of swiglu_quantized, and of swiglu_grad_quantized, which has dy in front.
+// Runs swiglu_quantized, and swiglu_grad_quantized, which has dy in front.
 void swiglu_kernel(const KernelCall& call) {
   const bool is_gradient = call.inputs.size() > 3;
   const std::size_t gate = is_gradient ? 1 : 0;

@@ -19,7 +19,8 @@ struct Quantization {
   std::uint8_t* codes = nullptr;       // [rows, columns]
   std::uint8_t* transposed = nullptr;  // [columns, rows]
   float* scale = nullptr;
-  // Of a step before; null: the scale is that of x. The new one may replace it in place.
+  // The largest magnitude in the step before, which `largest` may replace in place; null: the scale
+  // is that of x.
   const float* last = nullptr;
   float* largest = nullptr;  // of x; may be null; only with `last`
   float room = 1;  // how many times as large, or small, magnitudes may be for the scale to fit
