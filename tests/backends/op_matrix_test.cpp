@@ -156,6 +156,10 @@ TEST_P(ManyResultsTest, AResultIsTheSameWhenNobodyReadsTheOthers) {
   }
 }
 
+DType first_floating(const OpTest& test) {
+  return *std::ranges::find_if(test.dtypes, is_floating);
+}
+
 // The results as parts of assemblies, between values that must stay as they are.
 Program build_assembled(const OpTest& test, const OpCase& c, DType dtype) {
   const Program plain = build_program(test, c, {.dtype = dtype});
@@ -185,7 +189,10 @@ TEST_P(WritingOpTest, ResultsAreTheSameAsPartsOfAnAssembly) {
     if (!has_kernel(*device, test.op)) continue;
     const bool is_oracle = !device->supports(DType::kF32);
     for_each_case(test, [&](const OpCase& c, DType dtype) {
-      if (is_oracle && is_floating(dtype)) dtype = DType::kF64;
+      if (is_oracle && is_floating(dtype)) {
+        if (dtype != first_floating(test)) return;  // float64 stands for all of them
+        dtype = DType::kF64;
+      }
       const Program plain = build_program(test, c, {.dtype = dtype});
       const Program parts = build_assembled(test, c, dtype);
       const Tensors leaves = leaf_values(plain, c);

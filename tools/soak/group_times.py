@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """How much longer or shorter a cell takes in a group of ten than alone.
 
-    tools/soak/group_times.py [--device cpu] [--times 5] [--rounds 3] [--cpus 4-5]
+    tools/soak/group_times.py [--device cpu] [--times 9] [--rounds 3] [--cpus 4-5]
                               [--output out/group.md]
 
-Ten cells, light and heavy, are measured in the rounds of one `bench`, then each in a `bench` of its
-own, in an order drawn by lot; so many --times, since another process of the same cell differs too.
-The median of a cell's times in the group is held against that of its times alone. Ends with 1 when
-one of the ten is more than 2 % off by more than its alone-times are apart. Needs a machine on which
-nothing else runs.
+Ten cells, light and heavy, are measured in the rounds of one `bench` and each in a `bench` of its own,
+in an order drawn by lot; so many --times, since another process of the same cell differs too. The
+times of one turn are a pair, so that what changes slowly cancels; the ratio is the geometric mean of
+the pairs and ± twice its standard error. Ends with 1 when one of the ten is more than 2 % off, and
+by more than that error. Needs a machine on which nothing else runs.
 """
 import argparse
 import itertools
@@ -58,16 +58,17 @@ def one_time(options, lots):
     return group, alone
 
 
-def half_range(times):
-    """Of so few times, in percent of their median: what two processes of one cell may differ by."""
-    return 100 * math.log(max(times) / min(times)) / 2
+def paired(group, alone):
+    """By how many percent the group's times are longer, and twice the standard error of that."""
+    logs = [100 * math.log(both[0] / both[1]) for both in zip(group, alone)]
+    return statistics.mean(logs), 2 * statistics.stdev(logs) / math.sqrt(len(logs))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=str(ROOT / "build" / "tracestep"))
     parser.add_argument("--device", default="cpu", choices=COMMON)
-    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--times", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cpus", default="", help="as taskset takes them")
     parser.add_argument("--seed", type=int, default=1)
@@ -75,17 +76,16 @@ def main():
     options = parser.parse_args()
     lots = random.Random(options.seed)
     runs = [one_time(options, lots) for _ in range(options.times)]
-    lines = ["| cell | in the group (ms) | alone (ms) | group/alone (%) | alone apart (±%) |",
+    lines = ["| cell | in the group (ms) | alone (ms) | group/alone (%) | ± |",
              "|---|---|---|---|---|"]
     faults, ratios = 0, []
     for cell in runs[0][0]:
         group, alone = ([run[side][cell] for run in runs] for side in (0, 1))
-        percent = 100 * (statistics.median(group) / statistics.median(alone) - 1)
-        apart = half_range(alone)
-        faults += abs(percent) > max(2, apart)
+        percent, error = paired(group, alone)
+        faults += abs(percent) > max(2, error)
         ratios.append(abs(percent))
         lines.append(f"| {' '.join(map(str, cell))} | {statistics.median(group):.3f} | "
-                     f"{statistics.median(alone):.3f} | {percent:+.1f} | {apart:.1f} |")
+                     f"{statistics.median(alone):.3f} | {percent:+.1f} | {error:.1f} |")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -35,7 +35,9 @@ Tile times_transposed(const Tile& a, const Tile& b) {
   Tile out(a.rows, b.rows);
   for (std::int64_t i = 0; i < a.rows; ++i) {
     for (std::int64_t j = 0; j < b.rows; ++j) {
-      for (std::int64_t d = 0; d < a.columns; ++d) out(i, j) += a(i, d) * b(j, d);
+      double sum = 0.0;
+      for (std::int64_t d = 0; d < a.columns; ++d) sum += a(i, d) * b(j, d);
+      out(i, j) = sum;
     }
   }
   return out;
@@ -59,33 +61,39 @@ void add_transposed_product(const Tile& a, const Tile& b, Tile& out) {
 class Rows {
  public:
   Rows(const TensorRef& tensor, const Dims& head, bool token_major)
-      : view_(tensor), head_(head), token_major_(token_major), width_(tensor.shape.back()) {}
+      : view_(tensor),
+        head_(head),
+        token_major_(token_major),
+        width_(tensor.shape.back()),
+        stride_(tensor.strides[tensor.shape.rank() - 1]) {}
 
   Tile read(std::int64_t first, std::int64_t count) const {
     Tile out(count, width_);
     for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t d = 0; d < width_; ++d) out(i, d) = view_[at(first + i, d)];
+      const double* row = &view_[start_of(first + i)];
+      for (std::int64_t d = 0; d < width_; ++d) out(i, d) = row[d * stride_];
     }
     return out;
   }
   void write(std::int64_t first, const Tile& tile) const {
     if (!view_) return;  // an unread result
     for (std::int64_t i = 0; i < tile.rows; ++i) {
-      for (std::int64_t d = 0; d < width_; ++d) view_[at(first + i, d)] = tile(i, d);
+      double* row = &view_[start_of(first + i)];
+      for (std::int64_t d = 0; d < width_; ++d) row[d * stride_] = tile(i, d);
     }
   }
 
  private:
-  Dims at(std::int64_t token, std::int64_t d) const {
-    if (!token_major_) return appended(appended(head_, token), d);
+  Dims start_of(std::int64_t token) const {
+    if (!token_major_) return appended(appended(head_, token), 0);
     const Dims before = prefix(head_, head_.rank() - 1);
-    return appended(appended(appended(before, token), head_.back()), d);
+    return appended(appended(appended(before, token), head_.back()), 0);
   }
 
   View<double> view_;
   Dims head_;
   bool token_major_;
-  std::int64_t width_;
+  std::int64_t width_, stride_;
 };
 
 // What both directions share about a call whose q stands at operand `q`.

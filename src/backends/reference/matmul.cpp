@@ -1,4 +1,7 @@
 // The matrix product, by its definition: y[m,n] = Σ_k a[m,k] b[k,n] for every batch index.
+#include <algorithm>
+#include <array>
+
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
 
@@ -19,21 +22,44 @@ Line line_of(const TensorRef& x, const Dims& batch, std::int64_t at, bool is_row
   return {&view[start], x.strides[x.shape.rank() - (is_row ? 1 : 2)]};
 }
 
+// Four sums of one row, each in the order of k: side by side none waits for another's addition.
+std::array<long double, 4> four_sums(const Line& row, const std::array<Line, 4>& columns,
+                                     std::int64_t depth) {
+  const auto& [c0, c1, c2, c3] = columns;
+  long double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const long double x = row[k];
+    s0 += x * c0[k];
+    s1 += x * c1[k];
+    s2 += x * c2[k];
+    s3 += x * c3[k];
+  }
+  return {s0, s1, s2, s3};
+}
+
 void matmul(const KernelCall& call) {
   const TensorRef &a = call.inputs[0], &b = call.inputs[1], &y = call.outputs[0];
   const bool transpose_a = call.attrs.flag("transpose_a");
   const bool transpose_b = call.attrs.flag("transpose_b");
   const std::int64_t depth = transpose_a ? a.shape.back(1) : a.shape.back(0);
+  const std::int64_t width = y.shape.back(0);
   const View<double> out(y);
-  for_each_index(y.shape, [&](const Dims& i) {
-    const Dims batch = prefix(i, i.rank() - 2);
-    long double total = 0;
-    if (depth > 0) {  // an empty operand has no element to begin a line at
-      const Line row = line_of(a, batch, i.back(1), !transpose_a);
-      const Line column = line_of(b, batch, i.back(0), transpose_b);
-      for (std::int64_t k = 0; k < depth; ++k) total += row[k] * column[k];
+  if (width == 0) return;
+  for_each_index(prefix(y.shape, y.shape.rank() - 1), [&](const Dims& i) {
+    const Dims batch = prefix(i, i.rank() - 1);
+    for (std::int64_t n = 0; n < width; n += 4) {
+      std::array<long double, 4> sums = {};
+      if (depth > 0) {  // an empty operand has no element to begin a line at
+        std::array<Line, 4> columns;
+        for (std::int64_t c = 0; c < 4; ++c) {
+          columns[c] = line_of(b, batch, std::min(n + c, width - 1), transpose_b);
+        }
+        sums = four_sums(line_of(a, batch, i.back(0), !transpose_a), columns, depth);
+      }
+      for (std::int64_t c = 0; c < std::min<std::int64_t>(4, width - n); ++c) {
+        out[appended(i, n + c)] = static_cast<double>(sums[c]);
+      }
     }
-    out[i] = static_cast<double>(total);
   });
 }
 
