@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much longer or shorter a cell takes in a group of ten than alone.
 
-    tools/soak/group_times.py [--device cpu] [--times 9] [--rounds 3] [--cpus 4-5]
+    tools/soak/group_times.py [--device cpu] [--times 27] [--rounds 1] [--cpus 4-5]
                               [--output out/group.md]
 
 Ten cells, light and heavy, are measured in the rounds of one `bench` and each in a `bench` of its own,
@@ -28,8 +28,8 @@ COMMON = {
              "compiled", "--steps", "10"],
 }
 CELLS = {
-    "cpu": {"--mode": ("inference", "step"), "--context": ("16", "64", "256", "512", "1024")},
-    "cuda": {"--size": ("small", "large"), "--context": ("64", "128", "256", "512", "1024")},
+    "cpu": {"--mode": ("inference", "step"), "--context": ("16", "64", "128", "256", "512")},
+    "cuda": {"--size": ("small", "medium"), "--context": ("64", "128", "256", "512", "1024")},
 }
 
 
@@ -68,8 +68,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default=str(ROOT / "build" / "tracestep"))
     parser.add_argument("--device", default="cpu", choices=COMMON)
-    parser.add_argument("--times", type=int, default=9)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--times", type=int, default=27)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cpus", default="", help="as taskset takes them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, default=ROOT / "out/group.md")
