@@ -22,21 +22,25 @@ struct Tile {
 
   Tile(std::int64_t r, std::int64_t c, double value = 0.0)
       : rows(r), columns(c), values(static_cast<std::size_t>(r * c), value) {}
-  double& operator()(std::int64_t r, std::int64_t c) {
-    return values[static_cast<std::size_t>(r * columns + c)];
-  }
-  double operator()(std::int64_t r, std::int64_t c) const {
-    return values[static_cast<std::size_t>(r * columns + c)];
-  }
+  double* row(std::int64_t r) { return values.data() + r * columns; }
+  const double* row(std::int64_t r) const { return values.data() + r * columns; }
+  double& operator()(std::int64_t r, std::int64_t c) { return row(r)[c]; }
+  double operator()(std::int64_t r, std::int64_t c) const { return row(r)[c]; }
 };
+
+// y += weight · x, of rows of n.
+void add_scaled(double weight, const double* x, double* y, std::int64_t n) {
+  for (std::int64_t d = 0; d < n; ++d) y[d] += weight * x[d];
+}
 
 // a bᵀ, a b and aᵀ b.
 Tile times_transposed(const Tile& a, const Tile& b) {
   Tile out(a.rows, b.rows);
   for (std::int64_t i = 0; i < a.rows; ++i) {
     for (std::int64_t j = 0; j < b.rows; ++j) {
+      const double *x = a.row(i), *y = b.row(j);
       double sum = 0.0;
-      for (std::int64_t d = 0; d < a.columns; ++d) sum += a(i, d) * b(j, d);
+      for (std::int64_t d = 0; d < a.columns; ++d) sum += x[d] * y[d];
       out(i, j) = sum;
     }
   }
@@ -45,14 +49,14 @@ Tile times_transposed(const Tile& a, const Tile& b) {
 void add_product(const Tile& a, const Tile& b, Tile& out) {
   for (std::int64_t i = 0; i < a.rows; ++i) {
     for (std::int64_t j = 0; j < a.columns; ++j) {
-      for (std::int64_t d = 0; d < b.columns; ++d) out(i, d) += a(i, j) * b(j, d);
+      add_scaled(a(i, j), b.row(j), out.row(i), b.columns);
     }
   }
 }
 void add_transposed_product(const Tile& a, const Tile& b, Tile& out) {
   for (std::int64_t i = 0; i < a.rows; ++i) {
     for (std::int64_t j = 0; j < a.columns; ++j) {
-      for (std::int64_t d = 0; d < b.columns; ++d) out(j, d) += a(i, j) * b(i, d);
+      add_scaled(a(i, j), b.row(i), out.row(j), b.columns);
     }
   }
 }
