@@ -46,7 +46,11 @@ Cost cost_of(const Program& program, const Node& node) {
   } else {
     for (ValueId id : node.inputs) out.bytes_read += distinct_bytes(program.value(id));
   }
-  for (const Type& type : types.outputs) out.bytes_written += type.bytes();
+  if (node.op->bytes_written) {
+    out.bytes_written = node.op->bytes_written(call);
+  } else {
+    for (const Type& type : types.outputs) out.bytes_written += type.bytes();
+  }
   return out;
 }
 

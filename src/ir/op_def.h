@@ -178,6 +178,8 @@ struct OpDef {
   std::function<std::int64_t(const OpCall&)> flops = {};
   // Bytes read; empty: every distinct input element is read once.
   std::function<std::int64_t(const OpCall&)> bytes_read = {};
+  // Bytes written; empty: every result is written.
+  std::function<std::int64_t(const OpCall&)> bytes_written = {};
 
   // What `merge` needs to know about sums of products, to make one product of them.
   std::function<ProductAxes(const OpCall&)> product = {};

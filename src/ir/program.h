@@ -152,6 +152,10 @@ std::string component_path(std::string_view parameter);
 inline constexpr std::string_view kShadowPrefix = "shadow.";
 std::string shadow_name(std::string_view parameter);
 
+// States that say whether the codes of weights that other states hold are those of the weights as
+// they are: 0 where they are not (passes/form_passes.h, keep_codes).
+inline constexpr std::string_view kFoundPrefix = "codes.found.";
+
 // Total parameters (elements of the parameter leaves).
 std::int64_t parameter_count(const Program& program);
 

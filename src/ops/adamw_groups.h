@@ -1,4 +1,5 @@
-// The order of multi_adamw's operands: rates and factors first, then a group for each tensor.
+// The order of the operands of multi_adamw and adamw_codes: rates and factors first, then a group
+// for each tensor, or for each block of tensors.
 #pragma once
 
 #include <cstddef>
@@ -26,5 +27,32 @@ struct AdamwGroups {
 
 // `count` is rounded down when the last group is incomplete.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
+
+// adamw_codes: behind the factors `found`, then blocks; the first result is `found` too.
+struct AdamwBlocks {
+  AdamwGroups factors;
+  std::size_t parts = 1;  // tensors of a block, one below the other
+  std::size_t count = 0;  // blocks
+
+  std::size_t found() const { return factors.first_input(0); }
+  // (p, grad, m, v) of each part, codes, transposed, largest
+  std::size_t inputs_each() const { return 4 * parts + 3; }
+  std::size_t part(std::size_t block, std::size_t i) const {
+    return found() + 1 + block * inputs_each() + 4 * i;
+  }
+  std::size_t codes(std::size_t block) const { return part(block, parts); }
+  std::size_t transposed(std::size_t block) const { return codes(block) + 1; }
+  std::size_t largest(std::size_t block) const { return codes(block) + 2; }
+  std::size_t inputs() const { return found() + 1 + count * inputs_each(); }
+  // (p, m, v) of each part, codes, transposed
+  std::size_t outputs_each() const { return 3 * parts + 2; }
+  std::size_t new_part(std::size_t block, std::size_t i) const {
+    return 1 + block * outputs_each() + 3 * i;
+  }
+  std::size_t new_codes(std::size_t block) const { return new_part(block, parts); }
+};
+
+// `count` is rounded down when the last block is incomplete.
+AdamwBlocks adamw_blocks(const Attrs& attrs, std::size_t inputs);
 
 }  // namespace tracestep

@@ -3,6 +3,7 @@
 // of no other order; so whoever quantizes writes both orders while it has the elements.
 #include <cmath>
 
+#include "ops/float8_codes.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -19,6 +20,10 @@ constexpr double kLeastMagnitude = 0x1p-100;
 constexpr double kMostReach = 0x1.fffffep127;
 // Rows of operands and results begin at multiples of 16 bytes.
 constexpr std::int64_t kWhole = 16;
+
+Val constant(Expansion e, Val like, double value) {
+  return fill(e.builder, value, {rules::accumulation_dtype(like.dtype()), {}});
+}
 
 // The dtypes of codes; those of programs in float64 are not rounded.
 void require_codes(const OpCall& c, DType dtype) {
@@ -39,26 +44,8 @@ std::vector<Type> quantized_types(const OpCall& c) {
           {rules::accumulation_dtype(x.dtype), {}}};
 }
 
-Val constant(Expansion e, double value) {
-  return fill(e.builder, value, {rules::accumulation_dtype(e.inputs[0].dtype()), {}});
-}
-
-Val largest_magnitude(Expansion e) {
-  const Val found = max(unary("abs", e.inputs[0]), {0, 1});
-  const Val least = constant(e, kLeastMagnitude);
-  return binary("maximum", cast(found, least.dtype()), least);
-}
-
-// Codes of which `reach` is the largest magnitude, transposed codes and their scale.
-std::vector<Val> codes_up_to(Expansion e, Val reach) {
-  const Val limit = constant(e, e.attrs.real("largest"));
-  const Val codes =
-      cast(mul(cast(e.inputs[0], reach.dtype()), div(limit, reach)), e.attrs.dtype("dtype"));
-  return {codes, copy(permute(codes, {1, 0})), div(reach, limit)};
-}
-
 std::vector<Val> quantize_decomposed(Expansion e) {
-  return codes_up_to(e, largest_magnitude(e));
+  return codes_up_to(e, e.inputs[0], largest_magnitude(e, e.inputs[0]));
 }
 
 // The last operand is the magnitude of a step before.
@@ -91,12 +78,11 @@ std::function<std::vector<Type>(const OpCall&)> computed_types(std::int64_t part
 }
 
 std::vector<Val> delayed_decomposed(Expansion e) {
-  const Val now = largest_magnitude(e), last = reshape(e.inputs[1], {});
-  const double room = e.attrs.real("room");
-  const Val reach = binary("minimum", affine(last, room), constant(e, kMostReach));
-  const Val is_near = binary("le", last, affine(now, room));
+  const Val x = e.inputs[0], now = largest_magnitude(e, x), last = reshape(e.inputs[1], {});
+  const Val reach = reach_of(e, last);
+  const Val is_near = binary("le", last, affine(now, e.attrs.real("room")));
   std::vector<Val> out =
-      codes_up_to(e, select(binary("le", now, reach), select(is_near, reach, now), now));
+      codes_up_to(e, x, select(binary("le", now, reach), select(is_near, reach, now), now));
   out.push_back(reshape(now, {1}));
   return out;
 }
@@ -149,13 +135,6 @@ std::vector<AttrDef> code_attrs() {
           {"largest", AttrKind::kReal, std::nullopt, "magnitude among the codes"}};
 }
 
-std::vector<AttrDef> delayed_attrs() {
-  std::vector<AttrDef> out = code_attrs();
-  out.push_back({"room", AttrKind::kReal, std::nullopt,
-                 "how many times as large, or small, magnitudes may be for the scale to fit"});
-  return out;
-}
-
 void register_computed_and_quantized() {
   const std::vector<std::string> outputs{"codes", "transposed", "scale", "largest"};
   register_op({.name = "swiglu_quantized",
@@ -189,6 +168,29 @@ void register_computed_and_quantized() {
 }
 
 }  // namespace
+
+Val largest_magnitude(const OpExpansion& e, Val x) {
+  const Val found = max(unary("abs", x), {0, 1});
+  const Val least = constant(e, x, kLeastMagnitude);
+  return binary("maximum", cast(found, least.dtype()), least);
+}
+
+Val reach_of(const OpExpansion& e, Val last) {
+  return binary("minimum", affine(last, e.attrs.real("room")), constant(e, last, kMostReach));
+}
+
+std::vector<Val> codes_up_to(const OpExpansion& e, Val x, Val reach) {
+  const Val limit = constant(e, x, e.attrs.real("largest"));
+  const Val codes = cast(mul(cast(x, reach.dtype()), div(limit, reach)), e.attrs.dtype("dtype"));
+  return {codes, copy(permute(codes, {1, 0})), div(reach, limit)};
+}
+
+std::vector<AttrDef> delayed_attrs() {
+  std::vector<AttrDef> out = code_attrs();
+  out.push_back({"room", AttrKind::kReal, std::nullopt,
+                 "how many times as large, or small, magnitudes may be for the scale to fit"});
+  return out;
+}
 
 void register_float8() {
   register_computed_and_quantized();

@@ -236,7 +236,12 @@ void register_copies() {
                .outputs = {"y"},
                .kernel_class = KernelClass::kCopy,
                .precision_class = PrecisionClass::kKeep,
-               .infer = rules::same_type,
+               .infer =
+                   [](const OpCall& c) {
+                     rules::require_same_dtype(c, 0, 1);
+                     rules::require_shape(c, 1, c.inputs[0].shape);
+                     return std::vector{c.inputs[0]};
+                   },
                .accepts = rules::any_strides,
                .bytes_read = [](const OpCall& c) { return c.inputs[1].bytes(); },
                .donates = {{0, 0}}});

@@ -1,5 +1,5 @@
 // Optimizer updates and the global gradient norm, as ops of the same program.
-#include "ops/adamw_groups.h"
+#include "ops/adamw_calls.h"
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -61,14 +61,10 @@ std::vector<Val> adamw_decomposed(Expansion e) {
   return {select(apply, p1, p), select(apply, m2, e.inputs[2]), select(apply, v2, e.inputs[3])};
 }
 
-const std::vector<AttrDef>& adamw_attrs() {
-  static const std::vector<AttrDef> attrs{
-      {"beta1", AttrKind::kReal, AttrValue(0.9), "decay of m"},
-      {"beta2", AttrKind::kReal, AttrValue(0.999), "decay of v"},
-      {"eps", AttrKind::kReal, AttrValue(1e-8), "added to the uncorrected root"},
-      {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"},
-      lane_attr()};
-  return attrs;
+std::vector<AttrDef> adamw_attrs() {
+  std::vector<AttrDef> out = adamw_factors();
+  out.push_back(lane_attr());
+  return out;
 }
 
 std::vector<std::vector<Val>> joined_adamw(Builder& b, const Attrs& attrs,
@@ -128,20 +124,11 @@ std::vector<Type> multi_adamw_type(const OpCall& c) {
     fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),
                groups.inputs_each());
   }
-  for (std::size_t i = 0; i < groups.first_input(0); ++i) {
-    rules::require_shape(c, static_cast<int>(i), {});
-  }
-  if (groups.guarded && c.inputs[groups.apply()].dtype != DType::kBool) {
-    fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());
-  }
+  require_factors(c, groups);
   std::vector<Type> out;
   for (std::size_t t = 0; t < groups.count; ++t) {
     const std::size_t p = groups.first_input(t);
-    if (groups.counted) require_rounded_moments(c, static_cast<int>(p + 2));
-    for (std::size_t i = p; i < p + groups.inputs_each(); ++i) {
-      rules::require_floating(c, static_cast<int>(i));
-      rules::require_shape(c, static_cast<int>(i), c.inputs[p].shape);
-    }
+    require_group(c, groups, p, groups.inputs_each());
     out.insert(out.end(), {c.inputs[p], c.inputs[p + 2], c.inputs[p + 3]});
     if (groups.shadowed) out.push_back(c.inputs[p + 4]);
   }
@@ -150,26 +137,10 @@ std::vector<Type> multi_adamw_type(const OpCall& c) {
 
 std::vector<Val> multi_adamw_decomposed(Expansion e) {
   const AdamwGroups groups = adamw_groups(e.attrs, e.inputs.size());
-  Attrs attrs;
-  for (const AttrDef& attr : adamw_attrs()) attrs.set(attr.name, *e.attrs.find(attr.name));
   std::vector<Val> out;
   for (std::size_t t = 0; t < groups.count; ++t) {
     const std::size_t p = groups.first_input(t);
-    std::vector<Val> operands{e.inputs[p],     e.inputs[p + 1], e.inputs[p + 2],
-                              e.inputs[p + 3], e.inputs[0],     e.inputs[1]};
-    // Each optional operand needs those before it.
-    if (groups.scaled) {
-      operands.push_back(e.inputs[groups.scale()]);
-    } else if (groups.guarded || groups.counted) {
-      operands.push_back(fill(e.builder, 1.0, e.inputs[0].type()));
-    }
-    if (groups.guarded) {
-      operands.push_back(e.inputs[groups.apply()]);
-    } else if (groups.counted) {
-      operands.push_back(fill(e.builder, 1.0, {DType::kBool, {}}));
-    }
-    if (groups.counted) operands.push_back(e.inputs[groups.step_count()]);
-    const std::vector<Val> updated = e.builder.call(find_op("adamw"), operands, attrs);
+    const std::vector<Val> updated = adamw_of(e, groups, p);
     out.insert(out.end(), updated.begin(), updated.end());
     if (groups.shadowed) out.push_back(cast(updated[0], e.inputs[p + 4].dtype()));
   }
@@ -194,9 +165,7 @@ std::vector<Donation> multi_adamw_donations(const Attrs& attrs, std::size_t inpu
 
 void register_multi_adamw() {
   std::vector<AttrDef> attrs = adamw_attrs();
-  attrs.push_back({"scaled", AttrKind::kBool, AttrValue(false), "grad_scale comes first"});
-  attrs.push_back({"guarded", AttrKind::kBool, AttrValue(false), "apply comes next"});
-  attrs.push_back({"counted", AttrKind::kBool, AttrValue(false), "count comes next"});
+  for (AttrDef& attr : optional_operands()) attrs.push_back(std::move(attr));
   attrs.push_back({"shadowed", AttrKind::kBool, AttrValue(false), "groups end with a shadow"});
   register_op(
       {.name = "multi_adamw",
@@ -311,6 +280,57 @@ void register_global_norm() {
 
 }  // namespace
 
+std::vector<AttrDef> adamw_factors() {
+  return {{"beta1", AttrKind::kReal, AttrValue(0.9), "decay of m"},
+          {"beta2", AttrKind::kReal, AttrValue(0.999), "decay of v"},
+          {"eps", AttrKind::kReal, AttrValue(1e-8), "added to the uncorrected root"},
+          {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"}};
+}
+
+std::vector<AttrDef> optional_operands() {
+  return {{"scaled", AttrKind::kBool, AttrValue(false), "grad_scale comes first"},
+          {"guarded", AttrKind::kBool, AttrValue(false), "apply comes next"},
+          {"counted", AttrKind::kBool, AttrValue(false), "count comes next"}};
+}
+
+std::vector<Val> adamw_of(const OpExpansion& e, const AdamwGroups& groups, std::size_t p) {
+  Attrs attrs;
+  for (const AttrDef& attr : adamw_factors()) attrs.set(attr.name, *e.attrs.find(attr.name));
+  if (const AttrValue* lane = e.attrs.find("lane")) attrs.set("lane", *lane);
+  std::vector<Val> operands{e.inputs[p],     e.inputs[p + 1], e.inputs[p + 2],
+                            e.inputs[p + 3], e.inputs[0],     e.inputs[1]};
+  // Each optional operand needs those before it.
+  if (groups.scaled) {
+    operands.push_back(e.inputs[groups.scale()]);
+  } else if (groups.guarded || groups.counted) {
+    operands.push_back(fill(e.builder, 1.0, e.inputs[0].type()));
+  }
+  if (groups.guarded) {
+    operands.push_back(e.inputs[groups.apply()]);
+  } else if (groups.counted) {
+    operands.push_back(fill(e.builder, 1.0, {DType::kBool, {}}));
+  }
+  if (groups.counted) operands.push_back(e.inputs[groups.step_count()]);
+  return e.builder.call(find_op("adamw"), operands, attrs);
+}
+
+void require_group(const OpCall& c, const AdamwGroups& groups, std::size_t p, std::size_t inputs) {
+  if (groups.counted) require_rounded_moments(c, static_cast<int>(p + 2));
+  for (std::size_t i = p; i < p + inputs; ++i) {
+    rules::require_floating(c, static_cast<int>(i));
+    rules::require_shape(c, static_cast<int>(i), c.inputs[p].shape);
+  }
+}
+
+void require_factors(const OpCall& c, const AdamwGroups& groups) {
+  for (std::size_t i = 0; i < groups.first_input(0); ++i) {
+    rules::require_shape(c, static_cast<int>(i), {});
+  }
+  if (groups.guarded && c.inputs[groups.apply()].dtype != DType::kBool) {
+    fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());
+  }
+}
+
 void register_optimizers() {
   register_adamw();
   register_multi_adamw();
@@ -328,6 +348,16 @@ AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs) {
                   .counted = attrs.flag("counted"),
                   .shadowed = attrs.flag("shadowed")};
   const std::size_t first = out.first_input(0);
+  out.count = inputs > first ? (inputs - first) / out.inputs_each() : 0;
+  return out;
+}
+
+AdamwBlocks adamw_blocks(const Attrs& attrs, std::size_t inputs) {
+  AdamwBlocks out{.factors = {.scaled = attrs.flag("scaled"),
+                              .guarded = attrs.flag("guarded"),
+                              .counted = attrs.flag("counted")},
+                  .parts = static_cast<std::size_t>(attrs.integer("parts"))};
+  const std::size_t first = out.found() + 1;
   out.count = inputs > first ? (inputs - first) / out.inputs_each() : 0;
   return out;
 }

@@ -28,6 +28,7 @@ void register_cached_attention();
 void register_cross_entropy();
 void register_cross_entropy_of_parts();
 void register_optimizers();
+void register_weight_codes();
 void register_gemv();
 void register_fused();
 void register_collectives();
@@ -54,6 +55,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_cross_entropy,
                                             register_cross_entropy_of_parts,
                                             register_optimizers,
+                                            register_weight_codes,
                                             register_gemv,
                                             register_fused,
                                             register_collectives};

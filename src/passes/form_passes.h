@@ -74,6 +74,17 @@ Program quantize(const Program& program, const QuantizeOptions& options,
 // the parts run, values stay bit-identical.
 Program quantize_sources(const Program& program);
 
+// Behind `quantize` with delayed scales: codes of weights are states, which their update writes
+// while it has the weights, so that the next step need not read them. Where nothing but one
+// quantization reads the narrow copies of a weight, or of the parts of a block, codes and
+// transposed codes ("codes.NAME", "codes.NAME.transposed") take the place of these copies:
+// `adamw_codes` writes them with the scale of the largest magnitude before the update, and
+// `refresh_codes`, in front of the first product, looks whether that fits, and makes them anew
+// where it does not or where the store has set weights since (states that begin with kFoundPrefix
+// are then 0). Values stay bit-identical. One call of each op for all weights of as many parts.
+inline constexpr std::string_view kCodesPrefix = "codes.";
+Program keep_codes(const Program& program);
+
 // The same program in float64: what the reference back end runs. Every floating leaf, generator and
 // cast target becomes f64, inside the bodies of fused nodes too; integers and booleans stay. Casts
 // between floating types are kept, as copies.

@@ -191,6 +191,14 @@ Program quantize_products(const Program& p, const Options& o) {
                   [&](const OpDef& op) { return has_kernel(o, op); });
 }
 
+// Where weights, their updates and the states of these are those of one device.
+bool keeps_codes(const Options& o) {
+  return has_arena(o.run.executor) && o.run.precision.float8 &&
+         o.run.fp8_scaling == Float8Scaling::kDelayed && updates_at_end(o) &&
+         !o.run.parallel.is_on() && !offloads(o) && has_kernel(o, find_op("adamw_codes")) &&
+         has_kernel(o, find_op("refresh_codes"));
+}
+
 Program cut_loss(const Program& p, const Options& o) {
   Program out =
       chunk_loss(p, o.run.loss_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
@@ -289,6 +297,8 @@ std::vector<Pass> memory_passes() {
        .compiles = true},
       {"quantize", "products of the layers in 8 bits, each operand quantized once",
        [](const Options& o) { return o.run.precision.float8; }, quantize_products},
+      {"keep_codes", "codes of weights written by their updates and kept for the next step",
+       keeps_codes, [](const Program& p, const Options&) { return keep_codes(p); }},
       {.name = "update_beside",
        .doc = "updates of each layer on a lane of their own, beside the backward of others",
        .needed = updates_beside,

@@ -1,4 +1,5 @@
 // Workspace of the CUDA kernels; no rule depends on the GPU model.
+#include "ops/adamw_groups.h"
 #include "planning/cuda_plans.h"
 #include "planning/workspace_rules.h"
 
@@ -49,6 +50,27 @@ std::int64_t quantize(Call c, Traits) {
 std::int64_t quantize_delayed(Call c, Traits) {
   const Shape& x = c.inputs[0].shape;
   return (quantize_tiles(x[0], x[1]) + 1) * kFloat;
+}
+
+std::int64_t tiles_of(const Type& x) {
+  return quantize_tiles(x.shape[0], x.shape[1]);
+}
+
+// The magnitudes of the step before, and the largest one of each tile.
+std::int64_t refresh_codes(Call c, Traits) {
+  std::int64_t numbers = 0;
+  for (std::size_t i = 1; i < c.inputs.size(); i += 4) numbers += 1 + tiles_of(c.inputs[i]);
+  return numbers * kFloat;
+}
+
+// The largest magnitude of each tile.
+std::int64_t adamw_codes(Call c, Traits) {
+  const AdamwBlocks blocks = adamw_blocks(c.attrs, c.inputs.size());
+  std::int64_t tiles = 0;
+  for (std::size_t b = 0; b < blocks.count; ++b) {
+    for (std::size_t i = 0; i < blocks.parts; ++i) tiles += tiles_of(c.inputs[blocks.part(b, i)]);
+  }
+  return tiles * kFloat;
 }
 
 std::int64_t reduction(Call c, Traits) {
@@ -107,6 +129,8 @@ constexpr WorkspaceRule kRules[] = {
     {"quantize_delayed", quantize_delayed},
     {"swiglu_quantized", quantize_delayed},
     {"swiglu_grad_quantized", quantize_delayed},
+    {"refresh_codes", refresh_codes},
+    {"adamw_codes", adamw_codes},
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},

@@ -1,6 +1,7 @@
 #include "runtime/store.h"
 
 #include <algorithm>
+#include <set>
 
 namespace tracestep {
 namespace {
@@ -82,7 +83,7 @@ void Store::bind(const Program& program) {
   for (const std::string& name : had) {
     if (device_.computes() && find(shadow_name(name)) != nullptr) set_shadow(name, get(name));
   }
-  check_shadows(program);
+  check_copies(program);
 }
 
 void Store::check_same(const Name& held, const Value& leaf, const Program& program) const {
@@ -130,7 +131,8 @@ void Store::allocate(const std::vector<const Value*>& leaves) {
   }
 }
 
-void Store::check_shadows(const Program& program) const {
+void Store::check_copies(const Program& program) const {
+  check_codes(program);
   for (const Update& u : program.updates) {
     const Value& leaf = program.value(u.leaf);
     const std::string shadow = shadow_name(leaf.name);
@@ -138,6 +140,23 @@ void Store::check_shadows(const Program& program) const {
     if (program.find_leaf(shadow) != kNoValue) continue;
     fail_usage("store", "program {} updates {}, but not its narrow copy {}", program.name,
                leaf.name, shadow);
+  }
+}
+
+void Store::check_codes(const Program& program) const {
+  std::set<std::string_view> updated;
+  bool updates_weights = false;
+  for (const Update& u : program.updates) {
+    const Value& leaf = program.value(u.leaf);
+    updated.insert(leaf.name);
+    updates_weights = updates_weights || leaf.leaf == LeafKind::kParameter;
+  }
+  if (!updates_weights) return;
+  for (auto at = entries_.lower_bound(kFoundPrefix);
+       at != entries_.end() && at->first.starts_with(kFoundPrefix); ++at) {
+    if (updated.contains(at->first)) continue;
+    fail_usage("store", "program {} updates parameters, but not their codes ({})", program.name,
+               at->first);
   }
 }
 
@@ -168,6 +187,14 @@ void Store::set(std::string_view name, const TensorView& value) {
   }
   copy_in(entry, value);
   set_shadow(name, value);
+  forget_codes();
+}
+
+void Store::forget_codes() {
+  for (auto at = entries_.lower_bound(kFoundPrefix);
+       at != entries_.end() && at->first.starts_with(kFoundPrefix); ++at) {
+    zero(at->first);
+  }
 }
 
 void Store::copy_in(const Entry& entry, const TensorView& value) {

@@ -35,9 +35,11 @@ class Store {
 
   // Allocates the parameters and states of `program` that the store does not hold yet. States are
   // zeroed, except shadows: shadow_name(P) of a parameter P is set to P, rounded, here and by every
-  // `set`; programs that update P must update it too. Throws OutOfMemory, and Error{kUsage} when
-  // the store holds a name with another type or place in its block, a program has only some leaves
-  // of a block, or it updates P but not its shadow.
+  // `set`; programs that update P must update it too. Every `set` zeroes the states that begin with
+  // kFoundPrefix: codes of weights are made anew. Throws OutOfMemory, and Error{kUsage} when the
+  // store holds a name with another type or place in its block, a program has only some leaves of a
+  // block, or it updates P but not its shadow, or parameters but not the codes that the store
+  // holds.
   void bind(const Program& program);
 
   const Entry* find(std::string_view name) const;
@@ -64,8 +66,11 @@ class Store {
   void check_same(const Name& held, const Value& leaf, const Program& program) const;
   // Allocates what the leaves need, which are one leaf or all leaves of a block in their order.
   void allocate(const std::vector<const Value*>& leaves);
-  // Error{kUsage} when the program updates a parameter but not its shadow.
-  void check_shadows(const Program& program) const;
+  // Error{kUsage} when the program updates a parameter but not its shadow, or not the codes.
+  void check_copies(const Program& program) const;
+  void check_codes(const Program& program) const;
+  // Nothing holds the codes of the weights any more.
+  void forget_codes();
   void copy_in(const Entry& entry, const TensorView& value);
   // Makes the shadow of `parameter`, if it has one, hold `value`.
   void set_shadow(std::string_view parameter, const TensorView& value);

@@ -251,6 +251,93 @@ std::vector<OpCase> multi_adamw_cases() {
           multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false)};
 }
 
+// --- codes of weights ---------------------------------------------------------------------------
+const Attrs& weight_codes() {
+  static const Attrs attrs{{"dtype", DType::kF8E4M3},
+                           {"largest", AttrValue(448.0)},
+                           {"room", AttrValue(2.0)},
+                           {"through", DType::kBF16}};
+  return attrs;
+}
+
+Operand codes(Shape shape) {
+  return {.shape = std::move(shape), .holds = Holds::kCodes};
+}
+
+// Nothing was left. Steps before: none, one whose scale fits, outgrown and far too large ones.
+OpTest refresh_codes() {
+  OpTest out{.op = "refresh_codes",
+             .bound = Bound::kUnfused,
+             .dtypes = {DType::kF32},
+             .gradient_outputs = {},
+             .floor_share = 0x1p-8};
+  const std::vector<std::pair<Shape, double>> weights{
+      {{256, 128}, 1.5}, {{144, 272}, 0.0}, {{16, 16}, 20.0}, {{160, 400}, 0.25}};
+  for (const std::size_t count : {std::size_t{1}, weights.size()}) {
+    OpCase one{{wide({static_cast<std::int64_t>(count), 2}, 0.0, 0.0)}, weight_codes()};
+    for (const auto& [shape, last] : std::span(weights).first(count)) {
+      const Shape transposed{shape[1], shape[0]};
+      for (const Operand& x :
+           {wide(shape), wide({1}, last, last), codes(shape), codes(transposed)}) {
+        one.operands.push_back(x);
+      }
+    }
+    out.cases.push_back(std::move(one));
+  }
+  return out;
+}
+
+// Rates, found, and blocks of parts of so many rows each.
+OpCase adamw_codes_on(const std::vector<std::int64_t>& rows, std::int64_t columns, int blocks,
+                      const OpCase& factors, double largest) {
+  OpCase out = factors;
+  out.attrs.set("parts", static_cast<std::int64_t>(rows.size()));
+  for (const auto& [name, value] : weight_codes().entries()) out.attrs.set(name, value);
+  out.operands.push_back(wide({blocks, 2}));
+  std::int64_t all = 0;
+  for (std::int64_t part : rows) all += part;
+  for (int b = 0; b < blocks; ++b) {
+    for (std::int64_t part : rows) {
+      const Shape shape{part, columns};
+      for (const Operand& x :
+           {wide(shape), plain(shape), wide(shape, -1.0, 1.0), wide(shape, 0.01, 1.0)}) {
+        out.operands.push_back(x);
+      }
+    }
+    for (const Operand& x :
+         {codes({all, columns}), codes({columns, all}), wide({1}, largest, largest)}) {
+      out.operands.push_back(x);
+    }
+  }
+  return out;
+}
+
+// A code may be the one beside, where the update of its weight is rounded in another order.
+OpTest adamw_codes() {
+  static constexpr bool kYes = true, kNo = false;
+  OpTest out{
+      .op = "adamw_codes", .bound = Bound::kUnfused, .gradient_outputs = {}, .floor_share = 0x1p-6};
+  const auto with = [](bool scaled, const bool* apply) {
+    OpCase factors = multi_adamw_on({}, scaled, apply, false);
+    Attrs attrs;
+    for (const auto& [name, value] : factors.attrs.entries()) {
+      if (name != "shadowed") attrs.set(name, value);
+    }
+    factors.attrs = attrs;
+    return factors;
+  };
+  out.cases = {adamw_codes_on({144}, 272, 1, with(false, nullptr), 2.0),
+               adamw_codes_on({16, 160, 16}, 144, 2, with(true, &kYes), 2.0),
+               adamw_codes_on({128, 256}, 128, 1, with(true, &kNo), 1.0),
+               // More than one table of them.
+               adamw_codes_on({16}, 16, 330, with(false, &kYes), 2.0)};
+  OpCase counted = with(false, nullptr);
+  counted.attrs.set("counted", true);
+  counted.operands.push_back(wide({}, 7.0, 7.0));
+  out.cases.push_back(adamw_codes_on({32, 48}, 80, 1, counted, 2.0));
+  return out;
+}
+
 }  // namespace
 
 std::vector<OpTest> composite_tests() {
@@ -305,6 +392,8 @@ std::vector<OpTest> composite_tests() {
                  adamw_if(false, {0}, true), adamw_counted({1031}, true)},
                 {}),
       composite("multi_adamw", multi_adamw_cases(), {}),
+      refresh_codes(),
+      adamw_codes(),
       {.op = "stochastic_round",
        .bound = Bound::kBeside,
        .cases = {stochastic_round_on({1031}, false), stochastic_round_on({67, 31}, true),

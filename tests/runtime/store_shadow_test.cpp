@@ -28,6 +28,15 @@ constexpr const char* kForgets = R"(program "forgets" {
   update %w = %0
 })";
 
+constexpr const char* kCoded = R"(program "coded" {
+  parameter %w : f32[3]
+  state %codes.found.1 : f32[1,2] !weight_cast
+  %0 : f32[3] = add(%w, %w)
+  %1 : f32[1,2] = fill() {value=1.0, dtype=f32, shape=[1,2]}
+  update %w = %0
+  update %codes.found.1 = %1
+})";
+
 class StoreShadowTest : public ::testing::Test {
  protected:
   void SetUp() override { ops::register_all(); }
@@ -57,6 +66,21 @@ TEST_F(StoreShadowTest, AProgramThatWouldLeaveItBehindIsRefused) {
     Store store(*device);
     store.bind(parse_program(kShadowed));
     EXPECT_THROW(store.bind(parse_program(kForgets)), Error);
+  }
+}
+
+TEST_F(StoreShadowTest, WhatWasFoundOfCodesIsForgottenWhenAnythingIsSet) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({});
+    Store store(*device);
+    store.bind(parse_program(kCoded));
+    const HostTensor found = testing::from_doubles(DType::kF32, {1, 2}, std::vector{2.0, 3.0});
+    device->copy_in(store.at("codes.found.1").data, found.bytes.data(), 8);
+    EXPECT_EQ(store.get("codes.found.1").bytes, found.bytes);
+    store.set("w", values(0.1));
+    EXPECT_EQ(store.get("codes.found.1").bytes, HostTensor::zeros(DType::kF32, {1, 2}).bytes);
+    EXPECT_THROW(store.bind(parse_program(kForgets)), Error);
+    EXPECT_NO_THROW(store.bind(parse_program(kPlain)));
   }
 }
 

@@ -253,12 +253,30 @@ void RandomOps::rotate() {
   keep(ops::rope(x, ops::rope_table(b_, tokens, width, {}), dice_.chance(0.3)), 4.0);
 }
 
+// The codes of a weight that an update wrote, and their scale.
+std::vector<Val> RandomOps::refreshed(Attrs attrs, Val last) {
+  attrs.set("dtype", DType::kF8E4M3);
+  attrs.set("largest", AttrValue(448.0));
+  attrs.set("through", DType::kBF16);
+  const Type type = f32({16, 16});
+  const Val unread = ops::cast(ops::fill(b_, 0.0, type), attrs.dtype("dtype")),
+            found = ops::fill(b_, 0.0, f32({1, 2}));
+  std::vector<Val> operands{ops::fill(b_, 1e-3, f32({})), ops::fill(b_, 1e-3, f32({})), found};
+  for (int i = 0; i < 3; ++i) operands.push_back(operand(type));
+  operands.push_back(ops::fill(b_, 1.0, type));
+  operands.insert(operands.end(), {unread, ops::copy(unread), last});
+  Attrs update = attrs;
+  update.set("parts", std::int64_t{1});
+  const std::vector<Val> after = b_.call(find_op("adamw_codes"), operands, update);
+  return b_.call(find_op("refresh_codes"), {found, after[1], last, after[4], after[5]}, attrs);
+}
+
 // Of 8-bit codes, in the only sizes that are multiplied so.
 void RandomOps::multiply_quantized() {
   const auto codes = [&](DType dtype, double largest) {
     const Val x = operand({dice_.pick({DType::kF32, DType::kBF16, DType::kF16}), {16, 16}});
     Attrs attrs{{"dtype", dtype}, {"largest", AttrValue(largest)}};
-    const std::int64_t source = dice_.between(0, 3);
+    const std::int64_t source = dice_.between(0, 4);
     if (source == 0) return b_.call(find_op("quantize"), {x}, attrs);
     attrs.set("room", AttrValue(16.0));
     // None, outgrown, fitting and far too large: nothing that a rounding could make another.
@@ -267,6 +285,7 @@ void RandomOps::multiply_quantized() {
     if (source == 2) {
       return b_.call(find_op("swiglu_quantized"), {x, operand(x.type()), last}, attrs);
     }
+    if (source == 4) return refreshed(attrs, last);
     const auto half = [&] { return operand({x.dtype(), {16, 8}}); };
     return b_.call(find_op("swiglu_grad_quantized"), {half(), half(), half(), last}, attrs);
   };

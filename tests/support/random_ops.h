@@ -90,6 +90,7 @@ class RandomOps {
   void multiply();
   void multiply_row();
   void multiply_quantized();
+  std::vector<Val> refreshed(Attrs attrs, Val last);
   void look_up();
   void scatter();
   void attend();

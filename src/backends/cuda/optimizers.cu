@@ -2,44 +2,15 @@
 // place; for one tensor, or for all in one launch. Streams differ in dtype, on which each load
 // branches: the kernel is limited by memory, so this costs nothing. And its stochastic rounding
 // alone.
+#include "backends/cuda/adamw.cuh"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/launch.cuh"
-#include "backends/cuda/numbers.cuh"
 #include "ops/adamw_groups.h"
-#include "ops/scalar/stochastic_rounding.h"
 
 namespace tracestep::cuda {
 
-// --- the bits of a Real, as the functors of stochastic rounding use them -----------------------
-struct Bits {
-  std::uint32_t v;
-};
-__device__ inline Bits constant(Bits, std::uint32_t x) {
-  return {x};
-}
-__device__ inline Bits bits(Real x) {
-  return {__float_as_uint(x.v)};
-}
-__device__ inline Real from_bits(Bits x) {
-  return {__uint_as_float(x.v)};
-}
-__device__ inline Bits operator+(Bits a, Bits b) {
-  return {a.v + b.v};
-}
-__device__ inline Bits operator*(Bits a, Bits b) {
-  return {a.v * b.v};
-}
-__device__ inline Bits operator^(Bits a, Bits b) {
-  return {a.v ^ b.v};
-}
-__device__ inline Bits operator&(Bits a, Bits b) {
-  return {a.v & b.v};
-}
-__device__ inline Bits operator>>(Bits a, int count) {
-  return {a.v >> count};
-}
-
 namespace {
+
+using namespace updates;
 
 constexpr int kThreads = 256;
 constexpr int kResident = 4;  // blocks of kThreads threads per multiprocessor
@@ -49,152 +20,6 @@ constexpr int kGroup = 4;     // elements: 16 bytes of float32
 // Blocks of an update beside other kernels whose states lie in the host's memory. Each has 24 KiB
 // of reads in flight, of which PCIe 5.0 takes some 110 KiB; the other multiprocessors stay free.
 constexpr unsigned kBlocksOnLink = 16;
-
-struct Stream {
-  void* data = nullptr;  // nullptr: an unread result
-  DType dtype = DType::kF32;
-
-  Stream() = default;
-  explicit Stream(const TensorRef& tensor) : data(tensor.data), dtype(tensor.dtype) {}
-
-  // Whether groups of `elements` can be moved at once.
-  bool is_aligned_to(std::size_t elements) const {
-    return is_aligned(data, elements * size_of(dtype));
-  }
-};
-
-// N elements as they are stored, so that loads of all streams are issued before the first is used.
-template <int N>
-struct Raw {
-  Pack<float, N> bits;  // of 16-bit elements: the first half
-};
-
-template <int N>
-__device__ Raw<N> load(const Stream& stream, std::int64_t i) {
-  Raw<N> raw;
-  if (stream.dtype == DType::kF32) {
-    raw.bits = load_pack<N>(static_cast<const float*>(stream.data) + i);
-  } else {
-    const auto half = load_pack<N>(static_cast<const std::uint16_t*>(stream.data) + i);
-    memcpy(&raw.bits, &half, sizeof half);
-  }
-  return raw;
-}
-
-template <int N>
-__device__ Pack<float, N> widened(const Raw<N>& raw, DType dtype) {
-  if (dtype == DType::kF32) return raw.bits;
-  Pack<std::uint16_t, N> half;
-  memcpy(&half, &raw.bits, sizeof half);
-  Pack<float, N> out;
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    out.at[j] = dtype == DType::kBF16 ? __uint_as_float(std::uint32_t{half.at[j]} << 16)
-                                      : __half2float(__ushort_as_half(half.at[j]));
-  }
-  return out;
-}
-
-template <int N>
-__device__ void store(const Stream& stream, std::int64_t i, const Pack<float, N>& x) {
-  if (stream.data == nullptr) return;
-  const auto narrowed = [&]<class T>(T) {
-    Pack<T, N> out;
-#pragma unroll
-    for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(x.at[j]);
-    store_pack(static_cast<T*>(stream.data) + i, out);
-  };
-  switch (stream.dtype) {
-    case DType::kBF16: narrowed(BF16{}); break;
-    case DType::kF16: narrowed(F16{}); break;
-    default: narrowed(float{}); break;
-  }
-}
-
-// A rank-0 operand; `fallback` when there is none.
-__device__ float scalar_of(const Stream& scalar, float fallback) {
-  if (scalar.data == nullptr) return fallback;
-  return widened<1>(load<1>(scalar, 0), scalar.dtype).at[0];
-}
-
-// One tensor.
-struct Tensor {
-  Stream p, g, m, v;
-  Stream p_new, m_new, v_new;  // each may share the old one's memory
-  Stream shadow;               // what p becomes, in a narrower dtype
-
-  // Whether groups of `elements` can be moved at once.
-  bool is_aligned_to(std::size_t elements) const {
-    bool aligned = true;
-    for (const Stream& s : {p, g, m, v, p_new, m_new, v_new, shadow}) {
-      aligned = aligned && s.is_aligned_to(elements);
-    }
-    return aligned;
-  }
-};
-
-// What all tensors of a call share.
-struct Rates {
-  Stream lr, step_size, grad_scale;
-  Stream count;                 // of steps; without data nothing is rounded at random
-  const bool* apply = nullptr;  // nullptr: always
-  float weight_decay, beta1, beta2, eps;
-};
-
-struct Factors {
-  Real decay, step_size, grad_scale, beta1, beta2, eps;
-  Real count;
-  bool apply, rounds;
-};
-
-__device__ Factors factors_of(const Rates& r) {
-  return {.decay = {scalar_of(r.lr, 0.0f) * -r.weight_decay + 1.0f},
-          .step_size = {scalar_of(r.step_size, 0.0f)},
-          .grad_scale = {scalar_of(r.grad_scale, 1.0f)},
-          .beta1 = {r.beta1},
-          .beta2 = {r.beta2},
-          .eps = {r.eps},
-          .count = {scalar_of(r.count, 0.0f)},
-          .apply = r.apply == nullptr || *r.apply,
-          .rounds = r.count.data != nullptr};
-}
-
-template <int N>
-struct Group {
-  Raw<N> p, g, m, v;
-};
-
-template <int N>
-__device__ Group<N> load_group(const Tensor& t, std::int64_t i) {
-  return {load<N>(t.p, i), load<N>(t.g, i), load<N>(t.m, i), load<N>(t.v, i)};
-}
-
-template <int N>
-__device__ void update_group(const Tensor& t, const Factors& f, std::int64_t i,
-                             const Group<N>& group) {
-  Pack<float, N> p = widened<N>(group.p, t.p.dtype), m = widened<N>(group.m, t.m.dtype);
-  Pack<float, N> v = widened<N>(group.v, t.v.dtype);
-  const Pack<float, N> g = widened<N>(group.g, t.g.dtype);
-  const bool rounds = f.rounds && t.m.dtype == DType::kBF16;
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    auto r = scalar::Adamw()(Real{p.at[j]}, Real{g.at[j]} * f.grad_scale, Real{m.at[j]},
-                             Real{v.at[j]}, f.decay, f.step_size, f.beta1, f.beta2, f.eps);
-    if (rounds) {
-      const Bits noise =
-          scalar::RoundingNoise()(bits(f.count), bits(Real{p.at[j]}), bits(Real{g.at[j]}));
-      r.m = scalar::StochasticRound()(r.m, noise);
-      r.v = scalar::StochasticRound()(r.v, noise >> 16);
-    }
-    p.at[j] = f.apply ? r.parameter.v : p.at[j];
-    m.at[j] = f.apply ? r.m.v : m.at[j];
-    v.at[j] = f.apply ? r.v.v : v.at[j];
-  }
-  store<N>(t.p_new, i, p);
-  store<N>(t.m_new, i, m);
-  store<N>(t.v_new, i, v);
-  store<N>(t.shadow, i, p);
-}
 
 // Elements in groups of N: the groups first, first + stride, … below `end`.
 template <int N>
@@ -247,21 +72,6 @@ void launch_adamw(const KernelCall& call, const Tensor& tensor, const Rates& rat
   const Grid grid{.blocks = update_blocks(call, tensor, end - begin, kThreads * kAhead),
                   .threads = kThreads};
   launch(call, grid, adamw_kernel<N>, tensor, rates, begin, end);
-}
-
-// `scale`, `apply` and `count`: nullptr where the call has none.
-Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
-               const TensorRef* scale, const TensorRef* apply, const TensorRef* count) {
-  const Attrs& attrs = call.attrs;
-  return {.lr = Stream(lr),
-          .step_size = Stream(step_size),
-          .grad_scale = scale != nullptr ? Stream(*scale) : Stream(),
-          .count = count != nullptr ? Stream(*count) : Stream(),
-          .apply = apply != nullptr ? apply->as<const bool>() : nullptr,
-          .weight_decay = static_cast<float>(attrs.real("weight_decay")),
-          .beta1 = static_cast<float>(attrs.real("beta1")),
-          .beta2 = static_cast<float>(attrs.real("beta2")),
-          .eps = static_cast<float>(attrs.real("eps"))};
 }
 
 void adamw(const KernelCall& call) {

@@ -154,14 +154,19 @@ class Counting {
         .node = id, .kernel = kernel_name(program_, node), .kernel_class = node.op->kernel_class};
     out.product = product_shape(program_, node);
     const Cost cost = cost_of(program_, node);
-    std::int64_t inputs = 0, elements = 0;
+    std::int64_t inputs = 0, outputs = 0, elements = 0;
     for (ValueId v : node.inputs) inputs += program_.type(v).bytes();
+    for (ValueId v : node.outputs) outputs += program_.type(v).bytes();
     for (ValueId v : node.outputs) elements += program_.type(v).count();
-    // An op that reads a part of its operands (rows of a table), or some of them twice.
-    const double read =
-        inputs > 0 ? static_cast<double>(cost.bytes_read) / static_cast<double>(inputs) : 0;
+    // An op that reads a part of its operands (rows of a table), or some of them twice, and one
+    // that most often leaves what it might write as it is.
+    const auto share = [](std::int64_t moved, std::int64_t all) {
+      return all > 0 ? static_cast<double>(moved) / static_cast<double>(all) : 0.0;
+    };
+    const double read = share(cost.bytes_read, inputs),
+                 written = share(cost.bytes_written, outputs);
     for (ValueId v : node.inputs) add_bytes(v, read, out.amounts);
-    for (ValueId v : node.outputs) add_bytes(v, 1.0, out.amounts);
+    for (ValueId v : node.outputs) add_bytes(v, written, out.amounts);
     out.host_bytes = bytes_over_link(program_, buffer_plan_, node);
     at(out.amounts, Effort::kLaunches) = 1;
     at(out.amounts, Effort::kOperations) =

@@ -115,6 +115,7 @@ cudaError_t quantize(const Quantization& q, const LaunchStream& stream) {
                  .transposed = q.transposed,
                  .rows = q.rows,
                  .columns = q.columns,
+                 .leading = q.rows,
                  .limit = q.limit,
                  .codes_in_packs = q.columns % kSide == 0 && is_aligned(q.codes, kSide),
                  .transposed_in_packs = q.rows % kSide == 0 && is_aligned(q.transposed, kSide)};

@@ -77,6 +77,7 @@ cudaError_t launch(const S& source, const QuantizedSwiglu& q, const LaunchStream
                  .transposed = q.transposed,
                  .rows = q.rows,
                  .columns = width,
+                 .leading = q.rows,
                  .limit = q.limit,
                  .codes_in_packs = q.columns % kSide == 0 && is_aligned(q.codes, kSide),
                  .transposed_in_packs = q.rows % kSide == 0 && is_aligned(q.transposed, kSide)};

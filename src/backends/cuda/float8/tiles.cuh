@@ -72,7 +72,8 @@ struct Codes {
   std::uint8_t* codes = nullptr;       // [rows, columns]
   std::uint8_t* transposed = nullptr;  // [columns, rows]
   std::int64_t rows = 0, columns = 0;
-  float limit = 0;  // the largest magnitude among the codes
+  std::int64_t leading = 0;  // elements from row to row of `transposed`
+  float limit = 0;           // the largest magnitude among the codes
   bool codes_in_packs = false, transposed_in_packs = false;  // of 8
 };
 
@@ -113,8 +114,10 @@ struct Place {
   std::int64_t row, begin, end;
 };
 
-// A thread has 8 rows of 8 codes, words[row][half]. The chunks of a column of the tile are stored
-// in an order that keeps 16 threads, of one row and of one column alike, on different banks.
+// A thread has 8 rows of 8 codes, words[row][half], kRun columns of them side by side: all 8, or 4
+// of each half of the tile. The chunks of a column of the tile are stored in an order that keeps 16
+// threads, of one row and of one column alike, on different banks.
+template <int kRun = kSide>
 __device__ __forceinline__ void store_transposed(const Codes& to, const Place& place,
                                                  const std::uint32_t (&words)[kSide][2]) {
   __shared__ uint2 tile[kTile][kPacks];
@@ -127,7 +130,8 @@ __device__ __forceinline__ void store_transposed(const Codes& to, const Place& p
     transpose_bytes({words[4][half], words[5][half], words[6][half], words[7][half]}, lower);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      tile[c * kSide + half * 4 + j][g ^ c] = make_uint2(upper[j], lower[j]);
+      const int first = kRun == kSide ? c * kSide + half * 4 : half * (kTile / 2) + c * 4;
+      tile[first + j][g ^ c] = make_uint2(upper[j], lower[j]);
     }
   }
   __syncthreads();
@@ -135,8 +139,8 @@ __device__ __forceinline__ void store_transposed(const Codes& to, const Place& p
   for (int i = g; i < kTile; i += kThreads / kPacks) {
     const std::int64_t column = place.begin + i;
     if (column >= place.end) break;
-    store_side(to.transposed + column * to.rows, place.row + c * kSide, to.rows,
-               to.transposed_in_packs, tile[i][c ^ (i / kSide)]);
+    store_side(to.transposed + column * to.leading, place.row + c * kSide, to.rows,
+               to.transposed_in_packs, tile[i][c ^ (i / kRun % kPacks)]);
   }
 }
 

@@ -1,0 +1,413 @@
+// Codes of weights: AdamW writes them while it has the weights, and a kernel in front of the next
+// step's products looks whether their scale fits.
+#include <algorithm>
+
+#include "backends/cuda/adamw.cuh"
+#include "backends/cuda/float8/tiles.cuh"
+#include "backends/cuda/kernels.h"
+#include "ops/adamw_groups.h"
+
+namespace tracestep::cuda {
+namespace {
+
+using namespace float8;
+using namespace updates;
+
+constexpr std::size_t kParameterBytes = 32764;
+
+// --- the update ---------------------------------------------------------------------------------
+constexpr int kRun = 4;       // elements of a thread side by side: 16 bytes of float32
+constexpr int kResident = 2;  // blocks on a multiprocessor
+constexpr int kAhead = 2;     // rows of a tile whose instructions are there at once
+
+// A part of a block: rows of its codes, columns of the transposed ones.
+struct Part {
+  const void *p, *g, *m, *v;
+  void *p_new, *m_new, *v_new;  // each may be null: nobody reads it
+  std::uint8_t *codes, *transposed;
+  const float* largest;  // the largest magnitude of the block before the update
+  std::int32_t rows, columns, leading, first_tile;
+};
+
+struct Parts {
+  static constexpr int kMost = 320;
+  Part at[kMost];
+  std::int32_t count, end;  // the tile behind the last one
+  DType p, g, m, v;
+  float limit, room;
+  std::uint32_t* maxima;  // of each tile
+};
+static_assert(sizeof(Predecessors) + alignof(Parts) + sizeof(Parts) + sizeof(Rates) <=
+              kParameterBytes);
+
+__device__ __forceinline__ int part_of(const Parts& parts, int tile) {
+  int low = 0, high = parts.count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (parts.at[middle].first_tile <= tile ? low : high) = middle;
+  }
+  return low;
+}
+
+__device__ __forceinline__ Stream stream_over(const void* data, DType dtype) {
+  Stream out;
+  out.data = const_cast<void*>(data);
+  out.dtype = dtype;
+  return out;
+}
+
+__device__ __forceinline__ Tensor tensor_of(const Parts& parts, const Part& part) {
+  Tensor out;
+  out.p = stream_over(part.p, parts.p);
+  out.g = stream_over(part.g, parts.g);
+  out.m = stream_over(part.m, parts.m);
+  out.v = stream_over(part.v, parts.v);
+  out.p_new = stream_over(part.p_new, parts.p);
+  out.m_new = stream_over(part.m_new, parts.m);
+  out.v_new = stream_over(part.v_new, parts.v);
+  return out;
+}
+
+// A row of a thread's 8 by 8 elements, half of them in each half of the tile: updates them and
+// returns them as their codes stand for them, zeros behind the last column.
+__device__ __forceinline__ Pack<BF16, kSide> update_row(const Tensor& t, const Factors& f,
+                                                        std::int64_t index, int left) {
+  Group<kRun> group[2];
+  Pack<BF16, kSide> out = no_elements<BF16>();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int column = half * (kTile / 2);
+    if (column < left) group[half] = load_group<kRun>(t, index + column);
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int column = half * (kTile / 2);
+    if (column >= left) continue;
+    const Pack<float, kRun> p = update_group<kRun>(t, f, index + column, group[half]);
+#pragma unroll
+    for (int j = 0; j < kRun; ++j) out.at[half * kRun + j] = from_float<BF16>(p.at[j]);
+  }
+  return out;
+}
+
+// Updates a tile and writes its codes; returns the largest magnitude of this thread's elements.
+// Rows are taken one by one, and their codes wait in shared memory: unrolled, the kernel has 140
+// KiB of instructions.
+__device__ __forceinline__ std::uint32_t update_tile(const Parts& parts, const Part& part,
+                                                     const Factors& f, int tile, float inverse) {
+  const Tensor t = tensor_of(parts, part);
+  const int across = (part.columns + kTile - 1) / kTile, first_row = tile / across * kTile,
+            first_column = tile % across * kTile,
+            row = first_row + static_cast<int>(threadIdx.x) / kPacks * kSide,
+            column = first_column + static_cast<int>(threadIdx.x) % kPacks * kRun;
+  __shared__ uint2 own[kSide][kThreads];
+  Magnitude<BF16> magnitude;
+#pragma unroll kAhead
+  for (int i = 0; i < kSide; ++i) {
+    const std::int64_t index = std::int64_t{row + i} * part.columns + column;
+    const int left = row + i < part.rows ? part.columns - column : 0;
+    const Pack<BF16, kSide> w = update_row(t, f, index, left);
+    magnitude.take(w);
+    const uint2 codes = codes_of<false>(w, inverse);
+    own[i][threadIdx.x] = codes;
+    if (part.codes == nullptr) continue;
+    if (left > 0) *reinterpret_cast<std::uint32_t*>(part.codes + index) = codes.x;
+    if (left > kTile / 2) {
+      *reinterpret_cast<std::uint32_t*>(part.codes + index + kTile / 2) = codes.y;
+    }
+  }
+  if (part.transposed != nullptr) {
+    std::uint32_t words[kSide][2];
+#pragma unroll
+    for (int i = 0; i < kSide; ++i) {
+      words[i][0] = own[i][threadIdx.x].x;
+      words[i][1] = own[i][threadIdx.x].y;
+    }
+    const Codes to{.transposed = part.transposed,
+                   .rows = part.rows,
+                   .leading = part.leading,
+                   .transposed_in_packs = true};
+    store_transposed<kRun>(to, {first_row, first_column, part.columns}, words);
+  }
+  return magnitude.bits();
+}
+
+// A block for each tile: blocks that walk over many take 3 % longer, as some end late.
+__global__ void __launch_bounds__(kThreads, kResident)
+    adamw_codes_kernel(Predecessors before, const __grid_constant__ Parts parts,
+                       const __grid_constant__ Rates rates) {
+  before.wait();
+  __shared__ std::uint32_t scratch[kThreads / 32];
+  const int tile = parts.at[0].first_tile + static_cast<int>(blockIdx.x);
+  const Part& part = parts.at[part_of(parts, tile)];
+  const float inverse = __fdiv_rn(parts.limit, reach_of(*part.largest, parts.room));
+  const std::uint32_t largest = block_max(
+      update_tile(parts, part, factors_of(rates), tile - part.first_tile, inverse), scratch);
+  if (threadIdx.x == 0) parts.maxima[tile] = largest;
+}
+
+// --- what it found ------------------------------------------------------------------------------
+struct Finding {
+  const float* largest;  // before the update
+  std::int32_t first_tile, tiles;
+};
+
+struct Findings {
+  static constexpr int kMost = 1024;
+  Finding at[kMost];
+  const std::uint32_t* maxima;
+  float* found;  // for each block: the largest magnitude after the update, and before it
+};
+static_assert(sizeof(Predecessors) + alignof(Findings) + sizeof(Findings) <= kParameterBytes);
+
+__global__ void __launch_bounds__(kThreads)
+    found_kernel(Predecessors before, const __grid_constant__ Findings findings) {
+  before.wait();
+  __shared__ std::uint32_t scratch[kThreads / 32];
+  const Finding& finding = findings.at[blockIdx.x];
+  const float now = largest_of(findings.maxima + finding.first_tile, finding.tiles, scratch);
+  if (threadIdx.x != 0) return;
+  findings.found[2 * blockIdx.x] = now;
+  findings.found[2 * blockIdx.x + 1] = *finding.largest;
+}
+
+std::int32_t tiles_of(const TensorRef& x) {
+  return static_cast<std::int32_t>(quantize_tiles(x.shape[0], x.shape[1]));
+}
+
+// Launches the kernel for the parts that are in the table, and empties it.
+void launch_parts(const KernelCall& call, Parts& parts, const Rates& rates) {
+  if (parts.count == 0) return;
+  const Grid grid{.blocks = static_cast<unsigned>(parts.end - parts.at[0].first_tile),
+                  .threads = kThreads};
+  launch(call, grid, adamw_codes_kernel, parts, rates);
+  parts.count = 0;
+}
+
+// The parts of block `b`, from `tile` on; returns the tile behind them.
+std::int32_t update_block(const KernelCall& call, const AdamwBlocks& blocks, std::size_t b,
+                          std::int32_t tile, Parts& parts, const Rates& rates) {
+  const auto in = call.inputs, out = call.outputs;
+  auto* codes = out[blocks.new_codes(b)].as<std::uint8_t>();
+  auto* transposed = out[blocks.new_codes(b) + 1].as<std::uint8_t>();
+  const auto leading = static_cast<std::int32_t>(in[blocks.codes(b)].shape[0]);
+  for (std::size_t i = 0; i < blocks.parts; ++i) {
+    const TensorRef *from = &in[blocks.part(b, i)], *to = &out[blocks.new_part(b, i)];
+    if (from->count() == 0) continue;
+    parts.at[parts.count++] = {.p = from[0].data,
+                               .g = from[1].data,
+                               .m = from[2].data,
+                               .v = from[3].data,
+                               .p_new = to[0].data,
+                               .m_new = to[1].data,
+                               .v_new = to[2].data,
+                               .codes = codes,
+                               .transposed = transposed,
+                               .largest = in[blocks.largest(b)].as<const float>(),
+                               .rows = static_cast<std::int32_t>(from->shape[0]),
+                               .columns = static_cast<std::int32_t>(from->shape[1]),
+                               .leading = leading,
+                               .first_tile = tile};
+    tile += tiles_of(*from);
+    parts.end = tile;
+    if (codes != nullptr) codes += from->count();
+    if (transposed != nullptr) transposed += from->shape[0];
+    if (parts.count == Parts::kMost) launch_parts(call, parts, rates);
+  }
+  return tile;
+}
+
+void launch_findings(const KernelCall& call, const Findings& findings, std::int32_t count) {
+  const Grid grid{.blocks = static_cast<unsigned>(count), .threads = kThreads};
+  launch(call, grid, found_kernel, findings);
+}
+
+void adamw_codes(const KernelCall& call) {
+  const auto in = call.inputs;
+  const AdamwBlocks blocks = adamw_blocks(call.attrs, in.size());
+  const AdamwGroups& factors = blocks.factors;
+  const Rates rates = rates_of(call, in[0], in[1], factors.scaled ? &in[factors.scale()] : nullptr,
+                               factors.guarded ? &in[factors.apply()] : nullptr,
+                               factors.counted ? &in[factors.step_count()] : nullptr);
+  const TensorRef* first = &in[blocks.part(0, 0)];
+  auto* const maxima = reinterpret_cast<std::uint32_t*>(call.workspace.data());
+  Parts parts{.at = {},
+              .count = 0,
+              .end = 0,
+              .p = first[0].dtype,
+              .g = first[1].dtype,
+              .m = first[2].dtype,
+              .v = first[3].dtype,
+              .limit = static_cast<float>(call.attrs.real("largest")),
+              .room = static_cast<float>(call.attrs.real("room")),
+              .maxima = maxima};
+  std::vector<Finding> found;
+  std::int32_t tile = 0;
+  for (std::size_t b = 0; b < blocks.count; ++b) {
+    const std::int32_t begin = tile;
+    tile = update_block(call, blocks, b, tile, parts, rates);
+    found.push_back({in[blocks.largest(b)].as<const float>(), begin, tile - begin});
+  }
+  launch_parts(call, parts, rates);
+  if (call.outputs[0].data == nullptr) return;
+  Findings findings{.at = {}, .maxima = maxima, .found = call.outputs[0].as<float>()};
+  for (std::size_t b = 0; b < found.size(); b += Findings::kMost) {
+    const std::size_t count = std::min<std::size_t>(found.size() - b, Findings::kMost);
+    std::copy_n(found.begin() + static_cast<std::ptrdiff_t>(b), count, findings.at);
+    launch_findings(call, findings, static_cast<std::int32_t>(count));
+    findings.found += 2 * count;
+  }
+}
+
+// --- the check ----------------------------------------------------------------------------------
+constexpr int kCheckers = 4;  // blocks for each weight: most often they only look
+
+struct Weight {
+  const float* w;
+  const float *last, *found;
+  std::uint8_t *codes, *transposed;
+  float *scale, *largest;  // each may be null: nobody reads it
+  std::int32_t rows, columns, first_tile;
+  std::int32_t in_place;  // whether the old codes are where the new ones shall be
+};
+
+struct Weights {
+  static constexpr int kMost = 400;
+  Weight at[kMost];
+  float limit, room;
+  std::uint32_t* maxima;  // of each tile
+  float* lasts;           // of each weight: `last` may be where `largest` is
+};
+static_assert(sizeof(Predecessors) + alignof(Weights) + sizeof(Weights) <= kParameterBytes);
+
+// Weights in float32, rounded to bfloat16.
+struct Rounded {
+  using Element = BF16;
+  static constexpr int kParts = 1, kBlocks = 2;
+  const float* w;
+  std::int64_t rows, columns;
+
+  __device__ __forceinline__ void load(std::int64_t row, std::int64_t column,
+                                       Pack<BF16, kSide> (&to)[1]) const {
+    const auto* from = reinterpret_cast<const Pack<float, 4>*>(w + row * columns + column);
+    const Pack<float, 4> low = from[0], high = from[1];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      to[0].at[j] = from_float<BF16>(low.at[j]);
+      to[0].at[4 + j] = from_float<BF16>(high.at[j]);
+    }
+  }
+};
+
+__device__ __forceinline__ Codes codes_of_weight(const Weight& weight, float limit) {
+  return {.codes = weight.codes,
+          .transposed = weight.transposed,
+          .rows = weight.rows,
+          .columns = weight.columns,
+          .leading = weight.rows,
+          .limit = limit,
+          .codes_in_packs = true,
+          .transposed_in_packs = true};
+}
+
+// Whether the update left the codes of this weight, with the scale of `last`.
+__device__ __forceinline__ bool is_kept(const Weight& weight, float last) {
+  const std::uint32_t before = __float_as_uint(weight.found[1]);
+  return weight.in_place != 0 && before != 0 && before == __float_as_uint(last);
+}
+
+__device__ __forceinline__ int tiles_of(const Weight& weight) {
+  return (weight.rows + kTile - 1) / kTile * ((weight.columns + kTile - 1) / kTile);
+}
+
+// Codes that were not left, with the scale of the step before.
+__global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
+    renewed_codes_kernel(Predecessors before, const __grid_constant__ Weights weights) {
+  before.wait();
+  __shared__ std::uint32_t scratch[kThreads / 32];
+  const Weight& weight = weights.at[blockIdx.x];
+  const float last = *weight.last;
+  if (blockIdx.y == 0 && threadIdx.x == 0) weights.lasts[blockIdx.x] = last;
+  if (is_kept(weight, last)) return;
+  const Rounded source{weight.w, weight.rows, weight.columns};
+  const Codes to = codes_of_weight(weight, weights.limit);
+  const float inverse = __fdiv_rn(weights.limit, reach_of(last, weights.room));
+  for (int tile = static_cast<int>(blockIdx.y); tile < tiles_of(weight);
+       tile += static_cast<int>(gridDim.y)) {
+    const std::uint32_t largest = block_max(write_tile<false>(source, to, tile, inverse), scratch);
+    if (threadIdx.x == 0) weights.maxima[weight.first_tile + tile] = largest;
+    __syncthreads();  // `scratch` has been read
+  }
+}
+
+// Behind it: whether the scale fits; where it does not, the codes again.
+__global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
+    checked_weights_kernel(Predecessors before, const __grid_constant__ Weights weights) {
+  before.wait();
+  __shared__ std::uint32_t scratch[kThreads / 32];
+  const Weight& weight = weights.at[blockIdx.x];
+  const float last = weights.lasts[blockIdx.x], reach = reach_of(last, weights.room);
+  const float now = is_kept(weight, last)
+                        ? weight.found[0]
+                        : largest_of(weights.maxima + weight.first_tile, tiles_of(weight), scratch);
+  const bool fits = now <= reach && last <= weights.room * now;
+  if (blockIdx.y == 0 && threadIdx.x == 0) {
+    if (weight.scale != nullptr) *weight.scale = __fdiv_rn(fits ? reach : now, weights.limit);
+    if (weight.largest != nullptr) *weight.largest = now;
+  }
+  if (fits) return;
+  const Rounded source{weight.w, weight.rows, weight.columns};
+  const Codes to = codes_of_weight(weight, weights.limit);
+  for (int tile = static_cast<int>(blockIdx.y); tile < tiles_of(weight);
+       tile += static_cast<int>(gridDim.y)) {
+    write_tile<false>(source, to, tile, __fdiv_rn(weights.limit, now));
+  }
+}
+
+// Of refresh_codes: the operands and results of weight `index`.
+Weight weight_of(const KernelCall& call, std::size_t index, std::int32_t first_tile) {
+  const TensorRef *from = &call.inputs[1 + 4 * index], *to = &call.outputs[4 * index];
+  return {.w = from[0].as<const float>(),
+          .last = from[1].as<const float>(),
+          .found = call.inputs[0].as<const float>() + 2 * index,
+          .codes = to[0].as<std::uint8_t>(),
+          .transposed = to[1].as<std::uint8_t>(),
+          .scale = to[2].as<float>(),
+          .largest = to[3].as<float>(),
+          .rows = static_cast<std::int32_t>(from->shape[0]),
+          .columns = static_cast<std::int32_t>(from->shape[1]),
+          .first_tile = first_tile,
+          .in_place = from[2].data == to[0].data && from[3].data == to[1].data};
+}
+
+void refresh_codes(const KernelCall& call) {
+  const std::size_t count = (call.inputs.size() - 1) / 4;
+  auto* const workspace = reinterpret_cast<std::uint32_t*>(call.workspace.data());
+  Weights weights{.at = {},
+                  .limit = static_cast<float>(call.attrs.real("largest")),
+                  .room = static_cast<float>(call.attrs.real("room")),
+                  .maxima = workspace + count,
+                  .lasts = reinterpret_cast<float*>(workspace)};
+  std::int32_t tile = 0;
+  for (std::size_t first = 0; first < count; first += Weights::kMost) {
+    const std::size_t here = std::min<std::size_t>(count - first, Weights::kMost);
+    for (std::size_t i = 0; i < here; ++i) {
+      weights.at[i] = weight_of(call, first + i, tile);
+      tile += tiles_of(call.inputs[1 + 4 * (first + i)]);
+    }
+    Grid grid{.blocks = static_cast<unsigned>(here), .threads = kThreads};
+    grid.blocks_y = kCheckers;
+    launch(call, grid, renewed_codes_kernel, weights);
+    launch(call, grid, checked_weights_kernel, weights);
+    weights.lasts += here;
+  }
+}
+
+}  // namespace
+
+void add_weight_code_kernels(KernelTable& table) {
+  table.add("adamw_codes", adamw_codes);
+  table.add("refresh_codes", refresh_codes);
+}
+
+}  // namespace tracestep::cuda
