@@ -7,11 +7,13 @@
 #include "analysis/cost.h"
 #include "backends/null/null_device.h"
 #include "exec/small_steps.h"
+#include "ir/parse.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
 #include "passes/pipeline.h"
 #include "spec/fields.h"
 #include "support/backends.h"
+#include "support/host_values.h"
 #include "support/run_program.h"
 #include "train/model_store.h"
 
@@ -165,6 +167,55 @@ TEST_F(KeepCodesTest, WeightsThatWereSetBetweenStepsAreQuantizedAnew) {
       return out;
     };
     EXPECT_EQ(losses(true), losses(false)) << backend.name;
+  }
+}
+
+// --- the check alone ----------------------------------------------------------------------------
+constexpr const char* kChecked = R"(program "checked" {
+  parameter %w : f32[160,144]
+  input %last : f32[1]
+  state %codes.found.1 : f32[1,2] !weight_cast
+  state %codes.w : f8e4m3[160,144] !weight_cast
+  state %codes.w.transposed : f8e4m3[144,160] !weight_cast
+  %0, %1, %2, %3 : f8e4m3[160,144], f8e4m3[144,160], f32[], f32[1] = refresh_codes(%codes.found.1, %w, %last, %codes.w, %codes.w.transposed) {dtype=f8e4m3, largest=448.0, room=2.0, through=bf16}
+  output "scale" = %2
+  output "largest" = %3
+  update %codes.w = %0
+  update %codes.w.transposed = %1
+})";
+
+using Bytes = std::vector<std::byte>;
+
+// What the check makes of codes of zeros, with which the update says that it found these.
+std::vector<Bytes> checked(Device& device, double now, double before, double last) {
+  Store store(device);
+  const auto executor = make_executor(ExecutorKind::kCompiled, store,
+                                      testing::executable(parse_program(kChecked), device));
+  store.set("w", testing::random_tensor({DType::kF32, {160, 144}}, "w", -2.0, 2.0));
+  executor->set_input("last", testing::from_doubles(DType::kF32, {1}, std::vector{last}));
+  const HostTensor found = testing::from_doubles(DType::kF32, {1, 2}, std::vector{now, before});
+  device.copy_in(store.at("codes.found.1").data, found.bytes.data(), 8);
+  executor->run();
+  return {executor->output("scale").bytes, executor->output("largest").bytes,
+          store.get("codes.w").bytes, store.get("codes.w.transposed").bytes};
+}
+
+TEST_F(KeepCodesTest, CodesAreMadeAnewWhereTheyAreOldOrTheirScaleDoesNotFit) {
+  const HostTensor w = testing::random_tensor({DType::kF32, {160, 144}}, "w", -2.0, 2.0);
+  const double now = testing::max_abs(testing::to_doubles(as_dtype(w, DType::kBF16)));
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({.guarded = true});
+    for (const double last : {0.25, 1.5, 20.0}) {
+      const std::vector<Bytes> anew = checked(*device, 0.0, 0.0, last);
+      EXPECT_EQ(checked(*device, now, 1.0, last), anew) << "of another magnitude";
+      if (last != 1.5) {
+        EXPECT_EQ(checked(*device, now, last, last), anew) << "outgrown, or far too large";
+      } else if (device->has_kernel(find_op("refresh_codes"))) {
+        std::vector<Bytes> kept = anew;
+        for (std::size_t i : {2, 3}) std::ranges::fill(kept[i], std::byte{0});
+        EXPECT_EQ(checked(*device, now, last, last), kept);
+      }
+    }
   }
 }
 
