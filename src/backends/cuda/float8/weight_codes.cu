@@ -132,7 +132,7 @@ __device__ __forceinline__ std::uint32_t update_tile(const Parts& parts, const P
   return magnitude.bits();
 }
 
-// A block for each tile: blocks that walk over many take 3 % longer, as some end late.
+// A block for each tile: blocks that walk over many take 2 to 3 % longer, as some end late.
 __global__ void __launch_bounds__(kThreads, kResident)
     adamw_codes_kernel(Predecessors before, const __grid_constant__ Parts parts,
                        const __grid_constant__ Rates rates) {
