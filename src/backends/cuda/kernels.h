@@ -15,7 +15,8 @@ void add_reduction_kernels(KernelTable& table);
 void add_matmul_kernels(KernelTable& table);
 void add_gemv_kernel(KernelTable& table);
 void add_float8_kernels(KernelTable& table);
-void add_weight_code_kernels(KernelTable& table);
+void add_refresh_codes_kernel(KernelTable& table);
+void add_adamw_codes_kernel(KernelTable& table);
 void add_gather_kernels(KernelTable& table);
 void add_greedy_token_kernel(KernelTable& table);
 void add_own_indices_kernel(KernelTable& table);
@@ -28,14 +29,26 @@ void add_cached_attention_kernel(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
 
 // All of them: the kernels of the device.
-inline constexpr KernelTable::Family kKernelFamilies[] = {
-    add_elementwise_kernels, add_cast_kernels,          add_copy_kernels,
-    add_generator_kernels,   add_reduction_kernels,     add_matmul_kernels,
-    add_float8_kernels,      add_weight_code_kernels,   add_gemv_kernel,
-    add_gather_kernels,      add_greedy_token_kernel,   add_own_indices_kernel,
-    add_softmax_kernels,     add_cross_entropy_kernels, add_norm_kernels,
-    add_rope_kernels,        add_attention_kernels,     add_cached_attention_kernel,
-    add_optimizer_kernels};
+inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernels,
+                                                          add_cast_kernels,
+                                                          add_copy_kernels,
+                                                          add_generator_kernels,
+                                                          add_reduction_kernels,
+                                                          add_matmul_kernels,
+                                                          add_float8_kernels,
+                                                          add_refresh_codes_kernel,
+                                                          add_adamw_codes_kernel,
+                                                          add_gemv_kernel,
+                                                          add_gather_kernels,
+                                                          add_greedy_token_kernel,
+                                                          add_own_indices_kernel,
+                                                          add_softmax_kernels,
+                                                          add_cross_entropy_kernels,
+                                                          add_norm_kernels,
+                                                          add_rope_kernels,
+                                                          add_attention_kernels,
+                                                          add_cached_attention_kernel,
+                                                          add_optimizer_kernels};
 
 // Where run-time compilation is possible.
 void add_fused_kernels(KernelTable& table);
