@@ -411,7 +411,9 @@ void check_names(const PassContext& context) {
   std::vector<std::string> names;
   for (const Pass& pass : passes()) names.push_back(pass.name);
   std::set<std::string> asked = context.disabled;
-  if (!context.stop_after.empty()) asked.insert(context.stop_after);
+  for (const std::string& name : {context.start_after, context.stop_after}) {
+    if (!name.empty()) asked.insert(name);
+  }
   for (const std::string& name : asked) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const auto close = closest(name, names);
@@ -468,7 +470,12 @@ PipelineResult run_pipeline(const Program& program, const RunSpec& run,
   options.run.parallel = resolve_bucket(run.parallel, gradient_bytes(program, run));
   PipelineResult out{program, {}};
   VerifyStage stage = VerifyStage::kBuilt;
+  bool is_made = !context.start_after.empty();
   for (const Pass& pass : passes()) {
+    if (is_made) {
+      is_made = pass.name != context.start_after;
+      continue;
+    }
     PassReport report{pass.name, pass.doc};
     report.nodes_before = static_cast<std::int64_t>(out.program.nodes.size());
     options.context.note = [&report](std::string text) { report.note = std::move(text); };

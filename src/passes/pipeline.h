@@ -24,6 +24,9 @@ struct PassContext {
   bool sums_shards = false;
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // last pass to run; empty: all
+  // The program is what the passes up to this one have made, `run.parallel` with its bucket; empty:
+  // what was built.
+  std::string start_after = {};
   // Takes what a pass has to say about its choice; run_pipeline() puts it into the report.
   std::function<void(std::string)> note = {};
 };

@@ -25,6 +25,21 @@ struct StepPart {
 std::vector<StepPart> parts_of_step(const RunSpec& step, std::int64_t parts,
                                     const DeviceTraits& traits);
 
+// One of these alone: the run of a micro-batch whose gradients are of that kind, its program before
+// passes, and the program that updates `leaves`, those of the micro-batches.
+RunSpec micro_batch_of(const RunSpec& step, std::int64_t parts, GradientKind kind);
+Program micro_batch_loss(const RunSpec& micro_batch, std::int64_t parts);
+Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leaves,
+                                const DeviceTraits& traits);
+
+// In the device's memory; those with one name are one.
+std::int64_t kept_bytes(std::span<const Value> leaves);
+std::int64_t input_bytes(std::span<const Value> leaves);
+// In the host's.
+std::int64_t host_bytes(std::span<const Value> leaves);
+// Of the program, in its order.
+std::vector<Value> leaves_of(const Program& program);
+
 // Weights and states in the device's memory, which the programs share.
 std::int64_t kept_bytes(std::span<const StepPart> parts);
 // What lies there all the time: these, and the inputs of each program.

@@ -1,6 +1,7 @@
-// The battery of what makes a step fit: --count N [--seed S] asks N random questions
-// (tests/lab/memory/fit_questions.h) from number S * 1000000 on, and prints what does not hold with
-// the question's number. The last line is a summary in JSON. Status 1 when there was a fault.
+// The battery of what makes a step fit: --count N [--seed S] [--layers L] asks N random questions
+// (tests/lab/memory/fit_questions.h) from number S * 1000000 on, of models with L layers where that
+// is given, and prints what does not hold with the question's number. The last line is a summary in
+// JSON. Status 1 when there was a fault.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -13,11 +14,12 @@
 
 namespace tracestep {
 
-static int run(unsigned first, unsigned count) {
+static int run(unsigned first, unsigned count, unsigned layers) {
   unsigned faults = 0;
   for (unsigned number = first; number < first + count; ++number) {
     std::mt19937 random(number);
-    const testing::FitCase question = testing::random_case(random);
+    testing::FitCase question = testing::random_case(random);
+    if (layers > 0) question.step.model.layers = layers;
     std::string fault;
     try {
       fault = testing::fault_of(question);
@@ -38,12 +40,14 @@ static int run(unsigned first, unsigned count) {
 }  // namespace tracestep
 
 int main(int count, char** words) {
-  unsigned number = 20, seed = 1;
+  unsigned number = 20, seed = 1, layers = 0;
   for (int i = 1; i + 1 < count; i += 2) {
-    unsigned& value = std::strcmp(words[i], "--seed") == 0 ? seed : number;
+    unsigned& value = std::strcmp(words[i], "--seed") == 0     ? seed
+                      : std::strcmp(words[i], "--layers") == 0 ? layers
+                                                               : number;
     value = static_cast<unsigned>(std::strtoul(words[i + 1], nullptr, 10));
   }
   tracestep::ops::register_all();
   tracestep::testing::register_fit_devices();
-  return tracestep::run(seed * 1'000'000, number);
+  return tracestep::run(seed * 1'000'000, number, layers);
 }

@@ -88,7 +88,7 @@ class OtherTask {
   std::optional<Remedy> all_narrow(const Remedy& r) {
     if (is_pure(r.step.precision)) return std::nullopt;
     Remedy out = pure(r);
-    if (!may_fit(out, q_.within_bytes())) return std::nullopt;
+    if (!may_fit(out.figures.peak_bytes, q_.within_bytes())) return std::nullopt;
     judge_.look_at(out);
     return is_within(out.figures, q_.within_bytes()) ? std::optional(out) : std::nullopt;
   }

@@ -16,12 +16,12 @@ bool is_within(const StepFigures& figures, std::int64_t bytes) {
 
 constexpr double kArenaError = 1.01;
 
-bool may_fit(const Remedy& remedy, std::int64_t bytes) {
-  return static_cast<double>(remedy.figures.peak_bytes) <= kArenaError * static_cast<double>(bytes);
+bool may_fit(std::int64_t sketched_peak, std::int64_t bytes) {
+  return static_cast<double>(sketched_peak) <= kArenaError * static_cast<double>(bytes);
 }
 
-bool surely_fits(const Remedy& remedy, std::int64_t bytes) {
-  return kArenaError * static_cast<double>(remedy.figures.peak_bytes) <= static_cast<double>(bytes);
+bool surely_fits(std::int64_t sketched_peak, std::int64_t bytes) {
+  return kArenaError * static_cast<double>(sketched_peak) <= static_cast<double>(bytes);
 }
 
 RunSpec repeated_part(const Remedy& remedy) {
@@ -128,18 +128,16 @@ Choices recomputations(const RunSpec& step) {
   using Kind = Recomputation::Kind;
   const Recomputation& now = step.recompute;
   if (step.mode == Mode::kInference || now.kind == Kind::kNested) return {};
-  const bool is_of_parts = now.kind == Kind::kParts;
-  const bool is_of_blocks =
-      is_of_parts && now.paths == std::vector<std::string>{std::string(kBlocks)};
+  const bool has_blocks = is_of_blocks(now);
   Choices out;
-  if (!is_of_parts) {
+  if (now.kind != Kind::kParts) {
     out.push_back(recomputes(Recomputation::parts({"layers.*.ffn"})));
     out.push_back(recomputes(Recomputation::parts({"layers.*.attn"})));
   }
-  if (!is_of_blocks) out.push_back(recomputes(Recomputation::blocks()));
+  if (!has_blocks) out.push_back(recomputes(Recomputation::blocks()));
   // Larger groups hold more than the blocks' inputs that they save.
   for (const int every : {2, 4}) {
-    const bool is_new = !is_of_blocks || every > now.every;
+    const bool is_new = !has_blocks || every > now.every;
     if (is_new && 2 * every <= step.model.layers) {
       out.push_back(recomputes(Recomputation::blocks(every)));
     }
@@ -162,6 +160,11 @@ std::string_view name_of(ChangeSeverity severity) {
 
 bool is_pure(const Precision& precision) {
   return precision.parameters != DType::kF32;
+}
+
+bool is_of_blocks(const Recomputation& choice) {
+  return choice.kind == Recomputation::Kind::kParts &&
+         choice.paths == std::vector<std::string>{std::string(kBlocks)};
 }
 
 bool has_budget(const RunSpec& step) {

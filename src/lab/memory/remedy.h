@@ -39,6 +39,8 @@ std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits)
 
 // Whether everything is stored narrow.
 bool is_pure(const Precision& precision);
+// Whether blocks are computed again, one by one or in groups.
+bool is_of_blocks(const Recomputation& choice);
 // Whether the step computes again what a budget for its peak asks for.
 bool has_budget(const RunSpec& step);
 
@@ -88,10 +90,10 @@ struct FitQuestion {
 constexpr double kAlike = 0.02;  // relative: times that a person does not tell apart
 
 bool is_within(const StepFigures& figures, std::int64_t bytes);
-// Figures from few layers may be off by what an arena cannot fill, less than a hundredth: the first
-// says whether the remedy may fit then, the second whether it fits in any case.
-bool may_fit(const Remedy& remedy, std::int64_t bytes);
-bool surely_fits(const Remedy& remedy, std::int64_t bytes);
+// Peaks from few layers may be off by what an arena cannot fill, less than a hundredth: the first
+// says whether one may fit then, the second whether it fits in any case.
+bool may_fit(std::int64_t sketched_peak, std::int64_t bytes);
+bool surely_fits(std::int64_t sketched_peak, std::int64_t bytes);
 
 // Gives remedies their words and figures, and remembers the least peak.
 class Judge {

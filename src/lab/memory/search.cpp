@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <tuple>
+
+#include "base/integers.h"
+#include "lab/memory/change_sets.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::size_t kMostOfASeverity = 3;  // remedies
+constexpr double kNoTime = std::numeric_limits<double>::infinity();
+constexpr double kGuessError = 1.25;  // of a time that was guessed
+constexpr double kMuchLess = 0.85;    // of another's peak
 
 constexpr ChangeSeverity kOfTheTask[] = {
     ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings, ChangeSeverity::kOtherPrecision,
@@ -25,7 +32,7 @@ class Search {
   explicit Search(const FitQuestion& q) : q_(q), judge_(q) {}
 
   Advice run() {
-    add_sets();
+    sets_ = change_sets(judge_);
     for (const ChangeSeverity s : kOfTheTask) take_from(s);
     if (advice_.remedies.empty() && !q_.is_of_task_alone) {
       find_least();
@@ -37,119 +44,7 @@ class Search {
 
  private:
   using Remedies = std::vector<Remedy>;
-
-  // --- sets of changes of the same task ---------------------------------------------------------
-
-  // A set of changes, before its program and after. Its time is guessed as if changes knew nothing
-  // of each other: what saves time saves its share, what costs time costs as much as alone.
-  struct Set {
-    Remedy remedy;
-    double start_ms = 0, less = 1, more = 1;
-    bool is_sketched = false;
-
-    double guessed_ms() const { return start_ms * less * more; }
-    void apply(const StepChange& change, double time_ratio) {
-      change.apply(remedy.step);
-      remedy.severity = std::max(remedy.severity, change.severity);
-      less *= std::min(1.0, time_ratio);
-      more += std::max(0.0, time_ratio - 1);
-    }
-  };
-
-  double sketched_ms(const RunSpec& step) { return judge_.figures().sketch(step).ms; }
-
-  void add_sets() {
-    std::vector<Set> starts = starting_points();
-    const Set& first =
-        *std::ranges::find(starts, 1, [](const Set& set) { return set.remedy.micro_batches; });
-    const std::vector<Choices> choices = choices_of(first.remedy.step, q_.traits);
-    std::vector<std::vector<double>> time_ratios;
-    for (const Choices& each : choices) {
-      time_ratios.emplace_back();
-      for (const StepChange& change : each) {
-        RunSpec alone = first.remedy.step;
-        change.apply(alone);
-        time_ratios.back().push_back(sketched_ms(alone) / first.start_ms);
-      }
-    }
-    sets_ = std::move(starts);
-    for (std::size_t field = 0; field < choices.size(); ++field) {
-      const std::size_t before = sets_.size();
-      for (std::size_t c = 0; c < choices[field].size(); ++c) {
-        for (std::size_t i = 0; i < before; ++i) {
-          Set next = sets_[i];
-          next.apply(choices[field][c], time_ratios[field][c]);
-          // Updates wait for the gradients of all micro-batches.
-          const bool is_early = next.remedy.step.updates != q_.step.updates;
-          if (is_early && next.remedy.micro_batches > 1) continue;
-          sets_.push_back(std::move(next));
-        }
-      }
-    }
-    for (Set& set : sets_) judge_.describe(set.remedy);
-    std::ranges::stable_sort(sets_, {}, [](const Set& set) {
-      return std::tuple(set.guessed_ms(), set.remedy.changes.size());
-    });
-  }
-
-  // The step as asked, or shared by ranks, whole and in micro-batches: each way that no other one
-  // beats in time and bytes.
-  std::vector<Set> starting_points() {
-    Remedy asked{.step = q_.step};
-    if (has_budget(q_.step)) asked.step.recompute = {};  // a budget is tried at last
-    if (q_.parallels.empty() && !q_.has_micro_batches) return {{asked, sketched_ms(asked.step)}};
-    Remedies ways;
-    for (const Parallel& parallel : q_.parallels) ways.emplace_back(asked).step.parallel = parallel;
-    if (q_.parallels.empty()) ways.push_back(asked);
-    for (Remedy& way : ways) judge_.sketch(way);
-    ways = unbeaten(std::move(ways), [this](const Remedy& r) { return most_parts(r); });
-    if (q_.has_micro_batches) {
-      for (const Remedy& way : Remedies(ways)) add_divided(way, ways);
-      ways = unbeaten(std::move(ways), [](const Remedy&) { return 1; });
-    }
-    std::vector<Set> out;
-    for (const Remedy& way : ways) out.push_back({way, way.figures.ms});
-    return out;
-  }
-
-  // Into how many parts, a power of two, its batch can go, of which each replica has whole
-  // sequences.
-  std::int64_t most_parts(const Remedy& way) const {
-    if (!q_.has_micro_batches) return 1;
-    const std::int64_t units =
-        way.step.shape.batch / way.step.parallel.replicas() / least_sequences(way.step);
-    return units & -units;
-  }
-
-  // Adds the way with its batch in 2, 4, 8, … parts.
-  void add_divided(const Remedy& way, Remedies& out) {
-    for (std::int64_t parts = 2; parts <= most_parts(way); parts *= 2) {
-      Remedy& next = out.emplace_back(way);
-      next.micro_batches = parts;
-      next.severity = ChangeSeverity::kOtherRoundings;
-      judge_.sketch(next);
-    }
-  }
-
-  // Those that no faster one beats that is at most as severe, keeps no more, holds no more besides,
-  // at least 1 MiB less in all, and leaves as much to divide; the fastest first. Changes shrink
-  // what is kept and the rest apart, and peaks that are nearly alike may change places.
-  template <class Parts>
-  static Remedies unbeaten(Remedies all, const Parts& parts) {
-    constexpr std::int64_t kClearly = 1 << 20;
-    std::ranges::stable_sort(all, {}, [](const Remedy& r) { return r.figures.ms; });
-    Remedies out;
-    for (Remedy& r : all) {
-      const bool is_beaten = std::ranges::any_of(out, [&](const Remedy& other) {
-        const StepFigures &a = other.figures, &b = r.figures;
-        return a.peak_bytes + kClearly <= b.peak_bytes && a.kept_bytes <= b.kept_bytes &&
-               a.peak_bytes - a.kept_bytes <= b.peak_bytes - b.kept_bytes &&
-               other.severity <= r.severity && parts(other) >= parts(r);
-      });
-      if (!is_beaten) out.push_back(std::move(r));
-    }
-    return out;
-  }
+  using Set = ChangeSet;
 
   // Weights and states in the device's memory, which no recomputation and no form of a kernel
   // changes: a lower bound on the peak.
@@ -162,6 +57,39 @@ class Search {
     return judge_.figures().sketch(step, remedy.micro_batches).kept_bytes;
   }
 
+  // The figures with each block computed again by itself, of a set whose blocks run again in
+  // groups; nullptr: it is none, or so few layers do not tell what is saved of each.
+  const StepFigures* by_single_blocks(const Remedy& r) {
+    if (r.step.recompute.every == 1) return nullptr;
+    RunSpec single = r.step;
+    single.recompute = Recomputation::blocks();
+    const StepFigures& out = judge_.figures().sketch(single, r.micro_batches);
+    return out.saved_bytes ? &out : nullptr;
+  }
+
+  // A lower bound on a peak from few layers. Where blocks run again in groups, whatever single
+  // blocks hold at a node of theirs is there at the same node too, but for the inputs of blocks
+  // that are not the first of a group: these are computed again.
+  std::int64_t least_bytes(const Remedy& r) {
+    const std::int64_t kept = kept_bytes(r);
+    const StepFigures* single = by_single_blocks(r);
+    if (single == nullptr) return kept;
+    const std::int64_t layers = r.step.model.layers;
+    const std::int64_t not_saved = layers - ceil_div(layers, std::int64_t{r.step.recompute.every});
+    return std::max(kept, single->peak_bytes - not_saved * *single->saved_bytes);
+  }
+
+  // Whether nothing is lost while its figures are not known: single blocks fit, in less time (they
+  // compute less again).
+  bool can_wait(const Remedy& r) {
+    if (is_of_blocks(q_.step.recompute)) return false;  // then they are no change
+    const StepFigures* single = by_single_blocks(r);
+    return single != nullptr && surely_fits(single->peak_bytes, q_.within_bytes());
+  }
+  double least_ms(const Set& set) {
+    return set.is_sketched ? set.remedy.figures.ms : by_single_blocks(set.remedy)->ms;
+  }
+
   void sketch(Set& set) {
     if (set.is_sketched) return;
     judge_.reach(static_cast<double>(sketched_++) / static_cast<double>(sets_.size()));
@@ -170,28 +98,33 @@ class Search {
   }
 
   // Sets of one severity with figures from few layers, the fastest first. Of those that take longer
-  // than `most_ms`, or much longer than one that seems to fit, some are left out.
-  std::vector<Remedy*> sketched(ChangeSeverity severity, double most_ms) {
-    constexpr double kGuessError = 1.25;
-    std::vector<Remedy*> out;
+  // than `most_ms`, or much longer than one that seems to fit, some are left out; those that can
+  // wait have no figures yet.
+  std::vector<Set*> sketched(ChangeSeverity severity, double most_ms) {
+    std::vector<Set*> out;
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
       if (set.guessed_ms() > kGuessError * most_ms) break;
       if (kept_bytes(set.remedy) > q_.limit_bytes) continue;
+      if (!may_fit(least_bytes(set.remedy), q_.limit_bytes)) continue;
+      out.push_back(&set);
+      if (!set.is_sketched && can_wait(set.remedy)) continue;
       sketch(set);
-      out.push_back(&set.remedy);
-      if (surely_fits(set.remedy, q_.within_bytes())) {
+      if (surely_fits(set.remedy.figures.peak_bytes, q_.within_bytes())) {
         most_ms = std::min(most_ms, set.remedy.figures.ms);
       }
     }
-    std::ranges::stable_sort(
-        out, {}, [](const Remedy* r) { return std::tuple(r->figures.ms, r->changes.size()); });
+    sort_by_time(out);
     return out;
+  }
+  void sort_by_time(std::span<Set*> sets) {
+    std::ranges::stable_sort(sets, {}, [this](const Set* set) {
+      return std::tuple(least_ms(*set), set->remedy.changes.size());
+    });
   }
 
   // The remedies of one severity.
   void take_from(ChangeSeverity severity) {
-    constexpr double kNoTime = std::numeric_limits<double>::infinity();
     double fastest = kNoTime;
     for (const Remedy& r : advice_.remedies) fastest = std::min(fastest, r.figures.ms);
     Remedies found = fitting(sketched(severity, fastest), fastest);
@@ -208,50 +141,63 @@ class Search {
   }
 
   // Those that fit by their whole programs: the fastest, and slower ones that hold much less.
-  Remedies fitting(const std::vector<Remedy*>& sets, double fastest) {
+  Remedies fitting(std::vector<Set*> sets, double fastest) {
     Remedies out;
-    for (Remedy* r : sets) {
-      if (out.size() == kMostOfASeverity || r->figures.ms * (1 + kAlike) > fastest) break;
-      if (!out.empty() && !holds_much_less(*r, out.back())) continue;
-      if (!may_fit(*r, advice_.tight ? q_.within_bytes() : q_.limit_bytes)) continue;
-      judge_.look_at(*r);
-      if (is_within(r->figures, q_.within_bytes())) {
-        out.push_back(out.empty() ? simplest_like(*r, sets) : *r);
-      } else if (is_within(r->figures, q_.limit_bytes) && !advice_.tight) {
-        advice_.tight = *r;
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      Remedy& r = sets[i]->remedy;
+      if (out.size() == kMostOfASeverity || least_ms(*sets[i]) * (1 + kAlike) > fastest) break;
+      const auto is_small = [&](std::int64_t peak) {
+        return out.empty() || is_much_less(peak, out.back());
+      };
+      if (!sets[i]->is_sketched && is_small(least_bytes(r))) {
+        sketch(*sets[i]);
+        sort_by_time(std::span(sets).subspan(i--));
+        continue;
+      }
+      if (!sets[i]->is_sketched || !is_small(r.figures.peak_bytes)) continue;
+      if (!may_fit(r.figures.peak_bytes, advice_.tight ? q_.within_bytes() : q_.limit_bytes)) {
+        continue;
+      }
+      judge_.look_at(r);
+      if (is_within(r.figures, q_.within_bytes())) {
+        out.push_back(out.empty() ? simplest_like(r, sets) : r);
+      } else if (is_within(r.figures, q_.limit_bytes) && !advice_.tight) {
+        advice_.tight = r;
       }
     }
     return out;
   }
 
-  static bool holds_much_less(const Remedy& r, const Remedy& other) {
-    constexpr double kMuchLess = 0.85;
-    return static_cast<double>(r.figures.peak_bytes) <=
-           kMuchLess * static_cast<double>(other.figures.peak_bytes);
+  static bool is_much_less(std::int64_t peak, const Remedy& than) {
+    return static_cast<double>(peak) <= kMuchLess * static_cast<double>(than.figures.peak_bytes);
   }
 
-  // Of the sets that fit and take about as long, the one with the fewest changes.
-  Remedy simplest_like(const Remedy& r, const std::vector<Remedy*>& sets) {
+  // Of the sets that fit and take about as long, the one with the fewest changes. One that can wait
+  // has as many as single blocks.
+  Remedy simplest_like(const Remedy& r, const std::vector<Set*>& sets) {
     Remedy out = r;
-    for (Remedy* other : sets) {
-      const bool is_alike = other->figures.ms <= r.figures.ms * (1 + kAlike);
-      if (!is_alike || other->changes.size() >= out.changes.size()) continue;
-      if (!may_fit(*other, q_.within_bytes())) continue;
-      judge_.look_at(*other);
-      if (is_within(other->figures, q_.within_bytes())) out = *other;
+    for (Set* set : sets) {
+      Remedy& other = set->remedy;
+      const bool is_alike = set->is_sketched && other.figures.ms <= r.figures.ms * (1 + kAlike);
+      if (!is_alike || other.changes.size() >= out.changes.size()) continue;
+      if (!may_fit(other.figures.peak_bytes, q_.within_bytes())) continue;
+      judge_.look_at(other);
+      if (is_within(other.figures, q_.within_bytes())) out = other;
     }
     return out;
   }
 
-  // The set with the least peak, where it is not much slower: for other programs, or a larger
+  // The set with the least peak of those that are not much slower: for other programs, or a larger
   // batch.
   void add_roomiest() {
     constexpr double kNotMuchSlower = 1.5;
     const Remedy first = advice_.remedies.front();
+    const double most_ms = kNotMuchSlower * first.figures.ms;
     const Remedy* least = least_of(
-        [&](const Remedy& r) { return r.severity == first.severity && !r.changes.empty(); });
-    if (!holds_much_less(*least, advice_.remedies.back())) return;
-    if (least->figures.ms > kNotMuchSlower * first.figures.ms) return;
+        [&](const Remedy& r) { return r.severity == first.severity && !r.changes.empty(); },
+        most_ms);
+    if (least == nullptr || !is_much_less(least->figures.peak_bytes, advice_.remedies.back()))
+      return;
     Remedy roomiest = *least;
     judge_.look_at(roomiest);
     advice_.remedies.push_back(std::move(roomiest));
@@ -304,18 +250,29 @@ class Search {
     return r.micro_batches == 1 && judge_.asked().kernels <= most_kernels;
   }
 
-  // By few layers; nullptr: there is none.
+  // By few layers, of those that take no longer than `most_ms`; nullptr: there is none.
   template <class Is>
-  const Remedy* least_of(const Is& is) {
-    const Remedy* out = nullptr;
+  const Remedy* least_of(const Is& is, double most_ms = kNoTime) {
+    std::vector<std::pair<std::int64_t, Set*>> by_kept;
     for (Set& set : sets_) {
-      if (!is(set.remedy)) continue;
-      if (out != nullptr && kept_bytes(set.remedy) >= out->figures.peak_bytes) continue;
-      sketch(set);
-      const Remedy& r = set.remedy;
-      if (out == nullptr || r.figures.peak_bytes < out->figures.peak_bytes) out = &r;
+      if (set.guessed_ms() > kGuessError * most_ms) break;
+      if (is(set.remedy)) by_kept.emplace_back(kept_bytes(set.remedy), &set);
     }
-    return out;
+    std::ranges::sort(by_kept);
+    const Set* out = nullptr;
+    const auto least = [&] { return std::pair(out->remedy.figures.peak_bytes, out); };
+    for (const auto& [kept, set] : by_kept) {
+      if (out != nullptr && least() < std::pair<std::int64_t, const Set*>(kept, set)) break;
+      if (out != nullptr && least_bytes(set->remedy) > out->remedy.figures.peak_bytes) continue;
+      sketch(*set);
+      const StepFigures& figures = set->remedy.figures;
+      if (figures.ms > most_ms) continue;
+      if (out == nullptr ||
+          std::pair<std::int64_t, const Set*>(figures.peak_bytes, set) < least()) {
+        out = set;
+      }
+    }
+    return out == nullptr ? nullptr : &out->remedy;
   }
 
   // A severer remedy is worth showing, and one that leaves little.

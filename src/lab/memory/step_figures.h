@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "lab/predict/predict.h"
+#include "lab/memory/program_figures.h"
 
 namespace tracestep {
 
@@ -17,7 +17,9 @@ struct StepFigures {
   std::int64_t peak_bytes = 0;
   std::int64_t kept_bytes = 0;  // of the peak: weights and states in the device's memory
   std::int64_t host_bytes = 0;  // in the host's memory
-  double ms = 0;                // predicted; modelled with rounded rates where nothing predicts it
+  // Of a sketch: at most what its programs together keep of each layer for backward.
+  std::optional<std::int64_t> saved_bytes = {};
+  double ms = 0;  // predicted; modelled with rounded rates where nothing predicts it
   double flops = 0, moved_bytes = 0, kernels = 0;
 };
 
@@ -34,7 +36,7 @@ class FiguresOfSteps {
  public:
   // `times` must outlive this; nullptr: times are modelled.
   FiguresOfSteps(DeviceTraits traits, const Predictor* times)
-      : traits_(std::move(traits)), times_(times) {}
+      : traits_(traits), times_(times), programs_(std::move(traits), times) {}
 
   // Of the step's program, or of those of its micro-batches and its update; each step once.
   const StepFigures& exact(const RunSpec& step, std::int64_t micro_batches = 1);
@@ -42,16 +44,16 @@ class FiguresOfSteps {
   // what a planned arena cannot fill.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
 
-  std::size_t programs() const { return programs_; }  // built so far
+  std::size_t programs() const { return exact_.size() + programs_.built(); }  // so far
 
  private:
-  struct Part;  // figures of a few layers, their live bytes by what runs
-  Part part_of(const RunSpec& step, std::int64_t micro_batches, std::int64_t layers);
+  struct Depth;  // figures of a few layers
+  Depth at_layers(const RunSpec& step, std::int64_t micro_batches, std::int64_t layers);
 
   DeviceTraits traits_;
   const Predictor* times_;
+  ProgramCache programs_;
   std::map<std::string, StepFigures> exact_, sketches_;  // by canonical key
-  std::size_t programs_ = 0;
 };
 
 }  // namespace tracestep

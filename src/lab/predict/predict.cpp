@@ -64,6 +64,11 @@ Prediction predict_program(const RunSpec& run, const Program& program, const Dev
   return out;
 }
 
+double correction_factor(const RunSpec& run, const Predictor& predictor) {
+  if (!predictor.model.is_measured()) return 1;
+  return correction_for(run, predictor.history, predictor.model.date_utc(), 0).factor;
+}
+
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor) {
   const Program program = step_program(run, traits);
   Prediction out = predict_program(run, program, traits, predictor);

@@ -47,6 +47,9 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 
+// What predict_program() multiplies the model's time by; it depends on the run alone.
+double correction_factor(const RunSpec& run, const Predictor& predictor);
+
 // Where the run is: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs (dp=4)"; empty: this
 // device.
 std::string where_of(const RunSpec& run, const DevicePeaks* sheet);

@@ -7,6 +7,7 @@
 
 #include <random>
 
+#include "analysis/memory_map.h"
 #include "analysis/plan.h"
 #include "base/units.h"
 #include "exec/executor.h"
@@ -14,6 +15,7 @@
 #include "lab/memory/run.h"
 #include "ops/functions.h"
 #include "passes/recompute_budget.h"
+#include "spec/micro_batches.h"
 #include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
@@ -138,6 +140,20 @@ TEST_P(AgainstAllSets, TheBestOfEverySeverityIsFound) {
 // Some of those of tools/soak/fit_questions.py.
 INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets, ::testing::Range(1'000'000U, 1'000'016U));
 
+// Of more layers than figures of few layers need, so that bounds are used.
+class AgainstAllSetsOfMany : public SearchTest, public ::testing::WithParamInterface<unsigned> {};
+
+TEST_P(AgainstAllSetsOfMany, TheBestOfEverySeverityIsFound) {
+  testing::register_fit_devices();
+  std::mt19937 random(GetParam());
+  testing::FitCase question = testing::random_case(random);
+  question.step.model.layers = 16;
+  EXPECT_EQ(testing::fault_of(question), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSetsOfMany,
+                         ::testing::Values(902'000'001U, 902'000'003U));
+
 // The best way to share the step divides its batch further than a faster one (the first five), or
 // is the best only with changes (two); a set that nearly fits is faster than the best (the last).
 INSTANTIATE_TEST_SUITE_P(OnceMissed, AgainstAllSets,
@@ -149,7 +165,7 @@ TEST_F(SearchTest, AFewLayersTellTheBytesAndTheTimeOfMany) {
   std::mt19937 random(7);
   for (int i = 0; i < 30; ++i) {
     testing::FitCase q = testing::random_case(random);
-    q.step.model.layers = 15 + i % 8;
+    q.step.model.layers = 18 + i % 8;
     const char* choices[] = {"none", "blocks", "every=2", "layers.*.attn", "layers.*.ffn"};
     q.step.recompute = parse_recomputation("test", choices[i % 5]);
     if (i % 3 == 0) q.step.updates = UpdateTime::kEarly;
@@ -167,6 +183,83 @@ TEST_F(SearchTest, AFewLayersTellTheBytesAndTheTimeOfMany) {
     const auto filled = static_cast<double>(plan.leaf_bytes + plan.least_arena_bytes);
     EXPECT_NEAR(static_cast<double>(sketch.peak_bytes), filled, 0.01 * filled) << i;
   }
+}
+
+// Compiled, ranks send and sum for several layers at once, and gather weights ahead.
+TEST_F(SearchTest, AFewLayersTellTheBytesOfRanksAndMicroBatches) {
+  RunSpec step = seven_billion();
+  step.model.layers = 21;
+  step.shape.batch = 16;
+  step.executor = ExecutorKind::kCompiled;
+  const DeviceTraits traits{.kind = DeviceKind::kCuda};
+  for (const char* parallel : {"none", "dp=8", "dp=8,shard=2", "dp=8,shard=3", "dp=4,tp=2,sp"}) {
+    for (const char* again : {"none", "blocks"}) {
+      for (const std::int64_t micro_batches : {1, 2}) {
+        step.parallel = parse_parallel("test", parallel);
+        step.recompute = parse_recomputation("test", again);
+        ASSERT_TRUE(sketched_depths(step));
+        FiguresOfSteps figures(traits, nullptr);
+        const StepFigures sketch = figures.sketch(step, micro_batches);
+        const std::vector<StepPart> parts = parts_of_step(step, micro_batches, traits);
+        std::int64_t live = leaf_bytes(parts);
+        for (const StepPart& part : parts) {
+          live += std::ranges::max(
+                      live_bytes_by_node(part.program, plan_buffers(part.program), traits)) -
+                  leaf_bytes({&part, 1});
+        }
+        const auto exact = static_cast<double>(live);
+        EXPECT_NEAR(static_cast<double>(sketch.peak_bytes), exact, 0.02 * exact)
+            << parallel << " " << again << " in " << micro_batches;
+        EXPECT_EQ(sketch.kept_bytes, kept_bytes(parts));
+      }
+    }
+  }
+}
+
+// Blocks that run again in groups hold no less than single ones but for the inputs between them:
+// what the search leaves out by, at any number of layers.
+TEST_F(SearchTest, GroupsOfBlocksSaveNoMoreThanTheInputsBetweenThem) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 24; ++i) {
+    testing::FitCase q = testing::random_case(random);
+    q.step.model.layers = 32;
+    if (!q.parallels.empty()) q.step.parallel = q.parallels[random() % q.parallels.size()];
+    if (i % 2 == 0) q.step.executor = ExecutorKind::kCompiled;
+    FiguresOfSteps figures(q.traits, nullptr);
+    q.step.recompute = Recomputation::blocks();
+    const StepFigures single = figures.sketch(q.step);
+    ASSERT_TRUE(single.saved_bytes);
+    for (const int every : {2, 4}) {
+      q.step.recompute = Recomputation::blocks(every);
+      const StepFigures groups = figures.sketch(q.step);
+      const std::int64_t inputs = *single.saved_bytes * (32 - 32 / every);
+      EXPECT_GE(1.01 * static_cast<double>(groups.peak_bytes),
+                static_cast<double>(single.peak_bytes - inputs))
+          << i;
+      EXPECT_GE(groups.ms, single.ms) << i;
+    }
+  }
+}
+
+// A program that does not update has the same bytes whatever the optimizer keeps, and where.
+TEST_F(SearchTest, StepsThatDifferInTheirOptimizerShareMicroBatches) {
+  RunSpec step = seven_billion();
+  step.model.layers = 21;
+  step.shape.batch = 4;
+  step.executor = ExecutorKind::kCompiled;
+  const DeviceTraits traits{.kind = DeviceKind::kCuda};
+  FiguresOfSteps shared(traits, nullptr);
+  for (const Moments moments : {Moments::kF32, Moments::kBF16}) {
+    for (const Offload offload : {Offload::kNone, Offload::kOptimizer}) {
+      step.optimizer.moments = moments;
+      step.offload = offload;
+      const StepFigures sketch = shared.sketch(step, 2), exact = shared.exact(step, 2);
+      EXPECT_EQ(sketch.kept_bytes, exact.kept_bytes);
+      EXPECT_EQ(sketch.host_bytes, exact.host_bytes);
+      EXPECT_NEAR(sketch.ms, exact.ms, 0.001 * exact.ms);
+    }
+  }
+  EXPECT_EQ(shared.programs(), 4 + 2 * (2 + 4));  // whole; of two depths, two parts and updates
 }
 
 // On a device that has no more than the limit.

@@ -1,0 +1,70 @@
+// Figures of the programs that steps consist of, each program built once: steps that differ in
+// their optimizer alone share those of their micro-batches, all micro-batches one update, and
+// programs that compute different things again the passes before that.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "lab/predict/predict.h"
+#include "spec/micro_batches.h"
+
+namespace tracestep {
+
+// Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
+// a pass over the layers, bytes only grow or only shrink, so that a first or a last one has most.
+enum class LayerPlace : int { kNoLayer, kFirst, kBetween, kLast };
+using Where = std::tuple<Phase, int, std::string>;  // phase, place and component
+
+struct ProgramFigures {
+  double ms = 0;  // by the model alone, uncorrected by a history
+  double flops = 0, moved_bytes = 0, kernels = 0;
+  std::vector<Value> leaves = {};
+  // The same with the optimizer in the host's memory: its leaves lie there, and nothing else is
+  // different in a program that does not update. Of micro-batches alone.
+  std::vector<Value> offloaded = {};
+  std::map<Where, std::int64_t> live = {};  // the most bytes besides leaves
+};
+
+// A program of a step.
+struct PartFigures {
+  const ProgramFigures& program;
+  const std::vector<Value>& leaves;
+  std::int64_t runs = 1;
+};
+
+class ProgramCache {
+ public:
+  // `times` must outlive this; nullptr: times are modelled with rounded rates.
+  ProgramCache(DeviceTraits traits, const Predictor* times)
+      : traits_(std::move(traits)), times_(times) {}
+
+  // Of parts_of_step(), valid as long as this. The bucket of `step` is resolved.
+  std::vector<PartFigures> parts_of(const RunSpec& step, std::int64_t micro_batches);
+  std::size_t built() const { return built_; }  // programs
+
+ private:
+  const ProgramFigures& of_whole(const RunSpec& step);
+  const ProgramFigures& of_micro_batch(const RunSpec& step, std::int64_t parts, GradientKind kind);
+  const ProgramFigures& of_update(const RunSpec& step, const std::vector<Value>& leaves);
+  Program passed(const RunSpec& run, const std::string& key, const std::function<Program()>& built);
+  ProgramFigures figures_of(const RunSpec& run, const Program& program) const;
+
+  DeviceTraits traits_;
+  const Predictor* times_;
+  std::map<std::string, ProgramFigures> figures_;
+  std::map<std::string, Program> begun_;  // before anything is computed again
+  std::size_t built_ = 0;
+};
+
+// With rounded rates.
+double modelled_ms(const Program& program, const BufferPlan& buffer_plan, DeviceKind kind);
+// The number in "layers.12.attn"; nullopt: the path is in no layer.
+std::optional<std::int64_t> layer_number(std::string_view path);
+
+}  // namespace tracestep
