@@ -61,7 +61,8 @@ std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
 void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table>& tables) {
   if (!advice.least) return;
   tables.push_back(least_table(asked, advice));
-  tables.push_back(holder_table({.run = predict_memory(advice.least->step, asked.traits)}));
+  tables.push_back(
+      holder_table({.run = predict_memory(repeated_part(*advice.least), asked.traits)}));
 }
 
 // Says whether the step as asked fits, and what would make it fit.
@@ -86,7 +87,7 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSou
   } else {
     progress.know(fmt::format("the peak is {}, of {}", format_bytes(known.asked->peak_bytes),
                               format_bytes(asked.limit_bytes)));
-    const Advice advice = advise(known);
+    const Advice advice = advise_training(known);
     tables.push_back(remedy_table(asked, advice));
     if (verdict == FitVerdict::kDoesNotFit) add_least(known, advice, tables);
     out.plans = advice.remedies;

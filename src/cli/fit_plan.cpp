@@ -244,7 +244,8 @@ Fitted fit_on_devices(const FitQuestion& asked, const PlanOptions& o, const Time
   Fitted out = std::move(*found).fitted();
   if (!advice.least) return out;
   out.tables.push_back(least_table(asked, advice));
-  out.tables.push_back(holder_table({.run = predict_memory(advice.least->step, asked.traits)}));
+  out.tables.push_back(
+      holder_table({.run = predict_memory(repeated_part(*advice.least), asked.traits)}));
   return out;
 }
 

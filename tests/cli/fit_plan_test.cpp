@@ -68,16 +68,11 @@ TEST(FitPlanTest, WhatIsProposedIsWhatMemoryAndPredictSay) {
 }
 
 // In the bytes that were said, with a text in the place of FILE; and not in fewer.
-TEST(FitPlanTest, MicroBatchesTrainWithinWhatWasSaid) {
-  const ProgramRun fit = run_tracestep(
-      words_of("fit --gpus 1 --device cpu --threads 1 --memory-limit 112MiB --format json --size "
-               "tiny --vocab 256 --context 128 --batch 16"));
-  ASSERT_EQ(fit.status, 0) << fit.err;
-  const Json rows = Json::parse(fit.out, "fit").at("rows");
-  const auto divided = std::ranges::find_if(rows.items(), [](const Json& row) {
+void check_training(const std::vector<Json>& rows) {
+  const auto divided = std::ranges::find_if(rows, [](const Json& row) {
     return row.at("command").as_string().find("--accumulate") != std::string::npos;
   });
-  ASSERT_NE(divided, rows.items().end()) << fit.out;
+  ASSERT_NE(divided, rows.end());
   const TempFolder folder;
   const std::filesystem::path text = folder.path() / "text";
   std::ofstream(text) << std::string(20'000, 'x');
@@ -91,6 +86,25 @@ TEST(FitPlanTest, MicroBatchesTrainWithinWhatWasSaid) {
   const ProgramRun within = train(peak);
   EXPECT_EQ(within.status, 0) << within.err;
   EXPECT_THAT(train(peak - 1).err, HasSubstr("out of memory"));
+}
+
+Json fit_of_tiny(const std::string& arguments) {
+  const ProgramRun fit =
+      run_tracestep(words_of("fit --device cpu --threads 1 --format json --size tiny --vocab 256 "
+                             "--context 128 --batch 16 " +
+                             arguments));
+  EXPECT_EQ(fit.status, 0) << fit.err;
+  return Json::parse(fit.out, "fit");
+}
+
+TEST(FitPlanTest, MicroBatchesTrainWithinWhatWasSaid) {
+  check_training(fit_of_tiny("--gpus 1 --memory-limit 112MiB").at("rows").items());
+}
+
+TEST(FitPlanTest, WithoutDevicesABatchIsDividedWhereNothingElseFits) {
+  const Json fit =
+      fit_of_tiny("--memory-limit 90MiB --attention flash --loss-chunks auto --recompute blocks");
+  check_training(fit.at("tables").at("remedies").at("rows").items());
 }
 
 TEST(FitPlanTest, RanksThatAreGivenAreTaken) {

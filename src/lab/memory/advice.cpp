@@ -21,16 +21,17 @@ std::int64_t live_bytes(const OutOfMemoryState& oom) {
 }
 
 // Says what the severest change means.
-const char* consequence(const RunSpec& a, const RunSpec& b) {
+const char* consequence(const RunSpec& a, const Remedy& remedy) {
+  const RunSpec& b = remedy.step;
   if (a.shape.context != b.shape.context) return "another task: the model sees less text";
   const bool is_stored_narrow = a.precision.parameters != b.precision.parameters;
   if (is_stored_narrow) return "another task: weights are rounded after every update";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
   if (a.optimizer.moments != b.optimizer.moments) return "AdamW's states rounded at random";
   if (a.precision != b.precision) return "products in bfloat16";
-  const bool same_ops =
-      a.ops == b.ops && a.attention == b.attention && a.loss_chunks == b.loss_chunks;
-  if (!same_ops) return "same numbers up to rounding";
+  const bool same_sums = a.ops == b.ops && a.attention == b.attention &&
+                         a.loss_chunks == b.loss_chunks && remedy.micro_batches == 1;
+  if (!same_sums) return "same numbers up to rounding";
   if (a.offload != b.offload) return "the same numbers; updates wait for the bus to the host";
   if (a.recompute == b.recompute) return "the same updates, one by one";
   return "the same numbers; a part of forward runs twice";
@@ -135,7 +136,7 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
       {real_column("kernels_per_token", "kernels per token", "×", 3), &Remedy::kernels_ratio},
       {text_column("severity", {}, "what it costs besides time"),
        [](R r) { return name_of(r.severity); }},
-      {text_column("consequence"), [&](R r) { return consequence(asked.step, r.step); }},
+      {text_column("consequence"), [&](R r) { return consequence(asked.step, r); }},
       {text_column("change"), &Remedy::what},
       {data_only(text_column("command")), [](R r) { return command_of(r); }}});
   Table table =

@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "base/integers.h"
 #include "lab/memory/change_sets.h"
@@ -317,6 +318,18 @@ class Search {
 
 Advice advise(const FitQuestion& question) {
   return Search(question).run();
+}
+
+Advice advise_training(FitQuestion question) {
+  if (question.step.mode != Mode::kStep) return advise(question);
+  const bool is_of_task_alone = std::exchange(question.is_of_task_alone, true);
+  Advice whole = advise(question);
+  const bool is_enough =
+      !whole.remedies.empty() && whole.remedies.front().severity <= ChangeSeverity::kOtherRoundings;
+  if (is_enough) return whole;
+  question.is_of_task_alone = is_of_task_alone;
+  question.has_micro_batches = true;
+  return advise(question);
 }
 
 }  // namespace tracestep

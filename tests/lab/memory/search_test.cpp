@@ -347,6 +347,39 @@ TEST_F(SearchTest, StatesOfAnOptimizerAreChangedInStepsAlone) {
   }
 }
 
+// Where no set of the whole batch fits in its own precision.
+TEST_F(SearchTest, ATrainingAddsUpGradientsWhereNothingElseFits) {
+  RunSpec step = small_step();
+  step.shape = {.batch = 32, .context = 256};
+  RunSpec least = step;
+  least.attention = AttentionForm::kFlash;
+  least.recompute = Recomputation::blocks();
+  least.updates = UpdateTime::kEarly;
+  least.loss_chunks = 0;
+  const std::int64_t limit = peak_of(least, {}) * 6 / 10;
+  const FitQuestion question{.step = step, .traits = {}, .limit_bytes = limit};
+  for (const Remedy& r : advise(question).remedies) {
+    EXPECT_GT(r.severity, ChangeSeverity::kOtherRoundings) << r.command;
+  }
+  const Advice advice = advise_training(question);
+  ASSERT_FALSE(advice.remedies.empty());
+  const Remedy& first = advice.remedies[0];
+  EXPECT_EQ(first.severity, ChangeSeverity::kOtherRoundings);
+  EXPECT_GT(first.micro_batches, 1);
+  EXPECT_THAT(first.command, HasSubstr("--accumulate"));
+  EXPECT_EQ(first.step.shape.batch, step.shape.batch);
+  EXPECT_LE(
+      predicted_peak_bytes(step.executor, parts_of_step(first.step, first.micro_batches, {}), {}),
+      question.within_bytes());
+}
+
+TEST_F(SearchTest, ABatchThatFitsWholeIsNotDivided) {
+  RunSpec step = small_step();
+  step.shape = {.batch = 8, .context = 256};
+  const FitQuestion question{.step = step, .traits = {}, .limit_bytes = peak_of(step, {}) * 8 / 10};
+  EXPECT_EQ(commands(advise_training(question)), commands(advise(question)));
+}
+
 // No change of a form saves an inference step's logits.
 TEST_F(SearchTest, TheLargestBatchIsTheSmallestChangeOfTheTask) {
   RunSpec step = small_step();
