@@ -63,7 +63,11 @@ class Maker {
     for (Remedy& way : ways) judge_.sketch(way);
     ways = unbeaten(std::move(ways), [this](const Remedy& r) { return most_parts(r); });
     if (q_.has_micro_batches) {
-      for (const Remedy& way : Remedies(ways)) add_divided(way, ways);
+      // Divided, a step takes longer: as many operations, and weights read again for each part.
+      for (const Remedy& way : Remedies(ways)) {
+        const bool fits = surely_fits(way.figures.peak_bytes, q_.within_bytes());
+        if (!fits) add_divided(way, ways);
+      }
       ways = unbeaten(std::move(ways), [](const Remedy&) { return 1; });
     }
     std::vector<ChangeSet> out;
