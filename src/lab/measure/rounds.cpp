@@ -52,7 +52,7 @@ class Rounds {
     const bool is_lead = cell < limits_.leads && leads_have_time_;
     return is_lead ? std::max(limits_.least, limits_.least_of_leads) : limits_.least;
   }
-  double passed() const { return static_cast<double>(now_ns() - start_ns_) * 1e-9; }
+  double passed() const { return static_cast<double>(limits_.clock() - start_ns_) * 1e-9; }
 
   // Those that fit, in as many rounds as each wants at least; others go, from the last one on. The
   // first cell stays: without it there is nothing.
@@ -96,7 +96,7 @@ class Rounds {
   const RoundLimits& limits_;
   const std::function<bool(std::size_t, int)>& visit_;
   const StopSignal* const stop_;
-  const std::int64_t start_ns_ = now_ns();
+  const std::int64_t start_ns_ = limits_.clock();
   const CounterRng lot_{limits_.seed, "rounds"};
   std::uint64_t drawn_ = 0;
   std::vector<std::size_t> cells_ = {}, failed_ = {};

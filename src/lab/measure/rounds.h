@@ -16,6 +16,7 @@
 #include "base/signals.h"
 #include "lab/measure/measurement.h"
 #include "lab/measure/row_facts.h"
+#include "record/recorder.h"
 #include "session/devices.h"
 #include "spec/protocol.h"
 
@@ -35,6 +36,7 @@ struct RoundLimits {
   // on one side by chance once in four times.
   std::size_t leads = 0;
   int least_of_leads = 6;
+  std::int64_t (*clock)() = now_ns;  // in nanoseconds
 };
 // For as long a visit samples, one step at least: on a CPU, and on a device that computes while the
 // host goes on, whose clocks and queues want longer.
