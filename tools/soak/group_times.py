@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much longer or shorter a cell takes in a group of ten than alone.
 
-    tools/soak/group_times.py [--device cpu] [--times 27] [--rounds 1] [--cpus 4-5]
+    tools/soak/group_times.py [--device cpu] [--times 27] [--seconds S] [--rounds 1] [--cpus 4-5]
                               [--output out/group.md]
 
 Ten cells, light and heavy, are measured in the rounds of one `bench` and each in a `bench` of its own,
@@ -18,6 +18,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,13 +70,18 @@ def main():
     parser.add_argument("--program", default=str(ROOT / "build" / "tracestep"))
     parser.add_argument("--device", default="cpu", choices=COMMON)
     parser.add_argument("--times", type=int, default=27)
+    parser.add_argument("--seconds", type=float, default=math.inf,
+                        help="after which no further time begins, from the third on")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--cpus", default="", help="as taskset takes them")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, default=ROOT / "out/group.md")
     options = parser.parse_args()
     lots = random.Random(options.seed)
-    runs = [one_time(options, lots) for _ in range(options.times)]
+    end = time.monotonic() + options.seconds
+    runs = []
+    while len(runs) < options.times and (len(runs) < 2 or time.monotonic() < end):
+        runs.append(one_time(options, lots))
     lines = ["| cell | in the group (ms) | alone (ms) | group/alone (%) | ± |",
              "|---|---|---|---|---|"]
     faults, ratios = 0, []
