@@ -49,7 +49,7 @@ struct Stream {
   Stream() = default;
   explicit Stream(const TensorRef& tensor) : data(tensor.data), dtype(tensor.dtype) {}
 
-  // Whether groups of `elements` can be moved at once.
+  // Returns whether groups of `elements` can be moved at once.
   bool is_aligned_to(std::size_t elements) const {
     return is_aligned(data, elements * size_of(dtype));
   }
@@ -115,7 +115,7 @@ struct Tensor {
   Stream p_new, m_new, v_new;  // each may share the old one's memory
   Stream shadow;               // what p becomes, in a narrower dtype
 
-  // Whether groups of `elements` can be moved at once.
+  // Returns whether groups of `elements` can be moved at once.
   bool is_aligned_to(std::size_t elements) const {
     bool aligned = true;
     for (const Stream& s : {p, g, m, v, p_new, m_new, v_new, shadow}) {

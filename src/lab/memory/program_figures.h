@@ -25,8 +25,8 @@ struct ProgramFigures {
   double ms = 0;  // by the model alone, uncorrected by a history
   double flops = 0, moved_bytes = 0, kernels = 0;
   std::vector<Value> leaves = {};
-  // The same with the optimizer in the host's memory: its leaves lie there, and nothing else is
-  // different in a program that does not update. Of micro-batches alone.
+  // These are the leaves where the optimizer lies in the host's memory; nothing else differs in a
+  // program that does not update. Only micro-batches have them.
   std::vector<Value> offloaded = {};
   std::map<Where, std::int64_t> live = {};  // the most bytes besides leaves
 };
@@ -44,7 +44,8 @@ class ProgramCache {
   ProgramCache(DeviceTraits traits, const Predictor* times)
       : traits_(std::move(traits)), times_(times) {}
 
-  // Of parts_of_step(), valid as long as this. The bucket of `step` is resolved.
+  // Returns the figures of each part of parts_of_step(); they live as long as this cache. `step`
+  // must say its bucket.
   std::vector<PartFigures> parts_of(const RunSpec& step, std::int64_t micro_batches);
   std::size_t built() const { return built_; }  // programs
 
@@ -62,9 +63,9 @@ class ProgramCache {
   std::size_t built_ = 0;
 };
 
-// With rounded rates.
+// Returns the time of a program on a device with rounded rates.
 double modelled_ms(const Program& program, const BufferPlan& buffer_plan, DeviceKind kind);
-// The number in "layers.12.attn"; nullopt: the path is in no layer.
+// Returns 12 for "layers.12.attn", and nullopt for a path in no layer.
 std::optional<std::int64_t> layer_number(std::string_view path);
 
 }  // namespace tracestep

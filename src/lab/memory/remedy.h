@@ -39,9 +39,9 @@ std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits)
 
 // Whether everything is stored narrow.
 bool is_pure(const Precision& precision);
-// Whether blocks are computed again, one by one or in groups.
+// Returns whether a step computes blocks again, one by one or in groups.
 bool is_of_blocks(const Recomputation& choice);
-// Whether the step computes again what a budget for its peak asks for.
+// Returns whether the step computes again what a budget for its peak asks for.
 bool has_budget(const RunSpec& step);
 
 // One way to make it fit.

@@ -80,8 +80,8 @@ class Search {
     return std::max(kept, single->peak_bytes - not_saved * *single->saved_bytes);
   }
 
-  // Whether nothing is lost while its figures are not known: single blocks fit, in less time (they
-  // compute less again).
+  // Returns whether the search loses nothing while the figures of `r` are not known: single blocks
+  // fit, and take less time, since they compute less again.
   bool can_wait(const Remedy& r) {
     if (is_of_blocks(q_.step.recompute)) return false;  // then they are no change
     const StepFigures* single = by_single_blocks(r);

@@ -62,7 +62,7 @@ __device__ __forceinline__ Codes codes_of_weight(const Weight& weight, float lim
           .transposed_in_packs = true};
 }
 
-// Whether the update left the codes of this weight, with the scale of `last`.
+// Returns whether the update left the codes of this weight, with the scale of `last`.
 __device__ __forceinline__ bool is_kept(const Weight& weight, float last) {
   const std::uint32_t before = __float_as_uint(weight.found[1]);
   return weight.in_place != 0 && before != 0 && before == __float_as_uint(last);
@@ -120,7 +120,7 @@ std::int32_t tiles_of(const TensorRef& x) {
   return static_cast<std::int32_t>(quantize_tiles(x.shape[0], x.shape[1]));
 }
 
-// Of refresh_codes: the operands and results of weight `index`.
+// Gathers the operands and results of weight `index` of refresh_codes.
 Weight weight_of(const KernelCall& call, std::size_t index, std::int32_t first_tile) {
   const TensorRef *from = &call.inputs[1 + 4 * index], *to = &call.outputs[4 * index];
   return {.w = from[0].as<const float>(),
