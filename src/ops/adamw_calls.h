@@ -21,4 +21,8 @@ void require_group(const OpCall& call, const AdamwGroups& groups, std::size_t p,
 // `adamw` of the group p, grad, m, v from operand `p` on: what these become, but for grad.
 std::vector<Val> adamw_of(const OpExpansion& expansion, const AdamwGroups& groups, std::size_t p);
 
+// The results p, m, v from `output` on may take the storage of the group p, grad, m, v from operand
+// `p` on.
+void donate_group(std::vector<Donation>& out, std::size_t output, std::size_t p);
+
 }  // namespace tracestep::ops

@@ -150,15 +150,10 @@ std::vector<Val> multi_adamw_decomposed(Expansion e) {
 std::vector<Donation> multi_adamw_donations(const Attrs& attrs, std::size_t inputs) {
   const AdamwGroups groups = adamw_groups(attrs, inputs);
   std::vector<Donation> out;
-  const auto add = [&](std::size_t output, std::size_t input) {
-    out.push_back({static_cast<int>(output), static_cast<int>(input)});
-  };
   for (std::size_t t = 0; t < groups.count; ++t) {
     const std::size_t to = groups.first_output(t), from = groups.first_input(t);
-    add(to, from);
-    add(to + 1, from + 2);
-    add(to + 2, from + 3);
-    if (groups.shadowed) add(to + 3, from + 4);
+    donate_group(out, to, from);
+    if (groups.shadowed) out.push_back({static_cast<int>(to + 3), static_cast<int>(from + 4)});
   }
   return out;
 }
@@ -291,6 +286,13 @@ std::vector<AttrDef> optional_operands() {
   return {{"scaled", AttrKind::kBool, AttrValue(false), "grad_scale comes first"},
           {"guarded", AttrKind::kBool, AttrValue(false), "apply comes next"},
           {"counted", AttrKind::kBool, AttrValue(false), "count comes next"}};
+}
+
+void donate_group(std::vector<Donation>& out, std::size_t output, std::size_t p) {
+  constexpr std::size_t kOperands[] = {0, 2, 3};  // p, m, v; the gradient lies between them
+  for (std::size_t i = 0; i < std::size(kOperands); ++i) {
+    out.push_back({static_cast<int>(output + i), static_cast<int>(p + kOperands[i])});
+  }
 }
 
 std::vector<Val> adamw_of(const OpExpansion& e, const AdamwGroups& groups, std::size_t p) {

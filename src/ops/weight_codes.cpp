@@ -222,10 +222,7 @@ std::vector<Donation> adamw_codes_donations(const Attrs& attrs, std::size_t inpu
   add(0, blocks.found());
   for (std::size_t b = 0; b < blocks.count; ++b) {
     for (std::size_t i = 0; i < blocks.parts; ++i) {
-      const std::size_t to = blocks.new_part(b, i), from = blocks.part(b, i);
-      add(to, from);
-      add(to + 1, from + 2);
-      add(to + 2, from + 3);
+      donate_group(out, blocks.new_part(b, i), blocks.part(b, i));
     }
     add(blocks.new_codes(b), blocks.codes(b));
     add(blocks.new_codes(b) + 1, blocks.transposed(b));
