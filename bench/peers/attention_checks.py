@@ -19,12 +19,14 @@ class Case:
     deterministic: bool = True
     group: int = 1  # heads of q that share one of k and v
     window: int = 0  # keys that a query sees, its own the last; 0: all
+    cap: float = 0.0  # scores s become cap tanh(s / cap); 0: they stay
 
     def __str__(self):
         dtype = str(self.dtype).replace("torch.", "")
         return (f"{dtype} {self.batch}x{self.heads}x{self.queries}x{self.keys}x{self.width}"
                 f"{f' groups of {self.group}' if self.group > 1 else ''}"
                 f"{f' window of {self.window}' if self.window else ''}"
+                f"{f' cap of {self.cap:g}' if self.cap else ''}"
                 f"{' causal' if self.causal else ''} {self.kind}"
                 f"{'' if self.deterministic else ' any-order'}")
 
@@ -48,9 +50,14 @@ def cases(dtypes, widths):
                 for heads, group in ((4, 2), (6, 3), (8, 8)):
                     yield Case(dtype, 2, heads, 513, 513, width, causal, "strided", group=group)
                     yield Case(dtype, 1, heads, 300, 431, width, causal, "bottom", False, group)
+                for cap in (0.5, 4.0, 50.0):
+                    yield Case(dtype, 1, 2, 513, 513, width, causal, cap=cap)
+                    yield Case(dtype, 2, 6, 300, 431, width, causal, "bottom", group=3, cap=cap)
+                yield Case(dtype, 1, 2, 300, 340, width, causal, "large", cap=30.0)
             for window in (1, 50, 128, 300):
                 yield Case(dtype, 1, 2, 777, 777, width, True, window=window)
                 yield Case(dtype, 2, 6, 513, 600, width, True, "bottom", group=3, window=window)
+                yield Case(dtype, 2, 2, 513, 600, width, True, "bottom", window=window, cap=2.0)
                 yield Case(dtype, 1, 2, 340, 300, width, True, deterministic=False, window=window)
 
 
@@ -76,6 +83,8 @@ def unfused(case, q, k, v, g):
     q, k, v = (x.detach().clone().requires_grad_() for x in (q, k, v))
     keys, values = (x.repeat_interleave(case.group, 1) for x in (k, v))
     scores = (q @ keys.transpose(-1, -2)) * (1 / math.sqrt(case.width))
+    if case.cap:
+        scores = case.cap * torch.tanh(scores / case.cap)
     seen = torch.ones(case.queries, case.keys, dtype=torch.bool, device=q.device)
     if case.causal:
         seen = seen.tril(case.offset)
@@ -112,12 +121,13 @@ def check_case(library, case, generator, repeats):
     q, k, v, g = make_inputs(case, generator)
     exact = unfused(case, *(x.double() for x in (q, k, v, g)))
     usual = unfused(case, q, k, v, g)
-    options = dict(offset=case.offset, deterministic=case.deterministic, window=case.window)
+    options = dict(offset=case.offset, window=case.window, cap=case.cap)
+    in_order = dict(options, deterministic=case.deterministic)
     o, o_zones = poisoned(q)
     lse, lse_zones = poisoned(torch.empty(q.shape[:3], dtype=torch.float32, device="cuda"))
     grads, zones = zip(*(poisoned(x) for x in (q, k, v)))
-    library.forward(q, k, v, case.causal, o, lse, offset=case.offset, window=case.window)
-    library.backward(q, k, v, o, g, lse, case.causal, list(grads), **options)
+    library.forward(q, k, v, case.causal, o, lse, **options)
+    library.backward(q, k, v, o, g, lse, case.causal, list(grads), **in_order)
     results = [o, lse, *grads]
     for pair in (o_zones, lse_zones, *zones):
         for zone in pair:
@@ -131,10 +141,10 @@ def check_case(library, case, generator, repeats):
             raise AssertionError(f"{case}: {name} off by {error:.2e}, the bar is {bar:.2e}")
         worst = max(worst, error / bar if scale > 1e-2 else 0.0)
     for _ in range(repeats):
-        again, _ = library.forward(q, k, v, case.causal, offset=case.offset, window=case.window)
+        again, _ = library.forward(q, k, v, case.causal, **options)
         assert torch.equal(again, o), f"{case}: forward differs between runs"
         if case.deterministic:
-            others = library.backward(q, k, v, o, g, lse, case.causal, **options)
+            others = library.backward(q, k, v, o, g, lse, case.causal, **in_order)
             assert all(torch.equal(a, b) for a, b in zip(others, grads)), (
                 f"{case}: backward differs between runs")
     return worst

@@ -4,7 +4,7 @@ namespace tracestep::cuda {
 
 bool hopper_supports(const AttentionShape& shape) {
   return shape.dtype != AttentionDType::kF32 && hopper_attention_width(shape.width) > 0 &&
-         shape.queries > 0 && shape.keys > 0 && shape.scale > 0 && shape.cap == 0;
+         shape.queries > 0 && shape.keys > 0 && shape.scale > 0;
 }
 
 cudaError_t hopper_forward(const AttentionForward& call, const LaunchStream& stream) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "backends/cuda/attention/hopper_backward_feed.cuh"
+#include "backends/cuda/attention/hopper_cap.cuh"
 #include "backends/cuda/attention/hopper_mask.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
@@ -149,6 +150,7 @@ class BackwardConsumer {
   }
 
   __device__ __forceinline__ void mask() {
+    if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
     mask_transposed<Traits, kM>(s_, distance_ - blocks_before() * kM, keys_left_, p_.window,
                                 thread());
   }
@@ -183,6 +185,27 @@ class BackwardConsumer {
           pack<T>(s_[4 * j] * (dp_[4 * j] - d.x), s_[4 * j + 1] * (dp_[4 * j + 1] - d.y));
       ds16_[2 * j + 1] =
           pack<T>(s_[4 * j + 2] * (dp_[4 * j + 2] - d.x), s_[4 * j + 3] * (dp_[4 * j + 3] - d.y));
+    }
+  }
+  // Both of capped scores, whose tangents are there: dS' = P' (1 - t^2) (dP' - delta).
+  __device__ __forceinline__ void differentiate_tangents() {
+    const std::uint32_t lse =
+        shared_ + Layout::kLse + ring_q_.stage * Layout::kRowBytes + thread() % 4 * 8;
+    const std::uint32_t delta =
+        shared_ + Layout::kDelta + buffer() * Layout::kRowBytes + thread() % 4 * 8;
+#pragma unroll
+    for (int j = 0; j < kM / 8; ++j) {
+      const float2 l = load_float2(lse + 32 * j), d = load_float2(delta + 32 * j);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float &s = s_[4 * j + e], &dp = dp_[4 * j + e];
+        dp = (dp - (e % 2 == 0 ? d.x : d.y)) * slope_of_cap(s);
+        s = exp2_fast(fmaf(s, p_.scale_log2, e % 2 == 0 ? -l.x : -l.y));
+        dp *= s;
+      }
+      round_probabilities(j);
+      ds16_[2 * j] = pack<T>(dp_[4 * j], dp_[4 * j + 1]);
+      ds16_[2 * j + 1] = pack<T>(dp_[4 * j + 2], dp_[4 * j + 3]);
     }
   }
   __device__ __forceinline__ void store_ds() {
@@ -223,7 +246,7 @@ class BackwardConsumer {
       pin(ds16_);
     }
     mask();
-    exponentiate();
+    if constexpr (!Traits::kCapped) exponentiate();
     if constexpr (!Traits::kLateValues) multiply_dv();
     wgmma_wait<Traits::kLateValues ? 0 : 1>();  // in flight: dV
     pin(dp_);
@@ -231,7 +254,10 @@ class BackwardConsumer {
       pin(ds16_);
       if (done_ > 0) release_block(Layout::kQEmpty + 8 * previous(ring_q_.stage));
     }
-    differentiate();
+    if constexpr (Traits::kCapped)
+      differentiate_tangents();
+    else
+      differentiate();
     if constexpr (Traits::kLateValues) multiply_dv();
     store_ds();
     wgmma_wait<0>();

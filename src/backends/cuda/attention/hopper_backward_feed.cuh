@@ -20,6 +20,7 @@ struct BackwardTraits {
   static constexpr int kN = 128;  // keys of a block
   static constexpr bool kCausal = kCausal_;
   static constexpr bool kWindowed = false;  // causal, and a query sees the last keys alone
+  static constexpr bool kCapped = false;    // scores, see hopper_cap.cuh
   // Several heads of queries share one of keys, or several blocks divide the queries.
   static constexpr bool kGrouped = false;
   static constexpr int kQStages = 3;    // blocks of Q in flight
@@ -46,7 +47,9 @@ struct BackwardParameters {
   int window;         // windowed: the keys that a query sees, up to i + offset
   int offset;         // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
-  float scale, scale_log2;
+  float scale;
+  float to_tangent;  // capped: scale / cap
+  float scale_log2;  // scale * log2 e; capped: cap * log2 e
 };
 
 template <class Traits>

@@ -52,6 +52,17 @@ template <class T, int kD>
 using WindowedForward =
     Windowed<TunedForward<T, kD, true, kD <= 80 ? ForwardForm::kTrio : ForwardForm::kPair>>;
 
+// The kernel for capped scores; a causal one also serves windows.
+template <class Traits>
+using CappedOf = Capped<std::conditional_t<Traits::kCausal, Windowed<Traits>, Traits>>;
+
+// Three warpgroups have too few registers for tangents of 64 columns.
+template <class T, int kD, bool kCausal>
+using CappedForward = CappedOf<TunedForward<T, kD, kCausal,
+                                            kD == 64   ? ForwardForm::kTeams
+                                            : kD == 80 ? ForwardForm::kTrio
+                                                       : ForwardForm::kPair>>;
+
 // Calls f(width, causal) with both as types.
 template <class F>
 cudaError_t with_tuned_shape(const AttentionShape& shape, F&& f) {
@@ -75,6 +86,8 @@ cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stre
   const ForwardForm form = forward_form(call.shape);
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
     int* counter = static_cast<int*>(call.workspace);
+    if (call.shape.cap > 0)
+      return launch_hopper_forward<CappedForward<T, width(), causal()>>(call, counter, stream);
     if constexpr (causal()) {
       if (call.shape.window > 0)
         return launch_hopper_forward<WindowedForward<T, width()>>(call, counter, stream);
@@ -97,6 +110,7 @@ template <class T, int kD, bool kCausal>
 cudaError_t tuned_narrow_backward(const AttentionBackward& call, const LaunchStream& stream) {
   using Grouped = TunedBackward<T, kD, kCausal, true>;
   const int parts = backward_parts<Grouped>(call.shape);
+  if (call.shape.cap > 0) return launch_hopper_backward<CappedOf<Grouped>>(call, parts, stream);
   if constexpr (kCausal) {
     if (call.shape.window > 0)
       return launch_hopper_backward<Windowed<Grouped>>(call, parts, stream);
@@ -113,6 +127,7 @@ cudaError_t tuned_backward(const AttentionBackward& call, const LaunchStream& st
       return tuned_narrow_backward<T, width(), causal()>(call, stream);
     } else {
       using Wide = WideBackwardTraits<T, width(), causal()>;
+      if (call.shape.cap > 0) return launch_hopper_wide_backward<CappedOf<Wide>>(call, stream);
       if constexpr (causal()) {
         if (call.shape.window > 0) return launch_hopper_wide_backward<Windowed<Wide>>(call, stream);
       }

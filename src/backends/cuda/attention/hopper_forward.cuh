@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "backends/cuda/attention/hopper_cap.cuh"
 #include "backends/cuda/attention/hopper_forward_feed.cuh"
 #include "backends/cuda/attention/hopper_mask.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
@@ -119,6 +120,7 @@ class ForwardConsumer {
   }
 
   __device__ __forceinline__ void mask(int block, int first_row) {
+    if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
     mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, thread());
   }
 

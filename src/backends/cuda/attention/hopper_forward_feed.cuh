@@ -29,6 +29,7 @@ struct ForwardTraits {
   static constexpr float kThreshold = 8.0F;    // growth of the maximum (log2) that rescales O
   static constexpr bool kSections = kCausal_;  // the longest tiles of several heads come first
   static constexpr bool kWindowed = false;     // causal, and a query sees the last keys alone
+  static constexpr bool kCapped = false;       // scores, see hopper_cap.cuh
 };
 
 // A kernel of the same make for queries that see a window of keys.
@@ -37,6 +38,9 @@ struct Windowed : Traits {
   static constexpr bool kWindowed = true;
 };
 
+// No limit to what windowed kernels see; sums with it do not overflow.
+constexpr int kEveryKey = 1 << 30;
+
 struct ForwardParameters {
   CUtensorMap q, k, v, o;
   float* lse;    // or null
@@ -44,11 +48,12 @@ struct ForwardParameters {
   int queries, keys, heads;
   int group;   // heads of q that share one of k and v
   int offset;  // causal: query i sees keys 0 .. i + offset
-  int window;  // windowed: of these the last
+  int window;  // windowed: of these the last; kEveryKey: no limit
   bool has_o;
   int row_tiles, tiles;          // of a head; of all
   int all_heads, section_heads;  // of all batches; those whose tiles are mixed, see ForwardTile
-  float scale_log2;              // scale * log2 e
+  float to_tangent;              // capped: scale / cap
+  float scale_log2;              // scale * log2 e; capped: cap * log2 e
 };
 
 template <class Traits>

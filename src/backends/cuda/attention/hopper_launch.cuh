@@ -107,6 +107,15 @@ int backward_parts(const AttentionShape& shape) {
   return parts == 1 && is_uneven && steps >= 4 * kSteps ? 2 : parts;
 }
 
+// What makes tangents of products where scores are capped, and exponents of two of scores or, where
+// they are capped, of their tangents.
+inline float to_tangent(const AttentionShape& shape) {
+  return shape.cap > 0 ? shape.scale / shape.cap : 0.0F;
+}
+inline float scale_log2(const AttentionShape& shape) {
+  return (shape.cap > 0 ? shape.cap : shape.scale) * 1.44269504F;
+}
+
 // The sizes of a call, its tiles of `rows` queries and their order.
 inline void tile_forward(const AttentionShape& shape, int rows, int heads_of_section,
                          ForwardParameters& p) {
@@ -117,8 +126,9 @@ inline void tile_forward(const AttentionShape& shape, int rows, int heads_of_sec
   p.row_tiles = (shape.queries + rows - 1) / rows;
   p.tiles = p.row_tiles * shape.heads * shape.batch;
   p.offset = shape.offset;
-  p.scale_log2 = shape.scale * 1.44269504F;
-  p.window = shape.window;
+  p.to_tangent = to_tangent(shape);
+  p.scale_log2 = scale_log2(shape);
+  p.window = shape.window > 0 ? shape.window : kEveryKey;
   p.all_heads = shape.heads * shape.batch;
   p.section_heads = heads_of_section;
 }
@@ -208,10 +218,11 @@ cudaError_t backward_parameters(const AttentionBackward& call, const BackwardRow
   const BackwardOrder order = backward_order(shape, p.key_blocks);
   p.section_heads = order.section_heads;
   p.alternates = order.alternates && parts == 1;
-  p.window = shape.window;
+  p.window = shape.window > 0 ? shape.window : kEveryKey;
   p.offset = shape.offset;
   p.scale = shape.scale;
-  p.scale_log2 = shape.scale * 1.44269504F;
+  p.to_tangent = to_tangent(shape);
+  p.scale_log2 = scale_log2(shape);
   return map.status;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "backends/cuda/attention/hopper_backward_feed.cuh"
+#include "backends/cuda/attention/hopper_cap.cuh"
 #include "backends/cuda/attention/hopper_mask.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
@@ -24,7 +25,7 @@ template <class TypeOf, int kD_, bool kCausal_>
 struct WideBackwardTraits {
   using T = TypeOf;
   static constexpr int kD = kD_, kM = 64, kN = 64;  // head width; queries and keys of a block
-  static constexpr bool kCausal = kCausal_, kWindowed = false;
+  static constexpr bool kCausal = kCausal_, kWindowed = false, kCapped = false;
   static constexpr bool kGrouped = true;  // one head of queries is a group of one
   static constexpr int kQStages = 2, kDOStages = 2;
   static constexpr int kVStages = kD_ > 192 ? 1 : 2;  // of the kernel for dQ
@@ -148,8 +149,10 @@ class WideKeysConsumer {
   __device__ __forceinline__ std::uint32_t fragment(int j) const {
     return shared_ + Layout::kP + ring_.stage * Layout::kPBytes + (j * 128 + thread_) * 16;
   }
-  // P' = exp2(scale S' - LSE), for the other warpgroup too.
+  // P' = exp2(scale S' - LSE), for the other warpgroup too, which gets P' (1 - t^2) if scores are
+  // capped.
   __device__ __forceinline__ void exponentiate(int distance, int keys_left) {
+    if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
     mask_transposed<Traits, kM>(s_, distance, keys_left, p_.window, thread_);
     barrier_wait(shared_ + Layout::kPEmpty + 8 * ring_.stage, ring_.parity ^ 1);
     const std::uint32_t lse =
@@ -157,12 +160,15 @@ class WideKeysConsumer {
 #pragma unroll
     for (int j = 0; j < kM / 8; ++j) {
       const float2 l = load_float2(lse + 32 * j);
-      float* s = s_ + 4 * j;
-      s[0] = exp2_fast(fmaf(s[0], p_.scale_log2, -l.x));
-      s[1] = exp2_fast(fmaf(s[1], p_.scale_log2, -l.y));
-      s[2] = exp2_fast(fmaf(s[2], p_.scale_log2, -l.x));
-      s[3] = exp2_fast(fmaf(s[3], p_.scale_log2, -l.y));
-      store_float4(fragment(j), s[0], s[1], s[2], s[3]);
+      float given[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& s = s_[4 * j + e];
+        const float slope = Traits::kCapped ? slope_of_cap(s) : 1.0F;
+        s = exp2_fast(fmaf(s, p_.scale_log2, e % 2 == 0 ? -l.x : -l.y));
+        given[e] = s * slope;
+      }
+      store_float4(fragment(j), given[0], given[1], given[2], given[3]);
     }
     barrier_arrive(shared_ + Layout::kPFull + 8 * ring_.stage);
   }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/attention/hopper_cap.cuh"
 #include "backends/cuda/attention/hopper_forward_feed.cuh"
 #include "backends/cuda/attention/hopper_mask.cuh"
 #include "backends/cuda/attention/hopper_wide_keys.cuh"
@@ -151,15 +152,18 @@ class WideQueriesConsumer {
     wgmma_commit();
   }
 
-  // dS = P (dP - delta), P = exp2(scale S - LSE). The scores are there; in flight: dQ of the block
-  // before, whose K is free then, and dP.
+  // dS = P (dP - delta), P = exp2(scale S - LSE), times 1 - t^2 if capped. The scores are there; in
+  // flight: dQ of the block before, whose K is free then, and dP.
   template <bool kFirst>
   __device__ __forceinline__ void differentiate(int first_row, int block) {
     pin(s_);
+    if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
     mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, thread());
 #pragma unroll
-    for (int i = 0; i < kN / 2; ++i)
-      s_[i] = exp2_fast(fmaf(s_[i], p_.scale_log2, -lse_[i / 2 % 2]));
+    for (int i = 0; i < kN / 2; ++i) {
+      const float slope = Traits::kCapped ? slope_of_cap(s_[i]) : 1.0F;
+      s_[i] = slope * exp2_fast(fmaf(s_[i], p_.scale_log2, -lse_[i / 2 % 2]));
+    }
     wgmma_wait<0>();
     pin(dq_);
     pin(dp_);
