@@ -87,7 +87,8 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSou
   } else {
     progress.know(fmt::format("the peak is {}, of {}", format_bytes(known.asked->peak_bytes),
                               format_bytes(asked.limit_bytes)));
-    const Advice advice = advise_training(known);
+    known.division = BatchDivision::kIfNeeded;
+    const Advice advice = advise(known);
     tables.push_back(remedy_table(asked, advice));
     if (verdict == FitVerdict::kDoesNotFit) add_least(known, advice, tables);
     out.plans = advice.remedies;

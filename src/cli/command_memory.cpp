@@ -170,7 +170,8 @@ void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Tab
       .step = failed.run.spec.step,
       .traits = failed.run.traits,
       .limit_bytes = limit,
-      .asked = figures_of(failed.run.spec.step, failed.run.program, failed.run.traits, nullptr)};
+      .asked = figures_of(failed.run.spec.step, failed.run.program, failed.run.traits, nullptr),
+      .division = BatchDivision::kIfNeeded};
   tables.push_back(remedy_table(asked, advise(asked)));
 }
 

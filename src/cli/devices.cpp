@@ -10,9 +10,11 @@
 #include "backends/reference/reference_device.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/shell_words.h"
 #include "base/suggest.h"
 #include "cli/cuda.h"
 #include "cli/processes.h"
+#include "lab/predict/devices.h"
 #include "planning/needs.h"
 #include "spec/step_program.h"
 
@@ -79,10 +81,18 @@ const std::vector<NamedDevice>& all_devices() {
   return all;
 }
 
-// Error{kUsage} for unknown names, with the nearest one.
+// Error{kUsage} for unknown names, with the nearest one; for a device of a data sheet, with the
+// flag that takes it.
 const NamedDevice& device_named(const std::string& name) {
   std::vector<std::string> names;
   for (const NamedDevice& device : all_devices()) names.push_back(device.name);
+  const bool is_back_end = std::ranges::find(names, name) != names.end();
+  if (!is_back_end && !devices_of_name(name).devices.empty()) {
+    throw Error(ErrorCode::kUsage, "--device",
+                fmt::format("\"{}\" is known by its published peaks, and runs are on one of {}",
+                            name, fmt::join(names, ", ")),
+                fmt::format("fit and predict take it as --published {}", shell_quoted(name)));
+  }
   check_choice("--device", name, names);
   return *std::ranges::find(all_devices(), name, &NamedDevice::name);
 }

@@ -56,7 +56,7 @@ Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks)
 FitQuestion for_devices(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source,
                         std::int64_t gpus, std::optional<Predictor>& predictor) {
   FitQuestion out = asked;
-  out.has_micro_batches = asked.step.mode == Mode::kStep;
+  out.division = BatchDivision::kFreely;
   if (asked.times != nullptr && gpus > 1) {
     predictor.emplace(*asked.times);
     predictor->link = link_of(o, source, gpus);

@@ -33,7 +33,10 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
   if (limit == 0) {
     return fmt::format("tracestep fit {} --memory-limit SIZE says what would fit", flags_of(run));
   }
-  const Advice advice = advise({.step = run, .traits = traits_of(run.place), .limit_bytes = limit});
+  const Advice advice = advise({.step = run,
+                                .traits = traits_of(run.place),
+                                .limit_bytes = limit,
+                                .division = BatchDivision::kIfNeeded});
   if (advice.remedies.empty()) {
     return fmt::format("no smaller step of this model that was tried fits {}; the least peak is {}",
                        format_bytes(limit),
@@ -46,7 +49,8 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
                                              flags_of(run), exact_bytes(limit));
   const Remedy& first = advice.remedies[0];
   return fmt::format("{} would fit, with a peak of {}: {}{}", first.what,
-                     format_bytes(first.figures.peak_bytes), first.command, more);
+                     format_bytes(first.figures.peak_bytes),
+                     first.micro_batches > 1 ? command_of(first) : first.command, more);
 }
 
 std::string nsys_command(const std::filesystem::path& program,

@@ -51,6 +51,16 @@ TEST(FitPlanTest, OfACardWithProductsByPartsItSaysWhatTheyWouldGain) {
   }
 }
 
+// Of a data sheet, and nothing that runs.
+TEST(FitPlanTest, ADeviceOfADataSheetIsNoBackEndAndItsFlagIsNamed) {
+  for (const char* command : {"fit", "predict", "memory --predict"}) {
+    const ProgramRun run =
+        run_tracestep(words_of(command + std::string(" --size tiny --device a100-40gb")));
+    EXPECT_EQ(run.status, 2) << command;
+    EXPECT_THAT(run.err, AllOf(HasSubstr("[--device]"), HasSubstr("--published a100-40gb")));
+  }
+}
+
 // The command that is proposed is taken as it stands, and holds and takes what was said.
 TEST(FitPlanTest, WhatIsProposedIsWhatMemoryAndPredictSay) {
   const Json row = rows_of(" --published H100 --gpus 4 --link-gb-s 300").items()[0];

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/units.h"
+#include "exec/executor.h"
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "spec/step_program.h"
@@ -12,6 +13,7 @@
 namespace tracestep::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -37,6 +39,27 @@ TEST(OomHintTest, WhereTheHostIsFullItSaysHowMuchOfItIsNeeded) {
 
 TEST(OomHintTest, WhereTheDeviceIsFullItSaysWhatFitsTheLimit) {
   EXPECT_THAT(oom_hint(offloaded(), "[cuda] out of memory"), HasSubstr("would fit, with a peak"));
+}
+
+// Where no change of the whole batch keeps the task: half of what the leanest one holds.
+TEST(OomHintTest, ATrainingStepIsDividedWhereNothingElseKeepsItsTask) {
+  ops::register_all();
+  RunSpec run{.model = {.vocab = 50, .d_model = 32, .d_ff = 64, .layers = 3, .heads = 2},
+              .shape = {.batch = 32, .context = 256}};
+  run.place.threads = 2;
+  RunSpec least = run;
+  least.attention = AttentionForm::kFlash;
+  least.recompute = Recomputation::blocks();
+  least.updates = UpdateTime::kEarly;
+  least.loss_chunks = 0;
+  const DeviceTraits traits{.threads = 2};
+  run.place.memory_limit_bytes =
+      predicted_peak_bytes(run.executor, step_program(least, traits), traits) * 6 / 10;
+  EXPECT_THAT(oom_hint(run, "[cpu] out of memory"),
+              AllOf(HasSubstr("micro-batches would fit"),
+                    HasSubstr("tracestep train --text FILE --accumulate")));
+  run.mode = Mode::kForwardBackward;
+  EXPECT_THAT(oom_hint(run, "[cpu] out of memory"), Not(HasSubstr("--accumulate")));
 }
 
 // The command asks for the same bytes, and the step's own budget does not end the search.

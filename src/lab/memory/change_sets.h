@@ -16,6 +16,8 @@ struct ChangeSet {
   bool is_sketched = false;
 
   double guessed_ms() const { return start_ms * less * more; }
+  // Whether it takes longer in any case.
+  bool is_slower_than(double ms) const;
   void apply(const StepChange& change, double time_ratio) {
     change.apply(remedy.step);
     remedy.severity = std::max(remedy.severity, change.severity);
@@ -24,9 +26,35 @@ struct ChangeSet {
   }
 };
 
-// All of them, described, by guessed time: each way to share the step and to divide its batch that
-// no other one beats in time and bytes, with every choice of each field. The step as asked is the
-// one without changes.
-std::vector<ChangeSet> change_sets(Judge& judge);
+// All of them, described: each way to share the step and to divide its batch that no other one
+// beats in time and bytes, with every choice of each field.
+class ChangeSets {
+ public:
+  // `judge` must outlive it.
+  explicit ChangeSets(Judge& judge);
+
+  // With the batch whole. The step as asked is the one without changes.
+  std::vector<ChangeSet> whole() const { return changed(whole_); }
+  // In micro-batches, less those that take longer than `most_ms` in any case.
+  std::vector<ChangeSet> divided(double most_ms) const;
+
+ private:
+  using Remedies = std::vector<Remedy>;
+
+  Remedies shared() const;
+  void find_choices();
+  std::vector<ChangeSet> changed(const Remedies& ways) const;
+  std::int64_t most_parts(const Remedy& way) const;
+
+  const FitQuestion& q_;
+  Judge& judge_;
+  Remedies ways_;   // with the batch whole, to divide it
+  Remedies whole_;  // those of them that have the fewest bytes or take the least time undivided
+  std::vector<Choices> choices_;
+  std::vector<std::vector<double>> time_ratios_;  // of each choice alone
+};
+
+// The fastest guess first, then the fewest changes.
+void sort_by_guess(std::vector<ChangeSet>& sets);
 
 }  // namespace tracestep

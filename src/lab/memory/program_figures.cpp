@@ -75,6 +75,26 @@ std::optional<std::int64_t> layer_number(std::string_view path) {
   return error == std::errc() && end != begin ? std::optional(out) : std::nullopt;
 }
 
+struct ProgramCache::MicroBatch {
+  RunSpec run;  // whatever updates with its gradients
+  std::string kind;
+  std::int64_t parts = 1, runs = 1;
+
+  Program loss() const { return micro_batch_loss(run, parts); }
+};
+
+std::vector<ProgramCache::MicroBatch> ProgramCache::micro_batches_of(const RunSpec& step,
+                                                                     std::int64_t parts) {
+  const auto of = [&](GradientKind kind, std::int64_t runs) {
+    MicroBatch out{micro_batch_of(step, parts, kind),
+                   fmt::format("{} of {}", static_cast<int>(kind), parts), parts, runs};
+    out.run.offload = Offload::kNone;
+    out.run.optimizer.moments = Moments::kF32;
+    return out;
+  };
+  return {of(GradientKind::kPersistent, 1), of(GradientKind::kAccumulate, parts - 1)};
+}
+
 std::vector<PartFigures> ProgramCache::parts_of(const RunSpec& step, std::int64_t micro_batches) {
   if (micro_batches == 1) {
     const ProgramFigures& whole = of_whole(step);
@@ -82,16 +102,33 @@ std::vector<PartFigures> ProgramCache::parts_of(const RunSpec& step, std::int64_
   }
   std::vector<PartFigures> out;
   std::vector<Value> all;
-  const bool is_offloaded = step.offload != Offload::kNone && traits_.has_own_memory();
-  for (const GradientKind kind : {GradientKind::kPersistent, GradientKind::kAccumulate}) {
-    const ProgramFigures& part = of_micro_batch(step, micro_batches, kind);
-    out.push_back({part, is_offloaded ? part.offloaded : part.leaves,
-                   kind == GradientKind::kPersistent ? 1 : micro_batches - 1});
+  for (const MicroBatch& part : micro_batches_of(step, micro_batches)) {
+    const ProgramFigures& figures = of_micro_batch(part);
+    out.push_back({figures, is_offloaded(step) ? figures.offloaded : figures.leaves, part.runs});
     std::ranges::copy(out.back().leaves, std::back_inserter(all));
   }
   const ProgramFigures& update = of_update(step, all);
   out.push_back({update, update.leaves});
   return out;
+}
+
+std::vector<Value> ProgramCache::leaves_of(const RunSpec& step, std::int64_t micro_batches) {
+  using tracestep::leaves_of;
+  if (micro_batches == 1)
+    return leaves_of(begun(step, "step", [&] { return forward_program(step); }));
+  std::vector<Value> out;
+  for (const MicroBatch& part : micro_batches_of(step, micro_batches)) {
+    const Program& program = begun(part.run, part.kind, [&] { return part.loss(); });
+    std::ranges::move(leaves_of(is_offloaded(step) ? offload(program) : program),
+                      std::back_inserter(out));
+  }
+  const std::vector<Value>& updated = of_update(step, out).leaves;
+  out.insert(out.end(), updated.begin(), updated.end());
+  return out;
+}
+
+bool ProgramCache::is_offloaded(const RunSpec& step) const {
+  return step.offload != Offload::kNone && traits_.has_own_memory();
 }
 
 const ProgramFigures& ProgramCache::of_whole(const RunSpec& step) {
@@ -102,17 +139,12 @@ const ProgramFigures& ProgramCache::of_whole(const RunSpec& step) {
              figures_of(step, passed(step, "step", [&] { return forward_program(step); }));
 }
 
-const ProgramFigures& ProgramCache::of_micro_batch(const RunSpec& step, std::int64_t parts,
-                                                   GradientKind kind) {
-  RunSpec part = micro_batch_of(step, parts, kind);
-  part.offload = Offload::kNone;
-  part.optimizer.moments = Moments::kF32;
-  const std::string name = fmt::format("{} of {}", static_cast<int>(kind), parts);
-  const auto [found, is_new] = figures_.try_emplace(key_text(name, part));
+const ProgramFigures& ProgramCache::of_micro_batch(const MicroBatch& part) {
+  const auto [found, is_new] = figures_.try_emplace(key_text(part.kind, part.run));
   if (!is_new) return found->second;
-  const Program program = passed(part, name, [&] { return micro_batch_loss(part, parts); });
-  ProgramFigures& out = found->second = figures_of(part, program);
-  if (traits_.has_own_memory()) out.offloaded = leaves_of(offload(program));
+  const Program program = passed(part.run, part.kind, [&] { return part.loss(); });
+  ProgramFigures& out = found->second = figures_of(part.run, program);
+  if (traits_.has_own_memory()) out.offloaded = tracestep::leaves_of(offload(program));
   return out;
 }
 
@@ -129,18 +161,20 @@ const ProgramFigures& ProgramCache::of_update(const RunSpec& step,
   return found->second = figures_of(step, update_of_micro_batches(update, leaves, traits_));
 }
 
-// Built up to what is computed again once for all choices of it.
+const Program& ProgramCache::begun(RunSpec run, const std::string& key,
+                                   const std::function<Program()>& built) {
+  run.recompute = {};
+  const std::string text = key_text(key, run);
+  const auto found = begun_.find(text);
+  if (found != begun_.end()) return found->second;
+  if (begun_.size() >= kMostBegun) begun_.clear();
+  return begun_[text] = program_for(built(), run, traits_, {.stop_after = kBeforeRecompute});
+}
+
 Program ProgramCache::passed(const RunSpec& run, const std::string& key,
                              const std::function<Program()>& built) {
   ++built_;
-  RunSpec plain = run;
-  plain.recompute = {};
-  if (begun_.size() >= kMostBegun) begun_.clear();
-  const auto [found, is_new] = begun_.try_emplace(key_text(key, plain));
-  if (is_new) {
-    found->second = program_for(built(), plain, traits_, {.stop_after = kBeforeRecompute});
-  }
-  return program_for(found->second, run, traits_, {.start_after = kBeforeRecompute});
+  return program_for(begun(run, key, built), run, traits_, {.start_after = kBeforeRecompute});
 }
 
 ProgramFigures ProgramCache::figures_of(const RunSpec& run, const Program& program) const {
@@ -152,7 +186,7 @@ ProgramFigures ProgramCache::figures_of(const RunSpec& run, const Program& progr
                      .flops = static_cast<double>(cost.flops),
                      .moved_bytes = static_cast<double>(cost.bytes_read + cost.bytes_written),
                      .kernels = static_cast<double>(launch_count(program)),
-                     .leaves = leaves_of(program)};
+                     .leaves = tracestep::leaves_of(program)};
   const std::int64_t leaves = kept_bytes(out.leaves) + input_bytes(out.leaves);
   const std::vector<std::int64_t> live = live_bytes_by_node(program, buffer_plan, traits_);
   Where where{Phase::kForward, 0, ""};

@@ -47,13 +47,20 @@ class ProgramCache {
   // Returns the figures of each part of parts_of_step(); they live as long as this cache. `step`
   // must say its bucket.
   std::vector<PartFigures> parts_of(const RunSpec& step, std::int64_t micro_batches);
+  // Returns the leaves of all parts without their last passes, which change none.
+  std::vector<Value> leaves_of(const RunSpec& step, std::int64_t micro_batches);
   std::size_t built() const { return built_; }  // programs
 
  private:
   const ProgramFigures& of_whole(const RunSpec& step);
-  const ProgramFigures& of_micro_batch(const RunSpec& step, std::int64_t parts, GradientKind kind);
+  struct MicroBatch;  // a part that forms gradients
+  static std::vector<MicroBatch> micro_batches_of(const RunSpec& step, std::int64_t parts);
+  const ProgramFigures& of_micro_batch(const MicroBatch& part);
   const ProgramFigures& of_update(const RunSpec& step, const std::vector<Value>& leaves);
+  // Up to what is computed again, which `run` does not say, until the next call.
+  const Program& begun(RunSpec run, const std::string& key, const std::function<Program()>& built);
   Program passed(const RunSpec& run, const std::string& key, const std::function<Program()>& built);
+  bool is_offloaded(const RunSpec& step) const;
   ProgramFigures figures_of(const RunSpec& run, const Program& program) const;
 
   DeviceTraits traits_;

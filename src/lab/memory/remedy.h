@@ -66,6 +66,13 @@ RunSpec repeated_part(const Remedy& remedy);
 // The command that runs it.
 std::string command_of(const Remedy& remedy);
 
+// Whether a training step may be computed in micro-batches.
+enum class BatchDivision : std::uint8_t {
+  kNever,
+  kIfNeeded,  // where nothing else keeps its task without lower precision or other states
+  kFreely,    // wherever that is faster
+};
+
 inline constexpr double kUsualMargin = 0.05;
 
 struct FitQuestion {
@@ -78,8 +85,8 @@ struct FitQuestion {
   // Called before each step that is tried; `share`: of the search, from 0 to 1.
   std::function<void(const std::string& trying, double share)> progress = {};
   std::vector<Parallel> parallels = {};  // how ranks may share the step; empty: as asked
-  bool has_micro_batches = false;        // whether a remedy may divide the batch
-  bool is_of_task_alone = false;         // nothing is said where no remedy keeps the task
+  BatchDivision division = BatchDivision::kNever;
+  bool is_of_task_alone = false;  // nothing is said where no remedy keeps the task
 
   // What a remedy may hold.
   std::int64_t within_bytes() const {

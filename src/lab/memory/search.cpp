@@ -6,20 +6,15 @@
 #include <tuple>
 #include <utility>
 
-#include "base/integers.h"
 #include "lab/memory/change_sets.h"
+#include "lab/memory/peak_bounds.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::size_t kMostOfASeverity = 3;  // remedies
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
-constexpr double kGuessError = 1.25;  // of a time that was guessed
-constexpr double kMuchLess = 0.85;    // of another's peak
-
-constexpr ChangeSeverity kOfTheTask[] = {
-    ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings, ChangeSeverity::kOtherPrecision,
-    ChangeSeverity::kOtherStates};
+constexpr double kMuchLess = 0.85;  // of another's peak
 
 // In words that people would write, and no more than `bytes`.
 std::int64_t round_budget(std::int64_t bytes) {
@@ -30,11 +25,19 @@ std::int64_t round_budget(std::int64_t bytes) {
 
 class Search {
  public:
-  explicit Search(const FitQuestion& q) : q_(q), judge_(q) {}
+  explicit Search(const FitQuestion& q) : q_(q), judge_(q), bounds_(judge_), all_sets_(judge_) {}
 
   Advice run() {
-    sets_ = change_sets(judge_);
-    for (const ChangeSeverity s : kOfTheTask) take_from(s);
+    add(all_sets_.whole());
+    take_from(ChangeSeverity::kSameNumbers);
+    if (q_.division == BatchDivision::kFreely) divide();
+    take_from(ChangeSeverity::kOtherRoundings);
+    if (q_.division == BatchDivision::kIfNeeded && advice_.remedies.empty()) {
+      divide();
+      take_from(ChangeSeverity::kOtherRoundings);
+    }
+    take_from(ChangeSeverity::kOtherPrecision);
+    take_from(ChangeSeverity::kOtherStates);
     if (advice_.remedies.empty() && !q_.is_of_task_alone) {
       find_least();
       advice_.remedies = of_another_task(judge_, bases());
@@ -47,54 +50,34 @@ class Search {
   using Remedies = std::vector<Remedy>;
   using Set = ChangeSet;
 
-  // Weights and states in the device's memory, which no recomputation and no form of a kernel
-  // changes: a lower bound on the peak.
-  std::int64_t kept_bytes(const Remedy& remedy) {
-    RunSpec step = remedy.step;
-    step.recompute = {};
-    step.attention = q_.step.attention;
-    step.loss_chunks = q_.step.loss_chunks;
-    step.ops = q_.step.ops;
-    return judge_.figures().sketch(step, remedy.micro_batches).kept_bytes;
+  void add(std::vector<Set> sets) {
+    std::ranges::move(sets, std::back_inserter(sets_));
+    sort_by_guess(sets_);
   }
+  void divide() { add(all_sets_.divided(fastest_ms())); }
 
-  // The figures with each block computed again by itself, of a set whose blocks run again in
-  // groups; nullptr: it is none, or so few layers do not tell what is saved of each.
-  const StepFigures* by_single_blocks(const Remedy& r) {
-    if (r.step.recompute.every == 1) return nullptr;
-    RunSpec single = r.step;
-    single.recompute = Recomputation::blocks();
-    const StepFigures& out = judge_.figures().sketch(single, r.micro_batches);
-    return out.saved_bytes ? &out : nullptr;
-  }
-
-  // A lower bound on a peak from few layers. Where blocks run again in groups, whatever single
-  // blocks hold at a node of theirs is there at the same node too, but for the inputs of blocks
-  // that are not the first of a group: these are computed again.
-  std::int64_t least_bytes(const Remedy& r) {
-    const std::int64_t kept = kept_bytes(r);
-    const StepFigures* single = by_single_blocks(r);
-    if (single == nullptr) return kept;
-    const std::int64_t layers = r.step.model.layers;
-    const std::int64_t not_saved = layers - ceil_div(layers, std::int64_t{r.step.recompute.every});
-    return std::max(kept, single->peak_bytes - not_saved * *single->saved_bytes);
+  double fastest_ms() const {
+    double out = kNoTime;
+    for (const Remedy& r : advice_.remedies) out = std::min(out, r.figures.ms);
+    return out;
   }
 
   // Returns whether the search loses nothing while the figures of `r` are not known: single blocks
   // fit, and take less time, since they compute less again.
   bool can_wait(const Remedy& r) {
     if (is_of_blocks(q_.step.recompute)) return false;  // then they are no change
-    const StepFigures* single = by_single_blocks(r);
+    const StepFigures* single = bounds_.by_single_blocks(r);
     return single != nullptr && surely_fits(single->peak_bytes, q_.within_bytes());
   }
   double least_ms(const Set& set) {
-    return set.is_sketched ? set.remedy.figures.ms : by_single_blocks(set.remedy)->ms;
+    return set.is_sketched ? set.remedy.figures.ms : bounds_.by_single_blocks(set.remedy)->ms;
   }
 
   void sketch(Set& set) {
     if (set.is_sketched) return;
     judge_.reach(static_cast<double>(sketched_++) / static_cast<double>(sets_.size()));
     judge_.sketch(set.remedy);
+    bounds_.learn(set.remedy, set.remedy.figures);
     set.is_sketched = true;
   }
 
@@ -105,9 +88,9 @@ class Search {
     std::vector<Set*> out;
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
-      if (set.guessed_ms() > kGuessError * most_ms) break;
-      if (kept_bytes(set.remedy) > q_.limit_bytes) continue;
-      if (!may_fit(least_bytes(set.remedy), q_.limit_bytes)) continue;
+      if (set.is_slower_than(most_ms)) break;
+      if (bounds_.kept_bytes(set.remedy) > q_.limit_bytes) continue;
+      if (!may_fit(bounds_.least_bytes(set.remedy), q_.limit_bytes)) continue;
       out.push_back(&set);
       if (!set.is_sketched && can_wait(set.remedy)) continue;
       sketch(set);
@@ -126,8 +109,7 @@ class Search {
 
   // The remedies of one severity.
   void take_from(ChangeSeverity severity) {
-    double fastest = kNoTime;
-    for (const Remedy& r : advice_.remedies) fastest = std::min(fastest, r.figures.ms);
+    const double fastest = fastest_ms();
     Remedies found = fitting(sketched(severity, fastest), fastest);
     if (found.empty() && fastest == kNoTime) found = last_resort(severity);
     if (found.empty()) return;
@@ -150,7 +132,7 @@ class Search {
       const auto is_small = [&](std::int64_t peak) {
         return out.empty() || is_much_less(peak, out.back());
       };
-      if (!sets[i]->is_sketched && is_small(least_bytes(r))) {
+      if (!sets[i]->is_sketched && is_small(bounds_.least_bytes(r))) {
         sketch(*sets[i]);
         sort_by_time(std::span(sets).subspan(i--));
         continue;
@@ -256,15 +238,16 @@ class Search {
   const Remedy* least_of(const Is& is, double most_ms = kNoTime) {
     std::vector<std::pair<std::int64_t, Set*>> by_kept;
     for (Set& set : sets_) {
-      if (set.guessed_ms() > kGuessError * most_ms) break;
-      if (is(set.remedy)) by_kept.emplace_back(kept_bytes(set.remedy), &set);
+      if (set.is_slower_than(most_ms)) break;
+      if (is(set.remedy)) by_kept.emplace_back(bounds_.kept_bytes(set.remedy), &set);
     }
     std::ranges::sort(by_kept);
     const Set* out = nullptr;
     const auto least = [&] { return std::pair(out->remedy.figures.peak_bytes, out); };
     for (const auto& [kept, set] : by_kept) {
       if (out != nullptr && least() < std::pair<std::int64_t, const Set*>(kept, set)) break;
-      if (out != nullptr && least_bytes(set->remedy) > out->remedy.figures.peak_bytes) continue;
+      if (out != nullptr && bounds_.least_bytes(set->remedy) > out->remedy.figures.peak_bytes)
+        continue;
       sketch(*set);
       const StepFigures& figures = set->remedy.figures;
       if (figures.ms > most_ms) continue;
@@ -294,7 +277,9 @@ class Search {
   // The step as asked, and of every severity the set with the least peak.
   Remedies bases() {
     Remedies out;
-    for (const ChangeSeverity most : kOfTheTask) {
+    for (const ChangeSeverity most :
+         {ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings,
+          ChangeSeverity::kOtherPrecision, ChangeSeverity::kOtherStates}) {
       for (const bool is_asked : {true, false}) {
         const Remedy* base = least_of(
             [&](const Remedy& r) { return is_asked ? r.changes.empty() : r.severity <= most; });
@@ -309,7 +294,9 @@ class Search {
 
   const FitQuestion& q_;
   Judge judge_;
-  std::vector<Set> sets_;
+  PeakBounds bounds_;
+  ChangeSets all_sets_;
+  std::vector<Set> sets_;     // so far
   std::size_t sketched_ = 0;  // of them
   Advice advice_;
 };
@@ -318,18 +305,6 @@ class Search {
 
 Advice advise(const FitQuestion& question) {
   return Search(question).run();
-}
-
-Advice advise_training(FitQuestion question) {
-  if (question.step.mode != Mode::kStep) return advise(question);
-  const bool is_of_task_alone = std::exchange(question.is_of_task_alone, true);
-  Advice whole = advise(question);
-  const bool is_enough =
-      !whole.remedies.empty() && whole.remedies.front().severity <= ChangeSeverity::kOtherRoundings;
-  if (is_enough) return whole;
-  question.is_of_task_alone = is_of_task_alone;
-  question.has_micro_batches = true;
-  return advise(question);
 }
 
 }  // namespace tracestep

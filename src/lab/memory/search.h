@@ -22,8 +22,5 @@ struct Advice {
   std::optional<Remedy> least = {}, least_sequence = {};
 };
 Advice advise(const FitQuestion& question);
-// The same, and the batch of a training step is divided where nothing else keeps its task without
-// lower precision or other states.
-Advice advise_training(FitQuestion question);
 
 }  // namespace tracestep

@@ -42,6 +42,24 @@ std::int64_t summed_bytes(const RunSpec& step) {
          step.parallel.tensor;
 }
 
+// With so many layers; batches of sums are those of the whole model.
+RunSpec of_layers(const RunSpec& step, std::int64_t layers) {
+  RunSpec out = step;
+  out.model.layers = layers;
+  out.parallel = resolve_bucket(step.parallel, summed_bytes(step));
+  return out;
+}
+
+// Bytes of each program of a step: arenas are there all the time, other memory is given back.
+struct Held {
+  bool is_kept = false;
+  std::int64_t bytes = 0;
+
+  void add(std::int64_t of_program) {
+    bytes = is_kept ? bytes + of_program : std::max(bytes, of_program);
+  }
+};
+
 StepFigures figures_of(const RunSpec& step, std::span<const StepPart> parts,
                        const DeviceTraits& traits, const Predictor* times) {
   StepFigures out{.peak_bytes = predicted_peak_bytes(step.executor, parts, traits),
@@ -105,11 +123,7 @@ const StepFigures& FiguresOfSteps::exact(const RunSpec& step, std::int64_t micro
 
 FiguresOfSteps::Depth FiguresOfSteps::at_layers(const RunSpec& step, std::int64_t micro_batches,
                                                 std::int64_t layers) {
-  RunSpec shallow = step;
-  shallow.model.layers = layers;
-  // Batches of sums are those of the whole model.
-  shallow.parallel = resolve_bucket(step.parallel, summed_bytes(step));
-  Depth out{.parts = programs_.parts_of(shallow, micro_batches)};
+  Depth out{.parts = programs_.parts_of(of_layers(step, layers), micro_batches)};
   std::vector<Value> leaves;
   for (const auto& [program, own, runs] : out.parts) {
     const auto n = static_cast<double>(runs);
@@ -121,9 +135,21 @@ FiguresOfSteps::Depth FiguresOfSteps::at_layers(const RunSpec& step, std::int64_
     std::ranges::copy(own, std::back_inserter(leaves));
   }
   if (times_ != nullptr) out.figures.ms *= correction_factor(step, *times_);
-  out.figures.kept_bytes = kept_bytes(leaves);
+  out.figures.kept_bytes = tracestep::kept_bytes(leaves);
   out.leaves = out.figures.kept_bytes + input_bytes(leaves);
   return out;
+}
+
+std::int64_t FiguresOfSteps::kept_bytes(const RunSpec& step, std::int64_t micro_batches) {
+  const auto [found, is_new] = kept_.try_emplace(key_text(step, micro_batches));
+  if (!is_new) return found->second;
+  const auto at = [&](std::int64_t layers) {
+    return tracestep::kept_bytes(programs_.leaves_of(of_layers(step, layers), micro_batches));
+  };
+  const std::int64_t layers = step.model.layers;
+  const auto depths = sketched_depths(step);
+  return found->second =
+             depths ? at_depth(at(depths->first), at(depths->second), *depths, layers) : at(layers);
 }
 
 const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micro_batches) {
@@ -146,23 +172,26 @@ const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micr
          .flops = of(&StepFigures::flops),
          .moved_bytes = of(&StepFigures::moved_bytes),
          .kernels = of(&StepFigures::kernels)};
-  std::int64_t together = 0, fullest = 0, saved_by_all = 0;
+  Held all{.is_kept = has_arena(step.executor)}, forward = all;
+  std::int64_t saved_by_all = 0;
   for (std::size_t i = 0; i < b.parts.size(); ++i) {
     const auto &less = a.parts[i].program.live, &more = b.parts[i].program.live;
-    std::int64_t most = 0, saved = 0;
+    std::int64_t most = 0, most_of_forward = 0, saved = 0;
     for (const auto& [where, bytes] : more) {
       const auto same = less.find(where);
       const std::int64_t shallow = same == less.end() ? bytes : same->second;
       most = std::max(most, deep(shallow, bytes));
       if (std::get<Phase>(where) != Phase::kForward) continue;
+      most_of_forward = std::max(most_of_forward, deep(shallow, bytes));
       saved = std::max(saved, (bytes - shallow) / (depths->second - depths->first));
     }
     saved_by_all += saved;
-    together += most;
-    fullest = std::max(fullest, most);
+    all.add(most);
+    forward.add(most_of_forward);
   }
   out.saved_bytes = saved_by_all;
-  out.peak_bytes = deep(a.leaves, b.leaves) + (has_arena(step.executor) ? together : fullest);
+  out.forward_bytes = forward.bytes;
+  out.peak_bytes = deep(a.leaves, b.leaves) + all.bytes;
   return out;
 }
 

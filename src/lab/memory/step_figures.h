@@ -17,8 +17,9 @@ struct StepFigures {
   std::int64_t peak_bytes = 0;
   std::int64_t kept_bytes = 0;  // of the peak: weights and states in the device's memory
   std::int64_t host_bytes = 0;  // in the host's memory
-  // Of a sketch: at most what its programs together keep of each layer for backward.
-  std::optional<std::int64_t> saved_bytes = {};
+  // Of a sketch: at most what its programs together keep of each layer for backward, and what
+  // forward holds at its fullest besides leaves.
+  std::optional<std::int64_t> saved_bytes = {}, forward_bytes = {};
   double ms = 0;  // predicted; modelled with rounded rates where nothing predicts it
   double flops = 0, moved_bytes = 0, kernels = 0;
 };
@@ -44,6 +45,9 @@ class FiguresOfSteps {
   // what a planned arena cannot fill.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
 
+  // Weights and states in the device's memory, as sketch() says; without most passes.
+  std::int64_t kept_bytes(const RunSpec& step, std::int64_t micro_batches = 1);
+
   std::size_t programs() const { return exact_.size() + programs_.built(); }  // so far
 
  private:
@@ -54,6 +58,7 @@ class FiguresOfSteps {
   const Predictor* times_;
   ProgramCache programs_;
   std::map<std::string, StepFigures> exact_, sketches_;  // by canonical key
+  std::map<std::string, std::int64_t> kept_;
 };
 
 }  // namespace tracestep

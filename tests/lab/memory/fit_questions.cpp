@@ -242,7 +242,7 @@ std::string fault_of(const FitCase& q) {
       .margin = q.margin,
       .times = &times,
       .parallels = q.parallels,
-      .has_micro_batches = q.has_micro_batches};
+      .division = q.has_micro_batches ? BatchDivision::kFreely : BatchDivision::kNever};
   return fault_of(question, advise(question), all);
 }
 

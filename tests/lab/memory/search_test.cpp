@@ -11,7 +11,10 @@
 #include "analysis/plan.h"
 #include "base/units.h"
 #include "exec/executor.h"
+#include "lab/memory/change_sets.h"
 #include "lab/memory/fit_questions.h"
+#include "lab/memory/peak_bounds.h"
+#include "lab/memory/plan.h"
 #include "lab/memory/run.h"
 #include "ops/functions.h"
 #include "passes/recompute_budget.h"
@@ -241,6 +244,39 @@ TEST_F(SearchTest, GroupsOfBlocksSaveNoMoreThanTheInputsBetweenThem) {
   }
 }
 
+// What the search leaves out before it has a program, by what it learnt from others.
+TEST_F(SearchTest, NoSetHoldsLessThanItsBound) {
+  std::mt19937 random(19);
+  for (int i = 0; i < 6; ++i) {
+    testing::FitCase q = testing::random_case(random);
+    q.step.model.layers = 24;
+    q.step.shape.batch = 8;
+    q.traits.kind = DeviceKind::kCuda;
+    if (i % 2 == 0) q.step.executor = ExecutorKind::kCompiled;
+    if (i % 3 == 0) q.parallels = parallel_choices(q.step, 4, 4);
+    const FitQuestion question{.step = q.step,
+                               .traits = q.traits,
+                               .parallels = q.parallels,
+                               .division = BatchDivision::kFreely};
+    Judge judge(question);
+    PeakBounds bounds(judge);
+    const ChangeSets sets(judge);
+    std::vector<ChangeSet> all = sets.whole();
+    std::ranges::move(sets.divided(1e9), std::back_inserter(all));
+    std::ranges::shuffle(all, random);
+    all.resize(std::min<std::size_t>(all.size(), 40));
+    for (ChangeSet& set : all) {
+      Remedy& r = set.remedy;
+      const std::int64_t least = bounds.least_bytes(r);
+      judge.sketch(r);
+      EXPECT_LE(static_cast<double>(least), 1.01 * static_cast<double>(r.figures.peak_bytes))
+          << i << " " << r.command;
+      EXPECT_EQ(bounds.kept_bytes(r), r.figures.kept_bytes) << i << " " << r.command;
+      bounds.learn(r, r.figures);
+    }
+  }
+}
+
 // A program that does not update has the same bytes whatever the optimizer keeps, and where.
 TEST_F(SearchTest, StepsThatDifferInTheirOptimizerShareMicroBatches) {
   RunSpec step = seven_billion();
@@ -361,7 +397,9 @@ TEST_F(SearchTest, ATrainingAddsUpGradientsWhereNothingElseFits) {
   for (const Remedy& r : advise(question).remedies) {
     EXPECT_GT(r.severity, ChangeSeverity::kOtherRoundings) << r.command;
   }
-  const Advice advice = advise_training(question);
+  FitQuestion divided = question;
+  divided.division = BatchDivision::kIfNeeded;
+  const Advice advice = advise(divided);
   ASSERT_FALSE(advice.remedies.empty());
   const Remedy& first = advice.remedies[0];
   EXPECT_EQ(first.severity, ChangeSeverity::kOtherRoundings);
@@ -376,8 +414,10 @@ TEST_F(SearchTest, ATrainingAddsUpGradientsWhereNothingElseFits) {
 TEST_F(SearchTest, ABatchThatFitsWholeIsNotDivided) {
   RunSpec step = small_step();
   step.shape = {.batch = 8, .context = 256};
-  const FitQuestion question{.step = step, .traits = {}, .limit_bytes = peak_of(step, {}) * 8 / 10};
-  EXPECT_EQ(commands(advise_training(question)), commands(advise(question)));
+  FitQuestion question{.step = step, .traits = {}, .limit_bytes = peak_of(step, {}) * 8 / 10};
+  const Advice whole = advise(question);
+  question.division = BatchDivision::kIfNeeded;
+  EXPECT_EQ(commands(advise(question)), commands(whole));
 }
 
 // No change of a form saves an inference step's logits.

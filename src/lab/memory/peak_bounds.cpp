@@ -1,0 +1,99 @@
+#include "lab/memory/peak_bounds.h"
+
+#include "base/integers.h"
+#include "exec/executor.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+Remedy with_single_blocks(const Remedy& r) {
+  Remedy out{.step = r.step, .micro_batches = r.micro_batches};
+  out.step.recompute = Recomputation::blocks();
+  return out;
+}
+
+// Of what forward computes and keeps for backward. How weights are updated, and where the
+// optimizer's states lie, says only in what form it reads weights.
+std::string key_of_forward(const RunSpec& asked, RunSpec step) {
+  step.updates = asked.updates;
+  step.offload = asked.offload;
+  step.optimizer.moments = asked.optimizer.moments;
+  return canonical_text(key_of(step));
+}
+
+// As asked for, forward reads the narrow copies that updates at the end keep of weights; others
+// hold copies of its own making besides.
+bool updates_as_asked(const RunSpec& asked, const RunSpec& step) {
+  return step.updates == asked.updates && step.offload == asked.offload &&
+         step.optimizer.moments == asked.optimizer.moments;
+}
+
+}  // namespace
+
+std::int64_t PeakBounds::kept_bytes(const Remedy& r) {
+  RunSpec step = r.step;
+  step.recompute = {};
+  step.attention = q_.step.attention;
+  step.loss_chunks = q_.step.loss_chunks;
+  step.ops = q_.step.ops;
+  // Gradients that are kept between micro-batches do not depend on how many there are.
+  return figures_.kept_bytes(step, r.micro_batches > 1 ? 2 : 1);
+}
+
+std::int64_t PeakBounds::least_bytes(const Remedy& r) {
+  const std::int64_t kept = kept_bytes(r);
+  double besides = 0;
+  if (const auto forward = forward_of(r)) besides = forward->bytes;
+  if (r.step.recompute.every > 1) {
+    if (const auto forward = forward_of(with_single_blocks(r))) {
+      besides = std::max(besides, forward->bytes - inputs_not_saved(r, forward->saved));
+    }
+  }
+  const std::int64_t least = kept + static_cast<std::int64_t>(besides);
+  if (!may_fit(least, q_.limit_bytes)) return least;
+  const StepFigures* single = by_single_blocks(r);
+  if (single == nullptr) return least;
+  const double not_saved = inputs_not_saved(r, static_cast<double>(*single->saved_bytes));
+  return std::max(least, single->peak_bytes - static_cast<std::int64_t>(not_saved));
+}
+
+void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
+  if (!figures.forward_bytes || !updates_as_asked(q_.step, r.step)) return;
+  forward_[{key_of_forward(q_.step, r.step), r.micro_batches}] = {
+      static_cast<double>(*figures.forward_bytes), static_cast<double>(*figures.saved_bytes)};
+}
+
+const StepFigures* PeakBounds::by_single_blocks(const Remedy& r) {
+  if (r.step.recompute.every == 1) return nullptr;
+  const Remedy single = with_single_blocks(r);
+  const StepFigures& out = figures_.sketch(single.step, single.micro_batches);
+  learn(single, out);
+  return out.saved_bytes ? &out : nullptr;
+}
+
+// Half the sequences leave at least half of it. With an arena, the programs of the first
+// micro-batch and of the others each have their own.
+std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
+  const std::string key = key_of_forward(q_.step, r.step);
+  double share = 1;
+  for (std::int64_t parts = r.micro_batches;; parts /= 2) {
+    if (const auto found = forward_.find({key, parts}); found != forward_.end()) {
+      return Forward{share * found->second.bytes, share * found->second.saved};
+    }
+    if (parts % 2 != 0) return std::nullopt;
+    const bool is_of_two = parts == 2 && has_arena(r.step.executor);
+    share *= is_of_two ? 1 : 0.5;
+  }
+}
+
+// Where blocks run again in groups, whatever single blocks hold at a node of theirs is there at the
+// same node too, but for the inputs of blocks that are not the first of a group: these are computed
+// again.
+double PeakBounds::inputs_not_saved(const Remedy& r, double saved_bytes) const {
+  const std::int64_t layers = r.step.model.layers;
+  const std::int64_t blocks = layers - ceil_div(layers, std::int64_t{r.step.recompute.every});
+  return static_cast<double>(blocks) * saved_bytes;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,45 @@
+// What a set of changes holds at least, without its program: so that a search builds few of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "lab/memory/remedy.h"
+
+namespace tracestep {
+
+class PeakBounds {
+ public:
+  // `judge` must outlive it.
+  explicit PeakBounds(Judge& judge) : q_(judge.question()), figures_(judge.figures()) {}
+
+  // Weights and states in the device's memory, which no recomputation and no form of a kernel
+  // changes.
+  std::int64_t kept_bytes(const Remedy& r);
+  // A lower bound on a sketched peak: what is kept, and what forward holds besides, as far as that
+  // is known of other sets.
+  std::int64_t least_bytes(const Remedy& r);
+  // Remembers what forward holds in a set with figures from few layers.
+  void learn(const Remedy& r, const StepFigures& figures);
+
+  // The figures with each block computed again by itself, of a set whose blocks run again in
+  // groups; nullptr: it is none, or so few layers do not tell what is saved of each.
+  const StepFigures* by_single_blocks(const Remedy& r);
+
+ private:
+  // At its fullest moment besides leaves, and of that for backward of each layer.
+  struct Forward {
+    double bytes = 0, saved = 0;
+  };
+  std::optional<Forward> forward_of(const Remedy& r) const;
+  double inputs_not_saved(const Remedy& r, double saved_bytes) const;
+
+  const FitQuestion& q_;
+  FiguresOfSteps& figures_;
+  std::map<std::pair<std::string, std::int64_t>, Forward> forward_;  // by key and micro-batches
+};
+
+}  // namespace tracestep
