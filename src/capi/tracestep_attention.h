@@ -11,7 +11,7 @@
  * Dtypes   All tensors have the shape's dtype; lse is float32. Sums and exponentials are float32.
  * Strides  In elements. The last axis is contiguous, and lse is contiguous as a whole. The Hopper
  *          kernels run when pointers and strides are multiples of 16 bytes, the portable ones
- *          otherwise.
+ *          otherwise; rows of a width that is no multiple of 8 are copied for the Hopper kernels.
  * Units    scale multiplies q k^T, usually 1/sqrt(width), and is positive. lse is the natural
  *          logarithm of the sum of exp(scale q k^T) over the keys that a query sees.
  * Memory   Device pointers of the current device; nothing is allocated. The workspace is scratch,

@@ -10,15 +10,21 @@
 
 namespace tracestep {
 
-// kHopper (sm_90a): 16-bit operands of tuned widths whose rows begin at multiples of 16 bytes.
-// kPortable (sm_80 and later): any other call.
+// kHopper (sm_90a): 16-bit operands of tuned widths whose rows begin at multiples of 16 bytes, or
+// of a width at which rows cannot, which are copied. kPortable (sm_80 and later): any other call.
 enum class AttentionFamily : std::uint8_t { kAuto, kPortable, kHopper };
 
+// Columns of 16 bits in rows of whole 16 bytes, without which the copy engine reads nothing. Where
+// these are more than `width`, the Hopper kernels run on copies of such rows.
+constexpr std::int64_t hopper_row_width(std::int64_t width) {
+  return round_up(width, 8);
+}
+
 // The smallest width that Hopper's kernels are compiled for and that holds this one; 0: there is
-// none. The copy engine, which wants rows of whole 16 bytes, fills the columns past `width` with
-// zeros. Up to 16 the portable kernels are faster.
+// none. The copy engine fills the columns past a row's end with zeros. Up to 16 the portable
+// kernels are faster.
 inline int hopper_attention_width(std::int64_t width) {
-  if (width % 8 != 0 || width <= 16) return 0;
+  if (width <= 16) return 0;
   constexpr int kWidths[] = {64, 80, 96, 128, 192, 256};
   for (const int padded : kWidths) {
     if (width <= padded) return padded;
@@ -56,6 +62,8 @@ struct AttentionWorkspace {
   // Hopper. Forward: the counter that hands out tiles. Backward: float32 sums of dq, [heads, padded
   // queries, compiled width], and counters for the order of additions; not of wide heads.
   std::int64_t tiles = 0, dq_sums = 0, turns = 0;
+  // Hopper, of rows that are copied: q, k, v, o (then dq) and, backward, dO, dk, dv.
+  std::int64_t copies[7] = {};
   std::int64_t bytes = 0;
 };
 
@@ -80,6 +88,13 @@ inline AttentionWorkspace attention_workspace(const AttentionExtent& x, Attentio
   if (is_backward && is_hopper && x.width <= kWidestSummedHead) {
     out.dq_sums = take(rows * hopper_attention_width(x.width) * kFloat);
     out.turns = take(x.deterministic ? rows / 64 * kCounter : 0);
+  }
+  if (is_hopper && hopper_row_width(x.width) != x.width) {
+    const std::int64_t row = hopper_row_width(x.width) * kHalf;
+    const std::int64_t of_queries = x.heads * x.queries * row, of_keys = x.key_heads * x.keys * row;
+    const std::int64_t all[] = {of_queries, of_keys, of_keys, of_queries,
+                                of_queries, of_keys, of_keys};
+    for (int i = 0; i < (is_backward ? 7 : 4); ++i) out.copies[i] = take(all[i]);
   }
   if (!x.is_float32) return out;
   if (is_backward) {

@@ -83,6 +83,15 @@ TEST(NeedsTest, AttentionsWorkspaceHoldsThatOfEitherFamily) {
   wide.width = 136;
   EXPECT_EQ(attention_workspace(wide, AttentionFamily::kHopper, true).bytes, at.dq_sums)
       << "nothing is added up across blocks";
+  AttentionExtent odd = one;
+  odd.width = 23;
+  const AttentionWorkspace copied = attention_workspace(odd, AttentionFamily::kHopper, true);
+  EXPECT_EQ(copied.turns, at.turns) << "what the kernels want for rows of 24 columns";
+  EXPECT_EQ(copied.copies[0], at.bytes);
+  const std::int64_t copy =
+      12544;  // 2 heads of 130 rows of 24 columns of 2 bytes, in blocks of 256
+  EXPECT_EQ(copied.bytes, at.bytes + 7 * copy) << "q, k, v, o, and the gradients of all but q";
+  EXPECT_EQ(attention_workspace(odd, AttentionFamily::kHopper, false).bytes, 256 + 4 * copy);
 }
 
 TEST(NeedsTest, ANameSaysWhatADeviceCanDo) {

@@ -49,7 +49,8 @@ bool is_aligned(const AttentionBackward& c) {
 }  // namespace
 
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned) {
-  const bool possible = is_hopper && is_aligned && hopper_supports(shape);
+  const bool readable = is_aligned || hopper_row_width(shape.width) != shape.width;
+  const bool possible = is_hopper && readable && hopper_supports(shape);
   return possible && shape.family != AttentionFamily::kPortable ? AttentionFamily::kHopper
                                                                 : AttentionFamily::kPortable;
 }

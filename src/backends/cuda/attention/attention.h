@@ -85,7 +85,8 @@ std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_ho
 std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_hopper);
 
 // The family that runs `shape` on a device of this kind. kHopper only where is_hopper, the dtype
-// has 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`).
+// has 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`) or of
+// a width at which they cannot all be.
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
 
 // The family is chosen by the call's addresses and strides, unless the shape names kHopper: then

@@ -1,5 +1,6 @@
 // The Hopper family of attention kernels (sm_90a: the copy engine, warpgroup products): 16-bit
-// operands of width 24 to 256 in steps of 8 whose rows start at multiples of 16 bytes.
+// operands of width 17 to 256. Rows start at multiples of 16 bytes where the width is a multiple of
+// 8; others are copied to the workspace, and results from there.
 // attention.cpp chooses among families; this is what it calls here.
 #pragma once
 
