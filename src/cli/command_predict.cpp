@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -16,7 +17,10 @@
 #include "cli/time_source.h"
 #include "lab/predict/calibrate.h"
 #include "lab/predict/predict.h"
+#include "lab/predict/sized_products.h"
+#include "passes/recompute_budget.h"
 #include "spec/fields.h"
+#include "spec/step_program.h"
 
 namespace tracestep::cli {
 namespace {
@@ -136,6 +140,49 @@ std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Pred
   return out;
 }
 
+// Products of a run that the calibration has a grid for; none of one that has no program.
+std::set<NamedProduct> products_of_run(const RunSpec& run) {
+  if (run.precision.tf32) return {};  // they have the names of those that are not rounded
+  try {
+    return products_of(step_program(run, traits_of(run.place)));
+  } catch (const BudgetNotMet&) {
+    return {};
+  }
+}
+
+// Times the products of these runs that a GPU's calibration has at other sizes alone, and keeps
+// them with it.
+void time_products(const std::vector<RunSpec>& runs, const PredictionFiles& files,
+                   KnownDevice& known) {
+  constexpr double kMostRatio = 1.5;
+  if (known.calibration.products.empty()) return;
+  std::set<NamedProduct> wanted;
+  const RunSpec* exact = nullptr;
+  for (const RunSpec& run : runs) {
+    wanted.merge(products_of_run(run));
+    if (!run.precision.tf32) exact = &run;
+  }
+  if (exact == nullptr) return;
+  const StopSignal stop("predictions are made of what was measured before");
+  RunSpec alone = *exact;
+  alone.place.memory_limit_bytes = 0;
+  alone.parallel = {};
+  const SizedProducts found =
+      measure_sized_products(*make_device(alone), wanted, known.calibration, &stop);
+  if (found.measured.empty()) return;
+  if (found.ratio > kMostRatio) {
+    log_warn(
+        "products take {:.1f} times as long as in the calibration: other work keeps the device "
+        "busy, and they are predicted from those of neighbouring sizes",
+        found.ratio);
+    return;
+  }
+  std::vector<MeasuredProduct>& all = known.calibration.sized_products;
+  all.insert(all.end(), found.measured.begin(), found.measured.end());
+  known.model = make_time_model(known.calibration);
+  keep_calibration(files, known.calibration);
+}
+
 void write_predictions(const PredictOptions& o, const Json& environment,
                        const std::vector<Prediction>& predictions, const std::string& note) {
   std::vector<Table> tables{prediction_table(predictions)};
@@ -220,7 +267,7 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
   if (!o.times.published.empty()) return predict_published(o, runs, environment);
   if (o.calibrate) return run_calibrate(o, runs[0], environment);
   const PredictionFiles files = prediction_files(runs[0], o.times.calibration);
-  const KnownDevice known =
+  KnownDevice known =
       read_known_device(files, calibration_identity(environment, runs[0].place.device));
   if (o.history) {
     write_tables(o.output, kSchema, environment, {history_table(known.history)});
@@ -232,6 +279,7 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
                        known.calibration.date_utc);
     if (!doubt.empty()) log_warn("{}", doubt);
   }
+  time_products(runs, files, known);
   const Json* const gpu = environment.find("gpu");
   const PublishedDevice* const sheet =
       gpu != nullptr && gpu->is_string() ? known_device(gpu->as_string()) : nullptr;

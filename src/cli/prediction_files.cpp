@@ -128,6 +128,16 @@ void NewCalibration::write(const Calibration& calibration) const {
   fs::remove(begun_path_, ignored);
 }
 
+bool keep_calibration(const PredictionFiles& files, const Calibration& calibration) {
+  try {
+    write_file(files.calibration, text_of(calibration));
+    return true;
+  } catch (const Error& error) {
+    log_warn("{}: what was measured for it is not kept", error.what());
+    return false;
+  }
+}
+
 namespace {
 
 // Whether lines may be added to it: it has one of ours, or the beginning of one.

@@ -56,6 +56,9 @@ class NewCalibration {
   std::optional<LockedFile> lock_;
 };
 
+// Writes a calibration that has learnt something; false, after a warning, when it cannot.
+bool keep_calibration(const PredictionFiles& files, const Calibration& calibration);
+
 // Adds cells, and waits for a process that does so too; without cells it only tries. False, after a
 // warning, when the history cannot be written.
 bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells);

@@ -12,6 +12,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/predict/kernel_work.h"
 #include "lab/predict/measure_products.h"
+#include "lab/predict/sized_products.h"
 #include "passes/update_passes.h"
 #include "session/session.h"
 #include "spec/fields.h"
@@ -24,6 +25,8 @@ namespace {
 // the step and for each of its kernels the quietest counts.
 constexpr int kRounds = 3, kRoundsAlone = 2;  // alone: a GPU has no other work
 constexpr int kTimed = 3, kRecorded = 2;
+// On a GPU: what the host takes for a launch still falls in a step's first runs.
+constexpr int kWarmAlone = 3, kTimedAlone = 9;
 constexpr double kMostMs = 100;  // of a step's runs of either kind in a round; at least one is made
 // A power limit lowers clocks within some tens of milliseconds.
 constexpr double kSustainedMs = 200, kSampledMs = 80;
@@ -69,24 +72,32 @@ std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
   return out;
 }
 
-std::vector<double> timed(Measurement& measurement) {
-  std::vector<double> out;
+// What steps took, and the host for issuing them.
+struct StepSamples {
+  std::vector<double> wall_ms, issue_ms;
+
+  void add(const StepTimes& times) {
+    wall_ms.push_back(times.wall_ms());
+    issue_ms.push_back(times.issue_ms());
+  }
+};
+
+StepSamples timed(Measurement& measurement, int most) {
+  StepSamples out;
   double total = 0;
-  while (out.empty() || (std::ssize(out) < kTimed && total < kMostMs)) {
-    out.push_back(measurement.step().wall_ms());
-    total += out.back();
+  while (out.wall_ms.empty() || (std::ssize(out.wall_ms) < most && total < kMostMs)) {
+    out.add(measurement.step());
+    total += out.wall_ms.back();
   }
   return out;
 }
 
 // After the device has been kept busy.
-std::vector<double> timed_sustained(Measurement& measurement) {
+StepSamples timed_sustained(Measurement& measurement) {
   double total = 0;
   while (total < kSustainedMs) total += measurement.step().wall_ms();
-  std::vector<double> out;
-  for (total = 0; total < kSampledMs; total += out.back()) {
-    out.push_back(measurement.step().wall_ms());
-  }
+  StepSamples out;
+  for (total = 0; total < kSampledMs; total += out.wall_ms.back()) out.add(measurement.step());
   return out;
 }
 
@@ -114,8 +125,13 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
     Session session(*device, step.run);
     fill_for_timing(session);
     Measurement measurement(session.executor(), *device, stop);
-    measurement.warm_up(1);
-    out.wall_ms = median_of(step.is_sustained ? timed_sustained(measurement) : timed(measurement));
+    const bool is_alone = device->is_asynchronous();
+    measurement.warm_up(is_alone ? kWarmAlone : 1);
+    const StepSamples samples = step.is_sustained
+                                    ? timed_sustained(measurement)
+                                    : timed(measurement, is_alone ? kTimedAlone : kTimed);
+    out.wall_ms = median_of(samples.wall_ms);
+    out.issue_ms = median_of(samples.issue_ms);
     LaunchTimes times;
     measurement.record(out.wall_ms < kMostMs ? kRecorded : 1,
                        [&](const StepTimes&, const Recorder& recorder) { times.add(recorder); });
@@ -222,7 +238,8 @@ void add_products(Device& device, const CalibrationPlan& plan, std::size_t count
     const std::string what = fmt::format("products of {}", name_of(dtype));
     if (plan.progress) plan.progress(what, 0, count);
     check_memory(attempt([&] {
-                   const auto found = measure_products(device, dtype, product_grid(dtype), stop);
+                   const auto found =
+                       measure_products(device, dtype, layers_of(product_grid(dtype)), stop);
                    out.products.insert(out.products.end(), found.begin(), found.end());
                  }),
                  what);
@@ -256,11 +273,28 @@ Calibration begin_calibration(const DeviceFactory& make_device, const Calibratio
 // What another round of the same step adds: of the step and of each kernel the shorter time.
 void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
   step.wall_ms = std::min(step.wall_ms, other.wall_ms);
+  step.issue_ms = std::min(step.issue_ms, other.issue_ms);
   for (std::size_t i = 0; i < step.kernels.size(); ++i) {
     double& us = step.kernels[i].work.us;
     us = std::min(us, other.kernels[i].work.us);
   }
   step.busy_ms = busy_ms_of(step);
+}
+
+// Products of the steps' own sizes, so that what they take in a step beside what they take alone
+// says nothing of sizes.
+void add_step_products(const DeviceFactory& make_device, const CalibrationPlan& plan,
+                       const StopSignal* stop, Calibration& out) {
+  std::set<NamedProduct> wanted;
+  for (const CalibratedStep& step : out.steps) {
+    if (!run_of_key(step.key).precision.tf32) wanted.merge(products_of(step));
+  }
+  const auto exact = std::ranges::find_if(
+      plan.steps, [](const CalibrationStep& step) { return !step.run.precision.tf32; });
+  if (out.products.empty() || exact == plan.steps.end()) return;
+  const std::unique_ptr<Device> device = make_device(exact->run);
+  const auto found = measure_sized_products(*device, wanted, out, stop).measured;
+  out.sized_products.insert(out.sized_products.end(), found.begin(), found.end());
 }
 
 }  // namespace
@@ -286,6 +320,7 @@ std::optional<Calibration> calibrate(const DeviceFactory& make_device, const Cal
     }
     keeper.keep_at_times(out);
   }
+  if (!is_stopped(stop)) add_step_products(make_device, plan, stop, out);
   if (!is_stopped(stop)) return out;
   keeper.keep(out);
   return std::nullopt;

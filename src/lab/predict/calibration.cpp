@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::string_view kSchema = "tracestep.calibration/4";
+constexpr std::string_view kSchema = "tracestep.calibration/5";
 constexpr const char* kRemedy = "tracestep predict --calibrate makes a new one";
 
 constexpr KernelClass kClasses[] = {KernelClass::kGemm,       KernelClass::kElementwise,
@@ -61,10 +61,22 @@ Json to_json(const CalibratedStep::Launch& launch) {
 Json to_json(const CalibratedStep& step) {
   Json kernels = Json::array();
   for (const CalibratedStep::Launch& launch : step.kernels) kernels.push_back(to_json(launch));
-  return Json::Object{{"cell", step.key},          {"executor", name_of(step.executor)},
-                      {"wall_ms", step.wall_ms},   {"busy_ms", step.busy_ms},
-                      {"launches", step.launches}, {"held_out", step.is_held_out},
+  return Json::Object{{"cell", step.key},
+                      {"executor", name_of(step.executor)},
+                      {"wall_ms", step.wall_ms},
+                      {"busy_ms", step.busy_ms},
+                      {"issue_ms", step.issue_ms},
+                      {"launches", step.launches},
+                      {"held_out", step.is_held_out},
                       {"kernels", kernels}};
+}
+
+Json to_json(const std::vector<MeasuredProduct>& products) {
+  Json out = Json::array();
+  for (const MeasuredProduct& p : products) {
+    out.push_back(Json::Array{p.kernel, to_json(p.shape), p.us});
+  }
+  return out;
 }
 
 ProductShape read_shape(const Json& json) {
@@ -96,6 +108,7 @@ CalibratedStep read_step(const Json& json) {
                      .executor = named<ExecutorKind>(json.at("executor"), kAllExecutors),
                      .wall_ms = positive(json.at("wall_ms")),
                      .busy_ms = positive(json.at("busy_ms")),
+                     .issue_ms = measured(json.at("issue_ms")),
                      .launches = json.at("launches").as_int(),
                      .is_held_out = json.at("held_out").as_bool()};
   for (const Json& launch : json.at("kernels").items()) {
@@ -113,6 +126,12 @@ MeasuredProduct read_product(const Json& json) {
   if (out.shape.m <= 0 || out.shape.n <= 0 || out.shape.k <= 0) {
     throw Error(ErrorCode::kInput, "calibration", "a product of no size was not measured");
   }
+  return out;
+}
+
+std::vector<MeasuredProduct> read_products(const Json& json) {
+  std::vector<MeasuredProduct> out;
+  for (const Json& product : json.items()) out.push_back(read_product(product));
   return out;
 }
 
@@ -136,9 +155,8 @@ Calibration read(const Json& content, bool may_lack_steps) {
   out.kind = named<DeviceKind>(content.at("kind"), kKinds);
   out.caches = {content.at("near_bytes").as_int(), content.at("shared_bytes").as_int()};
   if (const Json* rate = content.find("host_bytes_per_us")) out.host_bytes_per_us = measured(*rate);
-  for (const Json& product : content.at("products").items()) {
-    out.products.push_back(read_product(product));
-  }
+  out.products = read_products(content.at("products"));
+  out.sized_products = read_products(content.at("sized_products"));
   const ProductTimes whole(out.products);
   for (const Json& step : content.at("steps").items()) out.steps.push_back(read_step(step));
   for (bool is_held_out : {false, true}) {
@@ -160,12 +178,10 @@ std::string text_of(const Calibration& c) {
                               {"is_asynchronous", c.is_asynchronous},
                               {"near_bytes", c.caches.near_bytes},
                               {"shared_bytes", c.caches.shared_bytes},
-                              {"products", Json::array()},
+                              {"products", to_json(c.products)},
+                              {"sized_products", to_json(c.sized_products)},
                               {"steps", Json::array()}};
   if (c.host_bytes_per_us > 0) content["host_bytes_per_us"] = c.host_bytes_per_us;
-  for (const MeasuredProduct& p : c.products) {
-    content["products"].push_back(Json::Array{p.kernel, to_json(p.shape), p.us});
-  }
   for (const CalibratedStep& step : c.steps) content["steps"].push_back(to_json(step));
   return Json(Json::Object{{"checksum", checksum_of(content)}, {"content", content}}).dump() + "\n";
 }

@@ -18,8 +18,9 @@ namespace tracestep {
 struct CalibratedStep {
   Json key;  // key_of() of its RunSpec
   ExecutorKind executor = ExecutorKind::kEager;
-  double wall_ms = 0;  // median, nothing recorded
-  double busy_ms = 0;  // kernels' time, recorded: that of `kernels` together
+  double wall_ms = 0;   // median, nothing recorded
+  double busy_ms = 0;   // kernels' time, recorded: that of `kernels` together
+  double issue_ms = 0;  // until the host had issued it, nothing recorded
   std::int64_t launches = 0;
   // Rates are not fitted to this step: it shows how good they are.
   bool is_held_out = false;
@@ -43,7 +44,8 @@ struct Calibration {
   CacheSizes caches = {};
   // Of the link to the host's memory, each way; 0: not measured, or the device has no other memory.
   double host_bytes_per_us = 0;
-  std::vector<MeasuredProduct> products = {};  // of a GPU: whole grids, for ProductTimes
+  // Of a GPU, for ProductTimes: whole grids, and those of sizes that steps have.
+  std::vector<MeasuredProduct> products = {}, sized_products = {};
   std::vector<CalibratedStep> steps = {};
 };
 

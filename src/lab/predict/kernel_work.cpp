@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "analysis/cost.h"
 #include "base/integers.h"
@@ -43,45 +44,9 @@ bool has_orders(const Node& node) {
   return node.op->find_attr("transpose_a") != nullptr;
 }
 
-std::string kernel_name(const Program& program, const Node& node) {
-  std::string out = node.op->name + " ";
-  for (ValueId v : node.inputs) {
-    const std::string_view dtype = name_of(program.type(v).dtype);
-    if (node.op->is_variadic() && out.ends_with(dtype)) continue;  // many of the same
-    out += fmt::format("{}{}", out.ends_with(' ') ? "" : ",", dtype);
-  }
-  const Type& result = program.type(node.outputs[0]);
-  out += fmt::format(">{}", name_of(result.dtype));
-  if (node.op->kernel_class == KernelClass::kGemm && has_orders(node)) {
-    out += ' ';
-    out +=
-        fastest_index(program.value(node.inputs[0]), reads_transposed(node, "transpose_a"), "mk");
-    out +=
-        fastest_index(program.value(node.inputs[1]), reads_transposed(node, "transpose_b"), "kn");
-    if (is_by_parts(node)) out += kByParts;
-    return out + (result.shape.rank() > 2 ? " batched" : "");
-  }
-  if (node.op->kernel_class == KernelClass::kReduction && sums_columns(program, node)) {
-    out += " columns";
-  }
-  std::string orders;
-  for (ValueId v : node.inputs) orders += order_of(program.value(v));
-  if (orders.find_first_not_of('d') != std::string::npos && !node.op->is_variadic()) {
-    out += " " + orders;
-  }
-  return out;
-}
-
 // K of a product.
 std::int64_t depth_of(const Program& program, const Node& node) {
   return program.type(node.inputs[0]).shape.back(reads_transposed(node, "transpose_a") ? 1 : 0);
-}
-
-// Of a product that is not batched.
-ProductShape product_shape(const Program& program, const Node& node) {
-  const Shape& y = program.type(node.outputs[0]).shape;
-  if (node.op->kernel_class != KernelClass::kGemm || y.rank() > 2) return {};
-  return {.m = y.back(1), .n = y.back(0), .k = depth_of(program, node)};
 }
 
 // Rows begin and end with work of their own, which counts where they are short. A sum or maximum
@@ -151,7 +116,7 @@ class Counting {
   KernelWork work_of(NodeId id) {
     const Node& node = program_.node(id);
     KernelWork out{
-        .node = id, .kernel = kernel_name(program_, node), .kernel_class = node.op->kernel_class};
+        .node = id, .kernel = work_name(program_, node), .kernel_class = node.op->kernel_class};
     out.product = product_shape(program_, node);
     const Cost cost = cost_of(program_, node);
     std::int64_t inputs = 0, outputs = 0, elements = 0;
@@ -207,6 +172,43 @@ class Counting {
 };
 
 }  // namespace
+
+std::string work_name(const Program& program, const Node& node) {
+  std::string out = node.op->name + " ";
+  std::set<DType> named;
+  for (ValueId v : node.inputs) {
+    const DType dtype = program.type(v).dtype;
+    const bool is_new = named.insert(dtype).second;
+    if (node.op->is_variadic() && !is_new) continue;  // many of the same, or of the same few
+    out += fmt::format("{}{}", out.ends_with(' ') ? "" : ",", name_of(dtype));
+  }
+  const Type& result = program.type(node.outputs[0]);
+  out += fmt::format(">{}", name_of(result.dtype));
+  if (node.op->kernel_class == KernelClass::kGemm && has_orders(node)) {
+    out += ' ';
+    out +=
+        fastest_index(program.value(node.inputs[0]), reads_transposed(node, "transpose_a"), "mk");
+    out +=
+        fastest_index(program.value(node.inputs[1]), reads_transposed(node, "transpose_b"), "kn");
+    if (is_by_parts(node)) out += kByParts;
+    return out + (result.shape.rank() > 2 ? " batched" : "");
+  }
+  if (node.op->kernel_class == KernelClass::kReduction && sums_columns(program, node)) {
+    out += " columns";
+  }
+  std::string orders;
+  for (ValueId v : node.inputs) orders += order_of(program.value(v));
+  if (orders.find_first_not_of('d') != std::string::npos && !node.op->is_variadic()) {
+    out += " " + orders;
+  }
+  return out;
+}
+
+ProductShape product_shape(const Program& program, const Node& node) {
+  const Shape& y = program.type(node.outputs[0]).shape;
+  if (node.op->kernel_class != KernelClass::kGemm || y.rank() > 2) return {};
+  return {.m = y.back(1), .n = y.back(0), .k = depth_of(program, node)};
+}
 
 std::string_view name_of(Effort effort) {
   switch (effort) {

@@ -51,12 +51,19 @@ inline double at(const Efforts& all, Effort q) {
 struct ProductShape {
   std::int64_t m = 0, n = 0, k = 0;
 
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
   auto operator<=>(const ProductShape&) const = default;
 };
+ProductShape product_shape(const Program& program, const Node& node);
+
+// "matmul f32,f32>f32 kk": op, dtypes, and what else its speed depends on.
+std::string work_name(const Program& program, const Node& node);
 
 struct KernelWork {
   NodeId node = kNoNode;
-  std::string kernel;  // "matmul f32,f32>f32 kk": op, dtypes, and what else its speed depends on
+  std::string kernel;  // work_name()
   KernelClass kernel_class = KernelClass::kElementwise;
   Efforts amounts{};
   ProductShape product = {};

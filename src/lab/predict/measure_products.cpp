@@ -13,19 +13,15 @@
 namespace tracestep {
 namespace {
 
-struct Layer {
-  std::int64_t rows, in, out;
-};
-
 // All operands are views of it, so that one store serves the whole grid.
 constexpr const char* kElements = "elements";
 
-std::int64_t operand_elements(const Layer& l) {
+std::int64_t operand_elements(const LinearLayer& l) {
   return l.rows * (l.in + l.out) + l.in * l.out;
 }
 
 // y = x Wᵀ, dx = dy W and dW = dyᵀ x; y and dx also as sums with what is there.
-Program products_of(const Layer& layer, const Type& elements) {
+Program products_of(const LinearLayer& layer, const Type& elements) {
   Builder b("products of a linear layer");
   const Val all = b.parameter(kElements, elements);
   std::int64_t end = 0;
@@ -48,7 +44,7 @@ Program products_of(const Layer& layer, const Type& elements) {
 }
 
 // Runs the layer's products once to warm up; long ones are then timed once, others twice.
-void measure_layer(const RankStores& stores, const Layer& layer, const Type& elements,
+void measure_layer(const RankStores& stores, const LinearLayer& layer, const Type& elements,
                    const StopSignal* stop, std::vector<MeasuredProduct>& out) {
   Device& device = stores.first().device();
   const auto executor = stores.executor({}, products_of(layer, elements));
@@ -84,18 +80,29 @@ bool is_product_of(const std::string& kernel, DType dtype) {
   return kernel.find(operands) != std::string::npos;
 }
 
-std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const ProductGrid& grid,
-                                              const StopSignal* stop) {
-  std::vector<Layer> layers;
-  std::int64_t most = 0;
+std::optional<LinearLayer> layer_of(const std::string& kernel, const ProductShape& s) {
+  if (!kernel.starts_with("matmul ") && !kernel.starts_with("matmul_add ")) return std::nullopt;
+  if (kernel.ends_with(" kk")) return LinearLayer{.rows = s.m, .in = s.k, .out = s.n};
+  if (kernel.ends_with(" kn")) return LinearLayer{.rows = s.m, .in = s.n, .out = s.k};
+  if (kernel.ends_with(" mn")) return LinearLayer{.rows = s.k, .in = s.n, .out = s.m};
+  return std::nullopt;
+}
+
+std::vector<LinearLayer> layers_of(const ProductGrid& grid) {
+  std::vector<LinearLayer> out;
   for (std::int64_t rows : grid.rows) {
     for (std::int64_t in : grid.widths) {
-      for (std::int64_t out : grid.widths) {
-        layers.push_back({rows, in, out});
-        most = std::max(most, operand_elements(layers.back()));
-      }
+      for (std::int64_t width : grid.widths) out.push_back({rows, in, width});
     }
   }
+  return out;
+}
+
+std::vector<MeasuredProduct> measure_products(Device& device, DType dtype,
+                                              std::span<const LinearLayer> layers,
+                                              const StopSignal* stop) {
+  std::int64_t most = 1;
+  for (const LinearLayer& layer : layers) most = std::max(most, operand_elements(layer));
   const Type elements{dtype, {most}};
   const RankStores stores(device);
   Builder b("elements of products");
@@ -103,7 +110,7 @@ std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const
   stores.first().bind(b.finish());
   initialize_for_timing(stores.first(), 0);
   std::vector<MeasuredProduct> out;
-  for (const Layer& layer : layers) measure_layer(stores, layer, elements, stop, out);
+  for (const LinearLayer& layer : layers) measure_layer(stores, layer, elements, stop, out);
   return out;
 }
 

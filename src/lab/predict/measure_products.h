@@ -1,7 +1,10 @@
 // Measures products of two matrices on a grid of sizes, for ProductTimes.
 #pragma once
 
+#include <compare>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/dtype.h"
@@ -11,8 +14,16 @@
 
 namespace tracestep {
 
-// The products of linear layers, forward and backward, alone and added to what is there, for all
-// combinations of rows, width of the input and width of the output.
+// Of `rows` tokens.
+struct LinearLayer {
+  std::int64_t rows = 0, in = 0, out = 0;
+
+  auto operator<=>(const LinearLayer&) const = default;
+};
+// The layer that has the product, forward or backward; nullopt: none that is measured here.
+std::optional<LinearLayer> layer_of(const std::string& kernel, const ProductShape& shape);
+
+// All combinations of rows, width of the input and width of the output.
 struct ProductGrid {
   std::vector<std::int64_t> rows, widths;
 };
@@ -20,14 +31,17 @@ struct ProductGrid {
 // but none of the presets' own sizes. Of float32 few, which take long: what is between them, waves
 // of tiles tell (ProductTimes).
 const ProductGrid& product_grid(DType dtype);
+std::vector<LinearLayer> layers_of(const ProductGrid& grid);
 
 // Whether measure_products() of this dtype measures the kernel.
 bool is_product_of(const std::string& kernel, DType dtype);
 
-// Each is timed after a run to warm up, on random elements.
+// The products of these layers, forward and backward, alone and added to what is there. Each is
+// timed after a run to warm up, on random elements.
 // Memory: the operands and results of the largest layer, less than a GiB on product_grid().
 // Throws OutOfMemory.
-std::vector<MeasuredProduct> measure_products(Device& device, DType dtype, const ProductGrid& grid,
+std::vector<MeasuredProduct> measure_products(Device& device, DType dtype,
+                                              std::span<const LinearLayer> layers,
                                               const StopSignal* stop = nullptr);
 
 }  // namespace tracestep

@@ -16,10 +16,6 @@ std::array<std::int64_t, 3> sizes_of(const ProductShape& s) {
   return {s.m, s.n, s.k};
 }
 
-double flops_of(const ProductShape& s) {
-  return 2.0 * static_cast<double>(s.m) * static_cast<double>(s.n) * static_cast<double>(s.k);
-}
-
 // Tiles of the result that are computed at a time, and how much longer their FLOPs take than those
 // of the largest: what a library has to choose from, as the times of an H200 are explained best
 // (docs/predict.md).
@@ -52,8 +48,12 @@ GridPlace grid_place(std::int64_t size, const SizeList& sizes) {
 
 }  // namespace
 
-ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured, std::int64_t multiprocessors)
+ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured,
+                           std::span<const MeasuredProduct> sized, std::int64_t multiprocessors)
     : multiprocessors_(multiprocessors) {
+  for (const auto& products : {measured, sized}) {
+    for (const MeasuredProduct& p : products) measured_us_[{p.kernel, p.shape}] = p.us;
+  }
   for (const MeasuredProduct& product : measured) {
     const auto sizes = sizes_of(product.shape);
     for (std::size_t i = 0; i < 3; ++i) grids_[product.kernel].sizes[i].push_back(sizes[i]);
@@ -85,7 +85,7 @@ ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured, std::int64
 }
 
 double ProductTimes::work(const Grid& grid, const ProductShape& shape) const {
-  const double flops = flops_of(shape);
+  const double flops = shape.flops();
   if (!grid.is_in_waves) return flops;
   double least = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) {
@@ -99,9 +99,18 @@ double ProductTimes::work(const Grid& grid, const ProductShape& shape) const {
 }
 
 std::optional<double> ProductTimes::us(const std::string& kernel, const ProductShape& shape) const {
-  const auto found = grids_.find(kernel);
-  if (found == grids_.end()) return std::nullopt;
-  const Grid& grid = found->second;
+  const auto measured = measured_us_.find({kernel, shape});
+  if (measured != measured_us_.end()) return measured->second;
+  const auto grid = grids_.find(kernel);
+  return grid == grids_.end() ? std::nullopt : interpolated_us(grid->second, shape);
+}
+
+bool ProductTimes::interpolates(const std::string& kernel, const ProductShape& shape) const {
+  return grids_.contains(kernel) && !measured_us_.contains({kernel, shape});
+}
+
+std::optional<double> ProductTimes::interpolated_us(const Grid& grid,
+                                                    const ProductShape& shape) const {
   const auto sizes = sizes_of(shape);
   std::array<GridPlace, 3> place;
   for (std::size_t i = 0; i < 3; ++i) {

@@ -1,5 +1,6 @@
-// Times of products of two matrices by their sizes, measured on a grid: a GPU's library has many
-// kernels for a product and takes another one from size to size, which no rate per FLOP describes.
+// Times of products of two matrices by their sizes, measured on a grid and for sizes that steps
+// have: a GPU's library has many kernels for a product and takes another one from size to size,
+// which no rate per FLOP describes.
 #pragma once
 
 #include <array>
@@ -21,15 +22,18 @@ struct MeasuredProduct {
 
 class ProductTimes {
  public:
-  // `multiprocessors`: of the device; 0: not known. Errors: kInput when the shapes of a kernel are
-  // not all combinations of their sizes.
-  explicit ProductTimes(std::span<const MeasuredProduct> measured,
+  // `sized`: of sizes apart from the grid's. `multiprocessors`: of the device; 0: not known.
+  // Errors: kInput when the grid's shapes of a kernel are not all combinations of their sizes.
+  explicit ProductTimes(std::span<const MeasuredProduct> grid,
+                        std::span<const MeasuredProduct> sized = {},
                         std::int64_t multiprocessors = 0);
 
   // Between sizes the time for a unit of work is interpolated, in the logarithms of M, N, K and of
   // the time; above the largest size it stays what it was there. nullopt: the kernel was not
   // measured, or a size is below the smallest.
   std::optional<double> us(const std::string& kernel, const ProductShape& shape) const;
+  // Whether the kernel was measured, but not with these sizes.
+  bool interpolates(const std::string& kernel, const ProductShape& shape) const;
 
  private:
   struct Grid {
@@ -43,8 +47,11 @@ class ProductTimes {
   // left.
   double work(const Grid& grid, const ProductShape& shape) const;
 
+  std::optional<double> interpolated_us(const Grid& grid, const ProductShape& shape) const;
+
   std::int64_t multiprocessors_;
   std::map<std::string, Grid> grids_;
+  std::map<std::pair<std::string, ProductShape>, double> measured_us_;
 };
 
 }  // namespace tracestep

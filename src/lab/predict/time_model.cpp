@@ -1,10 +1,12 @@
 #include "lab/predict/time_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "analysis/origins.h"
 #include "lab/measure/statistics.h"
+#include "lab/predict/between.h"
 #include "lab/predict/paces.h"
 #include "spec/fields.h"
 
@@ -35,17 +37,15 @@ class Parts {
   std::vector<PredictedPart> parts_;
 };
 
-// What lies between kernels, for one executor.
-struct Between {
-  double gap_us = 0;    // for each kernel, what a step takes beyond them
-  double issue_us = 0;  // the host's time for a launch; only where kernels run asynchronously
-};
-
 // The launches of a step, added up: one after the other, and as they run beside each other.
 class Launches {
  public:
   Launches(const Program& program, const std::optional<Link>& link, const Between& between)
-      : program_(program), link_(link), between_(between), us_(program.nodes.size(), 0.0) {
+      : program_(program),
+        link_(link),
+        between_(between),
+        us_(program.nodes.size(), 0.0),
+        paces_{1.0, 1 / (1 + between.host_spread), 1 + between.host_spread} {
     if (has_lanes(program)) turns_ = turns_of(program, plan_buffers(program));
   }
 
@@ -61,14 +61,23 @@ class Launches {
     us_[at(id)] = us;
     sum_us_ += us;
     ++launches_;
-    // A kernel runs when the host has launched it and the one before has ended: a step can wait for
-    // the host in its short kernels and for the device in its optimizer's.
-    issued_us_ += between_.issue_us;
-    ended_us_ = std::max(ended_us_, issued_us_) + std::max(0.0, us + between_.gap_us);
+    // A step can wait for the host in its short kernels and for the device in its optimizer's.
+    const double issue_us = between_.issue_us(program_.node(id).op->kernel_class);
+    issue_us_ += issue_us;
+    for (std::size_t i = 0; i < std::size(queues_); ++i) {
+      queues_[i].add(issue_us * paces_[i], between_.until_next_us(us));
+    }
   }
 
-  // Until the last kernel of a program without lanes has ended.
-  double ended_us() const { return ended_us_; }
+  // Until the last kernel of a program without lanes has ended, when the host launches as usual,
+  // as fast as it ever does, and as slowly.
+  std::array<double, 3> ended_us() const {
+    std::array<double, 3> out{};
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = queues_[i].ended_us();
+    return out;
+  }
+  // The host's for launching.
+  double issue_us() const { return issue_us_; }
 
   // All but `ms` and its band, and what was not calibrated.
   StepTime sum() {
@@ -93,8 +102,10 @@ class Launches {
   std::vector<Turn> turns_;  // by node, in a program with lanes
   Parts parts_;
   std::vector<double> us_;  // by node
-  double sum_us_ = 0, issued_us_ = 0, ended_us_ = 0;
+  double sum_us_ = 0, issue_us_ = 0;
   std::int64_t launches_ = 0;
+  std::array<double, 3> paces_;
+  std::array<LaunchQueue, 3> queues_;
 };
 
 // --- from a calibration -------------------------------------------------------------------------
@@ -156,45 +167,6 @@ class KernelRates {
   std::map<std::string, Rates> kernels_;
 };
 
-double per_launch_us(double ms, const CalibratedStep& step) {
-  return ms * 1e3 / static_cast<double>(std::max<std::int64_t>(1, step.launches));
-}
-
-// Where kernels run inside the calls, gaps are what is left of the wall. They are taken from the
-// half of the steps with the shortest kernels, since in the others they are lost in the noise.
-Between between_calls(StepPointers steps) {
-  std::ranges::sort(steps, {},
-                    [](const CalibratedStep* step) { return per_launch_us(step->wall_ms, *step); });
-  steps.resize((steps.size() + 1) / 2);
-  std::vector<double> gaps;
-  for (const CalibratedStep* step : steps)
-    gaps.push_back(std::max(0.0, per_launch_us(step->wall_ms - step->busy_ms, *step)));
-  return {.gap_us = median_of(gaps)};
-}
-
-// A device that runs kernels asynchronously hides the host's time unless they are short: its own
-// gaps show in the steps that keep it busy, the host's time in those that do not, of which the
-// median counts: how long a launch takes the host depends on what it launches. Gaps may be below
-// zero: a kernel timed by itself has a beginning and an end that overlap with others in a step.
-Between between_asynchronous(const StepPointers& steps) {
-  constexpr double kBusy = 0.8;
-  std::vector<double> gaps, walls, issues;
-  for (const CalibratedStep* step : steps) {
-    const bool is_busy = step->busy_ms >= kBusy * step->wall_ms;
-    walls.push_back(per_launch_us(step->wall_ms, *step));
-    if (is_busy) gaps.push_back(per_launch_us(step->wall_ms - step->busy_ms, *step));
-    if (!is_busy) issues.push_back(walls.back());
-  }
-  return {.gap_us = gaps.empty() ? 0.0 : median_of(gaps),
-          .issue_us = issues.empty() ? min_of(walls) : median_of(issues)};
-}
-
-Between between_kernels(StepPointers steps, ExecutorKind executor, bool is_asynchronous) {
-  std::erase_if(steps, [&](const CalibratedStep* step) { return step->executor != executor; });
-  if (steps.empty()) return {};
-  return is_asynchronous ? between_asynchronous(steps) : between_calls(std::move(steps));
-}
-
 StepPointers fitted_steps(const Calibration& calibration) {
   StepPointers out;
   for (const CalibratedStep& step : calibration.steps) {
@@ -208,6 +180,7 @@ class LaunchTimes {
  public:
   LaunchTimes(const Calibration& calibration, bool tf32)
       : products_(tf32 ? std::span<const MeasuredProduct>() : calibration.products,
+                  tf32 ? std::span<const MeasuredProduct>() : calibration.sized_products,
                   multiprocessors_of(calibration)),
         rates_(steps_of(calibration, tf32)) {
     for (const CalibratedStep* step : steps_of(calibration, tf32)) {
@@ -266,7 +239,7 @@ class Calibrated : public TimeModel {
         between_[calibration.is_asynchronous ? ExecutorKind::kEager : ExecutorKind::kCompiled];
     std::vector<double> errors;
     for (const CalibratedStep& step : calibration.steps) {
-      if (step.is_held_out) errors.push_back(std::abs(std::log(ms_of(step) / step.wall_ms)));
+      if (step.is_held_out) errors.push_back(error_of(step));
     }
     spread_ = std::max(kLeastSpread, std::expm1(quantile_of(errors, 0.9)));
   }
@@ -295,14 +268,17 @@ class Calibrated : public TimeModel {
     StepTime out = launches.sum();
     out.uncalibrated = std::move(uncalibrated);
     out.uncalibrated_ms = uncalibrated_ms;
-    // What a graph launches, the device itself takes from its queue.
-    const bool is_queued = run.executor != ExecutorKind::kCompiled && !has_lanes(program);
-    out.ms = is_queued ? launches.ended_us() * 1e-3
-                       : step_ms(out.kernels_ms - out.beside_ms, out.launches, run.executor);
+    // By a host as usual, a quick and a slow one.
+    std::array<double, 3> us = launches.ended_us();
+    if (has_lanes(program)) {
+      const double device_us = (out.kernels_ms - out.beside_ms) * 1e3;
+      us = step_us(device_us, out.launches, launches.issue_us(), between);
+    }
+    out.ms = us[0] * 1e-3;
     const double unknown = out.kernels_ms > 0 ? out.uncalibrated_ms / out.kernels_ms : 0.0;
     const double spread = (1 + spread_) * (1 + unknown) - 1;
-    out.low_ms = out.ms / (1 + spread);
-    out.high_ms = out.ms * (1 + spread);
+    out.low_ms = us[1] * 1e-3 / (1 + spread);
+    out.high_ms = us[2] * 1e-3 * (1 + spread);
     return out;
   }
 
@@ -324,21 +300,28 @@ class Calibrated : public TimeModel {
     return precision.tf32 ? rounded_times_ : times_;
   }
 
-  // What it predicts for a step whose work is known.
-  double ms_of(const CalibratedStep& step) const {
+  // How far a step lies, as a logarithm, from what is predicted for its work by any usual host.
+  double error_of(const CalibratedStep& step) const {
     double us = 0;
     const LaunchTimes& times = times_of(run_of_key(step.key).precision);
     for (const CalibratedStep::Launch& launch : step.kernels) {
       us += static_cast<double>(launch.count) *
             times.us(launch.kernel, launch.kernel_class, launch.work.amounts, launch.product);
     }
-    return step_ms(us * 1e-3, step.launches, step.executor);
+    const Between& between = between_.at(step.executor);
+    const auto [usual, least, most] = step_us(us, step.launches, between.issue_us(step), between);
+    const double wall_us = step.wall_ms * 1e3;
+    return std::abs(std::log(wall_us / std::clamp(wall_us, least, most)));
   }
 
-  double step_ms(double kernels_ms, std::int64_t launches, ExecutorKind executor) const {
-    const Between& between = between_.at(executor);
-    const auto n = static_cast<double>(launches) * 1e-3;
-    return std::max(kernels_ms + n * between.gap_us, n * between.issue_us);
+  // Without the order of its launches: by a host as usual, a quick and a slow one.
+  static std::array<double, 3> step_us(double kernels_us, std::int64_t launches, double issue_us,
+                                       const Between& between) {
+    const double device_us =
+        kernels_us * (1 + between.slowdown) + static_cast<double>(launches) * between.gap_us;
+    const double spread = 1 + between.host_spread;
+    return {std::max(device_us, issue_us), std::max(device_us, issue_us / spread),
+            std::max(device_us, issue_us * spread)};
   }
 
   std::string date_utc_;

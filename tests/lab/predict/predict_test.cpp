@@ -7,12 +7,14 @@
 
 #include <cmath>
 #include <csignal>
+#include <set>
 
 #include "analysis/cost.h"
 #include "base/error.h"
 #include "lab/predict/calibrate.h"
 #include "lab/predict/measure_products.h"
 #include "lab/predict/paces.h"
+#include "lab/predict/sized_products.h"
 #include "lab/predict/split_gain.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
@@ -64,13 +66,9 @@ Calibration planted() {
 
 constexpr const char* kForwardProduct = "matmul f32,f32>f32 kk";
 
-double flops_of(const ProductShape& s) {
-  return 2.0 * static_cast<double>(s.m * s.n * s.k);
-}
-
 // Products: 1 µs for 1e6 FLOPs, and less by a power of each size.
 double product_us(const ProductShape& s) {
-  return 1e-6 * flops_of(s) * std::pow(s.m, -0.1) * std::pow(s.n, -0.2) * std::pow(s.k, -0.05);
+  return 1e-6 * s.flops() * std::pow(s.m, -0.1) * std::pow(s.n, -0.2) * std::pow(s.k, -0.05);
 }
 
 std::vector<MeasuredProduct> planted_products() {
@@ -160,26 +158,68 @@ TEST_F(PredictTest, AnUnseenStepOfPlantedKernelsIsPredicted) {
   EXPECT_GT(found.peak_bytes, 0);
 }
 
-// Launches take the host 40 µs each: short kernels wait for it, and those behind long ones for the
-// device.
-TEST_F(PredictTest, AStepWaitsForTheHostHereAndForTheDeviceThere) {
-  constexpr double kIssueUs = 40;
-  Calibration calibration = planted();
-  calibration.is_asynchronous = true;
-  for (CalibratedStep& step : calibration.steps) step.wall_ms = step.busy_ms;
-  CalibratedStep& narrow = calibration.steps.front();
-  narrow.wall_ms = static_cast<double>(narrow.launches) * kIssueUs * 1e-3;
-  ASSERT_LT(narrow.busy_ms, 0.8 * narrow.wall_ms) << "its kernels wait for the host";
+// Every step of the calibration as a device runs it whose host takes `product_us` for launching a
+// product and `other_us` for anything else.
+Calibration planted_queue(double product_us, double other_us) {
+  Calibration out = planted();
+  out.is_asynchronous = true;
+  for (CalibratedStep& step : out.steps) {
+    step.issue_ms = 0;
+    for (const auto& launch : step.kernels) {
+      step.issue_ms += (launch.kernel_class == KernelClass::kGemm ? product_us : other_us) * 1e-3;
+    }
+    step.wall_ms = std::max(step.busy_ms, step.issue_ms);
+  }
+  return out;
+}
 
+// Short kernels wait for the host, and those behind long ones for the device.
+TEST_F(PredictTest, AStepWaitsForTheHostHereAndForTheDeviceThere) {
+  constexpr double kProductUs = 50, kOtherUs = 35;
+  const Calibration calibration = planted_queue(kProductUs, kOtherUs);
   const RunSpec run = tiny(32, 16);
   double issued_us = 0, ended_us = 0;
   for (const KernelWork& w : kernel_work(step_program(run), {}, kCaches)) {
-    issued_us += kIssueUs;
+    issued_us += w.kernel_class == KernelClass::kGemm ? kProductUs : kOtherUs;
     ended_us = std::max(ended_us, issued_us) + planted_us(w.amounts);
   }
   const StepTime found = predict_run(run, {}, {*make_time_model(calibration)}).time;
   EXPECT_NEAR(found.ms / (ended_us * 1e-3), 1, 0.01);
   EXPECT_GT(found.ms, 1.02 * std::max(issued_us * 1e-3, found.kernels_ms));
+}
+
+// A host that is now slow and now quick says so in the band, and only where a step waits for it.
+TEST_F(PredictTest, TheBandIsAsWideAsTheHostIsUnsteady) {
+  const auto band = [](double other_us) {
+    Calibration calibration = planted_queue(other_us, other_us);
+    calibration.steps[0].issue_ms *= 2;
+    calibration.steps[1].issue_ms /= 2;
+    const auto model = make_time_model(calibration);
+    const StepTime found = predict_run(tiny(32, 16), {}, {*model}).time;
+    return found.high_ms / found.low_ms;
+  };
+  EXPECT_GT(band(400), 2);
+  EXPECT_LT(band(0.01), 1.2);
+}
+
+// Kernels one behind the other are 5 % slower than by themselves, and overlap by 2 µs.
+TEST_F(PredictTest, AGraphsKernelsOverlapAndSlowEachOtherDown) {
+  const auto as_graph = [](CalibratedStep& step) {
+    step.executor = ExecutorKind::kCompiled;
+    step.key["executor"] = "compiled";
+    step.wall_ms = 1.05 * step.busy_ms - 2e-3 * static_cast<double>(step.launches);
+  };
+  Calibration calibration = planted();
+  calibration.is_asynchronous = true;
+  for (CalibratedStep& step : calibration.steps) as_graph(step);
+  RunSpec run = tiny(40, 20);
+  CalibratedStep truth = planted_step(run, false);
+  as_graph(truth);
+  run.executor = ExecutorKind::kCompiled;
+  run.compile_passes = std::set<std::string>();
+  const StepTime found = predict_run(run, {}, {*make_time_model(calibration)}).time;
+  ASSERT_EQ(found.launches, truth.launches);
+  EXPECT_NEAR(found.ms / truth.wall_ms, 1, 0.01);
 }
 
 TEST_F(PredictTest, MoreWorkNeverTakesLessTime) {
@@ -297,6 +337,45 @@ TEST_F(PredictTest, ProductsBetweenMeasuredSizesAreInterpolated) {
   EXPECT_FALSE(times.us(kForwardProduct, {}));
 }
 
+TEST_F(PredictTest, AProductOfAMeasuredSizeTakesWhatWasMeasured) {
+  const ProductShape shape{20, 100, 30}, small{7, 100, 30}, other{20, 100, 31};
+  const ProductTimes without(planted_products());
+  EXPECT_TRUE(without.interpolates(kForwardProduct, shape));
+  EXPECT_FALSE(without.interpolates(kForwardProduct, {8, 8, 8}));  // of the grid
+  EXPECT_FALSE(without.interpolates("another kernel", shape));
+  const MeasuredProduct sized[] = {{kForwardProduct, shape, 7.0}, {kForwardProduct, small, 3.0}};
+  const ProductTimes times(planted_products(), sized);
+  EXPECT_EQ(*times.us(kForwardProduct, shape), 7.0);
+  EXPECT_EQ(*times.us(kForwardProduct, small), 3.0);
+  EXPECT_FALSE(times.interpolates(kForwardProduct, shape));
+  EXPECT_EQ(*times.us(kForwardProduct, other), *without.us(kForwardProduct, other));
+}
+
+// Whatever product of a step is asked for, its layer is timed, and then nothing is missing.
+TEST_F(PredictTest, ProductsOfAStepAreTimedAtTheirSizes) {
+  const std::unique_ptr<Device> device = testing::backend_named("cpu").make({.threads = 1});
+  Calibration c = planted();
+  const ProductGrid grid{.rows = {16, 48}, .widths = {8, 32}};
+  c.products = measure_products(*device, DType::kF32, layers_of(grid));
+  const std::set<NamedProduct> wanted = products_of(step_program(tiny()));
+  ASSERT_FALSE(wanted.empty());
+  const SizedProducts found = measure_sized_products(*device, wanted, c);
+  EXPECT_GT(found.ratio, 0);
+  c.sized_products = found.measured;
+  const ProductTimes times(c.products, c.sized_products);
+  for (const auto& [kernel, shape] : wanted) {
+    EXPECT_TRUE(times.us(kernel, shape)) << kernel;
+    EXPECT_FALSE(times.interpolates(kernel, shape)) << kernel;
+  }
+  EXPECT_TRUE(measure_sized_products(*device, wanted, c).measured.empty());
+  Calibration kept = planted();
+  kept.sized_products = found.measured;
+  const std::string text = text_of(kept);
+  EXPECT_EQ(text_of(parse_calibration(text, "file", kept.identity)), text);
+  // A device without a grid has rates.
+  EXPECT_TRUE(measure_sized_products(*device, wanted, planted()).measured.empty());
+}
+
 TEST_F(PredictTest, AStepsProductsTakeTheTimeOfTheirSizes) {
   Calibration c = planted();
   c.products = planted_products();
@@ -321,7 +400,8 @@ TEST_F(PredictTest, AStepsProductsTakeTheTimeOfTheirSizes) {
 TEST_F(PredictTest, ProductsAreMeasuredUnderTheNamesThatStepsGiveThem) {
   const ProductGrid grid{.rows = {16, 48}, .widths = {8, 24}};
   const std::unique_ptr<Device> device = testing::backend_named("cpu").make({.threads = 1});
-  const std::vector<MeasuredProduct> found = measure_products(*device, DType::kF32, grid);
+  const std::vector<MeasuredProduct> found =
+      measure_products(*device, DType::kF32, layers_of(grid));
   EXPECT_EQ(found.size(), 2u * 2u * 2u * 5u);
   const ProductTimes times(found);
   int products = 0;
@@ -393,20 +473,20 @@ TEST_F(PredictTest, ProductsOfFloat32TakeWholeWavesWhereMultiprocessorsAreKnown)
     for (std::int64_t m : {64, 1024}) {
       for (std::int64_t n : {64, 1024}) {
         for (std::int64_t k : {64, 256}) {
-          measured.push_back({kernel, {m, n, k}, 1e-6 * flops_of({m, n, k})});
+          measured.push_back({kernel, {m, n, k}, 1e-6 * ProductShape{m, n, k}.flops()});
         }
       }
     }
   }
   // Two tiles of 128 x 128, and a row more.
   const auto jump = [&](std::int64_t multiprocessors, const std::string& kernel) {
-    const ProductTimes times(measured, multiprocessors);
+    const ProductTimes times(measured, {}, multiprocessors);
     return *times.us(kernel, {257, 128, 128}) / *times.us(kernel, {256, 128, 128});
   };
   EXPECT_GT(jump(1, kForwardProduct), 1.2);
   EXPECT_LT(jump(0, kForwardProduct), 1.01);
   EXPECT_LT(jump(1, "matmul bf16,bf16>bf16 kk"), 1.01);
-  const ProductTimes times(measured, 4);
+  const ProductTimes times(measured, {}, 4);
   for (const MeasuredProduct& p : measured) {
     EXPECT_NEAR(*times.us(p.kernel, p.shape) / p.us, 1, 1e-9);  // what was measured stays
   }
