@@ -16,7 +16,7 @@ std::string host_hint(const RunSpec& run) {
   const std::int64_t bytes = host_bytes(predict_memory(run, traits_of(run.place)).program);
   RunSpec without = run;
   without.offload = Offload::kNone;
-  const bool may_shrink = run.optimizer.moments != Moments::kBF16;
+  const bool may_shrink = run.optimizer.moments == Moments::kF32;
   return fmt::format(
       "--offload needs {} of the host's memory that can be page-locked{}; tracestep fit {} "
       "--memory-limit SIZE says what would fit without it",

@@ -1,5 +1,5 @@
-// The order of the operands of multi_adamw and adamw_codes: rates and factors first, then a group
-// for each tensor, or for each block of tensors.
+// The order of the operands of multi_adamw, adamw_8bit and adamw_codes: rates and factors first,
+// then a group for each tensor, or for each block of tensors.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,17 @@ namespace tracestep {
 struct AdamwGroups {
   // Whether the call has operands grad_scale, apply, count.
   bool scaled = false, guarded = false, counted = false;
+  bool coded = false;     // m and v are codes (ops/moment_codes.h), with scales behind them
   bool shadowed = false;  // each group ends with the narrow copy of p
   std::size_t count = 0;  // tensors
 
   std::size_t scale() const { return 2; }
   std::size_t apply() const { return 2 + (scaled ? 1u : 0u); }
   std::size_t step_count() const { return apply() + (guarded ? 1u : 0u); }
-  std::size_t inputs_each() const { return shadowed ? 5 : 4; }   // p, grad, m, v[, shadow]
-  std::size_t outputs_each() const { return shadowed ? 4 : 3; }  // p, m, v[, shadow]
+  // p, grad, m, v[, m_scale, v_scale][, shadow]
+  std::size_t inputs_each() const { return 4 + (coded ? 2u : 0u) + (shadowed ? 1u : 0u); }
+  // p, m, v[, m_scale, v_scale][, shadow]
+  std::size_t outputs_each() const { return inputs_each() - 1; }
   std::size_t first_input(std::size_t tensor) const {
     return step_count() + (counted ? 1u : 0u) + tensor * inputs_each();
   }
@@ -27,6 +30,9 @@ struct AdamwGroups {
 
 // `count` is rounded down when the last group is incomplete.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
+
+// The same of adamw_8bit, which always has a count.
+AdamwGroups coded_adamw_groups(const Attrs& attrs, std::size_t inputs);
 
 // adamw_codes: behind the factors `found`, then blocks; the first result is `found` too.
 struct AdamwBlocks {

@@ -354,6 +354,17 @@ AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs) {
   return out;
 }
 
+AdamwGroups coded_adamw_groups(const Attrs& attrs, std::size_t inputs) {
+  AdamwGroups out{.scaled = attrs.flag("scaled"),
+                  .guarded = attrs.flag("guarded"),
+                  .counted = true,
+                  .coded = true,
+                  .shadowed = attrs.flag("shadowed")};
+  const std::size_t first = out.first_input(0);
+  out.count = inputs > first ? (inputs - first) / out.inputs_each() : 0;
+  return out;
+}
+
 AdamwBlocks adamw_blocks(const Attrs& attrs, std::size_t inputs) {
   AdamwBlocks out{.factors = {.scaled = attrs.flag("scaled"),
                               .guarded = attrs.flag("guarded"),

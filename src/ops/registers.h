@@ -29,6 +29,7 @@ void register_cross_entropy();
 void register_cross_entropy_of_parts();
 void register_optimizers();
 void register_weight_codes();
+void register_adamw_8bit();
 void register_gemv();
 void register_fused();
 void register_collectives();
@@ -56,6 +57,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_cross_entropy_of_parts,
                                             register_optimizers,
                                             register_weight_codes,
+                                            register_adamw_8bit,
                                             register_gemv,
                                             register_fused,
                                             register_collectives};

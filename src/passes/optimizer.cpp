@@ -6,6 +6,7 @@
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
+#include "ops/moment_codes.h"
 #include "passes/autograd.h"
 #include "passes/parallel_passes.h"
 
@@ -31,6 +32,9 @@ class OptimizerPass {
       : program_(program), options_(options), context_(context) {}
 
   Program run() {
+    if (options_.moments == Moments::k8Bit && (context_.shards > 1 || context_.tensor > 1)) {
+      fail_usage("moments", "blocks of 8-bit moments are of whole tensors, not of a rank's parts");
+    }
     // The gradients become updates, so they are no longer outputs.
     Program body = program_;
     std::erase_if(body.outputs, [](const Output& o) { return o.name.starts_with("grad."); });
@@ -44,8 +48,7 @@ class OptimizerPass {
     if (options_.kind == OptimizerKind::kAdamw) step_size_ = b.input("step_size", lr_.type());
     const ValueId loss = program_.find_output("loss");
     const Use shared = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
-    const bool counts =
-        options_.kind == OptimizerKind::kAdamw && options_.moments == Moments::kBF16;
+    const bool counts = options_.kind == OptimizerKind::kAdamw && options_.moments != Moments::kF32;
     const Use use = counts ? with_count(b, shared) : shared;
     for (const Pair& pair : pairs) update(b, pair, use);
     if (use.count) update_count(b, use.count, shared.apply);
@@ -188,6 +191,11 @@ class OptimizerPass {
     b.update(pair.parameter, updated);
   }
 
+  // Parameters in float64 keep their moments in it.
+  bool is_coded(const Pair& pair) const {
+    return options_.moments == Moments::k8Bit && pair.parameter.dtype() != DType::kF64;
+  }
+
   Val state(Builder& b, const Pair& pair, std::string_view prefix) const {
     const DType narrow = options_.moments == Moments::kBF16 ? DType::kBF16 : DType::kF32;
     const DType dtype = pair.parameter.dtype() == DType::kF64 ? DType::kF64 : narrow;
@@ -202,20 +210,46 @@ class OptimizerPass {
     if (options_.kind == OptimizerKind::kSgd) {
       return set(b, pair, sgd(b, parameter, pair.gradient, use));
     }
+    if (is_coded(pair)) return update_coded(b, pair, use);
     const Val m = state(b, pair, kFirstMoment), v = state(b, pair, kSecondMoment);
     std::vector<Val> operands{parameter, pair.gradient, m, v, lr_, step_size_};
     for (const Val& more : {use.scale, use.apply, use.count}) {
       if (more) operands.push_back(more);
     }
-    const bool decays = !context_.undecayed.contains(pair.name);
-    const auto out = b.call(find_op("adamw"), operands,
-                            {{"beta1", options_.beta1},
-                             {"beta2", options_.beta2},
-                             {"eps", options_.eps},
-                             {"weight_decay", decays ? options_.weight_decay : 0.0}});
+    const auto out = b.call(find_op("adamw"), operands, factors(pair));
     set(b, pair, out[0]);
     b.update(m, out[1]);
     b.update(v, out[2]);
+  }
+
+  Attrs factors(const Pair& pair) const {
+    const bool decays = !context_.undecayed.contains(pair.name);
+    return {{"beta1", options_.beta1},
+            {"beta2", options_.beta2},
+            {"eps", options_.eps},
+            {"weight_decay", decays ? options_.weight_decay : 0.0}};
+  }
+
+  // Moments in 8 bits: codes, and a scale for each block of them.
+  void update_coded(Builder& b, const Pair& pair, const Use& use) const {
+    std::vector<Val> states;
+    for (const std::string_view moment : {kFirstMoment, kSecondMoment}) {
+      states.push_back(b.state_of(pair.parameter, fmt::format("{}.", moment), DType::kU8));
+    }
+    const std::int64_t blocks = coded_blocks(pair.parameter.shape().product());
+    for (const std::string_view moment : {kFirstMoment, kSecondMoment}) {
+      const std::string name = fmt::format("{}.{}.{}", moment, pair.name, kMomentScales);
+      states.push_back(b.state(name, {DType::kF32, {blocks}}));
+    }
+    std::vector<Val> operands{lr_,       step_size_,     use.scale,    use.apply,
+                              use.count, pair.parameter, pair.gradient};
+    operands.insert(operands.end(), states.begin(), states.end());
+    Attrs attrs = factors(pair);
+    attrs.set("scaled", true);
+    attrs.set("guarded", true);
+    const auto out = b.call(find_op("adamw_8bit"), operands, attrs);
+    b.update(pair.parameter, out[0]);
+    for (std::size_t i = 0; i < states.size(); ++i) b.update(states[i], out[i + 1]);
   }
 
   // p - lr·(scale·g)

@@ -18,6 +18,9 @@ inline constexpr double kGradNormLimit = 0x1p64;
 // AdamW's states are called by one of these and the parameter: "adamw.m.lm_head.weight".
 inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw.m",
                                   kSecondMoment = "adamw.v";
+// Moments in 8 bits: codes by these names, and behind them the scales of their blocks, as in
+// "adamw.m.lm_head.weight.scale".
+inline constexpr std::string_view kMomentScales = "scale";
 // Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
@@ -44,7 +47,8 @@ struct UpdateContext {
 // below kGradNormLimit, or the output "loss" (if the program has it) is infinite or NaN. The caller
 // learns of it by is_applied(), from the outputs "grad_norm" and "loss".
 //
-// With moments in bfloat16 the program also has the state kStepCount, which every step adds 1 to.
+// With moments in bfloat16 or in 8 bits the program also has the state kStepCount, which every step
+// adds 1 to. Those in 8 bits are of whole tensors: Error{kUsage} with `shards` or `tensor`.
 //
 // With `shards`, states are parts as the gradients are; each rank updates its part of a parameter
 // that is whole, and gathers the others. The norm is that of all ranks' parts, and with `tensor` of

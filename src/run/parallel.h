@@ -52,6 +52,8 @@ struct Parallel {
   bool shards_optimizer() const { return shard >= 1; }
   bool shards_gradients() const { return shard >= 2; }
   bool shards_weights() const { return shard >= 3; }
+  // Whether each rank updates whole tensors of the model.
+  bool updates_whole_tensors() const { return !shards_optimizer() && !is_divided(); }
   // The bytes of a full batch; unlimited for kAllTensors, and for kByModel until it is resolved.
   std::int64_t full_bytes() const {
     return bucket_bytes < 0 ? std::numeric_limits<std::int64_t>::max() : bucket_bytes;

@@ -25,7 +25,12 @@ std::string_view name_of(Offload offload) {
 }
 
 std::string_view name_of(Moments moments) {
-  return moments == Moments::kF32 ? "fp32" : "bf16";
+  switch (moments) {
+    case Moments::kF32: return "fp32";
+    case Moments::kBF16: return "bf16";
+    case Moments::k8Bit: return "8bit";
+  }
+  return "?";
 }
 
 std::string_view name_of(DecayOn decay_on) {

@@ -48,9 +48,10 @@ std::string_view name_of(Offload offload);
 enum class Moments : std::uint8_t {
   kF32,
   kBF16,  // rounded at random, so that changes below half a rounding are not lost
+  k8Bit,  // codes of 8 bits, rounded at random, with a scale for each block of them
 };
-inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16};
-std::string_view name_of(Moments moments);  // "fp32", "bf16"
+inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16, Moments::k8Bit};
+std::string_view name_of(Moments moments);  // "fp32", "bf16", "8bit"
 
 // What weight decay shrinks.
 enum class DecayOn : std::uint8_t {

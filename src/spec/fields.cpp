@@ -248,9 +248,10 @@ void add_form_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .is_kept = true,
-       .help = "how AdamW's states m and v are stored: fp32, or bf16, rounded at random, which the "
-               "step's number and the data decide",
-       .about = "dtype of AdamW's states"},
+       .help = "how AdamW's states m and v are stored: fp32; bf16, rounded at random, which the "
+               "step's number and the data decide; or 8bit, rounded so to codes in blocks of 128, "
+               "each with a scale",
+       .about = "how AdamW's states are stored"},
       kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments));
 }
 

@@ -150,6 +150,13 @@ std::vector<RunSpec> RunGrid::runs() const {
 
 void check_run(const RunSpec& spec) {
   validate(spec.model);
+  if (spec.optimizer.moments == Moments::k8Bit && !spec.parallel.updates_whole_tensors()) {
+    throw Error(
+        ErrorCode::kUsage, "moments",
+        fmt::format("8bit with {}: blocks of codes are of whole tensors, and ranks hold parts",
+                    name_of(spec.parallel)),
+        "give moments bf16, or ranks without shard= and tp=");
+  }
   if (step_bytes(spec.model, spec.shape) < kMaxStepBytes) return;
   throw Error(ErrorCode::kUsage, "batch",
               fmt::format("batch {} with context {} and this model is more than an exbibyte",

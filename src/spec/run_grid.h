@@ -52,7 +52,8 @@ class RunGrid {
   std::set<std::string> given_;
 };
 
-// Error{kUsage}: sizes of a model that do not fit together, a step beyond what 64 bits can count.
+// Error{kUsage}: sizes of a model that do not fit together, moments in 8 bits of which ranks would
+// hold parts, a step beyond what 64 bits can count.
 void check_run(const RunSpec& spec);
 
 }  // namespace tracestep

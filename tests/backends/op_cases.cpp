@@ -109,6 +109,7 @@ const std::vector<Unsupported>& unsupported_ops() {
       {"cpu", "scaled_matmul", "decomposed into a product of float32 and its scale"},
       {"null", "scaled_matmul", "stands for devices that decompose it"},
       {"reference", "cross_entropy_with_grad", "decomposed: the oracle runs ops one by one"},
+      {"reference", "adamw_8bit", "decomposed: the oracle runs its parts"},
       {"reference", "multi_adamw", "decomposed: the oracle updates one tensor at a time"},
       {"cpu", "fused", "put back in place: nothing is compiled at run time"},
       {"reference", "gemv", "decomposed: the oracle runs its parts"},

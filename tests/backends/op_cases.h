@@ -27,6 +27,7 @@ enum class Holds {
   kWide,    // the dtype statistics are kept in (f32; f64 in float64 programs)
   kIndex,   // i64
   kBool,
+  kBytes,      // u8
   kCodes,      // f8e4m3 (f64 in float64 programs)
   kGradients,  // f8e5m2, likewise
 };

@@ -1,4 +1,8 @@
+#include <cmath>
+
 #include "backends/op_cases.h"
+#include "ops/moment_codes.h"
+#include "support/host_values.h"
 
 namespace tracestep::testing {
 namespace {
@@ -251,6 +255,67 @@ std::vector<OpCase> multi_adamw_cases() {
           multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false)};
 }
 
+// --- moments in 8 bits --------------------------------------------------------------------------
+Operand bytes(const Shape& shape) {
+  return {.shape = shape, .low = 0, .high = 255, .holds = Holds::kBytes};
+}
+
+// Numbers that codes hold: what is rounded otherwise is in exec/moment_codes_test.cpp.
+OpCase moment_codes_of(const Shape& shape, bool first) {
+  OpCase out{{wide(shape), plain(shape), plain(shape), wide({}, 3.0, 3.0)}, {{"first", first}}};
+  out.settle = [first](Tensors& leaves) {
+    HostTensor& x = leaves.at("x0");
+    std::vector<double> values = to_doubles(x);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double sixteenths = std::round(8 * std::abs(values[i])) + 16;
+      const double value = std::ldexp(sixteenths, -4 - static_cast<int>(i % 6));
+      values[i] = i % 11 == 0 ? 0.0 : first && values[i] < 0 ? -value : value;
+    }
+    x = from_doubles(x.dtype, x.shape, values);
+  };
+  return out;
+}
+
+OpCase from_moment_codes_on(const Shape& shape, bool first) {
+  return {{bytes(shape), wide({coded_blocks(shape.product())}, 0.1, 2.0)}, {{"first", first}}};
+}
+
+// Rates and factors, the number of the step, then groups.
+OpCase adamw_8bit_on(const std::vector<Shape>& shapes, bool scaled, const bool* apply,
+                     bool shadowed) {
+  OpCase out{{wide({}, 1e-3, 1e-2), wide({}, 1e-3, 1e-2)},
+             {{"weight_decay", 0.1},
+              {"beta2", 0.95},
+              {"scaled", scaled},
+              {"guarded", apply != nullptr},
+              {"shadowed", shadowed}}};
+  if (scaled) out.operands.push_back(wide({}, 0.1, 0.9));
+  if (apply != nullptr) {
+    const double value = *apply ? 1.0 : 0.0;
+    out.operands.push_back({.shape = {}, .low = value, .high = value, .holds = Holds::kBool});
+  }
+  out.operands.push_back(wide({}, 7.0, 7.0));
+  for (const Shape& shape : shapes) {
+    const Shape scales{coded_blocks(shape.product())};
+    for (const Operand& operand : {wide(shape, -2.0, 2.0), plain(shape), bytes(shape), bytes(shape),
+                                   wide(scales, 0.1, 1.0), wide(scales, 0.1, 1.0)}) {
+      out.operands.push_back(operand);
+    }
+    if (shadowed) out.operands.push_back(plain(shape));
+  }
+  return out;
+}
+std::vector<OpCase> adamw_8bit_cases() {
+  static constexpr bool kYes = true, kNo = false;
+  return {adamw_8bit_on({{1031}, {3, 5}, {0}, {1}, {67, 1024}}, false, nullptr, true),
+          adamw_8bit_on({{4096}, {8193}}, true, nullptr, true),
+          adamw_8bit_on({{1031}, {128}}, true, &kYes, true),
+          adamw_8bit_on({{1031}, {128}}, false, &kNo, true),
+          adamw_8bit_on({{257}}, true, &kYes, false),
+          // More than one table of them.
+          adamw_8bit_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false)};
+}
+
 // --- codes of weights ---------------------------------------------------------------------------
 const Attrs& weight_codes() {
   static const Attrs attrs{{"dtype", DType::kF8E4M3},
@@ -392,6 +457,18 @@ std::vector<OpTest> composite_tests() {
                  adamw_if(false, {0}, true), adamw_counted({1031}, true)},
                 {}),
       composite("multi_adamw", multi_adamw_cases(), {}),
+      {.op = "moment_codes",
+       .bound = Bound::kExact,
+       .cases = {moment_codes_of({1031}, true), moment_codes_of({67, 31}, false),
+                 moment_codes_of({0}, true), moment_codes_of({1}, false),
+                 moment_codes_of({256}, false)},
+       .gradient_outputs = {}},
+      {.op = "from_moment_codes",
+       .bound = Bound::kExact,
+       .cases = {from_moment_codes_on({1031}, true), from_moment_codes_on({67, 31}, false),
+                 from_moment_codes_on({0}, true), from_moment_codes_on({1}, false)},
+       .gradient_outputs = {}},
+      composite("adamw_8bit", adamw_8bit_cases(), {}),
       refresh_codes(),
       adamw_codes(),
       {.op = "stochastic_round",

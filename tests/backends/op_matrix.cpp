@@ -28,6 +28,7 @@ DType dtype_of(const Operand& operand, DType tested) {
     case Holds::kWide: return rules::accumulation_dtype(tested);
     case Holds::kIndex: return DType::kI64;
     case Holds::kBool: return DType::kBool;
+    case Holds::kBytes: return DType::kU8;
     case Holds::kCodes: return tested == DType::kF64 ? tested : DType::kF8E4M3;
     case Holds::kGradients: return tested == DType::kF64 ? tested : DType::kF8E5M2;
   }

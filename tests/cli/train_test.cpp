@@ -144,6 +144,22 @@ TEST_F(TrainTest, MomentsAreKeptInTheirDtypeAndResumed) {
   EXPECT_THAT(other.err, testing::Not(testing::HasSubstr("--change")));
 }
 
+TEST_F(TrainTest, MomentsInEightBitsAreResumedAndKeptWhole) {
+  const std::string train = "train --text text.txt --moments 8bit --lr 0.01" + kSizes;
+  ASSERT_EQ(run(train + " --steps 6 --save whole.safetensors").status, 0);
+  const std::string parts = train + " --checkpoint codes --resume --save parts.safetensors";
+  ASSERT_EQ(run(parts + " --steps 3").status, 0);
+  const SafetensorsFile states(folder_.path() / "codes/step-00000003/state.safetensors");
+  const HostTensor codes = states.read("adamw.v.lm_head.weight");
+  EXPECT_EQ(codes.dtype, DType::kU8);
+  EXPECT_EQ(states.read("adamw.v.lm_head.weight.scale").count(), (codes.count() + 127) / 128);
+  ASSERT_EQ(run(parts + " --steps 6").status, 0);
+  EXPECT_EQ(file("whole.safetensors"), file("parts.safetensors"));
+  const ProgramRun sharded = run(train + " --steps 1 --parallel dp=2,shard=1");
+  EXPECT_EQ(sharded.status, 2);
+  EXPECT_THAT(sharded.err, testing::HasSubstr("blocks of codes are of whole tensors"));
+}
+
 TEST_F(TrainTest, AResumedRunEndsWithTheSameWeights) {
   const std::string common = " --text text.txt --lr 0.01" + kSizes;
   ASSERT_EQ(run("train --steps 12 --save whole.safetensors" + common).status, 0);

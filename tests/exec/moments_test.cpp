@@ -1,11 +1,13 @@
 // AdamW's states in bfloat16, rounded at random: each result one of the two neighbours, right on
-// average, the same bits however the step runs, and better than rounding to nearest.
+// average, and better than rounding to nearest. In bfloat16 and in 8 bits (moment_codes_test.cpp)
+// the same bits however the step runs.
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "exec/executor.h"
 #include "ops/functions.h"
+#include "ops/moment_codes.h"
 #include "passes/optimizer.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
@@ -186,13 +188,13 @@ TEST_P(MomentsTest, WeightsFollowThoseOfFloat64) {
   EXPECT_GT(nearest, 2.5 * random);
 }
 
-RunSpec step_of(const char* precision, Granularity ops) {
+RunSpec step_of(const char* precision, Granularity ops, Moments moments) {
   RunSpec spec;
   spec.model = {.vocab = 31, .d_model = 16, .d_ff = 24, .layers = 2, .heads = 2};
   spec.shape = {.batch = 2, .context = 7};
   spec.precision = parse_precision("test", precision);
   spec.ops = ops;
-  spec.optimizer.moments = Moments::kBF16;
+  spec.optimizer.moments = moments;
   spec.optimizer.clip = 1.0;
   return spec;
 }
@@ -231,35 +233,54 @@ Outcome three_steps(const RunSpec& spec, Device& device) {
   return out;
 }
 
+void expect_one_result(const RunSpec& step, Device& two, Device& three) {
+  RunSpec spec = step;
+  const Outcome first = three_steps(spec, two);
+  EXPECT_EQ(first.measured_peak, first.predicted_peak);
+  const bool is_coded = spec.optimizer.moments == Moments::k8Bit;
+  EXPECT_EQ(first.states.at("adamw.m.lm_head.weight").dtype, is_coded ? DType::kU8 : DType::kBF16);
+  EXPECT_EQ(first.states.contains("adamw.v.lm_head.weight.scale"), is_coded);
+  EXPECT_EQ(to_doubles(first.states.at(std::string(kStepCount)))[0], 3.0);
+  std::vector<Outcome> others{three_steps(spec, three)};
+  spec.offload = Offload::kOptimizer;
+  others.push_back(three_steps(spec, two));
+  spec.offload = Offload::kNone;
+  spec.updates = UpdateTime::kEarly;
+  spec.optimizer.clip = 0.0;  // whose factor needs all gradients
+  const Outcome early = three_steps(spec, two);
+  spec.updates = UpdateTime::kEnd;
+  EXPECT_EQ(three_steps(spec, two).states.at("lm_head.weight").bytes,
+            early.states.at("lm_head.weight").bytes);
+  spec.optimizer.clip = step.optimizer.clip;
+  // Joins the updates of all tensors; what rounds products otherwise stays off.
+  spec.executor = ExecutorKind::kCompiled;
+  spec.compile_passes = {"shadow", "join"};
+  others.push_back(three_steps(spec, two));
+  for (const Outcome& other : others) {
+    EXPECT_EQ(other.measured_peak, other.predicted_peak);
+    for (const auto& [name, value] : first.states) {
+      EXPECT_EQ(value.bytes, other.states.at(name).bytes) << name;
+    }
+  }
+}
+
 TEST_P(MomentsTest, EveryExecutorAndThreadCountGivesTheSameBits) {
-  for (const char* precision : {"fp32", "bf16"}) {
-    for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
-      RunSpec spec = step_of(precision, ops);
-      const auto two = device(), three = device(3);
-      const Outcome first = three_steps(spec, *two);
-      EXPECT_EQ(first.measured_peak, first.predicted_peak);
-      EXPECT_EQ(first.states.at("adamw.m.lm_head.weight").dtype, DType::kBF16);
-      EXPECT_EQ(to_doubles(first.states.at(std::string(kStepCount)))[0], 3.0);
-      std::vector<Outcome> others{three_steps(spec, *three)};
-      // Joins the updates of all tensors; what rounds products otherwise stays off.
-      spec.executor = ExecutorKind::kCompiled;
-      spec.compile_passes = {"shadow", "join"};
-      others.push_back(three_steps(spec, *two));
-      for (const Outcome& other : others) {
-        EXPECT_EQ(other.measured_peak, other.predicted_peak);
-        for (const auto& [name, value] : first.states) {
-          EXPECT_EQ(value.bytes, other.states.at(name).bytes) << name << " " << precision;
-        }
+  const auto two = device(), three = device(3);
+  for (const Moments moments : {Moments::kBF16, Moments::k8Bit}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
+        SCOPED_TRACE(fmt::format("{} {}", name_of(moments), precision));
+        expect_one_result(step_of(precision, ops, moments), *two, *three);
       }
     }
   }
 }
 
-// Twelve bytes of each parameter become eight.
-TEST_P(MomentsTest, HalvesTheStates) {
-  RunSpec spec = step_of("fp32", Granularity::kFused);
+// Eight bytes of each parameter become four, or two and two scales for each 128 of them.
+TEST_P(MomentsTest, AreStoredInTheirBytes) {
   const auto on = device();
-  const auto state_bytes = [&] {
+  const auto state_bytes = [&](Moments moments) {
+    const RunSpec spec = step_of("fp32", Granularity::kFused, moments);
     const Program program = step_program(spec, *on);
     std::int64_t out = 0;
     for (ValueId id : program.leaves) {
@@ -268,9 +289,16 @@ TEST_P(MomentsTest, HalvesTheStates) {
     }
     return out;
   };
-  const std::int64_t narrow = state_bytes();
-  spec.optimizer.moments = Moments::kF32;
-  EXPECT_EQ(2 * narrow, state_bytes());
+  std::int64_t parameters = 0, blocks = 0;
+  const Program program = step_program(step_of("fp32", Granularity::kFused, Moments::kF32), *on);
+  for (ValueId id : program.leaves) {
+    if (program.value(id).leaf != LeafKind::kParameter) continue;
+    parameters += program.type(id).count();
+    blocks += coded_blocks(program.type(id).count());
+  }
+  EXPECT_EQ(state_bytes(Moments::kF32), 8 * parameters);
+  EXPECT_EQ(state_bytes(Moments::kBF16), 4 * parameters);
+  EXPECT_EQ(state_bytes(Moments::k8Bit), 2 * parameters + 8 * blocks);
 }
 
 }  // namespace

@@ -460,6 +460,7 @@ void RandomOps::add_updates() {
                                 &RandomOps::update_by_writing}))(state);
   }
   if (dice_.chance(0.2)) update_by_adamw();
+  if (dice_.chance(0.1)) update_by_coded_adamw();
 }
 
 // What the new value is made of besides the state must not be another state, which may have been
@@ -486,6 +487,23 @@ void RandomOps::update_by_writing(Val state) {
   const Val position = new_leaf(LeafKind::kInput, {DType::kI64, {}}, {0.0, room});
   b_.update(state, ops::write_slice(state, new_leaf(LeafKind::kInput, {state.dtype(), piece}),
                                     position, axis));
+}
+
+// Moments that codes hold as they are, so that the weight does not depend on how others are
+// rounded.
+void RandomOps::update_by_coded_adamw() {
+  const Type type = f32(new_shape());
+  const Val p = new_leaf(LeafKind::kParameter, type), g = new_leaf(LeafKind::kInput, type);
+  const Val rate = new_leaf(LeafKind::kInput, f32({}), {1e-3, 1e-2});
+  const auto codes = [&](double value, bool first) {
+    return b_.call(find_op("moment_codes"), {ops::fill(b_, value, type), p, g, rate},
+                   {{"first", first}});
+  };
+  const std::vector<Val> m = codes(-0.375, true), v = codes(0.25, false);
+  const std::vector<Val> out =
+      b_.call(find_op("adamw_8bit"), {rate, rate, rate, p, g, m[0], v[0], m[1], v[1]});
+  keep(b_.call1("from_moment_codes", {v[0], v[1]}, {{"first", false}}), 0.25);
+  b_.update(p, out[0]);
 }
 
 void RandomOps::update_by_adamw() {

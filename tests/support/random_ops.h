@@ -102,6 +102,7 @@ class RandomOps {
   void update_by_assignment(Val state);
   void update_by_writing(Val state);
   void update_by_adamw();
+  void update_by_coded_adamw();
 
   static Dims all_axes(const Shape& shape);
   Val new_leaf(LeafKind kind, const Type& type, LeafRange range = {});

@@ -249,6 +249,36 @@ TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
   }
 }
 
+// A token follows from the one before, but for every seventh.
+TokenSourcePtr tokens_of_a_rule() {
+  std::vector<std::int32_t> tokens{1};
+  for (std::int32_t i = 1; i < 3000; ++i) {
+    tokens.push_back(i % 7 == 0 ? (i * i / 7) % 23 : (5 * tokens.back() + 3) % 23);
+  }
+  return memory_tokens("test tokens", tokens);
+}
+
+// docs/memory.md: 200 steps end within 3 % of the same loss.
+TEST_F(LoopTest, MomentsInEightBitsLearnAsThoseInFloat32Do) {
+  std::map<Moments, double> last;  // the mean of the last 20 steps
+  for (Moments moments : {Moments::kF32, Moments::k8Bit}) {
+    TrainOptions options = tiny_options();
+    options.steps = 200;
+    options.schedule = {ScheduleKind::kCosine, 1e-2, 1e-3, 2, 200};
+    options.run.optimizer.moments = moments;
+    double first = 0;
+    train(*make_cpu_device({.threads = 2}), options, tokens_of_a_rule(), nullptr, nullptr,
+          [&](const TrainStep& step) {
+            if (step.step == 1) first = step.loss;
+            if (step.step > 180) last[moments] += step.loss / 20;
+          });
+    EXPECT_LT(last[moments], 0.6 * first);
+  }
+  EXPECT_NE(last[Moments::k8Bit], last[Moments::kF32]);
+  RecordProperty("losses", fmt::format("{} {}", last[Moments::kF32], last[Moments::k8Bit]));
+  EXPECT_NEAR(last[Moments::k8Bit], last[Moments::kF32], 0.03 * last[Moments::kF32]);
+}
+
 // Scales come from the step before the checkpoint.
 TEST_F(LoopTest, ARunInEightBitsResumesWithTheScalesThatItHad) {
   TrainOptions whole = tiny_options();

@@ -26,6 +26,7 @@ void add_rope_kernels(KernelTable& table);
 void add_flash_attention_kernels(KernelTable& table);
 void add_flash_attention_grad_kernels(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
+void add_adamw_8bit_kernels(KernelTable& table);
 
 // All of them: the kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernels,
@@ -42,6 +43,7 @@ inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernel
                                                           add_rope_kernels,
                                                           add_flash_attention_kernels,
                                                           add_flash_attention_grad_kernels,
-                                                          add_optimizer_kernels};
+                                                          add_optimizer_kernels,
+                                                          add_adamw_8bit_kernels};
 
 }  // namespace tracestep::cpu

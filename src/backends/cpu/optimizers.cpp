@@ -15,49 +15,12 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "backends/cpu/tiles-inl.h"
+#include "backends/cpu/updates-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-#define TRACESTEP_FUNCTORS_NAMESPACE tracestep::cpu::HWY_NAMESPACE::functors
-#include "ops/scalar/stochastic_rounding.h"
 
 namespace tracestep::cpu::HWY_NAMESPACE {
-
-// --- the bits of V, as the functors of stochastic rounding use them ----------------------------
-struct U {
-  hn::Vec<DU> v;
-};
-HWY_INLINE U constant(U, std::uint32_t x) {
-  return {hn::Set(DU(), x)};
-}
-HWY_INLINE U bits(V x) {
-  return {hn::BitCast(DU(), x.v)};
-}
-HWY_INLINE V from_bits(U x) {
-  return {hn::BitCast(D(), x.v)};
-}
-HWY_INLINE U operator+(U a, U b) {
-  return {hn::Add(a.v, b.v)};
-}
-HWY_INLINE U operator*(U a, U b) {
-  return {hn::Mul(a.v, b.v)};
-}
-HWY_INLINE U operator^(U a, U b) {
-  return {hn::Xor(a.v, b.v)};
-}
-HWY_INLINE U operator&(U a, U b) {
-  return {hn::And(a.v, b.v)};
-}
-HWY_INLINE U operator>>(U a, int count) {
-  return {hn::ShiftRightSame(a.v, count)};
-}
-
 namespace {
-
-struct Factors {
-  float decay, step_size, grad_scale, beta1, beta2, eps;
-  float count;  // of steps; what random rounding depends on
-};
 
 // One tensor. `shadow` gets what p becomes, in a narrower dtype; without data there is none.
 struct Tensor {
@@ -66,24 +29,6 @@ struct Tensor {
   bool rounds = false;               // m and v, at random
   TensorRef shadow = {};
 };
-
-// `scale` and `count`: nullptr where the call has none.
-Factors factors_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
-                   const TensorRef* scale, const TensorRef* count) {
-  const Attrs& attrs = call.attrs;
-  return {.decay = scalar_of(lr) * static_cast<float>(-attrs.real("weight_decay")) + 1.0f,
-          .step_size = scalar_of(step_size),
-          .grad_scale = scale != nullptr ? scalar_of(*scale) : 1.0f,
-          .beta1 = static_cast<float>(attrs.real("beta1")),
-          .beta2 = static_cast<float>(attrs.real("beta2")),
-          .eps = static_cast<float>(attrs.real("eps")),
-          .count = count != nullptr ? scalar_of(*count) : 0.0f};
-}
-
-// `apply`: nullptr where the call has none.
-bool applies(const TensorRef* apply) {
-  return apply == nullptr || *apply->as<const std::uint8_t>() != 0;
-}
 
 struct Streams {
   const float *p, *g, *m, *v;
@@ -97,10 +42,9 @@ constexpr std::int64_t kAhead = 512;
 template <bool kRounds>
 void update_tile(const Factors& f, std::int64_t n, const Streams& s) {
   const auto update = [&](V p, V g, V m, V v) HWY_ATTR {
-    auto r = functors::Adamw()(p, g * splat(f.grad_scale), m, v, splat(f.decay), splat(f.step_size),
-                               splat(f.beta1), splat(f.beta2), splat(f.eps));
+    auto r = updated(f, p, g, m, v);
     if constexpr (kRounds) {
-      const U noise = functors::RoundingNoise()(bits(splat(f.count)), bits(p), bits(g));
+      const U noise = noise_of(f, p, g);
       r.m = functors::StochasticRound()(r.m, noise);
       r.v = functors::StochasticRound()(r.v, noise >> 16);
     }

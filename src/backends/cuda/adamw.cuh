@@ -39,6 +39,9 @@ __device__ inline Bits operator&(Bits a, Bits b) {
 __device__ inline Bits operator>>(Bits a, int count) {
   return {a.v >> count};
 }
+__device__ inline Bits operator<<(Bits a, int count) {
+  return {a.v << count};
+}
 
 namespace updates {
 
@@ -203,6 +206,35 @@ inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorR
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
           .eps = static_cast<float>(attrs.real("eps"))};
+}
+
+// The row of a table to which a chunk of elements belongs, where chunks are numbered through.
+template <class Table>
+__device__ int row_of(const Table& table, std::int32_t chunk) {
+  int low = 0, high = table.count;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (table.rows[middle].first_chunk <= chunk ? low : high) = middle;
+  }
+  return low;
+}
+
+// Blocks of an update beside other kernels whose states lie in the host's memory. Each has 24 KiB
+// of reads in flight, of which PCIe 5.0 takes some 110 KiB; the other multiprocessors stay free.
+constexpr unsigned kBlocksOnLink = 16;
+
+inline bool lies_on_host(const void* data) {
+  cudaPointerAttributes found{};
+  return cudaPointerGetAttributes(&found, data) == cudaSuccess && found.type == cudaMemoryTypeHost;
+}
+
+// For `work` items of which a block does `per_block` at a time and a multiprocessor holds
+// `resident` blocks; `m` is where the first moment lies.
+inline unsigned update_blocks(const KernelCall& call, const void* m, std::int64_t work,
+                              std::int64_t per_block, int resident) {
+  const unsigned blocks = blocks_for(call, work, per_block, resident, 8);
+  const bool is_beside = call.attrs.integer("lane") != 0;
+  return is_beside && lies_on_host(m) ? std::min(blocks, kBlocksOnLink) : blocks;
 }
 
 }  // namespace updates

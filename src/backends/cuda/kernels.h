@@ -27,6 +27,8 @@ void add_rope_kernels(KernelTable& table);
 void add_attention_kernels(KernelTable& table);
 void add_cached_attention_kernel(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
+void add_adamw_8bit_kernels(KernelTable& table);
+void add_moment_code_kernels(KernelTable& table);
 
 // All of them: the kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernels,
@@ -48,7 +50,9 @@ inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernel
                                                           add_rope_kernels,
                                                           add_attention_kernels,
                                                           add_cached_attention_kernel,
-                                                          add_optimizer_kernels};
+                                                          add_optimizer_kernels,
+                                                          add_adamw_8bit_kernels,
+                                                          add_moment_code_kernels};
 
 // Where run-time compilation is possible.
 void add_fused_kernels(KernelTable& table);

@@ -17,10 +17,6 @@ constexpr int kResident = 4;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 2;     // groups of elements in flight per thread
 constexpr int kGroup = 4;     // elements: 16 bytes of float32
 
-// Blocks of an update beside other kernels whose states lie in the host's memory. Each has 24 KiB
-// of reads in flight, of which PCIe 5.0 takes some 110 KiB; the other multiprocessors stay free.
-constexpr unsigned kBlocksOnLink = 16;
-
 // Elements in groups of N: the groups first, first + stride, … below `end`.
 template <int N>
 __device__ void update_groups(const Tensor& t, const Factors& f, std::int64_t first,
@@ -40,20 +36,6 @@ __device__ void update_groups(const Tensor& t, const Factors& f, std::int64_t fi
   }
 }
 
-bool lies_on_host(const Stream& stream) {
-  cudaPointerAttributes found{};
-  return cudaPointerGetAttributes(&found, stream.data) == cudaSuccess &&
-         found.type == cudaMemoryTypeHost;
-}
-
-// For `work` items of which a block does `per_block` at a time.
-unsigned update_blocks(const KernelCall& call, const Tensor& tensor, std::int64_t work,
-                       std::int64_t per_block) {
-  const unsigned blocks = blocks_for(call, work, per_block, kResident, 8);
-  const bool is_beside = call.attrs.integer("lane") != 0;
-  return is_beside && lies_on_host(tensor.m) ? std::min(blocks, kBlocksOnLink) : blocks;
-}
-
 // --- one tensor --------------------------------------------------------------------------------
 // Elements in groups of N: those from group `begin` to group `end`.
 template <int N>
@@ -69,8 +51,9 @@ template <int N>
 void launch_adamw(const KernelCall& call, const Tensor& tensor, const Rates& rates,
                   std::int64_t begin, std::int64_t end) {
   if (begin == end) return;
-  const Grid grid{.blocks = update_blocks(call, tensor, end - begin, kThreads * kAhead),
-                  .threads = kThreads};
+  const Grid grid{
+      .blocks = update_blocks(call, tensor.m.data, end - begin, kThreads * kAhead, kResident),
+      .threads = kThreads};
   launch(call, grid, adamw_kernel<N>, tensor, rates, begin, end);
 }
 
@@ -113,15 +96,6 @@ struct Table {
 static_assert(sizeof(Predecessors) + alignof(Table) + sizeof(Table) + sizeof(Rates) <=
               kParameterBytes);
 
-__device__ int row_of(const Table& table, std::int32_t chunk) {
-  int low = 0, high = table.count;
-  while (high - low > 1) {
-    const int middle = (low + high) / 2;
-    (table.rows[middle].first_chunk <= chunk ? low : high) = middle;
-  }
-  return low;
-}
-
 __global__ void __launch_bounds__(kThreads)
     multi_adamw_kernel(Predecessors before, const __grid_constant__ Table table,
                        const __grid_constant__ Rates rates) {
@@ -141,7 +115,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void launch_table(const KernelCall& call, const Table& table, const Rates& rates) {
   if (table.chunks == 0) return;
-  const Grid grid{.blocks = update_blocks(call, table.rows[0].tensor, table.chunks, 1),
+  const void* m = table.rows[0].tensor.m.data;
+  const Grid grid{.blocks = update_blocks(call, m, table.chunks, 1, kResident),
                   .threads = kThreads};
   launch(call, grid, multi_adamw_kernel, table, rates);
 }

@@ -27,7 +27,10 @@ const char* consequence(const RunSpec& a, const Remedy& remedy) {
   const bool is_stored_narrow = a.precision.parameters != b.precision.parameters;
   if (is_stored_narrow) return "another task: weights are rounded after every update";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
-  if (a.optimizer.moments != b.optimizer.moments) return "AdamW's states rounded at random";
+  if (a.optimizer.moments != b.optimizer.moments) {
+    return b.optimizer.moments == Moments::k8Bit ? "AdamW's states in 8 bits, rounded at random"
+                                                 : "AdamW's states rounded at random";
+  }
   if (a.precision != b.precision) return "products in bfloat16";
   const bool same_sums = a.ops == b.ops && a.attention == b.attention &&
                          a.loss_chunks == b.loss_chunks && remedy.micro_batches == 1;

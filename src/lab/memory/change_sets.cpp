@@ -64,7 +64,10 @@ std::vector<Remedy> ChangeSets::shared() const {
 }
 
 void ChangeSets::find_choices() {
-  const Remedy& first = whole_.front();
+  // One that every choice is for, if there is such.
+  const auto is_whole = [](const Remedy& r) { return r.step.parallel.updates_whole_tensors(); };
+  const auto found = std::ranges::find_if(whole_, is_whole);
+  const Remedy& first = found == whole_.end() ? whole_.front() : *found;
   choices_ = choices_of(first.step, q_.traits);
   for (const Choices& each : choices_) {
     time_ratios_.emplace_back();
@@ -90,6 +93,9 @@ std::vector<ChangeSet> ChangeSets::changed(const Remedies& ways) const {
         // Updates wait for the gradients of all micro-batches.
         const bool is_early = next.remedy.step.updates != q_.step.updates;
         if (is_early && next.remedy.micro_batches > 1) continue;
+        const RunSpec& step = next.remedy.step;
+        const bool is_coded = step.optimizer.moments == Moments::k8Bit;
+        if (is_coded && !step.parallel.updates_whole_tensors()) continue;
         out.push_back(std::move(next));
       }
     }

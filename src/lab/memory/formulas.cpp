@@ -8,6 +8,7 @@
 #include "lab/report/columns.h"
 #include "lab/report/digits.h"
 #include "nn/scopes.h"
+#include "ops/moment_codes.h"
 #include "passes/memory_passes.h"
 #include "spec/fields.h"
 
@@ -147,16 +148,40 @@ class Rows {
   }
 
   // AdamW's m and v, for each parameter.
-  std::int64_t state_bytes() const { return step_.optimizer.moments == Moments::kBF16 ? 4 : 8; }
+  std::int64_t state_bytes() const {
+    switch (step_.optimizer.moments) {
+      case Moments::kF32: return 8;
+      case Moments::kBF16: return 4;
+      case Moments::k8Bit: return 2;
+    }
+    return 0;
+  }
+
+  // Blocks of moments in 8 bits, each with a float32 scale in m and in v.
+  std::int64_t scaled_blocks() const {
+    std::int64_t out = 0;
+    if (step_.optimizer.moments != Moments::k8Bit) return out;
+    for (ValueId id : run_.program.leaves) {
+      const Value& leaf = run_.program.value(id);
+      if (leaf.leaf == LeafKind::kParameter) out += coded_blocks(leaf.type.count());
+    }
+    return out;
+  }
 
   void static_bytes() {
     if (step_.mode != Mode::kStep) return;
     const std::int64_t states = state_bytes(), kept = 8 + states, transient = 4 + states;
+    const std::int64_t blocks = scaled_blocks();
+    const char* const scales = blocks > 0 ? " + 8·(blocks of 128)" : "";
+    const std::string of_blocks = blocks > 0 ? fmt::format(" + 8 × {}", grouped(blocks)) : "";
     add("weights, gradients and AdamW kept all the time",
-        fmt::format("{}·P (fp32: 4 + 4 + {})", kept, states),
-        fmt::format("{} × {}", kept, grouped(n_.p)), kept * n_.p, std::nullopt);
-    add("the same with transient gradients", fmt::format("{}·P (fp32: 4 + {})", transient, states),
-        fmt::format("{} × {}", transient, grouped(n_.p)), transient * n_.p,
+        fmt::format("{}·P{} (fp32: 4 + 4 + {})", kept, scales, states),
+        fmt::format("{} × {}{}", kept, grouped(n_.p), of_blocks), kept * n_.p + 8 * blocks,
+        std::nullopt);
+    add("the same with transient gradients",
+        fmt::format("{}·P{} (fp32: 4 + {})", transient, scales, states),
+        fmt::format("{} × {}{}", transient, grouped(n_.p), of_blocks),
+        transient * n_.p + 8 * blocks,
         role_bytes(run_.program, LeafKind::kParameter) +
             role_bytes(run_.program, LeafKind::kState));
   }

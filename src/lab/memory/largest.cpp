@@ -195,7 +195,7 @@ class Finder {
     std::vector<Choices> out;
     Choices most;
     for (const ChangeSeverity severity :
-         {kSameNumbers, kOtherRoundings, kOtherPrecision, kOtherStates}) {
+         {kSameNumbers, kOtherRoundings, kOtherPrecision, kOtherStates, kCodedStates}) {
       std::ranges::copy(changes_of(severity), std::back_inserter(most));
       if (q_.step.mode == Mode::kInference) out.push_back(most);
       for (const Recomputation& choice : {Recomputation::blocks(), Recomputation::nested()}) {

@@ -145,6 +145,17 @@ Choices recomputations(const RunSpec& step) {
   return out;
 }
 
+Choices narrower_moments(const RunSpec& step) {
+  Choices out;
+  const auto add = [&](ChangeSeverity severity, Moments moments) {
+    if (step.optimizer.moments >= moments) return;
+    out.push_back({severity, [=](RunSpec& s) { s.optimizer.moments = moments; }});
+  };
+  add(ChangeSeverity::kOtherStates, Moments::kBF16);
+  if (step.parallel.updates_whole_tensors()) add(ChangeSeverity::kCodedStates, Moments::k8Bit);
+  return out;
+}
+
 }  // namespace
 
 std::string_view name_of(ChangeSeverity severity) {
@@ -153,6 +164,7 @@ std::string_view name_of(ChangeSeverity severity) {
     case ChangeSeverity::kOtherRoundings: return "other roundings";
     case ChangeSeverity::kOtherPrecision: return "lower precision";
     case ChangeSeverity::kOtherStates: return "other states";
+    case ChangeSeverity::kCodedStates: return "states in 8 bits";
     case ChangeSeverity::kOtherTask: return "another task";
   }
   return "?";
@@ -194,9 +206,7 @@ std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits)
   if (!step.precision.autocast && !is_pure(step.precision)) {
     out.push_back(one(kOtherPrecision, &RunSpec::precision, Precision{.autocast = DType::kBF16}));
   }
-  if (is_step && step.optimizer.moments != Moments::kBF16) {
-    out.push_back({{kOtherStates, [](RunSpec& s) { s.optimizer.moments = Moments::kBF16; }}});
-  }
+  if (is_step) out.push_back(narrower_moments(step));
   return out;
 }
 

@@ -22,6 +22,7 @@ enum class ChangeSeverity : std::uint8_t {
   kOtherRoundings,  // sums in another order: fused ops, flash attention, the loss in chunks
   kOtherPrecision,  // products in bfloat16
   kOtherStates,     // AdamW's states in bfloat16
+  kCodedStates,     // AdamW's states in 8 bits
   kOtherTask,       // a smaller batch, everything in bfloat16, a shorter context
 };
 std::string_view name_of(ChangeSeverity severity);  // "same numbers", "another task"

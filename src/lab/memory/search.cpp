@@ -38,6 +38,7 @@ class Search {
     }
     take_from(ChangeSeverity::kOtherPrecision);
     take_from(ChangeSeverity::kOtherStates);
+    take_from(ChangeSeverity::kCodedStates);
     if (advice_.remedies.empty() && !q_.is_of_task_alone) {
       find_least();
       advice_.remedies = of_another_task(judge_, bases());
@@ -279,7 +280,7 @@ class Search {
     Remedies out;
     for (const ChangeSeverity most :
          {ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings,
-          ChangeSeverity::kOtherPrecision, ChangeSeverity::kOtherStates}) {
+          ChangeSeverity::kOtherPrecision, ChangeSeverity::kOtherStates, ChangeSeverity::kCodedStates}) {
       for (const bool is_asked : {true, false}) {
         const Remedy* base = least_of(
             [&](const Remedy& r) { return is_asked ? r.changes.empty() : r.severity <= most; });

@@ -62,14 +62,26 @@ class AllSets {
     if (!q.step.precision.autocast) {
       widen(2, [](Tried& t) { t.step.precision = {.autocast = DType::kBF16}; });
     }
-    if (q.step.optimizer.moments != Moments::kBF16) {
-      widen(3, [](Tried& t) { t.step.optimizer.moments = Moments::kBF16; });
-    }
+    narrow_moments(q.step.optimizer.moments);
   }
 
   std::vector<Tried> take() { return std::move(all_); }
 
  private:
+  void narrow_moments(Moments asked) {
+    const auto narrow = [](Tried& t) { t.step.optimizer.moments = Moments::kBF16; };
+    const auto code = [](Tried& t) { t.step.optimizer.moments = Moments::k8Bit; };
+    if (asked == Moments::kF32) widen(3, narrow, code);
+    if (asked == Moments::kBF16) widen(3, code);
+    if (asked == Moments::k8Bit) return;
+    std::erase_if(all_, [](const Tried& t) {
+      return t.step.optimizer.moments == Moments::k8Bit && !t.step.parallel.updates_whole_tensors();
+    });
+    for (Tried& t : all_) {
+      if (t.step.optimizer.moments == Moments::k8Bit) t.severity = 4;
+    }
+  }
+
   void share(const FitCase& q) {
     std::vector<Tried> shared;
     for (const Parallel& parallel : q.parallels) {

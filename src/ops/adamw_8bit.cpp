@@ -1,0 +1,248 @@
+// AdamW whose moments are codes of 8 bits, and these codes alone.
+#include "ops/adamw_calls.h"
+#include "ops/functions.h"
+#include "ops/moment_codes.h"
+#include "ops/registers.h"
+#include "ops/rules.h"
+#include "ops/shared_attrs.h"
+
+namespace tracestep::ops {
+namespace {
+
+using Expansion = const OpExpansion&;
+
+constexpr const char* kSource = "Dettmers et al. 2022, section 2; Gupta et al. 2015, section 3.2";
+
+AttrDef first_attr() {
+  return {"first", AttrKind::kBool, std::nullopt, "m, of any sign; false: v, never negative"};
+}
+
+// Codes, as operand `codes`, of a tensor of this shape, and the scales of their blocks.
+void require_codes(const OpCall& c, int codes, int scale, const Shape& shape) {
+  const Type& type = c.inputs[static_cast<std::size_t>(codes)];
+  if (type.dtype != DType::kU8) {
+    fail_usage(c.op.name, "operand {} is {}; codes are u8", codes, type.str());
+  }
+  rules::require_shape(c, codes, shape);
+  const Type& scales = c.inputs[static_cast<std::size_t>(scale)];
+  if (scales.dtype != rules::accumulation_dtype(scales.dtype)) {
+    fail_usage(c.op.name, "operand {} is {}; scales are f32", scale, scales.str());
+  }
+  rules::require_shape(c, scale, {coded_blocks(shape.product())});
+}
+
+// --- codes alone -------------------------------------------------------------------------------
+std::vector<Type> moment_codes_type(const OpCall& c) {
+  const Shape& shape = c.inputs[0].shape;
+  for (int i = 0; i < 3; ++i) {
+    rules::require_floating(c, i);
+    rules::require_shape(c, i, shape);
+  }
+  rules::require_shape(c, 3, {});
+  return {{DType::kU8, shape},
+          {rules::accumulation_dtype(c.inputs[0].dtype), {coded_blocks(shape.product())}}};
+}
+
+void register_moment_codes() {
+  register_op(
+      {.name = "moment_codes",
+       .doc = "x in blocks of 128 neighbours as codes of 8 bits, each block with a power of two as "
+              "its scale: numbers of 4 bits of mantissa, with a sign and 3 bits of exponent, or "
+              "with 4 bits of exponent. Of the two codes beside a number, a hash of step, weight "
+              "and gradient decides, so that the mean is the number; zero stays zero, and in v "
+              "nothing else becomes zero.",
+       .source = kSource,
+       .inputs = {"x", "weight", "gradient", "step"},
+       .outputs = {"codes", "scale"},
+       .attrs = {first_attr()},
+       .kernel_class = KernelClass::kOptimizer,
+       .precision_class = PrecisionClass::kFull,
+       .infer = moment_codes_type,
+       .accepts = rules::contiguous});
+}
+
+void register_from_moment_codes() {
+  register_op({.name = "from_moment_codes",
+               .doc = "The numbers that moment_codes stored.",
+               .source = kSource,
+               .inputs = {"codes", "scale"},
+               .outputs = {"x"},
+               .attrs = {first_attr()},
+               .kernel_class = KernelClass::kOptimizer,
+               .precision_class = PrecisionClass::kFull,
+               .infer =
+                   [](const OpCall& c) {
+                     require_codes(c, 0, 1, c.inputs[0].shape);
+                     return std::vector{Type{c.inputs[1].dtype, c.inputs[0].shape}};
+                   },
+               .accepts = rules::contiguous});
+}
+
+// --- the update --------------------------------------------------------------------------------
+std::vector<Type> adamw_8bit_type(const OpCall& c) {
+  require_lane(c);
+  const AdamwGroups groups = coded_adamw_groups(c.attrs, c.inputs.size());
+  if (groups.count == 0 || groups.first_input(groups.count) != c.inputs.size()) {
+    fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),
+               groups.inputs_each());
+  }
+  require_factors(c, groups);
+  std::vector<Type> out;
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t first = groups.first_input(t), shadow = first + groups.inputs_each() - 1;
+    const auto p = static_cast<int>(first);
+    const Shape& shape = c.inputs[first].shape;
+    rules::require_floating(c, p);
+    rules::require_floating(c, p + 1);
+    rules::require_shape(c, p + 1, shape);
+    require_codes(c, p + 2, p + 4, shape);
+    require_codes(c, p + 3, p + 5, shape);
+    out.push_back(c.inputs[first]);
+    for (std::size_t i = 2; i < 6; ++i) out.push_back(c.inputs[first + i]);
+    if (!groups.shadowed) continue;
+    rules::require_floating(c, static_cast<int>(shadow));
+    rules::require_shape(c, static_cast<int>(shadow), shape);
+    out.push_back(c.inputs[shadow]);
+  }
+  return out;
+}
+
+// One tensor: what p, m, v, m_scale and v_scale become.
+std::vector<Val> updated_group(Expansion e, const AdamwGroups& groups, std::size_t p) {
+  const Val weight = e.inputs[p], gradient = e.inputs[p + 1];
+  const auto decoded = [&](std::size_t codes, bool first) {
+    return e.builder.call1("from_moment_codes", {e.inputs[codes], e.inputs[codes + 2]},
+                           {{"first", first}});
+  };
+  std::vector<Val> operands{weight,      gradient,   decoded(p + 2, true), decoded(p + 3, false),
+                            e.inputs[0], e.inputs[1]};
+  if (groups.scaled) operands.push_back(e.inputs[groups.scale()]);
+  Attrs attrs;
+  for (const AttrDef& attr : adamw_factors()) attrs.set(attr.name, *e.attrs.find(attr.name));
+  if (const AttrValue* lane = e.attrs.find("lane")) attrs.set("lane", *lane);
+  const std::vector<Val> exact = e.builder.call(find_op("adamw"), operands, attrs);
+  const auto coded = [&](std::size_t i, bool first) {
+    return e.builder.call(find_op("moment_codes"),
+                          {exact[i], weight, gradient, e.inputs[groups.step_count()]},
+                          {{"first", first}});
+  };
+  const std::vector<Val> m = coded(1, true), v = coded(2, false);
+  std::vector<Val> out{exact[0], m[0], v[0], m[1], v[1]};
+  if (!groups.guarded) {
+    out[0] = copy(exact[0]);  // made last, as what becomes of the weight, which all others read
+    return out;
+  }
+  constexpr std::size_t kOld[] = {0, 2, 3, 4, 5};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Val apply = broadcast_to(e.inputs[groups.apply()], out[i].shape());
+    out[i] = select(apply, out[i], e.inputs[p + kOld[i]]);
+  }
+  return out;
+}
+
+std::vector<Val> adamw_8bit_decomposed(Expansion e) {
+  const AdamwGroups groups = coded_adamw_groups(e.attrs, e.inputs.size());
+  std::vector<Val> out;
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t p = groups.first_input(t);
+    const std::vector<Val> updated = updated_group(e, groups, p);
+    out.insert(out.end(), updated.begin(), updated.end());
+    if (groups.shadowed) out.push_back(cast(updated[0], e.inputs[p + 6].dtype()));
+  }
+  return out;
+}
+
+std::vector<Donation> adamw_8bit_donations(const Attrs& attrs, std::size_t inputs) {
+  const AdamwGroups groups = coded_adamw_groups(attrs, inputs);
+  std::vector<Donation> out;
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t to = groups.first_output(t), from = groups.first_input(t);
+    out.push_back({static_cast<int>(to), static_cast<int>(from)});
+    for (std::size_t i = 1; i < groups.outputs_each(); ++i) {
+      out.push_back({static_cast<int>(to + i), static_cast<int>(from + i + 1)});
+    }
+  }
+  return out;
+}
+
+// Calls of single tensors as one of all.
+std::vector<std::vector<Val>> joined_adamw_8bit(Builder& b, const Attrs& attrs,
+                                                std::span<const JoinedCall> calls) {
+  const JoinedCall& first = calls.front();
+  const AdamwGroups groups = coded_adamw_groups(attrs, first.inputs.size());
+  const bool shadowed = static_cast<bool>(first.shadow);
+  Attrs joined = attrs;
+  joined.set("shadowed", shadowed);
+  const auto tensors = static_cast<std::ptrdiff_t>(groups.first_input(0));
+  std::vector<Val> operands(first.inputs.begin(), first.inputs.begin() + tensors);
+  for (const JoinedCall& call : calls) {
+    operands.insert(operands.end(), call.inputs.begin() + tensors, call.inputs.end());
+    if (shadowed) operands.push_back(call.shadow);
+  }
+  const std::vector<Val> results = b.call(find_op("adamw_8bit"), operands, joined);
+  const std::size_t each = results.size() / calls.size();
+  std::vector<std::vector<Val>> out;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto begin = results.begin() + static_cast<std::ptrdiff_t>(i * each);
+    out.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(each));
+  }
+  return out;
+}
+
+std::int64_t elements_of(const OpCall& c) {
+  const AdamwGroups groups = coded_adamw_groups(c.attrs, c.inputs.size());
+  std::int64_t out = 0;
+  for (std::size_t t = 0; t < groups.count; ++t) out += c.inputs[groups.first_input(t)].count();
+  return out;
+}
+
+std::int64_t adamw_8bit_bytes_read(const OpCall& c) {
+  const AdamwGroups groups = coded_adamw_groups(c.attrs, c.inputs.size());
+  std::int64_t out = 0;
+  for (const Type& type : c.inputs) out += type.bytes();
+  for (std::size_t t = 0; groups.shadowed && t < groups.count; ++t) {
+    out -= c.inputs[groups.first_input(t) + 6].bytes();
+  }
+  return out;
+}
+
+// Operations on an element: the rule's, and two codes read and written.
+constexpr std::int64_t kOperations = 14 + 2 * 12;
+
+}  // namespace
+
+void register_adamw_8bit() {
+  register_moment_codes();
+  register_from_moment_codes();
+  std::vector<AttrDef> attrs = adamw_factors();
+  attrs.push_back(lane_attr());
+  for (AttrDef& attr : optional_operands()) {
+    if (attr.name != "counted") attrs.push_back(std::move(attr));
+  }
+  attrs.push_back({"shadowed", AttrKind::kBool, AttrValue(false), "groups end with a shadow"});
+  register_op(
+      {.name = "adamw_8bit",
+       .doc = "adamw of one or more tensors whose moments are moment_codes: they are read, updated "
+              "in float32 and rounded again, by the number of the step. The operands go on with "
+              "grad_scale and apply, where there are such, and count, then a group p, grad, m, v, "
+              "m_scale, v_scale for each tensor; the results are groups p, m, v, m_scale, v_scale. "
+              "A shadow, the last of its group, is p in a narrower dtype: it is not read, and p as "
+              "updated is rounded into the last result.",
+       .source = "Loshchilov and Hutter 2019, alg. 2; Dettmers et al. 2022, section 2",
+       .inputs = {"lr", "step_size", "xs..."},
+       .outputs = {"xs_new..."},
+       .attrs = std::move(attrs),
+       .kernel_class = KernelClass::kOptimizer,
+       .precision_class = PrecisionClass::kFull,
+       .composite = Composite::kOptimizer,
+       .infer = adamw_8bit_type,
+       .accepts = rules::contiguous,
+       .decompose = adamw_8bit_decomposed,
+       .flops = [](const OpCall& c) { return kOperations * elements_of(c); },
+       .bytes_read = adamw_8bit_bytes_read,
+       .join = JoinRule{"adamw_8bit", joined_adamw_8bit},
+       .widens = true,
+       .donates_in_groups = adamw_8bit_donations});
+}
+
+}  // namespace tracestep::ops
