@@ -206,8 +206,8 @@ std::int64_t adamw_8bit_bytes_read(const OpCall& c) {
   return out;
 }
 
-// Operations on an element: the rule's, and two codes read and written.
-constexpr std::int64_t kOperations = 14 + 2 * 12;
+// Operations on an element: the rule's, and three each to read and to write two codes.
+constexpr std::int64_t kOperations = 14 + 2 * (3 + 3);
 
 }  // namespace
 

@@ -69,10 +69,13 @@ class RanksTest : public ::testing::Test {
 };
 
 TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
-  for (const int ranks : {2, 4}) {
+  for (const Moments moments : kAllMoments) {
+    const int ranks = moments == Moments::kF32 ? 4 : 2;
     TrainOptions many = tiny_options(ranks);
+    many.run.optimizer.moments = moments;
     many.save = folder_.path() / "many.safetensors";
     TrainOptions one = tiny_options(1);
+    one.run.optimizer.moments = moments;
     one.run.shape.batch /= ranks;
     one.accumulate = ranks;
     one.save = folder_.path() / "one.safetensors";
@@ -81,7 +84,7 @@ TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
       EXPECT_NEAR(steps[i].loss, expected[i].loss, 1e-6);
       EXPECT_EQ(steps[i].grad_norm, expected[i].grad_norm) << ranks << " ranks, step " << i;
     }
-    EXPECT_EQ(bytes_of(many.save), bytes_of(one.save)) << ranks << " ranks";
+    EXPECT_EQ(bytes_of(many.save), bytes_of(one.save)) << ranks << " ranks, " << name_of(moments);
   }
 }
 

@@ -10,7 +10,7 @@ namespace {
 using namespace updates;
 
 constexpr int kThreads = 256;
-constexpr int kResident = 3;  // blocks of kThreads threads per multiprocessor
+constexpr int kResident = 4;  // blocks of kThreads threads per multiprocessor
 constexpr unsigned kWarps = kThreads / kWarp;
 
 // Blocks of codes that a block of threads processes at a time.

@@ -94,7 +94,7 @@ __device__ inline Pack<float, kFour> floats_of(const Pack<T, kFour>& x) {
 }
 
 // Blocks that a warp updates one behind the other, so that their scales are read and written
-// together: half a warp each of m and of v. Single ones would cost a third of the kernel's time.
+// together: half a warp each of m and of v. One by one they would make it take 1.4 times as long.
 constexpr unsigned kPerWarp = kWarp / 2;
 
 // The blocks from `begin` on of a tensor that is updated in place, four elements at once, with
@@ -120,11 +120,8 @@ class Blocks {
     const bool has_scale = first + own < end;
     float scale = has_scale ? *place_of_scale : 0.0f;
     const unsigned rest = first < end ? end - first : 0, count = rest < kPerWarp ? rest : kPerWarp;
-    Lane<W, G> next;
-    if (count > 0) next = load(first);
     for (unsigned k = 0; k < count; ++k) {
-      const Lane<W, G> now = next;
-      if (k + 1 < count) next = load(first + k + 1);
+      const Lane<W, G> now = load(first + k);
       const float m_scale = __shfl_sync(kAllLanes, scale, static_cast<int>(k)),
                   v_scale = __shfl_sync(kAllLanes, scale, static_cast<int>(kPerWarp + k));
       const Updated x =

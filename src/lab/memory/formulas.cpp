@@ -157,6 +157,7 @@ class Rows {
     return 0;
   }
 
+  static constexpr const char* kScales = " + 8·(blocks of 128)";
   // Blocks of moments in 8 bits, each with a float32 scale in m and in v.
   std::int64_t scaled_blocks() const {
     std::int64_t out = 0;
@@ -172,7 +173,7 @@ class Rows {
     if (step_.mode != Mode::kStep) return;
     const std::int64_t states = state_bytes(), kept = 8 + states, transient = 4 + states;
     const std::int64_t blocks = scaled_blocks();
-    const char* const scales = blocks > 0 ? " + 8·(blocks of 128)" : "";
+    const char* const scales = blocks > 0 ? kScales : "";
     const std::string of_blocks = blocks > 0 ? fmt::format(" + 8 × {}", grouped(blocks)) : "";
     add("weights, gradients and AdamW kept all the time",
         fmt::format("{}·P{} (fp32: 4 + 4 + {})", kept, scales, states),
@@ -240,11 +241,13 @@ class Rows {
     if (is_usual && is_uniform_ && n_.s == 4) {
       const std::int64_t saved = saved_of(run_.program, n_.l).total;
       const std::int64_t transient = 4 + state_bytes(), kept = transient + 4;
+      const std::int64_t scales = 8 * scaled_blocks();
       const std::int64_t a = transient * n_.p + saved, b = kept * n_.p;
       add("peak of a step, without temporaries",
-          fmt::format("max({}·P + saved, {}·P)", transient, kept),
-          fmt::format("max({} + {}, {})", transient * n_.p, saved, b), std::max(a, b),
-          run_.map.peak_bytes, measured_peak());
+          fmt::format("max({}·P + saved, {}·P){}", transient, kept, scales > 0 ? kScales : ""),
+          fmt::format("max({} + {}, {}){}", transient * n_.p, saved, b,
+                      scales > 0 ? fmt::format(" + {}", scales) : ""),
+          std::max(a, b) + scales, run_.map.peak_bytes, measured_peak());
       return;
     }
     add("peak", "by the program", "every buffer by its first and last reader", run_.map.peak_bytes,

@@ -278,9 +278,9 @@ class Search {
   // The step as asked, and of every severity the set with the least peak.
   Remedies bases() {
     Remedies out;
-    for (const ChangeSeverity most :
-         {ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings,
-          ChangeSeverity::kOtherPrecision, ChangeSeverity::kOtherStates, ChangeSeverity::kCodedStates}) {
+    for (const ChangeSeverity most : {ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings,
+                                      ChangeSeverity::kOtherPrecision, ChangeSeverity::kOtherStates,
+                                      ChangeSeverity::kCodedStates}) {
       for (const bool is_asked : {true, false}) {
         const Remedy* base = least_of(
             [&](const Remedy& r) { return is_asked ? r.changes.empty() : r.severity <= most; });

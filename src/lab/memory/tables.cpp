@@ -57,7 +57,10 @@ std::string source_of(const Program& program, const MappedBuffer& buffer) {
 std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer) {
   for (const std::string_view state : {kFirstMoment, kSecondMoment}) {
     if (buffer.op == "state" && buffer.path.starts_with(std::string(state) + ".")) {
-      return {component_of(buffer.path.substr(state.size() + 1)), std::string(state)};
+      std::string parameter = buffer.path.substr(state.size() + 1);
+      const std::string scales = fmt::format(".{}", kMomentScales);
+      if (parameter.ends_with(scales)) parameter.resize(parameter.size() - scales.size());
+      return {component_of(parameter), std::string(state)};
     }
   }
   return {component_of(buffer.path), buffer.op};

@@ -186,6 +186,25 @@ TEST_F(MemoryTablesTest, FormulasAgreeWithTheProgramWhereTheyAreExact) {
   }
 }
 
+// All but the number of the step, on which random rounding depends. Scales are the moments' own.
+TEST_F(MemoryTablesTest, FormulasKnowHowMomentsAreStored) {
+  for (const Moments moments : kAllMoments) {
+    RunSpec step = tiny_step(Mode::kStep, Granularity::kFused);
+    step.optimizer.moments = moments;
+    const MemoryCell cell = cell_on_null(step);
+    const Table formulas = formula_table(cell);
+    const char* row = "the same with transient gradients";
+    EXPECT_EQ(testing::cell(formulas, row, "program_bytes").as_int(),
+              testing::cell(formulas, row, "bytes").as_int() + (moments == Moments::kF32 ? 0 : 4))
+        << name_of(moments);
+    for (const Holding& held : cell.run.holdings) {
+      const MappedBuffer* buffer = cell.run.buffer(held);
+      if (buffer == nullptr) continue;
+      EXPECT_FALSE(holder_of(*buffer).first.ends_with("scale")) << buffer->path;
+    }
+  }
+}
+
 // The course's formula is of the layers, and so is what stands beside it: not logits and head.
 TEST_F(MemoryTablesTest, TheCoursesFormulaIsHeldAgainstTheLayersAlone) {
   const Table table = formula_table(cell_on_null(tiny_step(Mode::kStep, Granularity::kPrimitive)));
