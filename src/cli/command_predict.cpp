@@ -151,36 +151,40 @@ std::set<NamedProduct> products_of_run(const RunSpec& run) {
 }
 
 // Times the products of these runs that a GPU's calibration has at other sizes alone, and keeps
-// them with it.
-void time_products(const std::vector<RunSpec>& runs, const PredictionFiles& files,
-                   KnownDevice& known) {
+// them with it. The exit status of the signal that ended it, or 0.
+int time_products(const std::vector<RunSpec>& runs, const PredictionFiles& files,
+                  KnownDevice& known) {
   constexpr double kMostRatio = 1.5;
-  if (known.calibration.products.empty()) return;
+  Calibration& calibration = known.calibration;
   std::set<NamedProduct> wanted;
-  const RunSpec* exact = nullptr;
+  RunSpec alone;  // the device of a run whose products are not rounded
   for (const RunSpec& run : runs) {
+    if (calibration.products.empty()) return 0;
     wanted.merge(products_of_run(run));
-    if (!run.precision.tf32) exact = &run;
+    if (!run.precision.tf32) alone = run;
   }
-  if (exact == nullptr) return;
-  const StopSignal stop("predictions are made of what was measured before");
-  RunSpec alone = *exact;
   alone.place.memory_limit_bytes = 0;
   alone.parallel = {};
+  const StopSignal stop("nothing is predicted");
+  ProgressLine progress;
+  progress.update("timing products of these sizes");
   const SizedProducts found =
-      measure_sized_products(*make_device(alone), wanted, known.calibration, &stop);
-  if (found.measured.empty()) return;
+      measure_sized_products([&] { return make_device(alone); }, wanted, calibration, &stop);
+  progress.done();
+  if (stop.requested()) return stop.exit_status();
+  if (found.measured.empty()) return 0;
   if (found.ratio > kMostRatio) {
     log_warn(
         "products take {:.1f} times as long as in the calibration: other work keeps the device "
         "busy, and they are predicted from those of neighbouring sizes",
         found.ratio);
-    return;
+    return 0;
   }
-  std::vector<MeasuredProduct>& all = known.calibration.sized_products;
-  all.insert(all.end(), found.measured.begin(), found.measured.end());
-  known.model = make_time_model(known.calibration);
-  keep_calibration(files, known.calibration);
+  calibration.sized_products.insert(calibration.sized_products.end(), found.measured.begin(),
+                                    found.measured.end());
+  known.model = make_time_model(calibration);
+  keep_calibration(files, calibration);
+  return 0;
 }
 
 void write_predictions(const PredictOptions& o, const Json& environment,
@@ -279,7 +283,9 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
                        known.calibration.date_utc);
     if (!doubt.empty()) log_warn("{}", doubt);
   }
-  time_products(runs, files, known);
+  if (doubt.empty()) {  // a slower device's products say nothing of the one that was calibrated
+    if (const int stopped = time_products(runs, files, known); stopped != 0) return stopped;
+  }
   const Json* const gpu = environment.find("gpu");
   const PublishedDevice* const sheet =
       gpu != nullptr && gpu->is_string() ? known_device(gpu->as_string()) : nullptr;

@@ -128,13 +128,14 @@ void NewCalibration::write(const Calibration& calibration) const {
   fs::remove(begun_path_, ignored);
 }
 
-bool keep_calibration(const PredictionFiles& files, const Calibration& calibration) {
+void keep_calibration(const PredictionFiles& files, const Calibration& calibration) {
+  const std::string where = files.calibration.string();
   try {
-    write_file(files.calibration, text_of(calibration));
-    return true;
+    const std::string there = read_text_file(files.calibration, where, kMostFileBytes);
+    const Calibration known = parse_calibration(there, where, calibration.identity);
+    if (known.date_utc == calibration.date_utc) write_file(where, text_of(calibration));
   } catch (const Error& error) {
     log_warn("{}: what was measured for it is not kept", error.what());
-    return false;
   }
 }
 

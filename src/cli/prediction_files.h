@@ -56,8 +56,9 @@ class NewCalibration {
   std::optional<LockedFile> lock_;
 };
 
-// Writes a calibration that has learnt something; false, after a warning, when it cannot.
-bool keep_calibration(const PredictionFiles& files, const Calibration& calibration);
+// Writes a calibration that products were added to, in place of the same one without them: a newer
+// one, which another process wrote meanwhile, stays. Warns when it cannot.
+void keep_calibration(const PredictionFiles& files, const Calibration& calibration);
 
 // Adds cells, and waits for a process that does so too; without cells it only tries. False, after a
 // warning, when the history cannot be written.

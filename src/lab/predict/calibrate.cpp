@@ -126,7 +126,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
     fill_for_timing(session);
     Measurement measurement(session.executor(), *device, stop);
     const bool is_alone = device->is_asynchronous();
-    measurement.warm_up(is_alone ? kWarmAlone : 1);
+    measurement.warm_up(is_alone && !step.is_sustained ? kWarmAlone : 1);
     const StepSamples samples = step.is_sustained
                                     ? timed_sustained(measurement)
                                     : timed(measurement, is_alone ? kTimedAlone : kTimed);
@@ -292,8 +292,8 @@ void add_step_products(const DeviceFactory& make_device, const CalibrationPlan& 
   const auto exact = std::ranges::find_if(
       plan.steps, [](const CalibrationStep& step) { return !step.run.precision.tf32; });
   if (out.products.empty() || exact == plan.steps.end()) return;
-  const std::unique_ptr<Device> device = make_device(exact->run);
-  const auto found = measure_sized_products(*device, wanted, out, stop).measured;
+  const auto device = [&] { return make_device(exact->run); };
+  const auto found = measure_sized_products(device, wanted, out, stop).measured;
   out.sized_products.insert(out.sized_products.end(), found.begin(), found.end());
 }
 

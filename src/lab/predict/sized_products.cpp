@@ -42,16 +42,20 @@ std::set<NamedProduct> products_of(const Program& program) {
   return out;
 }
 
-SizedProducts measure_sized_products(Device& device, const std::set<NamedProduct>& wanted,
+SizedProducts measure_sized_products(const std::function<std::unique_ptr<Device>()>& make_device,
+                                     const std::set<NamedProduct>& wanted,
                                      const Calibration& calibration, const StopSignal* stop) {
   const ProductTimes times(calibration.products, calibration.sized_products,
                            multiprocessors_of(calibration));
   SizedProducts out;
+  const std::map<DType, std::set<LinearLayer>> missing = layers_of(wanted, times);
+  if (missing.empty()) return out;
+  const std::unique_ptr<Device> device = make_device();
   std::vector<double> ratios;
-  for (const auto& [dtype, layers] : layers_of(wanted, times)) {
+  for (const auto& [dtype, layers] : missing) {
     const std::vector<LinearLayer> its(layers.begin(), layers.end());
     const Outcome outcome = attempt([&] {
-      for (const MeasuredProduct& p : measure_products(device, dtype, its, stop)) {
+      for (const MeasuredProduct& p : measure_products(*device, dtype, its, stop)) {
         if (!times.interpolates(p.kernel, p.shape)) continue;
         if (const auto us = times.us(p.kernel, p.shape)) ratios.push_back(p.us / *us);
         out.measured.push_back(p);

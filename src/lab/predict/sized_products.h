@@ -2,6 +2,8 @@
 // interpolated for one of them may be half as long again. Timing it alone takes milliseconds.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,9 +27,11 @@ struct SizedProducts {
   double ratio = 1;
 };
 // Times those of `wanted` that the calibration has a grid for and not the size, and with each the
-// other products of its layer. Left out are products of more than 2 TFLOP, whose time for a FLOP
-// hardly depends on their sizes, and all of them where their operands find no memory.
-SizedProducts measure_sized_products(Device& device, const std::set<NamedProduct>& wanted,
+// other products of its layer; a device is made only where there are any. Left out are products of
+// more than 2 TFLOP, whose time for a FLOP hardly depends on their sizes, and all of them where
+// their operands find no memory.
+SizedProducts measure_sized_products(const std::function<std::unique_ptr<Device>()>& make_device,
+                                     const std::set<NamedProduct>& wanted,
                                      const Calibration& calibration,
                                      const StopSignal* stop = nullptr);
 

@@ -353,13 +353,13 @@ TEST_F(PredictTest, AProductOfAMeasuredSizeTakesWhatWasMeasured) {
 
 // Whatever product of a step is asked for, its layer is timed, and then nothing is missing.
 TEST_F(PredictTest, ProductsOfAStepAreTimedAtTheirSizes) {
-  const std::unique_ptr<Device> device = testing::backend_named("cpu").make({.threads = 1});
+  const auto device = [] { return testing::backend_named("cpu").make({.threads = 1}); };
   Calibration c = planted();
   const ProductGrid grid{.rows = {16, 48}, .widths = {8, 32}};
-  c.products = measure_products(*device, DType::kF32, layers_of(grid));
+  c.products = measure_products(*device(), DType::kF32, layers_of(grid));
   const std::set<NamedProduct> wanted = products_of(step_program(tiny()));
   ASSERT_FALSE(wanted.empty());
-  const SizedProducts found = measure_sized_products(*device, wanted, c);
+  const SizedProducts found = measure_sized_products(device, wanted, c);
   EXPECT_GT(found.ratio, 0);
   c.sized_products = found.measured;
   const ProductTimes times(c.products, c.sized_products);
@@ -367,13 +367,13 @@ TEST_F(PredictTest, ProductsOfAStepAreTimedAtTheirSizes) {
     EXPECT_TRUE(times.us(kernel, shape)) << kernel;
     EXPECT_FALSE(times.interpolates(kernel, shape)) << kernel;
   }
-  EXPECT_TRUE(measure_sized_products(*device, wanted, c).measured.empty());
+  EXPECT_TRUE(measure_sized_products(device, wanted, c).measured.empty());
   Calibration kept = planted();
   kept.sized_products = found.measured;
   const std::string text = text_of(kept);
   EXPECT_EQ(text_of(parse_calibration(text, "file", kept.identity)), text);
   // A device without a grid has rates.
-  EXPECT_TRUE(measure_sized_products(*device, wanted, planted()).measured.empty());
+  EXPECT_TRUE(measure_sized_products(device, wanted, planted()).measured.empty());
 }
 
 TEST_F(PredictTest, AStepsProductsTakeTheTimeOfTheirSizes) {
