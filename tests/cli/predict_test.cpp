@@ -34,7 +34,8 @@ class PredictCommandTest : public ::testing::Test {
     RunSpec run;
     run.place.threads = 1;
     const Json identity = calibration_identity(cli::environment_of({}, run), "cpu");
-    folder_.write("c.json", text_of(planted_calibration(identity)));
+    planted_ = planted_calibration(identity);
+    folder_.write("c.json", text_of(planted_));
   }
 
   ProgramRun run(const std::string& command, RunHow how = {}) const {
@@ -55,6 +56,7 @@ class PredictCommandTest : public ::testing::Test {
   }
   std::ptrdiff_t checks() const { return std::ranges::count(content_of(folder_ / kHistory), '\n'); }
 
+  Calibration planted_;
   TempFolder folder_;
 };
 
@@ -71,6 +73,52 @@ TEST_F(PredictCommandTest, APublishedDeviceRunsTheProgramOfAGpu) {
   EXPECT_THAT(first_row("fit --size tiny --published H100").at("command").as_string(),
               HasSubstr("--device cuda"));
   EXPECT_THAT(run("predict --published h10").err, HasSubstr("did you mean H100?"));
+}
+
+// A calibration with a grid of products, as a GPU's has one, in which each takes `us`.
+Calibration with_products(Calibration calibration, double us) {
+  for (const char* orders : {"kk", "kn", "mn"}) {
+    for (const std::int64_t m : {8, 64}) {
+      for (const std::int64_t n : {8, 64}) {
+        for (const std::int64_t k : {8, 64}) {
+          calibration.products.push_back(
+              {fmt::format("matmul f32,f32>f32 {}", orders), {m, n, k}, us});
+        }
+      }
+    }
+  }
+  return calibration;
+}
+
+TEST_F(PredictCommandTest, ProductsOfTheModelsSizesAreTimedOnceAndKept) {
+  const std::filesystem::path file = folder_ / "c.json";
+  const auto sized = [&] {
+    return Json::parse(content_of(file), "c.json").at("content").at("sized_products").size();
+  };
+  const std::string alone = content_of(file);
+  EXPECT_EQ(predict("").status, 0);
+  EXPECT_EQ(content_of(file), alone);  // there is no grid
+
+  folder_.write("c.json", text_of(with_products(planted_, 1e6)));
+  const ProgramRun first = predict(" --format json");
+  ASSERT_EQ(first.status, 0) << first.err;
+  const std::string kept = content_of(file);
+  const std::size_t count = sized();
+  EXPECT_GE(count, 10u);
+  const auto ms = [](const ProgramRun& ended) {
+    return Json::parse(ended.out, "predict").at("rows").items()[0].at("predicted_ms").as_double();
+  };
+  EXPECT_LT(ms(first), 1e3) << "a second for each product, by the grid";
+  const ProgramRun second = predict(" --format json");
+  EXPECT_EQ(ms(second), ms(first));
+  EXPECT_EQ(content_of(file), kept);
+  EXPECT_EQ(predict(" --context 20").status, 0);
+  EXPECT_GT(sized(), count);
+
+  const std::string quick = text_of(with_products(planted_, 1e-3));
+  folder_.write("c.json", quick);
+  EXPECT_THAT(predict("").err, HasSubstr("other work keeps the device busy"));
+  EXPECT_EQ(content_of(file), quick);
 }
 
 TEST_F(PredictCommandTest, RanksNeedALinkAndAGpuEach) {
