@@ -37,7 +37,7 @@ class Case:
 
 def cases(dtypes, widths):
     sizes = ((1, 1, 1, 1), (2, 3, 128, 128), (1, 2, 257, 131), (1, 2, 127, 509), (1, 1, 1, 300),
-             (2, 2, 1021, 1021))
+             (2, 2, 1021, 1021), (1, 2, 130, 2100), (1, 1, 2050, 2050))
     for dtype in dtypes:
         for width in widths:
             for causal in (False, True):

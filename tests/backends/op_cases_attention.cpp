@@ -111,6 +111,11 @@ std::vector<Wish> wishes() {
       {.q = {2, 133, 192}, .keys = 200},
       {.q = {2, 4, 90, 136}, .keys = 190, .causal = false, .group = 2},
       {.q = {2, 2, 133, 256}, .keys = 133, .token_major = true, .group = 2, .window = 70},
+      // Few queries of many keys, which blocks divide.
+      {.q = {2, 67, 64}, .keys = 1100, .causal = false},
+      {.q = {2, 2, 133, 128}, .keys = 2100, .group = 2},
+      {.q = {2, 40, 256}, .keys = 1300},
+      {.q = {4, 21, 80}, .keys = 1500, .group = 4, .window = 1100},
       // Windows within a tile and over several; keys that nobody sees.
       {.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .window = 5},
       {.q = {3, 149, 64}, .keys = 149, .window = 40},

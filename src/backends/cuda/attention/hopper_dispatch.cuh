@@ -56,6 +56,11 @@ using WindowedForward =
 template <class Traits>
 using CappedOf = Capped<std::conditional_t<Traits::kCausal, Windowed<Traits>, Traits>>;
 
+// The kernel for calls of few tiles; a causal one also serves windows.
+template <class T, int kD, bool kCausal,
+          class Traits = TunedForward<T, kD, kCausal, ForwardForm::kPair>>
+using DividedForward = Divided<std::conditional_t<kCausal, Windowed<Traits>, Traits>>;
+
 // Three warpgroups have too few registers for tangents of 64 columns.
 template <class T, int kD, bool kCausal>
 using CappedForward = CappedOf<TunedForward<T, kD, kCausal,
@@ -86,6 +91,8 @@ cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stre
   const ForwardForm form = forward_form(call.shape);
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
     int* counter = static_cast<int*>(call.workspace);
+    if (call.shape.cap == 0 && forward_parts(call.shape) > 1)
+      return launch_hopper_forward<DividedForward<T, width(), causal()>>(call, counter, stream);
     if (call.shape.cap > 0)
       return launch_hopper_forward<CappedForward<T, width(), causal()>>(call, counter, stream);
     if constexpr (causal()) {

@@ -16,6 +16,7 @@
 
 #include "backends/cuda/attention/hopper_cap.cuh"
 #include "backends/cuda/attention/hopper_forward_feed.cuh"
+#include "backends/cuda/attention/hopper_forward_parts.cuh"
 #include "backends/cuda/attention/hopper_mask.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_softmax.cuh"
@@ -50,6 +51,7 @@ class ForwardConsumer {
       const int row = tile().row;
       if (row < 0) break;
       attend(row);
+      if (Traits::kDivided) return;
       if (Traits::kOInQ && thread() == 0) bulk_wait_read<0>();
       release(Layout::kQEmpty + 8 * ring_q_.stage);
       ring_q_.advance();
@@ -135,20 +137,33 @@ class ForwardConsumer {
     const int all_blocks = key_blocks<Traits>(p_, min(tile_row + Layout::kM, p_.queries) - 1);
     const int blocks = min(all_blocks, key_blocks<Traits>(p_, first_row + 63));
     const int begin = first_key_block<Traits>(p_, tile_row, all_blocks);
+    const int distance = key_distance<Traits>(p_);
+    int block = all_blocks - 1 - key_part<Traits>();
 #pragma unroll 1
-    for (int skipped = blocks; skipped < all_blocks; ++skipped) skip_block();
+    for (; block >= blocks; block -= distance) skip_block();
 #pragma unroll
     for (int i = 0; i < kD / 2; ++i) o_[i] = 0;
+    if (Traits::kDivided && block < begin)
+      softmax_.begin_empty();
+    else
+      attend_blocks(block, begin, distance, first_row);
+    if constexpr (Traits::kDivided)
+      merge_parts<Traits>(p_, tile(), shared_, group_, thread(), o_, softmax_.state());
+    else
+      finish(first_row);
+  }
 
+  // Those from `block` down to `begin`, every distance-th.
+  __device__ __forceinline__ void attend_blocks(int block, int begin, int distance, int first_row) {
     wait_k(ring_);
     multiply_scores(ring_);
     wgmma_wait<0>();
     pin(s_);
     free_k(ring_);
-    mask(blocks - 1, first_row);
+    mask(block, first_row);
     softmax_.begin(s_, p_.scale_log2);
     round_probabilities();
-    for (int block = blocks - 2; block >= begin; --block) {
+    for (block -= distance; block >= begin; block -= distance) {
       if constexpr (Traits::kOverlap)
         step_overlapped(block, first_row);
       else
@@ -159,7 +174,6 @@ class ForwardConsumer {
     wgmma_wait<0>();
     pin(o_);
     free_v();
-    finish(first_row);
   }
 
   // The scores of `block` are multiplied, then, while their softmax is taken, P V of the block

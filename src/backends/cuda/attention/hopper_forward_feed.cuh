@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/attention/attention.h"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
@@ -30,6 +31,7 @@ struct ForwardTraits {
   static constexpr bool kSections = kCausal_;  // the longest tiles of several heads come first
   static constexpr bool kWindowed = false;     // causal, and a query sees the last keys alone
   static constexpr bool kCapped = false;       // scores, see hopper_cap.cuh
+  static constexpr bool kDivided = false;      // keys, among blocks: hopper_forward_parts.cuh
 };
 
 // A kernel of the same make for queries that see a window of keys.
@@ -52,6 +54,10 @@ struct ForwardParameters {
   bool has_o;
   int row_tiles, tiles;          // of a head; of all
   int all_heads, section_heads;  // of all batches; those whose tiles are mixed, see ForwardTile
+  int parts;                     // divided: blocks of a cluster, which divide a tile's keys
+  int width;                     // divided: of the head
+  void* o_data;                  // divided: o, or null
+  AttentionStrides o_strides;    // of it
   float to_tangent;              // capped: scale / cap
   float scale_log2;              // scale * log2 e; capped: cap * log2 e
 };
@@ -129,6 +135,16 @@ __device__ __forceinline__ int first_key_block(const ForwardParameters& p, int f
   return min(blocks - 1, max(0, first_row + p.offset - p.window + 1) / Traits::kN);
 }
 
+// Of a tile's blocks of keys, the last first, a block takes every distance-th from its own on.
+template <class Traits>
+__device__ __forceinline__ int key_part() {
+  return Traits::kDivided ? cluster_rank() : 0;
+}
+template <class Traits>
+__device__ __forceinline__ int key_distance(const ForwardParameters& p) {
+  return Traits::kDivided ? p.parts : 1;
+}
+
 // --- the producer: one thread of a team ----------------------------------------------------------
 template <class Traits>
 __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std::uint32_t shared,
@@ -155,6 +171,7 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
   };
   const int teams = static_cast<int>(gridDim.x) * Traits::kTeams;  // of all blocks
   int index = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
+  if (Traits::kDivided) index /= p.parts;
   while (true) {
     const ForwardTile tile = forward_tile(p, index, Layout::kM);
     const std::uint32_t q_full = shared + Layout::kQFull + 8 * ring_q.stage;
@@ -172,13 +189,17 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
     const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
     const int key_head = tile.head / p.group;
     const int begin = first_key_block<Traits>(p, tile.row, blocks);
-    load_k(tile, key_head, blocks - 1);
+    const int distance = key_distance<Traits>(p);
+    int block = blocks - 1 - key_part<Traits>();
+    if (Traits::kDivided && block < begin) return;
+    load_k(tile, key_head, block);
 #pragma unroll 1  // few registers have to do
-    for (int block = blocks - 1; block > begin; --block) {
-      load_k(tile, key_head, block - 1);
+    for (; block - distance >= begin; block -= distance) {
+      load_k(tile, key_head, block - distance);
       load_v(tile, key_head, block);
     }
-    load_v(tile, key_head, begin);
+    load_v(tile, key_head, block);
+    if (Traits::kDivided) return;  // one tile a cluster
   }
 }
 

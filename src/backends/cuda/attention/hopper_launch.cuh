@@ -7,6 +7,7 @@
 #include "backends/cuda/attention/hopper_backward.cuh"
 #include "backends/cuda/attention/hopper_backward_rows.cuh"
 #include "backends/cuda/attention/hopper_forward.cuh"
+#include "backends/cuda/attention/hopper_shares.h"
 #include "backends/cuda/attention/hopper_wide_keys.cuh"
 #include "backends/cuda/attention/hopper_wide_queries.cuh"
 #include "backends/cuda/attention/tensor_map.h"
@@ -52,61 +53,6 @@ cudaError_t allow_shared(void (*kernel)(P...), int bytes) {
                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
-// Heads of a section if there are to be at most `most` of them: sections as equal as can be.
-inline int equal_sections(int heads, std::int64_t most) {
-  const int fitting = static_cast<int>(std::clamp<std::int64_t>(most, 1, heads));
-  const int sections = (heads + fitting - 1) / fitting;
-  return (heads + sections - 1) / sections;
-}
-
-// Heads of a section, for the order of tiles. The larger, the better short tiles fill the end,
-// as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
-// again; where rows are few, the tiles' own Q and O take much of it.
-inline int section_heads(const AttentionShape& shape) {
-  const std::int64_t most = std::int64_t{shape.keys < 1024 ? 16 : 32} << 20;
-  const std::int64_t key_bytes = std::int64_t{shape.keys} * shape.width * 4;  // K and V of a head
-  return equal_sections(shape.batch * shape.heads, most * shape.group() / key_bytes);
-}
-
-// The order of the blocks of keys in backward, see BackwardTile and BackwardWalk.
-struct BackwardOrder {
-  int section_heads;
-  bool alternates;
-};
-
-// Without a mask all blocks are as long, and heads go one by one. Causal: sections alternate if
-// each just fills the multiprocessors and they come in pairs; short walks (two heads to share keys,
-// a window) lose more by following each other than they gain. Otherwise a section has blocks enough
-// for all multiprocessors to end at about the same time, and not more, since all blocks of a head
-// read the same queries.
-inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks) {
-  if (!shape.causal) return {1, false};
-  const int heads = shape.batch * shape.heads_of_keys(), most = multiprocessor_count();
-  const int fitting = equal_sections(heads, most / key_blocks);
-  const bool fills = fitting * key_blocks <= most && fitting * key_blocks >= most * 7 / 8;
-  const bool is_long = shape.group() > 2 && shape.window == 0;
-  if (fills && is_long && heads % (2 * fitting) == 0) return {fitting, true};
-  return {equal_sections(heads, 2 * most / key_blocks), false};
-}
-
-// Blocks of a cluster that divide the queries of one block of keys: as many as leave no
-// multiprocessor idle, and two where each has one block and, under a causal mask, the longest
-// decides. A part has at least four steps, without which summing up costs more than it gains.
-template <class Traits>
-int backward_parts(const AttentionShape& shape) {
-  constexpr int kMost = 4, kSteps = 4;
-  const int key_blocks = (shape.keys + Traits::kN - 1) / Traits::kN;
-  const int blocks = shape.batch * shape.heads_of_keys() * key_blocks;
-  const int seen = shape.window > 0 ? std::min(shape.queries, shape.window) : shape.queries;
-  const int steps = (seen + Traits::kM - 1) / Traits::kM * shape.group();
-  int parts = 1;
-  while (parts < kMost && 2 * parts * blocks <= multiprocessor_count() &&
-         steps >= 2 * parts * kSteps)
-    parts *= 2;
-  const bool is_uneven = shape.causal && blocks <= multiprocessor_count();
-  return parts == 1 && is_uneven && steps >= 4 * kSteps ? 2 : parts;
-}
-
 // What makes tangents of products where scores are capped, and exponents of two of scores or, where
 // they are capped, of their tangents.
 inline float to_tangent(const AttentionShape& shape) {
@@ -150,8 +96,15 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
   if (map.status != cudaSuccess) return map.status;
   p.lse = call.lse;
   tile_forward(shape, Layout::kM, Traits::kSections ? section_heads(shape) : 1, p);
-  const int blocks = std::min(p.tiles, multiprocessor_count());
-  if (counter != nullptr && p.tiles > blocks * Traits::kTeams) {
+  if constexpr (Traits::kDivided) {
+    p.parts = forward_parts(shape);
+    p.width = shape.width;
+    p.o_data = call.o;
+    p.o_strides = call.o_strides;
+  }
+  const int blocks =
+      Traits::kDivided ? p.tiles * p.parts : std::min(p.tiles, multiprocessor_count());
+  if (!Traits::kDivided && counter != nullptr && p.tiles > blocks * Traits::kTeams) {
     const cudaError_t status = cudaMemsetAsync(counter, 0, sizeof(int), stream);
     if (status != cudaSuccess) return status;
     p.counter = counter;
@@ -159,7 +112,9 @@ cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
   auto* kernel = hopper_attention_forward_kernel<Traits>;
   static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
   if (allowed != cudaSuccess) return allowed;
-  return launch_kernel(stream, {static_cast<unsigned>(blocks), Layout::kThreads, Layout::kBytes},
+  const auto cluster = Traits::kDivided ? static_cast<unsigned>(p.parts) : 1U;
+  return launch_kernel(stream,
+                       {static_cast<unsigned>(blocks), Layout::kThreads, Layout::kBytes, cluster},
                        kernel, p);
 }
 

@@ -26,6 +26,12 @@ class RowSoftmax {
     row_sums(s, sum_[0], sum_[1]);
   }
 
+  // No block at all.
+  __device__ __forceinline__ void begin_empty() {
+    maximum_[0] = maximum_[1] = -INFINITY;
+    sum_[0] = sum_[1] = 0;
+  }
+
   // Another block. The reference maximum stays until a row of the warp grows by more than
   // `threshold` in log2: what was summed before is then to be multiplied by `factor`, and true is
   // returned. Exact all the same: numerator and denominator share the reference.
@@ -63,15 +69,25 @@ class RowSoftmax {
   __device__ __forceinline__ void end(float (&factor)[2], float (&lse)[2], float scale_log2) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float sum = sum_[r];
-      sum += __shfl_xor_sync(0xffffffffU, sum, 1);
-      sum += __shfl_xor_sync(0xffffffffU, sum, 2);
+      const float sum = row_sum(r);
       factor[r] = sum == 0 ? 0.0F : 1.0F / sum;  // no key is seen: o = 0, LSE = -infinity
       lse[r] = (maximum_[r] * scale_log2 + log2f(sum)) * 0.693147181F;
     }
   }
 
+  // What parts of a row need of each other: the references, then the sums.
+  __device__ __forceinline__ float4 state() const {
+    return make_float4(maximum_[0], maximum_[1], row_sum(0), row_sum(1));
+  }
+
  private:
+  __device__ __forceinline__ float row_sum(int r) const {
+    float sum = sum_[r];
+    sum += __shfl_xor_sync(0xffffffffU, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffU, sum, 2);
+    return sum;
+  }
+
   template <int K>
   static __device__ __forceinline__ float row_maximum(const float (&s)[K], int r) {
     float a = fmaxf(s[2 * r], s[2 * r + 1]), b = fmaxf(s[2 * r + 4], s[2 * r + 5]);

@@ -1,0 +1,87 @@
+// How the work of a call is shared out among multiprocessors: the order of tiles and of blocks of
+// keys, and how many blocks divide one. Chosen by timing, see docs/flash-attention.md and
+// bench/results/attention-h200.md.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/cuda/attention/attention.h"
+
+namespace tracestep::cuda {
+
+// Heads of a section if there are to be at most `most` of them: sections as equal as can be.
+inline int equal_sections(int heads, std::int64_t most) {
+  const int fitting = static_cast<int>(std::clamp<std::int64_t>(most, 1, heads));
+  const int sections = (heads + fitting - 1) / fitting;
+  return (heads + sections - 1) / sections;
+}
+
+// Heads of a section, for the order of tiles. The larger, the better short tiles fill the end,
+// as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
+// again; where rows are few, the tiles' own Q and O take much of it.
+inline int section_heads(const AttentionShape& shape) {
+  const std::int64_t most = std::int64_t{shape.keys < 1024 ? 16 : 32} << 20;
+  const std::int64_t key_bytes = std::int64_t{shape.keys} * shape.width * 4;  // K and V of a head
+  return equal_sections(shape.batch * shape.heads, most * shape.group() / key_bytes);
+}
+
+// The order of the blocks of keys in backward, see BackwardTile and BackwardWalk.
+struct BackwardOrder {
+  int section_heads;
+  bool alternates;
+};
+
+// Without a mask all blocks are as long, and heads go one by one. Causal: sections alternate if
+// each just fills the multiprocessors and they come in pairs; short walks (two heads to share keys,
+// a window) lose more by following each other than they gain. Otherwise a section has blocks enough
+// for all multiprocessors to end at about the same time, and not more, since all blocks of a head
+// read the same queries.
+inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks) {
+  if (!shape.causal) return {1, false};
+  const int heads = shape.batch * shape.heads_of_keys(), most = multiprocessor_count();
+  const int fitting = equal_sections(heads, most / key_blocks);
+  const bool fills = fitting * key_blocks <= most && fitting * key_blocks >= most * 7 / 8;
+  const bool is_long = shape.group() > 2 && shape.window == 0;
+  if (fills && is_long && heads % (2 * fitting) == 0) return {fitting, true};
+  return {equal_sections(heads, 2 * most / key_blocks), false};
+}
+
+// Blocks of a cluster that divide the queries of one block of keys: as many as leave no
+// multiprocessor idle, and two where each has one block and, under a causal mask, the longest
+// decides. A part has at least four steps, without which summing up costs more than it gains.
+template <class Traits>
+int backward_parts(const AttentionShape& shape) {
+  constexpr int kMost = 4, kSteps = 4;
+  const int key_blocks = (shape.keys + Traits::kN - 1) / Traits::kN;
+  const int blocks = shape.batch * shape.heads_of_keys() * key_blocks;
+  const int seen = shape.window > 0 ? std::min(shape.queries, shape.window) : shape.queries;
+  const int steps = (seen + Traits::kM - 1) / Traits::kM * shape.group();
+  int parts = 1;
+  while (parts < kMost && 2 * parts * blocks <= multiprocessor_count() &&
+         steps >= 2 * parts * kSteps)
+    parts *= 2;
+  const bool is_uneven = shape.causal && blocks <= multiprocessor_count();
+  return parts == 1 && is_uneven && steps >= 4 * kSteps ? 2 : parts;
+}
+
+// Blocks of a cluster that divide the keys of a tile of queries: as many as find room at once,
+// which eight do less often than two, since a cluster stays within a part of the device. A part has
+// at least two blocks of keys, and there are eight in all, without which merging costs more than it
+// gains. The tiles of long causal heads differ so much that parts may wait for room, and that two
+// pay even where each tile has a multiprocessor. Chosen by timing, see bench/results.
+inline int forward_parts(const AttentionShape& shape) {
+  constexpr int kRows = 128, kKeys = 128;
+  const int room = multiprocessor_count();
+  const int tiles = shape.batch * shape.heads * ((shape.queries + kRows - 1) / kRows);
+  const int seen = shape.window > 0 ? std::min(shape.keys, shape.window + kRows) : shape.keys;
+  const int steps = (seen + kKeys - 1) / kKeys;
+  const bool is_uneven = shape.causal && shape.window == 0 && shape.queries >= 4096;
+  if (steps < 8 || tiles > room) return 1;
+  if (8 * tiles <= room / 2 && steps >= 16) return 8;
+  if (4 * tiles <= (is_uneven ? room : room * 5 / 6)) return 4;
+  if (2 * tiles <= room && (steps >= 16 || 4 * tiles <= room)) return 2;
+  return is_uneven && steps >= 32 ? 2 : 1;
+}
+
+}  // namespace tracestep::cuda
