@@ -1,12 +1,33 @@
 #include "lab/memory/change_sets.h"
 
-#include <numeric>
+#include <functional>
 #include <tuple>
 
 namespace tracestep {
 namespace {
 
 constexpr double kGuessError = 1.25;  // of a time that was guessed
+
+// Stages of shards that are the same programs in micro-batches.
+bool is_same(const Remedy& a, const Remedy& b) {
+  return a.micro_batches > 1 && a.micro_batches == b.micro_batches &&
+         a.figures.ms == b.figures.ms && a.figures.peak_bytes == b.figures.peak_bytes &&
+         a.figures.kept_bytes == b.figures.kept_bytes;
+}
+
+// The figures in so many micro-batches from those in two and in the most: each takes some time of
+// its own besides that of its sequences, and holds some bytes besides theirs.
+Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
+  if (parts == 2) return two;
+  const auto n = static_cast<double>(parts), last = static_cast<double>(most.micro_batches);
+  const auto more_bytes = static_cast<double>(most.figures.peak_bytes - two.figures.peak_bytes);
+  Remedy out = two;
+  out.micro_batches = parts;
+  out.figures.ms += (most.figures.ms - two.figures.ms) * (n - 2) / (last - 2);
+  out.figures.peak_bytes +=
+      static_cast<std::int64_t>(more_bytes * (1.0 / 2 - 1 / n) / (1.0 / 2 - 1 / last));
+  return out;
+}
 
 // Those that no faster one beats that is at most as severe, keeps no more, holds no more besides,
 // at least 1 MiB less in all, and leaves as much to divide; the fastest first. Changes shrink
@@ -23,6 +44,7 @@ std::vector<Remedy> unbeaten(std::vector<Remedy> all, const Parts& parts) {
              a.peak_bytes - a.kept_bytes <= b.peak_bytes - b.kept_bytes &&
              other.severity <= r.severity && parts(other) >= parts(r);
     });
+    if (std::ranges::any_of(out, [&](const Remedy& other) { return is_same(other, r); })) continue;
     if (!is_beaten) out.push_back(std::move(r));
   }
   return out;
@@ -33,6 +55,25 @@ std::vector<Remedy> unbeaten(std::vector<Remedy> all) {
 }
 
 }  // namespace
+
+double ChangeSet::guessed_ms() const {
+  double less = 1, more = 1;
+  for (const double ratio : ratios) {
+    less *= std::min(1.0, ratio);
+    more += std::max(0.0, ratio - 1);
+  }
+  return start_ms * less * more;
+}
+
+bool ChangeSet::is_no_better_than(const ChangeSet& other) const {
+  const RunSpec &a = remedy.step, &b = other.remedy.step;
+  const bool is_alike = a.parallel == b.parallel && a.updates == b.updates && a.ops == b.ops &&
+                        a.attention == b.attention && a.precision == b.precision &&
+                        a.optimizer.moments == b.optimizer.moments;
+  return is_alike && remedy.micro_batches >= other.remedy.micro_batches &&
+         remedy.changes.size() >= other.remedy.changes.size() &&
+         std::ranges::equal(ratios, other.ratios, std::greater_equal{});
+}
 
 bool ChangeSet::is_slower_than(double ms) const {
   return guessed_ms() > kGuessError * ms;
@@ -83,13 +124,18 @@ void ChangeSets::find_choices() {
 
 std::vector<ChangeSet> ChangeSets::changed(const Remedies& ways) const {
   std::vector<ChangeSet> out;
-  for (const Remedy& way : ways) out.push_back({way, way.figures.ms});
+  for (const Remedy& way : ways) {
+    out.push_back({way, way.figures.ms, std::vector<double>(choices_.size(), 1.0)});
+  }
   for (std::size_t field = 0; field < choices_.size(); ++field) {
     const std::size_t before = out.size();
     for (std::size_t c = 0; c < choices_[field].size(); ++c) {
       for (std::size_t i = 0; i < before; ++i) {
+        const StepChange& change = choices_[field][c];
         ChangeSet next = out[i];
-        next.apply(choices_[field][c], time_ratios_[field][c]);
+        change.apply(next.remedy.step);
+        next.remedy.severity = std::max(next.remedy.severity, change.severity);
+        next.ratios[field] = time_ratios_[field][c];
         // Updates wait for the gradients of all micro-batches.
         const bool is_early = next.remedy.step.updates != q_.step.updates;
         if (is_early && next.remedy.micro_batches > 1) continue;
@@ -113,24 +159,34 @@ std::int64_t ChangeSets::most_parts(const Remedy& way) const {
   return units & -units;
 }
 
+Remedy ChangeSets::sketched_in(const Remedy& way, std::int64_t parts) const {
+  Remedy out = way;
+  out.micro_batches = parts;
+  out.severity = ChangeSeverity::kOtherRoundings;
+  judge_.sketch(out);
+  return out;
+}
+
 std::vector<ChangeSet> ChangeSets::divided(double most_ms) const {
-  // Divided, a step takes longer: as many operations, and weights read again for each part.
-  double less = 1;
+  // Divided, a step takes longer: as many operations, and weights read again for each part. Changes
+  // may save as much as each does alone.
+  std::vector<double> savings;
   for (const std::vector<double>& ratios : time_ratios_) {
-    if (!ratios.empty()) less *= std::min(1.0, std::ranges::min(ratios));
+    if (!ratios.empty()) savings.push_back(std::min(1.0, std::ranges::min(ratios)));
   }
   const auto is_too_slow = [&](const Remedy& way) {
-    return ChangeSet{way, way.figures.ms, less}.is_slower_than(most_ms);
+    return ChangeSet{way, way.figures.ms, savings}.is_slower_than(most_ms);
   };
   Remedies all = ways_;
   for (const Remedy& way : ways_) {
-    if (surely_fits(way.figures.peak_bytes, q_.within_bytes())) continue;
-    Remedy next = way;
-    next.severity = ChangeSeverity::kOtherRoundings;
-    for (std::int64_t parts = 2; parts <= most_parts(way) && !is_too_slow(next); parts *= 2) {
-      next.micro_batches = parts;
-      judge_.sketch(next);
-      all.push_back(next);
+    const std::int64_t most = most_parts(way);
+    if (most == 1 || surely_fits(way.figures.peak_bytes, q_.within_bytes())) continue;
+    if (is_too_slow(way)) continue;
+    const Remedy two = sketched_in(way, 2), last = sketched_in(way, most);
+    for (std::int64_t parts = 2; parts <= most; parts *= 2) {
+      Remedy next = in_parts(two, last, parts);
+      if (is_too_slow(next)) break;
+      all.push_back(std::move(next));
     }
   }
   all = unbeaten(std::move(all));

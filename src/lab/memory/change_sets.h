@@ -12,18 +12,17 @@ namespace tracestep {
 // of each other: what saves time saves its share, what costs time costs as much as alone.
 struct ChangeSet {
   Remedy remedy;
-  double start_ms = 0, less = 1, more = 1;
+  double start_ms = 0;
+  std::vector<double> ratios = {};  // of the time with the change of each field alone; 1: none
+  double least_ms = 0;              // what it takes at least; with figures: what it takes
   bool is_sketched = false;
 
-  double guessed_ms() const { return start_ms * less * more; }
+  double guessed_ms() const;
   // Whether it takes longer in any case.
   bool is_slower_than(double ms) const;
-  void apply(const StepChange& change, double time_ratio) {
-    change.apply(remedy.step);
-    remedy.severity = std::max(remedy.severity, change.severity);
-    less *= std::min(1.0, time_ratio);
-    more += std::max(0.0, time_ratio - 1);
-  }
+  // Whether it takes no less time and is no simpler: the same but that it computes or moves more
+  // again, cuts the loss, or has more micro-batches.
+  bool is_no_better_than(const ChangeSet& other) const;
 };
 
 // All of them, described: each way to share the step and to divide its batch that no other one
@@ -45,6 +44,7 @@ class ChangeSets {
   void find_choices();
   std::vector<ChangeSet> changed(const Remedies& ways) const;
   std::int64_t most_parts(const Remedy& way) const;
+  Remedy sketched_in(const Remedy& way, std::int64_t parts) const;
 
   const FitQuestion& q_;
   Judge& judge_;

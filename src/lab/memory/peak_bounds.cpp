@@ -42,34 +42,39 @@ std::int64_t PeakBounds::kept_bytes(const Remedy& r) {
 }
 
 std::int64_t PeakBounds::least_bytes(const Remedy& r) {
-  const std::int64_t kept = kept_bytes(r);
-  double besides = 0;
-  if (const auto forward = forward_of(r)) besides = forward->bytes;
+  const std::int64_t least = kept_bytes(r) + static_cast<std::int64_t>(forward_bytes(r));
+  if (r.step.recompute.every == 1) return least;
+  const Remedy single = with_single_blocks(r);
+  const StepFigures* figures = figures_.sketched(single.step, single.micro_batches);
+  if (figures == nullptr) return least;
+  const double not_saved = inputs_not_saved(r, static_cast<double>(*figures->saved_bytes));
+  return std::max(least, figures->peak_bytes - static_cast<std::int64_t>(not_saved));
+}
+
+double PeakBounds::forward_bytes(const Remedy& r) const {
+  double out = 0;
+  if (const auto forward = forward_of(r)) out = forward->bytes;
   if (r.step.recompute.every > 1) {
     if (const auto forward = forward_of(with_single_blocks(r))) {
-      besides = std::max(besides, forward->bytes - inputs_not_saved(r, forward->saved));
+      out = std::max(out, forward->bytes - inputs_not_saved(r, forward->saved));
     }
   }
-  const std::int64_t least = kept + static_cast<std::int64_t>(besides);
-  if (!may_fit(least, q_.limit_bytes)) return least;
-  const StepFigures* single = by_single_blocks(r);
-  if (single == nullptr) return least;
-  const double not_saved = inputs_not_saved(r, static_cast<double>(*single->saved_bytes));
-  return std::max(least, single->peak_bytes - static_cast<std::int64_t>(not_saved));
+  // Chunks of the loss save nothing of the layers.
+  Remedy at_once{.step = r.step, .micro_batches = r.micro_batches};
+  at_once.step.loss_chunks = q_.step.loss_chunks;
+  if (const auto forward = forward_of(at_once)) {
+    out = std::max(out, forward->saved * static_cast<double>(r.step.model.layers - 2));
+  }
+  return out;
 }
 
 void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
   if (!figures.forward_bytes || !updates_as_asked(q_.step, r.step)) return;
+  // Without an arena one of two programs holds something at a time.
+  const bool is_of_both = r.micro_batches == 1 || has_arena(r.step.executor);
   forward_[{key_of_forward(q_.step, r.step), r.micro_batches}] = {
-      static_cast<double>(*figures.forward_bytes), static_cast<double>(*figures.saved_bytes)};
-}
-
-const StepFigures* PeakBounds::by_single_blocks(const Remedy& r) {
-  if (r.step.recompute.every == 1) return nullptr;
-  const Remedy single = with_single_blocks(r);
-  const StepFigures& out = figures_.sketch(single.step, single.micro_batches);
-  learn(single, out);
-  return out.saved_bytes ? &out : nullptr;
+      static_cast<double>(*figures.forward_bytes),
+      static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
 // Half the sequences leave at least half of it. With an arena, the programs of the first

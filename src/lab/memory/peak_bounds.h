@@ -25,16 +25,13 @@ class PeakBounds {
   // Remembers what forward holds in a set with figures from few layers.
   void learn(const Remedy& r, const StepFigures& figures);
 
-  // The figures with each block computed again by itself, of a set whose blocks run again in
-  // groups; nullptr: it is none, or so few layers do not tell what is saved of each.
-  const StepFigures* by_single_blocks(const Remedy& r);
-
  private:
   // At its fullest moment besides leaves, and of that for backward of each layer.
   struct Forward {
     double bytes = 0, saved = 0;
   };
   std::optional<Forward> forward_of(const Remedy& r) const;
+  double forward_bytes(const Remedy& r) const;
   double inputs_not_saved(const Remedy& r, double saved_bytes) const;
 
   const FitQuestion& q_;

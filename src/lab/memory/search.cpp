@@ -63,48 +63,47 @@ class Search {
     return out;
   }
 
-  // Returns whether the search loses nothing while the figures of `r` are not known: single blocks
-  // fit, and take less time, since they compute less again.
-  bool can_wait(const Remedy& r) {
-    if (is_of_blocks(q_.step.recompute)) return false;  // then they are no change
-    const StepFigures* single = bounds_.by_single_blocks(r);
-    return single != nullptr && surely_fits(single->peak_bytes, q_.within_bytes());
-  }
-  double least_ms(const Set& set) {
-    return set.is_sketched ? set.remedy.figures.ms : bounds_.by_single_blocks(set.remedy)->ms;
-  }
-
   void sketch(Set& set) {
     if (set.is_sketched) return;
     judge_.reach(static_cast<double>(sketched_++) / static_cast<double>(sets_.size()));
     judge_.sketch(set.remedy);
     bounds_.learn(set.remedy, set.remedy.figures);
+    set.least_ms = set.remedy.figures.ms;
     set.is_sketched = true;
   }
 
   // Sets of one severity with figures from few layers, the fastest first. Of those that take longer
-  // than `most_ms`, or much longer than one that seems to fit, some are left out; those that can
-  // wait have no figures yet.
+  // than `most_ms`, or much longer than one that seems to fit, some are left out. Those that are no
+  // better than one that seems to fit have no figures yet.
   std::vector<Set*> sketched(ChangeSeverity severity, double most_ms) {
-    std::vector<Set*> out;
+    std::vector<Set*> out, fitting;
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
       if (set.is_slower_than(most_ms)) break;
       if (bounds_.kept_bytes(set.remedy) > q_.limit_bytes) continue;
       if (!may_fit(bounds_.least_bytes(set.remedy), q_.limit_bytes)) continue;
       out.push_back(&set);
-      if (!set.is_sketched && can_wait(set.remedy)) continue;
+      if (!set.is_sketched && can_wait(set, fitting)) continue;
       sketch(set);
-      if (surely_fits(set.remedy.figures.peak_bytes, q_.within_bytes())) {
-        most_ms = std::min(most_ms, set.remedy.figures.ms);
-      }
+      if (!surely_fits(set.remedy.figures.peak_bytes, q_.within_bytes())) continue;
+      fitting.push_back(&set);
+      most_ms = std::min(most_ms, set.remedy.figures.ms);
     }
     sort_by_time(out);
     return out;
   }
-  void sort_by_time(std::span<Set*> sets) {
-    std::ranges::stable_sort(sets, {}, [this](const Set* set) {
-      return std::tuple(least_ms(*set), set->remedy.changes.size());
+  static bool can_wait(Set& set, std::span<Set* const> fitting) {
+    bool out = false;
+    for (const Set* other : fitting) {
+      if (!set.is_no_better_than(*other)) continue;
+      out = true;
+      set.least_ms = std::max(set.least_ms, other->remedy.figures.ms);
+    }
+    return out;
+  }
+  static void sort_by_time(std::span<Set*> sets) {
+    std::ranges::stable_sort(sets, {}, [](const Set* set) {
+      return std::tuple(set->least_ms, set->remedy.changes.size());
     });
   }
 
@@ -117,7 +116,6 @@ class Search {
     const bool is_first = advice_.remedies.empty();
     const std::size_t at = advice_.remedies.size();
     std::ranges::copy(found, std::back_inserter(advice_.remedies));
-    if (is_first) judge_.answer(found.front());
     if (std::optional<Remedy> finer = refined(found.front())) {
       advice_.remedies.insert(advice_.remedies.begin() + static_cast<std::ptrdiff_t>(at), *finer);
     }
@@ -127,37 +125,56 @@ class Search {
   // Those that fit by their whole programs: the fastest, and slower ones that hold much less.
   Remedies fitting(std::vector<Set*> sets, double fastest) {
     Remedies out;
+    std::optional<Remedy> tight;
+    const auto is_small = [&](std::int64_t peak) {
+      return out.empty() || is_much_less(peak, out.back());
+    };
     for (std::size_t i = 0; i < sets.size(); ++i) {
       Remedy& r = sets[i]->remedy;
-      if (out.size() == kMostOfASeverity || least_ms(*sets[i]) * (1 + kAlike) > fastest) break;
-      const auto is_small = [&](std::int64_t peak) {
-        return out.empty() || is_much_less(peak, out.back());
-      };
+      if (out.size() == kMostOfASeverity || is_slower(*sets[i], fastest)) break;
       if (!sets[i]->is_sketched && is_small(bounds_.least_bytes(r))) {
         sketch(*sets[i]);
         sort_by_time(std::span(sets).subspan(i--));
         continue;
       }
       if (!sets[i]->is_sketched || !is_small(r.figures.peak_bytes)) continue;
-      if (!may_fit(r.figures.peak_bytes, advice_.tight ? q_.within_bytes() : q_.limit_bytes)) {
-        continue;
-      }
+      if (!may_fit(r.figures.peak_bytes, q_.within_bytes())) continue;
       judge_.look_at(r);
       if (is_within(r.figures, q_.within_bytes())) {
         out.push_back(out.empty() ? simplest_like(r, sets) : r);
-      } else if (is_within(r.figures, q_.limit_bytes) && !advice_.tight) {
-        advice_.tight = r;
+        if (advice_.remedies.empty() && out.size() == 1) judge_.answer(out.front());
+      } else if (is_within(r.figures, q_.limit_bytes) && !tight) {
+        tight = r;
       }
     }
+    if (!advice_.tight) advice_.tight = tightest(sets, out, std::move(tight), fastest);
     return out;
+  }
+  static bool is_slower(const Set& set, double ms) { return set.least_ms * (1 + kAlike) > ms; }
+
+  // The fastest that fits without the margin, if it is faster than those that leave it: `known`, or
+  // one that surely leaves too little.
+  std::optional<Remedy> tightest(const std::vector<Set*>& sets, const Remedies& found,
+                                 std::optional<Remedy> known, double fastest) {
+    if (!found.empty()) fastest = std::min(fastest, found.front().figures.ms);
+    if (known) fastest = std::min(fastest, known->figures.ms);
+    for (Set* set : sets) {
+      if (is_slower(*set, fastest)) break;
+      const std::int64_t peak = set->remedy.figures.peak_bytes;
+      if (!set->is_sketched || may_fit(peak, q_.within_bytes())) continue;
+      if (!may_fit(peak, q_.limit_bytes)) continue;
+      judge_.look_at(set->remedy);
+      if (is_within(set->remedy.figures, q_.limit_bytes)) return set->remedy;
+    }
+    return known;
   }
 
   static bool is_much_less(std::int64_t peak, const Remedy& than) {
     return static_cast<double>(peak) <= kMuchLess * static_cast<double>(than.figures.peak_bytes);
   }
 
-  // Of the sets that fit and take about as long, the one with the fewest changes. One that can wait
-  // has as many as single blocks.
+  // Of the sets that fit and take about as long, the one with the fewest changes. One without
+  // figures has as many as another that fits.
   Remedy simplest_like(const Remedy& r, const std::vector<Set*>& sets) {
     Remedy out = r;
     for (Set* set : sets) {

@@ -140,6 +140,11 @@ FiguresOfSteps::Depth FiguresOfSteps::at_layers(const RunSpec& step, std::int64_
   return out;
 }
 
+const StepFigures* FiguresOfSteps::sketched(const RunSpec& step, std::int64_t micro_batches) const {
+  const auto found = sketches_.find(key_text(step, micro_batches));
+  return found == sketches_.end() ? nullptr : &found->second;
+}
+
 std::int64_t FiguresOfSteps::kept_bytes(const RunSpec& step, std::int64_t micro_batches) {
   const auto [found, is_new] = kept_.try_emplace(key_text(step, micro_batches));
   if (!is_new) return found->second;

@@ -44,6 +44,8 @@ class FiguresOfSteps {
   // The same without the whole program where sketched_depths() are known. Bytes are exact but for
   // what a planned arena cannot fill.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
+  // What sketch() made without the whole program; nullptr: it was not asked so far.
+  const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;
 
   // Weights and states in the device's memory, as sketch() says; without most passes.
   std::int64_t kept_bytes(const RunSpec& step, std::int64_t micro_batches = 1);
