@@ -7,6 +7,8 @@
 namespace tracestep {
 namespace {
 
+constexpr double kPrograms = 2;  // that compute gradients: of the first micro-batch and the others
+
 Remedy with_single_blocks(const Remedy& r) {
   Remedy out{.step = r.step, .micro_batches = r.micro_batches};
   out.step.recompute = Recomputation::blocks();
@@ -22,11 +24,24 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   return canonical_text(key_of(step));
 }
 
-// As asked for, forward reads the narrow copies that updates at the end keep of weights; others
-// hold copies of its own making besides.
-bool updates_as_asked(const RunSpec& asked, const RunSpec& step) {
-  return step.updates == asked.updates && step.offload == asked.offload &&
-         step.optimizer.moments == asked.optimizer.moments;
+// Of what forward and backward hold before updates, which do not know where the optimizer's states
+// lie.
+std::string key_of_computing(const RunSpec& asked, RunSpec step) {
+  step.offload = asked.offload;
+  step.optimizer.moments = asked.optimizer.moments;
+  return canonical_text(key_of(step));
+}
+
+// Bytes of narrow copies of a layer's weights.
+double narrow_copies(const RunSpec& step) {
+  if (!step.precision.autocast) return 0;
+  return static_cast<double>(parameter_formula(step.model)) /
+         static_cast<double>(step.model.layers) *
+         static_cast<double>(size_of(*step.precision.autocast));
+}
+
+bool has_states_as_asked(const RunSpec& asked, const RunSpec& step) {
+  return step.offload == asked.offload && step.optimizer.moments == asked.optimizer.moments;
 }
 
 }  // namespace
@@ -42,7 +57,8 @@ std::int64_t PeakBounds::kept_bytes(const Remedy& r) {
 }
 
 std::int64_t PeakBounds::least_bytes(const Remedy& r) {
-  const std::int64_t least = kept_bytes(r) + static_cast<std::int64_t>(forward_bytes(r));
+  const std::int64_t least =
+      kept_bytes(r) + static_cast<std::int64_t>(std::max(forward_bytes(r), computing_bytes(r)));
   if (r.step.recompute.every == 1) return least;
   const Remedy single = with_single_blocks(r);
   const StepFigures* figures = figures_.sketched(single.step, single.micro_batches);
@@ -68,8 +84,30 @@ double PeakBounds::forward_bytes(const Remedy& r) const {
   return out;
 }
 
+double PeakBounds::computing_bytes(const Remedy& r) const {
+  double out = 0;
+  const auto found = computing_.find({key_of_computing(q_.step, r.step), r.micro_batches});
+  if (found != computing_.end()) out = found->second;
+  // Blocks that run again together hold for backward what they would have saved, but for narrow
+  // copies of weights, which are made again where they are read.
+  if (is_of_blocks(r.step.recompute)) {
+    Remedy without{.step = r.step, .micro_batches = r.micro_batches};
+    without.step.recompute = {};
+    if (const auto forward = forward_of(without)) {
+      const double saved = forward->saved - kPrograms * narrow_copies(r.step);
+      out = std::max(out, saved * r.step.recompute.every);
+    }
+  }
+  return out;
+}
+
+// As asked for, forward reads the narrow copies that updates at the end keep of weights; in other
+// steps it holds copies of its own making besides.
 void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
-  if (!figures.forward_bytes || !updates_as_asked(q_.step, r.step)) return;
+  if (!figures.forward_bytes || !has_states_as_asked(q_.step, r.step)) return;
+  computing_[{key_of_computing(q_.step, r.step), r.micro_batches}] =
+      static_cast<double>(*figures.computing_bytes);
+  if (r.step.updates != q_.step.updates) return;
   // Without an arena one of two programs holds something at a time.
   const bool is_of_both = r.micro_batches == 1 || has_arena(r.step.executor);
   forward_[{key_of_forward(q_.step, r.step), r.micro_batches}] = {

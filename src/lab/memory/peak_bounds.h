@@ -22,7 +22,7 @@ class PeakBounds {
   // A lower bound on a sketched peak: what is kept, and what forward holds besides, as far as that
   // is known of other sets.
   std::int64_t least_bytes(const Remedy& r);
-  // Remembers what forward holds in a set with figures from few layers.
+  // Remembers what a set holds that has figures from few layers.
   void learn(const Remedy& r, const StepFigures& figures);
 
  private:
@@ -32,11 +32,14 @@ class PeakBounds {
   };
   std::optional<Forward> forward_of(const Remedy& r) const;
   double forward_bytes(const Remedy& r) const;
+  double computing_bytes(const Remedy& r) const;
   double inputs_not_saved(const Remedy& r, double saved_bytes) const;
 
   const FitQuestion& q_;
   FiguresOfSteps& figures_;
-  std::map<std::pair<std::string, std::int64_t>, Forward> forward_;  // by key and micro-batches
+  using Key = std::pair<std::string, std::int64_t>;  // of a step, and micro-batches
+  std::map<Key, Forward> forward_;
+  std::map<Key, double> computing_;
 };
 
 }  // namespace tracestep

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lab/memory/change_sets.h"
+#include "lab/memory/finer_recomputation.h"
 #include "lab/memory/peak_bounds.h"
 
 namespace tracestep {
@@ -15,13 +16,6 @@ namespace {
 constexpr std::size_t kMostOfASeverity = 3;  // remedies
 constexpr double kNoTime = std::numeric_limits<double>::infinity();
 constexpr double kMuchLess = 0.85;  // of another's peak
-
-// In words that people would write, and no more than `bytes`.
-std::int64_t round_budget(std::int64_t bytes) {
-  constexpr std::int64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024;
-  const std::int64_t unit = bytes >= kGiB ? kMiB : bytes >= kMiB ? kKiB : 1;
-  return bytes / unit * unit;
-}
 
 class Search {
  public:
@@ -116,7 +110,8 @@ class Search {
     const bool is_first = advice_.remedies.empty();
     const std::size_t at = advice_.remedies.size();
     std::ranges::copy(found, std::back_inserter(advice_.remedies));
-    if (std::optional<Remedy> finer = refined(found.front())) {
+    if (is_first) judge_.answer(found.front());
+    if (std::optional<Remedy> finer = chosen_by_node(judge_, found.front())) {
       advice_.remedies.insert(advice_.remedies.begin() + static_cast<std::ptrdiff_t>(at), *finer);
     }
     if (is_first) add_roomiest();
@@ -204,51 +199,10 @@ class Search {
     advice_.remedies.push_back(std::move(roomiest));
   }
 
-  // What computes again more than once, or, of small steps, less than whole parts: of the set with
-  // the least peak.
   Remedies last_resort(ChangeSeverity severity) {
     const Remedy* least =
         least_of([&](const Remedy& r) { return r.severity == severity && !r.changes.empty(); });
-    if (least == nullptr || least->figures.kept_bytes > q_.within_bytes()) return {};
-    Remedies out;
-    for (const Recomputation& choice : {Recomputation::nested(), budget()}) {
-      if (!takes_recomputation(*least, choice, 400)) continue;
-      Remedy r = *least;
-      r.step.recompute = choice;
-      judge_.describe(r);
-      judge_.look_at(r);
-      if (is_within(r.figures, q_.within_bytes())) out.push_back(std::move(r));
-    }
-    std::ranges::sort(out, {}, [](const Remedy& r) { return r.figures.ms; });
-    return out;
-  }
-
-  // What is computed again chosen node by node, where that takes less time than whole parts.
-  std::optional<Remedy> refined(const Remedy& r) {
-    const bool recomputes = r.step.recompute != q_.step.recompute || has_budget(q_.step);
-    if (!recomputes || !takes_recomputation(r, budget(), 2500)) return std::nullopt;
-    Remedy finer = r;
-    finer.step.recompute = budget();
-    judge_.describe(finer);
-    if (finer.changes.empty()) return std::nullopt;
-    judge_.look_at(finer);
-    const bool is_faster = finer.figures.ms * (1 + kAlike) <= r.figures.ms;
-    const bool is_better = is_faster || has_budget(q_.step);
-    return is_better && is_within(finer.figures, q_.within_bytes()) ? std::optional(finer)
-                                                                    : std::nullopt;
-  }
-
-  Recomputation budget() const {
-    return {.kind = Recomputation::Kind::kBudget, .budget_bytes = round_budget(q_.within_bytes())};
-  }
-
-  // To find the choice for a budget takes many plans of the program; and it is for the peak of one
-  // program, not for what others keep besides.
-  bool takes_recomputation(const Remedy& r, const Recomputation& choice,
-                           double most_kernels) const {
-    if (r.step.mode == Mode::kInference) return false;
-    if (choice.kind != Recomputation::Kind::kBudget) return true;
-    return r.micro_batches == 1 && judge_.asked().kernels <= most_kernels;
+    return least == nullptr ? Remedies() : finer_recomputations(judge_, *least);
   }
 
   // By few layers, of those that take no longer than `most_ms`; nullptr: there is none.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
+#include <utility>
 
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
@@ -177,25 +179,30 @@ const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micr
          .flops = of(&StepFigures::flops),
          .moved_bytes = of(&StepFigures::moved_bytes),
          .kernels = of(&StepFigures::kernels)};
-  Held all{.is_kept = has_arena(step.executor)}, forward = all;
+  Held all{.is_kept = has_arena(step.executor)}, computing = all, forward = all;
   std::int64_t saved_by_all = 0;
   for (std::size_t i = 0; i < b.parts.size(); ++i) {
     const auto &less = a.parts[i].program.live, &more = b.parts[i].program.live;
-    std::int64_t most = 0, most_of_forward = 0, saved = 0;
+    std::map<Phase, std::int64_t> most;
+    std::int64_t saved = 0;
     for (const auto& [where, bytes] : more) {
       const auto same = less.find(where);
       const std::int64_t shallow = same == less.end() ? bytes : same->second;
-      most = std::max(most, deep(shallow, bytes));
+      std::int64_t& of_phase = most[std::get<Phase>(where)];
+      of_phase = std::max(of_phase, deep(shallow, bytes));
       if (std::get<Phase>(where) != Phase::kForward) continue;
-      most_of_forward = std::max(most_of_forward, deep(shallow, bytes));
       saved = std::max(saved, (bytes - shallow) / (depths->second - depths->first));
     }
     saved_by_all += saved;
-    all.add(most);
-    forward.add(most_of_forward);
+    forward.add(most[Phase::kForward]);
+    const std::int64_t of_updates = std::exchange(most[Phase::kOptimizer], 0);
+    const std::int64_t before = std::ranges::max(most | std::views::values);
+    computing.add(before);
+    all.add(std::max(before, of_updates));
   }
   out.saved_bytes = saved_by_all;
   out.forward_bytes = forward.bytes;
+  out.computing_bytes = computing.bytes;
   out.peak_bytes = deep(a.leaves, b.leaves) + all.bytes;
   return out;
 }

@@ -18,8 +18,8 @@ struct StepFigures {
   std::int64_t kept_bytes = 0;  // of the peak: weights and states in the device's memory
   std::int64_t host_bytes = 0;  // in the host's memory
   // Of a sketch: at most what its programs together keep of each layer for backward, and what
-  // forward holds at its fullest besides leaves.
-  std::optional<std::int64_t> saved_bytes = {}, forward_bytes = {};
+  // forward, and all that comes before updates, holds at its fullest besides leaves.
+  std::optional<std::int64_t> saved_bytes = {}, forward_bytes = {}, computing_bytes = {};
   double ms = 0;  // predicted; modelled with rounded rates where nothing predicts it
   double flops = 0, moved_bytes = 0, kernels = 0;
 };

@@ -1,0 +1,20 @@
+// Computing again less than whole parts, or more than once: what a search tries when it knows the
+// set of changes of whole parts.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "lab/memory/remedy.h"
+
+namespace tracestep {
+
+// Of the set with the least peak, where no set fits: nested blocks, and, of small steps, what fits
+// the limit with its margin chosen node by node; those that fit, the fastest first.
+std::vector<Remedy> finer_recomputations(Judge& judge, const Remedy& least);
+
+// A set that fits, with what it computes again chosen node by node; nullopt: it computes nothing
+// again, that takes no less time, or the step has too many kernels to choose.
+std::optional<Remedy> chosen_by_node(Judge& judge, const Remedy& r);
+
+}  // namespace tracestep
