@@ -100,6 +100,24 @@ TEST(MemoryCommandTest, WhatDoesNotFitIsExplainedTheSameWayPredictedAndMeasured)
   }
 }
 
+// No change of the whole batch would do, and a part of it does.
+TEST(MemoryCommandTest, ATrainingStepThatDoesNotFitIsDividedWhereNothingElseKeepsItsTask) {
+  const std::string step =
+      "--predict --d-model 32 --d-ff 64 --layers 3 --heads 2 --vocab 50 --context 256 --batch 32 "
+      "--memory-limit 3MiB";
+  const ProgramRun run = run_tracestep(words_of("memory " + step));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, ::testing::HasSubstr("--accumulate is a flag of train"));
+  const Json result = json_of(step);
+  const auto& rows = result.at("tables").at("remedies").at("rows").items();
+  ASSERT_FALSE(rows.empty());
+  for (const Json& row : rows) {
+    EXPECT_THAT(row.at("command").as_string(),
+                ::testing::StartsWith("tracestep train --text FILE --accumulate "));
+    EXPECT_NE(row.at("severity").as_string(), "another task");
+  }
+}
+
 TEST(MemoryCommandTest, WhatIsRecomputedIsARowOfTheGridAndMeasuredAsPredicted) {
   const Json result =
       json_of("--recompute none,blocks,every=2,nested,layers.*.ffn --device cpu" + kSmallModel);

@@ -148,6 +148,13 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
     table.notes.push_back(
         fmt::format("each leaves at least {:.3g} % of the limit free", 100 * asked.margin));
   }
+  const auto is_divided = [](R r) { return r.micro_batches > 1; };
+  if (std::ranges::any_of(advice.remedies, is_divided)) {
+    table.notes.push_back(
+        "--accumulate is a flag of train, and --batch is then of one micro-batch: the column "
+        "command "
+        "has it whole");
+  }
   if (advice.tight) {
     table.notes.push_back(
         fmt::format("{} fits as well, with a peak of {}, and leaves {}", advice.tight->command,
