@@ -1,5 +1,7 @@
 #include "analysis/readers.h"
 
+#include <algorithm>
+
 namespace tracestep {
 namespace {
 
@@ -21,6 +23,17 @@ Readers::Readers(const Program& program)
 NodeId Readers::only(ValueId id) const {
   const std::vector<NodeId>& readers = nodes[at(id)];
   return readers.size() == 1 && !at_end[at(id)] ? readers.front() : kNoNode;
+}
+
+bool can_wait(const Program& program, const Node& node, NodeId until) {
+  return std::ranges::none_of(program.updates, [&](const Update& u) {
+    const NodeId updated_by = program.value(u.value).producer;
+    if (updated_by == kNoNode || updated_by > until) return false;
+    return std::ranges::any_of(node.inputs, [&](ValueId input) {
+      const std::vector<ValueId> leaves = leaves_of(program, input);
+      return std::ranges::find(leaves, u.leaf) != leaves.end();
+    });
+  });
 }
 
 }  // namespace tracestep

@@ -14,6 +14,7 @@ void register_assembly();
 void register_reductions();
 void register_matmul();
 void register_linear_grad();
+void register_gated_product();
 void register_float8();
 void register_gathers();
 void register_greedy_token();
@@ -42,6 +43,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_reductions,
                                             register_matmul,
                                             register_linear_grad,
+                                            register_gated_product,
                                             register_float8,
                                             register_gathers,
                                             register_greedy_token,

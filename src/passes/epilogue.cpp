@@ -59,7 +59,8 @@ class Epilogue {
     for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
       const NodeId product = product_behind(sum.inputs[i]);
       const ValueId addend = sum.inputs[1 - i];
-      if (product == kNoNode || !fits(product, addend) || !can_wait(product, id)) continue;
+      if (product == kNoNode || !fits(product, addend) || !can_wait(program_, node(product), id))
+        continue;
       if (!out || product > out->product) out = Term{product, addend};
     }
     return out;
@@ -88,18 +89,6 @@ class Epilogue {
     const Value& c = program_.value(addend);
     return is_contiguous(c.type.shape, c.layout.strides) &&
            c.type.count() == program_.type(node(product).outputs[0]).count();
-  }
-
-  // Whether no leaf that the product reads has got its new value by then.
-  bool can_wait(NodeId product, NodeId sum) const {
-    return std::ranges::none_of(program_.updates, [&](const Update& u) {
-      const NodeId updated_by = program_.value(u.value).producer;
-      if (updated_by == kNoNode || updated_by > sum) return false;
-      return std::ranges::any_of(node(product).inputs, [&](ValueId input) {
-        const std::vector<ValueId> leaves = leaves_of(program_, input);
-        return std::ranges::find(leaves, u.leaf) != leaves.end();
-      });
-    });
   }
 
   void emit(const Node& sum, const Term& term) {

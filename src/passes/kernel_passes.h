@@ -6,6 +6,7 @@
 
 #include "ir/op_def.h"
 #include "ir/program.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep {
 
@@ -28,6 +29,14 @@ Program epilogue(const Program& program, const std::function<bool(const OpDef&)>
 // bias, an activation, or a sum behind it. What lies between is not rounded. All weights must be
 // parameters that the program leaves as they are: they are read before earlier nodes have run.
 Program gemv(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
+
+// SwiGLU and its gradients become part of the products in front of them, where `pays` says that
+// this is faster. Puts `matmul_swiglu` in place of a product with weights that lie side by side and
+// the SwiGLU of its halves, which others may still read; and `matmul_swiglu_grad` in place of the
+// product that alone makes the gradient of that, and the gradients that meet side by side. Values
+// stay bit-identical. Time and bytes are those of the products' parts of the model.
+Program gate(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+             const std::function<bool(const GatedProductSizes&)>& pays);
 
 // Fusion: replaces each region of elementwise ops, rotations, row ops and views by one node. Joins
 // neighbours in the dataflow, and nodes that read the same operand, while the region can be

@@ -19,6 +19,7 @@
 #include "passes/recompute.h"
 #include "passes/recompute_budget.h"
 #include "passes/update_passes.h"
+#include "planning/cuda_plans.h"
 
 namespace tracestep {
 namespace {
@@ -347,6 +348,15 @@ std::vector<Pass> kernel_passes() {
          return !differentiates(o) && !steps(o) && has_arena(o.run.executor);
        },
        with_kernels(gemv)},
+      {.name = "gate",
+       .doc = "products that end with SwiGLU or its gradients, where that is faster",
+       .needed = differentiates,
+       .run =
+           [](const Program& p, const Options& o) {
+             return gate(
+                 p, [&](const OpDef& op) { return has_kernel(o, op); }, gated_product_pays);
+           },
+       .compiles = true},
       {.name = "fuse",
        .doc = "elementwise ops, rows and the views between them as one kernel",
        .needed = fuses,

@@ -17,6 +17,23 @@ constexpr std::int64_t kFloat = 4;
 
 }  // namespace
 
+bool takes_gated_product(const GatedProductSizes& sizes) {
+  constexpr std::int64_t kRows = 256, kWidth = 64, kColumns = 128, kMost = 1 << 24;
+  const auto& [rows, width, columns] = sizes;
+  const auto fits = [](std::int64_t size, std::int64_t tile) {
+    return size > 0 && size <= kMost && size % tile == 0;
+  };
+  return fits(rows, kRows) && fits(width, kWidth) && fits(columns, kColumns) &&
+         rows / kRows * (columns / kColumns) <= kMost;
+}
+
+// Below, the library's finer tiles use more of the device.
+bool gated_product_pays(const GatedProductSizes& sizes) {
+  constexpr std::int64_t kRows = 1 << 10, kOperand = 1 << 20, kResult = 1 << 22;
+  return takes_gated_product(sizes) && sizes.rows >= kRows &&
+         sizes.rows * sizes.width >= kOperand && sizes.rows * sizes.columns >= kResult;
+}
+
 ScatterPlan plan_scatter(std::int64_t rows, std::int64_t count) {
   constexpr std::int64_t kPair = 8, kWord = 4;
   ScatterPlan plan;

@@ -32,6 +32,17 @@ struct PaddedProductPlan {
 };
 PaddedProductPlan plan_padded_product(const ProductSizes& sizes);
 
+// Products with SwiGLU, or its gradients, as their epilogue (backends/cuda/gated/): gates and what
+// they gate, [rows, 2 columns], from [rows, width] or with the gradient of that.
+struct GatedProductSizes {
+  std::int64_t rows = 0, width = 0, columns = 0;
+};
+// Whether our kernels take the sizes: whole tiles alone.
+bool takes_gated_product(const GatedProductSizes& sizes);
+// Whether they are faster than the library's product and a kernel behind it, as measured over a
+// grid of sizes (bench/results/cuda-h200.md, "SwiGLU at the end of products").
+bool gated_product_pays(const GatedProductSizes& sizes);
+
 // scatter_add: members (rows of x) sorted by the row they are added to. Members are offsets in the
 // workspace, in bytes.
 struct ScatterPlan {

@@ -32,6 +32,16 @@ std::int64_t matmul(Call c, Traits) {
       .workspace_bytes;
 }
 
+// The library's, where no kernel of ours multiplies; of a product whose gates and what they gate
+// nobody reads, these too.
+std::int64_t gated_product(Call c, Traits) {
+  const Type &x = c.inputs[0], &gate_up = c.outputs[0];
+  const bool is_ours = x.dtype == DType::kBF16 &&
+                       takes_gated_product({x.shape[0], x.shape[1], gate_up.shape[1] / 2});
+  const bool is_grad = c.outputs.size() == 1;
+  return kCudaGemmWorkspaceBytes + (is_ours || is_grad ? 0 : gate_up.bytes());
+}
+
 std::int64_t linear_grad(Call c, Traits) {
   const Shape &g = c.inputs[0].shape, &dx = c.outputs[0].shape;
   const bool is_empty = g.product() * dx.product() == 0;
@@ -123,6 +133,8 @@ std::int64_t global_norm(Call c, Traits) {
 constexpr WorkspaceRule kRules[] = {
     {"matmul", matmul},
     {"matmul_add", matmul},
+    {"matmul_swiglu", gated_product},
+    {"matmul_swiglu_grad", gated_product},
     {"linear_grad", linear_grad},
     {"scaled_matmul", scaled_matmul},
     {"quantize", quantize},

@@ -84,6 +84,12 @@ const std::vector<Unsupported>& unsupported_ops() {
   static const std::vector<Unsupported> all{
       {"reference", "fused", "put back in place: the oracle runs ops one by one"},
       {"reference", "matmul_add", "decomposed: the oracle rounds as the parts do"},
+      {"reference", "matmul_swiglu", "decomposed: the oracle runs its parts"},
+      {"cpu", "matmul_swiglu", "decomposed: a CPU runs its parts as fast"},
+      {"null", "matmul_swiglu", "stands for devices that decompose it"},
+      {"reference", "matmul_swiglu_grad", "decomposed: the oracle runs its parts"},
+      {"cpu", "matmul_swiglu_grad", "decomposed: a CPU runs its parts as fast"},
+      {"null", "matmul_swiglu_grad", "stands for devices that decompose it"},
       {"reference", "linear_grad", "decomposed: the oracle multiplies twice"},
       {"cpu", "linear_grad", "decomposed: products of a CPU share nothing"},
       {"null", "linear_grad", "stands for devices that decompose it"},

@@ -311,7 +311,7 @@ void RandomOps::multiply() {
   if (!differentiable_ && dice_.chance(0.15)) return multiply_quantized();
   const Val y = ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb});
   const double reach = 4.0 * static_cast<double>(k);
-  switch (dice_.between(0, 6)) {
+  switch (dice_.between(0, 7)) {
     case 6: {
       const Val g = operand(f32({m, n})), w = operand(f32({n, k})), x = operand(f32({m, k}));
       const std::vector<Val> both = b_.call(find_op("linear_grad"), {g, w, x});
@@ -324,8 +324,27 @@ void RandomOps::multiply() {
                    {{"transpose_a", ta}, {"transpose_b", tb}}),
           reach + 2.0);
     case 2: return differentiable_ ? keep(y, reach) : multiply_row();
+    case 7: return differentiable_ ? keep(y, reach) : multiply_gated();
     default: keep(y, reach);
   }
+}
+
+// A product that ends with SwiGLU, or with its gradients: of programs without gradients.
+void RandomOps::multiply_gated() {
+  const DType dtype = item().value.dtype();
+  const std::int64_t rows = dice_.between(1, 6), width = dice_.between(1, 6),
+                     columns = dice_.between(1, 5);
+  const double reach = 0.5 * static_cast<double>(width);
+  const Val x = operand({dtype, {rows, width}});
+  if (dice_.chance(0.5)) {
+    const std::vector<Val> both =
+        b_.call(find_op("matmul_swiglu"), {x, operand({dtype, {2 * columns, width}}, 0.25)});
+    if (dice_.chance(0.7)) keep(both[0], reach);
+    return keep(both[1], reach * reach);
+  }
+  const Val w = operand({dtype, {width, columns}}, 0.25),
+            gate_up = operand({dtype, {rows, 2 * columns}});
+  keep(b_.call1("matmul_swiglu_grad", {x, w, gate_up}), 2.5 * reach);
 }
 
 // A product of one row, with some of what may be around it: of programs without gradients.

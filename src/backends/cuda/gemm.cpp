@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <unordered_map>
@@ -42,7 +43,8 @@ struct Hash {
       h = (h ^ static_cast<std::size_t>(x)) * 0x9e3779b97f4a7c15u;
       h ^= h >> 29;
     };
-    for (std::int64_t x : {p.m, p.n, p.k, p.batch, p.a_leading, p.b_leading, p.a_batch, p.b_batch})
+    for (std::int64_t x :
+         {p.m, p.n, p.k, p.batch, p.a_leading, p.b_leading, p.a_batch, p.b_batch, p.y_leading})
       mix(x);
     mix(p.a_alignment | p.b_alignment << 9 | p.y_alignment << 18);
     mix(static_cast<int>(p.dtype) * 4 + p.a_transposed * 2 + p.b_transposed);
@@ -59,10 +61,19 @@ std::string GemmProblem::str() const {
       fmt::format("{} m{} n{} k{} batch{} a{}{}+{}/{} b{}{}+{}/{} y/{}", name_of(dtype), m, n, k,
                   batch, a_transposed ? "t" : "n", a_leading, a_batch, a_alignment,
                   b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
+  if (y_leading > 0) out += fmt::format(" in rows of {}", y_leading);
   if (sum_dtype) out += fmt::format(" added to {}", name_of(*sum_dtype));
   if (scaled)
     out += fmt::format(" by {} to {}", name_of(scaled->b_dtype), name_of(scaled->y_dtype));
   return out;
+}
+
+std::int32_t alignment_of_rows(const OperandSpec& x, std::int64_t leading, std::int64_t batch) {
+  const auto bytes = static_cast<std::uint64_t>(size_of(x.dtype));
+  const std::uint64_t all = static_cast<std::uint64_t>(x.alignment) |
+                            static_cast<std::uint64_t>(leading) * bytes |
+                            static_cast<std::uint64_t>(batch) * bytes | 256;
+  return std::int32_t{1} << std::countr_zero(all);
 }
 
 // The library's description of a problem. The library is column-major, so a row-major matrix is its
@@ -150,7 +161,7 @@ struct Gemm::Impl {
     out->a = p.a_transposed ? layout(p.dtype, p.m, p.k, p.a_leading, p.batch, p.a_batch)
                             : layout(p.dtype, p.k, p.m, p.a_leading, p.batch, p.a_batch);
     const DType y_dtype = p.scaled ? p.scaled->y_dtype : p.sum_dtype.value_or(p.dtype);
-    out->y = layout(y_dtype, p.n, p.m, p.n, p.batch, p.m * p.n);
+    out->y = layout(y_dtype, p.n, p.m, p.y_leading > 0 ? p.y_leading : p.n, p.batch, p.m * p.n);
     return out;
   }
 

@@ -13,11 +13,13 @@
 
 namespace tracestep::cuda {
 
-// y[b] = A'[b] · B'[b] (+ c[b]), all row by row: A' is [m,k], B' is [k,n], y and c are dense.
+// y[b] = A'[b] · B'[b] (+ c[b]), all row by row: A' is [m,k], B' is [k,n], y and c are dense
+// (a single matrix y may have longer rows).
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   std::int64_t a_leading = 0, b_leading = 0;  // elements from row to row as stored
   std::int64_t a_batch = 0, b_batch = 0;      // elements from matrix to matrix
+  std::int64_t y_leading = 0;                 // of y, of one matrix; 0: dense
   bool a_transposed = false;                  // stored as [k,m]
   bool b_transposed = false;                  // stored as [n,k]
   DType dtype = DType::kF32;
@@ -36,6 +38,10 @@ struct GemmProblem {
   // "m512 n768 k768 …": the key of the tuning file.
   std::string str() const;
 };
+
+// The largest power of two, 256 at most, that divides the address of every row's and every
+// matrix's start, with so many elements from row to row and from matrix to matrix.
+std::int32_t alignment_of_rows(const OperandSpec& x, std::int64_t leading, std::int64_t batch);
 
 // Compute capability from which products of 8-bit codes are there, 10 * major + minor.
 inline constexpr int kLeastWithFloat8 = 89;

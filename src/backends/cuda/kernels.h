@@ -13,6 +13,7 @@ void add_copy_kernels(KernelTable& table);
 void add_generator_kernels(KernelTable& table);
 void add_reduction_kernels(KernelTable& table);
 void add_matmul_kernels(KernelTable& table);
+void add_gated_product_kernels(KernelTable& table);
 void add_gemv_kernel(KernelTable& table);
 void add_float8_kernels(KernelTable& table);
 void add_refresh_codes_kernel(KernelTable& table);
@@ -31,28 +32,19 @@ void add_adamw_8bit_kernels(KernelTable& table);
 void add_moment_code_kernels(KernelTable& table);
 
 // All of them: the kernels of the device.
-inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernels,
-                                                          add_cast_kernels,
-                                                          add_copy_kernels,
-                                                          add_generator_kernels,
-                                                          add_reduction_kernels,
-                                                          add_matmul_kernels,
-                                                          add_float8_kernels,
-                                                          add_refresh_codes_kernel,
-                                                          add_adamw_codes_kernel,
-                                                          add_gemv_kernel,
-                                                          add_gather_kernels,
-                                                          add_greedy_token_kernel,
-                                                          add_own_indices_kernel,
-                                                          add_softmax_kernels,
-                                                          add_cross_entropy_kernels,
-                                                          add_norm_kernels,
-                                                          add_rope_kernels,
-                                                          add_attention_kernels,
-                                                          add_cached_attention_kernel,
-                                                          add_optimizer_kernels,
-                                                          add_adamw_8bit_kernels,
-                                                          add_moment_code_kernels};
+inline constexpr KernelTable::Family kKernelFamilies[] = {
+    add_elementwise_kernels,   add_cast_kernels,
+    add_copy_kernels,          add_generator_kernels,
+    add_reduction_kernels,     add_matmul_kernels,
+    add_gated_product_kernels, add_float8_kernels,
+    add_refresh_codes_kernel,  add_adamw_codes_kernel,
+    add_gemv_kernel,           add_gather_kernels,
+    add_greedy_token_kernel,   add_own_indices_kernel,
+    add_softmax_kernels,       add_cross_entropy_kernels,
+    add_norm_kernels,          add_rope_kernels,
+    add_attention_kernels,     add_cached_attention_kernel,
+    add_optimizer_kernels,     add_adamw_8bit_kernels,
+    add_moment_code_kernels};
 
 // Where run-time compilation is possible.
 void add_fused_kernels(KernelTable& table);

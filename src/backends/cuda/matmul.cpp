@@ -2,7 +2,6 @@
 // the guaranteed alignment of its operands, since their addresses are not known yet. Products by
 // parts (split/product.h) and those of few rows (thin_product.h) are our own.
 #include <algorithm>
-#include <bit>
 
 #include "backends/cuda/gemm.h"
 #include "backends/cuda/kernels.h"
@@ -21,16 +20,6 @@ struct Matrix {
   bool by_columns;       // the stored rows are the operand's columns
   std::int32_t alignment;
 };
-
-// The largest power of two, 256 at most, that divides the address of every row's and every
-// matrix's start.
-std::int32_t alignment_of(const OperandSpec& x, std::int64_t leading, std::int64_t batch) {
-  const auto bytes = static_cast<std::uint64_t>(size_of(x.dtype));
-  const std::uint64_t all = static_cast<std::uint64_t>(x.alignment) |
-                            static_cast<std::uint64_t>(leading) * bytes |
-                            static_cast<std::uint64_t>(batch) * bytes | 256;
-  return std::int32_t{1} << std::countr_zero(all);
-}
 
 // The batch dimensions collapse to one stride (the op record takes nothing else).
 std::int64_t batch_stride(const OperandSpec& x) {
@@ -54,7 +43,7 @@ Matrix as_matrix(const OperandSpec& x) {
     out.leading = columns == 1 ? rows : column_stride;
   }
   out.batch = batch_stride(x);
-  out.alignment = alignment_of(x, out.leading, out.batch);
+  out.alignment = alignment_of_rows(x, out.leading, out.batch);
   return out;
 }
 
@@ -78,10 +67,10 @@ GemmProblem problem_of(const KernelSpec& spec) {
   p.b_transposed = tb != mb.by_columns;
   p.b_alignment = mb.alignment;
   const std::int64_t y_batch = p.batch > 1 ? p.m * p.n : 0;
-  p.y_alignment = alignment_of(y, p.n, y_batch);
+  p.y_alignment = alignment_of_rows(y, p.n, y_batch);
   if (spec.inputs.size() == 3) {
     p.sum_dtype = y.dtype;
-    p.y_alignment = std::min(p.y_alignment, alignment_of(spec.inputs[2], p.n, y_batch));
+    p.y_alignment = std::min(p.y_alignment, alignment_of_rows(spec.inputs[2], p.n, y_batch));
   }
   return p;
 }
@@ -290,9 +279,9 @@ GemmProblem scaled_problem(const KernelSpec& spec) {
           .b_transposed = true,
           .dtype = a.dtype,
           .scaled = GemmProblem::Scaled{.b_dtype = b.dtype, .y_dtype = y.dtype},
-          .a_alignment = alignment_of(a, k, 0),
-          .b_alignment = alignment_of(b, k, 0),
-          .y_alignment = alignment_of(y, n, 0)};
+          .a_alignment = alignment_of_rows(a, k, 0),
+          .b_alignment = alignment_of_rows(b, k, 0),
+          .y_alignment = alignment_of_rows(y, n, 0)};
 }
 
 class ScaledMatmul final : public PreparedKernel {

@@ -46,6 +46,8 @@ constexpr Rung kRungs[] = {
     {"join", "one launch updates all tensors", [](RunSpec& run) { add_pass(run, "join"); }},
     {"overwrite", "the gradient of logits is written over them, with the loss",
      [](RunSpec& run) { add_pass(run, "overwrite"); }},
+    {"gate", "products end with SwiGLU or its gradients, where that is faster",
+     [](RunSpec& run) { add_pass(run, "gate"); }},
     {"fuse", "what lies between products is one kernel",
      [](RunSpec& run) { add_pass(run, "fuse"); }},
     {"epilogue", "products add to a tensor, where the sum would be a launch",

@@ -44,6 +44,11 @@ bool has_orders(const Node& node) {
   return node.op->find_attr("transpose_a") != nullptr;
 }
 
+// Whether it is a product that ends with SwiGLU, or with its gradients.
+bool is_gated(const Node& node) {
+  return node.op->name.starts_with("matmul_swiglu");
+}
+
 // K of a product.
 std::int64_t depth_of(const Program& program, const Node& node) {
   return program.type(node.inputs[0]).shape.back(reads_transposed(node, "transpose_a") ? 1 : 0);
@@ -137,7 +142,31 @@ class Counting {
     at(out.amounts, Effort::kOperations) =
         static_cast<double>(cost.flops > 0 ? cost.flops : elements);
     add_shape(node, out.amounts);
+    if (is_gated(node)) out.parts = gated_parts(out);
     return out;
+  }
+
+  // The product alone, and a kernel for what the product does not move: what lies between the two
+  // is in memory once.
+  std::vector<KernelWork> gated_parts(const KernelWork& whole) const {
+    const Node& node = program_.node(whole.node);
+    const bool is_grad = node.inputs.size() == 3;
+    const Type& x = program_.type(node.inputs[0]);
+    const Shape& gate_up = program_.type(node.outputs[0]).shape;
+    const std::string_view dtype = name_of(x.dtype);
+    KernelWork product{
+        .kernel = fmt::format("matmul {0},{0}>{0} {1}", dtype, is_grad ? "kn" : "kk"),
+        .kernel_class = KernelClass::kGemm,
+        .amounts = whole.amounts,
+        .product = {x.shape[0], is_grad ? gate_up[1] / 2 : gate_up[1], x.shape[1]}};
+    KernelWork gating{.kernel = is_grad ? fmt::format("swiglu_grad {0},{0},{0}>{0}", dtype)
+                                        : fmt::format("swiglu {0},{0}>{0}", dtype)};
+    at(gating.amounts, Effort::kLaunches) = 1;
+    at(gating.amounts, Effort::kOperations) = static_cast<double>(gate_up.product()) / 2;
+    at(gating.amounts, Effort::kMemoryBytes) =
+        static_cast<double>(is_grad ? 2 * program_.type(node.outputs[0]).bytes()
+                                    : program_.type(node.outputs[1]).bytes());
+    return {std::move(product), std::move(gating)};
   }
 
   // What depends on how the work is arranged, not on how much it is.
@@ -206,7 +235,7 @@ std::string work_name(const Program& program, const Node& node) {
 
 ProductShape product_shape(const Program& program, const Node& node) {
   const Shape& y = program.type(node.outputs[0]).shape;
-  if (node.op->kernel_class != KernelClass::kGemm || y.rank() > 2) return {};
+  if (node.op->kernel_class != KernelClass::kGemm || y.rank() > 2 || is_gated(node)) return {};
   return {.m = y.back(1), .n = y.back(0), .k = depth_of(program, node)};
 }
 

@@ -68,6 +68,9 @@ struct KernelWork {
   Efforts amounts{};
   ProductShape product = {};
   double host_bytes = 0;  // bytes_over_link(); not among `amounts`
+  // Kernels that would do the same one after the other: what it takes as long as where it was not
+  // measured itself. Empty: there are none.
+  std::vector<KernelWork> parts = {};
 };
 
 // What the node reads from leaves in the host's memory, or what it writes there, whichever is more:

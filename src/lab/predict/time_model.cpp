@@ -256,14 +256,19 @@ class Calibrated : public TimeModel {
         launches.add(w.node, *us);
         continue;
       }
-      const bool is_known = times.knows(w.kernel, w.product);
-      const bool has_known_link = w.host_bytes <= 0 || host_bytes_per_us_ > 0;
-      if (!is_known) uncalibrated.insert(w.kernel);
-      if (!has_known_link) uncalibrated.insert(kHostLink);
-      const double us =
-          std::max(times.us(w.kernel, w.kernel_class, w.amounts, w.product), link_us(w));
-      if (!is_known || !has_known_link) uncalibrated_ms += us * 1e-3;
-      launches.add(w.node, us);
+      const bool is_in_parts = !w.parts.empty() && !times.knows(w.kernel, w.product);
+      double node_us = 0;
+      for (const KernelWork& part : is_in_parts ? std::span(w.parts) : std::span(&w, 1)) {
+        const bool is_known = times.knows(part.kernel, part.product);
+        const bool has_known_link = part.host_bytes <= 0 || host_bytes_per_us_ > 0;
+        if (!is_known) uncalibrated.insert(part.kernel);
+        if (!has_known_link) uncalibrated.insert(kHostLink);
+        const double us = std::max(
+            times.us(part.kernel, part.kernel_class, part.amounts, part.product), link_us(part));
+        if (!is_known || !has_known_link) uncalibrated_ms += us * 1e-3;
+        node_us += us;
+      }
+      launches.add(w.node, node_us);
     }
     StepTime out = launches.sum();
     out.uncalibrated = std::move(uncalibrated);

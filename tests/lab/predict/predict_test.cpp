@@ -11,6 +11,7 @@
 
 #include "analysis/cost.h"
 #include "base/error.h"
+#include "ir/parse.h"
 #include "lab/predict/calibrate.h"
 #include "lab/predict/measure_products.h"
 #include "lab/predict/paces.h"
@@ -395,6 +396,34 @@ TEST_F(PredictTest, AStepsProductsTakeTheTimeOfTheirSizes) {
   // They say nothing of products with rounded operands, which the plan has no steps of either.
   run.precision.tf32 = true;
   EXPECT_FALSE(make_time_model(c)->time_of(run, program, {}).uncalibrated.empty());
+}
+
+// A product that ends with SwiGLU, or its gradients, which no calibration has seen.
+TEST_F(PredictTest, AProductThatEndsOtherwiseTakesTheTimeOfBothKernels) {
+  Calibration c = planted();
+  c.products = planted_products();
+  const auto us_of = [&](const std::string& text) {
+    const StepTime time = make_time_model(c)->time_of(tiny(), parse_program(text), {}, {});
+    EXPECT_TRUE(time.uncalibrated.empty());
+    EXPECT_EQ(time.launches, 1);
+    return time.kernels_ms * 1e3;
+  };
+  const double gating_us = 2.0 + 16 * 32 * 1e-3;
+  const double forward_us = us_of(R"(program "p" {
+    input %x : f32[16,24]
+    parameter %w : f32[64,24]
+    %0, %1 : f32[16,64], f32[16,32] = matmul_swiglu(%x, %w)
+    output "g" = %0
+    output "h" = %1 })");
+  EXPECT_NEAR(forward_us, product_us({16, 64, 24}) + gating_us, 1e-3 * forward_us);
+  for (MeasuredProduct& product : c.products) product.kernel = "matmul f32,f32>f32 kn";
+  const double backward_us = us_of(R"(program "p" {
+    input %dy : f32[16,24]
+    parameter %w : f32[24,32]
+    input %g : f32[16,64]
+    %0 : f32[16,64] = matmul_swiglu_grad(%dy, %w, %g)
+    output "dg" = %0 })");
+  EXPECT_NEAR(backward_us, product_us({16, 32, 24}) + gating_us, 1e-3 * backward_us);
 }
 
 TEST_F(PredictTest, ProductsAreMeasuredUnderTheNamesThatStepsGiveThem) {

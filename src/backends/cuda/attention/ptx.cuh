@@ -59,6 +59,15 @@ __device__ __forceinline__ float4 load_float4_in_cluster(std::uint32_t address) 
   return x;
 }
 
+// Arrives at the barrier at the same place in block `rank` of the cluster. Release at the scope of
+// the cluster would stall each warp for about a microsecond; reads of shared memory that have ended
+// need none.
+__device__ __forceinline__ void barrier_arrive_in_cluster(std::uint32_t barrier, int rank) {
+  asm volatile(
+      "mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address_in_cluster(barrier, rank))
+      : "memory");
+}
+
 // --- TMA ("Data Movement and Conversion Instructions: cp.async.bulk") ----------------------------
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -74,7 +83,18 @@ __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-// The same back to global memory; what lies outside the tensor is not written.
+// The same to this place in all blocks of the cluster whose bits are set in `blocks`; in each of
+// them the bytes count on the barrier at that place.
+__device__ __forceinline__ void load_box_to_blocks(std::uint32_t target, const CUtensorMap* map,
+                                                   std::uint32_t barrier, int column, int row,
+                                                   std::uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5, %5}], [%2], %6;" ::"r"(target),
+      "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(0), "h"(blocks)
+      : "memory");
+}
+// The same as load_box() back to global memory; what lies outside the tensor is not written.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t source, int column,
                                           int row, int head, int batch) {
   asm volatile(
@@ -167,6 +187,14 @@ __device__ __forceinline__ void store_float4(std::uint32_t address, float a, flo
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(a), "f"(b), "f"(c),
                "f"(d)
                : "memory");
+}
+__device__ __forceinline__ void store_word(std::uint32_t address, std::uint32_t x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+__device__ __forceinline__ std::uint32_t load_word(std::uint32_t address) {
+  std::uint32_t x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(address));
+  return x;
 }
 __device__ __forceinline__ float load_float(std::uint32_t address) {
   float x;
