@@ -107,7 +107,7 @@ TEST(MemoryCommandTest, ATrainingStepThatDoesNotFitIsDividedWhereNothingElseKeep
       "--memory-limit 3MiB";
   const ProgramRun run = run_tracestep(words_of("memory " + step));
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, ::testing::HasSubstr("--accumulate is a flag of train"));
+  EXPECT_THAT(run.out, ::testing::HasSubstr("micro-batches are of train"));
   const Json result = json_of(step);
   const auto& rows = result.at("tables").at("remedies").at("rows").items();
   ASSERT_FALSE(rows.empty());

@@ -151,9 +151,8 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   const auto is_divided = [](R r) { return r.micro_batches > 1; };
   if (std::ranges::any_of(advice.remedies, is_divided)) {
     table.notes.push_back(
-        "--accumulate is a flag of train, and --batch is then of one micro-batch: the column "
-        "command "
-        "has it whole");
+        "micro-batches are of train, whose batch is then one of them: the column command has it "
+        "whole");
   }
   if (advice.tight) {
     table.notes.push_back(
