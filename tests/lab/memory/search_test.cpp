@@ -264,7 +264,7 @@ TEST_F(SearchTest, NoSetHoldsLessThanItsBound) {
     std::vector<ChangeSet> all = sets.whole();
     std::ranges::move(sets.divided(1e9), std::back_inserter(all));
     std::ranges::shuffle(all, random);
-    all.resize(std::min<std::size_t>(all.size(), 40));
+    all.resize(std::min<std::size_t>(all.size(), 15));
     for (ChangeSet& set : all) {
       Remedy& r = set.remedy;
       const std::int64_t least = bounds.least_bytes(r);
