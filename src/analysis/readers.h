@@ -17,8 +17,8 @@ struct Readers {
   NodeId only(ValueId id) const;
 };
 
-// Whether the node may as well run behind `until`: no leaf that it reads has got its new value by
-// then.
+// Tells whether the node may as well run behind `until`, because no leaf that it reads has got its
+// new value by then.
 bool can_wait(const Program& program, const Node& node, NodeId until);
 
 }  // namespace tracestep

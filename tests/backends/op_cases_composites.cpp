@@ -215,9 +215,8 @@ OpCase stochastic_round_on(const Shape& shape, bool upper) {
   return {{wide(shape), plain(shape), plain(shape), wide({}, 3.0, 3.0)}, {{"upper", upper}}};
 }
 
-// Rates and factors, then groups: p, grad, m, v and the shadow.
-OpCase multi_adamw_on(const std::vector<Shape>& shapes, bool scaled, const bool* apply,
-                      bool shadowed) {
+// The rates and factors of an AdamW over groups, which follow.
+OpCase adamw_factors_of(bool scaled, const bool* apply, bool shadowed) {
   OpCase out{{wide({}, 1e-3, 1e-2), wide({}, 1e-3, 1e-2)},
              {{"weight_decay", 0.1},
               {"beta2", 0.95},
@@ -229,6 +228,13 @@ OpCase multi_adamw_on(const std::vector<Shape>& shapes, bool scaled, const bool*
     const double value = *apply ? 1.0 : 0.0;
     out.operands.push_back({.shape = {}, .low = value, .high = value, .holds = Holds::kBool});
   }
+  return out;
+}
+
+// Rates and factors, then groups: p, grad, m, v and the shadow.
+OpCase multi_adamw_on(const std::vector<Shape>& shapes, bool scaled, const bool* apply,
+                      bool shadowed) {
+  OpCase out = adamw_factors_of(scaled, apply, shadowed);
   for (const Shape& shape : shapes) {
     for (const Operand& operand :
          {wide(shape, -2.0, 2.0), plain(shape), wide(shape, -1.0, 1.0), wide(shape, 0.01, 1.0)}) {
@@ -283,17 +289,7 @@ OpCase from_moment_codes_on(const Shape& shape, bool first) {
 // Rates and factors, the number of the step, then groups.
 OpCase adamw_8bit_on(const std::vector<Shape>& shapes, bool scaled, const bool* apply,
                      bool shadowed) {
-  OpCase out{{wide({}, 1e-3, 1e-2), wide({}, 1e-3, 1e-2)},
-             {{"weight_decay", 0.1},
-              {"beta2", 0.95},
-              {"scaled", scaled},
-              {"guarded", apply != nullptr},
-              {"shadowed", shadowed}}};
-  if (scaled) out.operands.push_back(wide({}, 0.1, 0.9));
-  if (apply != nullptr) {
-    const double value = *apply ? 1.0 : 0.0;
-    out.operands.push_back({.shape = {}, .low = value, .high = value, .holds = Holds::kBool});
-  }
+  OpCase out = adamw_factors_of(scaled, apply, shadowed);
   out.operands.push_back(wide({}, 7.0, 7.0));
   for (const Shape& shape : shapes) {
     const Shape scales{coded_blocks(shape.product())};

@@ -18,10 +18,10 @@ struct ChangeSet {
   bool is_sketched = false;
 
   double guessed_ms() const;
-  // Whether it takes longer in any case.
+  // Tells whether the set takes longer, whatever its guessed time is off by.
   bool is_slower_than(double ms) const;
-  // Whether it takes no less time and is no simpler: the same but that it computes or moves more
-  // again, cuts the loss, or has more micro-batches.
+  // Tells whether the set takes no less time than the other and is no simpler: it differs only in
+  // that it computes or moves more, cuts the loss, or has more micro-batches.
   bool is_no_better_than(const ChangeSet& other) const;
 };
 

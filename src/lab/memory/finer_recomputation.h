@@ -9,8 +9,8 @@
 
 namespace tracestep {
 
-// Of the set with the least peak, where no set fits: nested blocks, and, of small steps, what fits
-// the limit with its margin chosen node by node; those that fit, the fastest first.
+// Refines the set with the least peak where no set fits: tries nested blocks and, for small steps,
+// what fits the limit with its margin, chosen node by node. Returns those that fit, fastest first.
 std::vector<Remedy> finer_recomputations(Judge& judge, const Remedy& least);
 
 // A set that fits, with what it computes again chosen node by node; nullopt: it computes nothing

@@ -15,8 +15,8 @@ Remedy with_single_blocks(const Remedy& r) {
   return out;
 }
 
-// Of what forward computes and keeps for backward. How weights are updated, and where the
-// optimizer's states lie, says only in what form it reads weights.
+// The key names what forward computes and keeps for backward. How weights are updated, and where
+// the optimizer's states lie, matters to it only by the form in which it reads weights.
 std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   step.updates = asked.updates;
   step.offload = asked.offload;

@@ -135,7 +135,8 @@ __device__ __forceinline__ int first_key_block(const ForwardParameters& p, int f
   return min(blocks - 1, max(0, first_row + p.offset - p.window + 1) / Traits::kN);
 }
 
-// Of a tile's blocks of keys, the last first, a block takes every distance-th from its own on.
+// A block of the cluster starts at this one of a tile's blocks of keys, counted from the last, and
+// takes every distance-th from there on.
 template <class Traits>
 __device__ __forceinline__ int key_part() {
   return Traits::kDivided ? cluster_rank() : 0;

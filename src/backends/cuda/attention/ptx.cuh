@@ -83,8 +83,8 @@ __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-// The same to this place in all blocks of the cluster whose bits are set in `blocks`; in each of
-// them the bytes count on the barrier at that place.
+// Loads a box, as load_box() does, to this place in all blocks of the cluster whose bits are set in
+// `blocks`; in each of them the bytes count on the barrier at that place.
 __device__ __forceinline__ void load_box_to_blocks(std::uint32_t target, const CUtensorMap* map,
                                                    std::uint32_t barrier, int column, int row,
                                                    std::uint16_t blocks) {
@@ -94,7 +94,7 @@ __device__ __forceinline__ void load_box_to_blocks(std::uint32_t target, const C
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(0), "h"(blocks)
       : "memory");
 }
-// The same as load_box() back to global memory; what lies outside the tensor is not written.
+// Writes a box back to global memory; what lies outside the tensor is not written.
 __device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t source, int column,
                                           int row, int head, int batch) {
   asm volatile(
