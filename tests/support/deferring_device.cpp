@@ -1,6 +1,9 @@
 #include "support/deferring_device.h"
 
 #include <cstring>
+#include <map>
+
+#include "runtime/sanitizer.h"  // does something with TRACESTEP_ASAN alone
 
 namespace tracestep::testing {
 
@@ -65,6 +68,64 @@ class DeferringDevice::Letters final : public Outbox {
   std::vector<std::vector<std::byte>> values_;
   int sent_ = 0, arrived_ = 0;
 };
+
+// The device's allocator poisons what the host frees, which kernels in the queue may still use.
+class DeferringDevice::QueuedPoison final : public Allocator {
+ public:
+  QueuedPoison(DeferringDevice& device, Allocator& inner) : device_(device), inner_(inner) {}
+
+  void* allocate(std::int64_t bytes, const AllocationTag& tag) override {
+    void* const address = inner_.allocate(bytes, tag);
+    bytes_[address] = bytes;
+    add([address, bytes] { allow_access(address, bytes); });
+    return address;
+  }
+  void free(void* address) override {
+    inner_.free(address);
+    const std::int64_t bytes = std::exchange(bytes_[address], 0);
+    allow_access(address, bytes);
+    add([address, bytes] { forbid_access(address, bytes); });
+  }
+  void trim() override {
+    device_.drain();
+    inner_.trim();
+  }
+  const AllocatorStats& stats() const override { return inner_.stats(); }
+  void reset_peak() override { inner_.reset_peak(); }
+  void set_limit(std::int64_t bytes) override { inner_.set_limit(bytes); }
+  std::int64_t limit() const override { return inner_.limit(); }
+  void set_recorder(Recorder* recorder) override { inner_.set_recorder(recorder); }
+  Recorder* recorder() const override { return inner_.recorder(); }
+  std::vector<LiveAllocation> live() const override { return inner_.live(); }
+  bool is_guarded() const override { return inner_.is_guarded(); }
+  std::int64_t block_alignment() const override { return inner_.block_alignment(); }
+
+ private:
+  // Never part of what is captured.
+  void add(std::function<void()> work) {
+    ++device_.poisonings_;
+    device_.queue_.push_back([&device = device_, work = std::move(work)] {
+      work();
+      --device.poisonings_;
+    });
+  }
+
+  DeferringDevice& device_;
+  Allocator& inner_;
+  std::map<void*, std::int64_t> bytes_;
+};
+
+DeferringDevice::DeferringDevice(std::unique_ptr<Device> device)
+    : WrappedDevice(std::move(device)),
+      allocator_(std::make_unique<QueuedPoison>(*this, inner().allocator())) {}
+
+DeferringDevice::~DeferringDevice() {
+  drain();
+}
+
+Allocator& DeferringDevice::allocator() {
+  return *allocator_;
+}
 
 void DeferringDevice::add(std::function<void()> work) {
   if (capturing_ != nullptr) {

@@ -14,9 +14,11 @@ namespace tracestep::testing {
 
 class DeferringDevice final : public WrappedDevice {
  public:
-  explicit DeferringDevice(std::unique_ptr<Device> device) : WrappedDevice(std::move(device)) {}
-  ~DeferringDevice() override { drain(); }
+  explicit DeferringDevice(std::unique_ptr<Device> device);
+  ~DeferringDevice() override;
 
+  // Bytes are free for the address sanitizer when the queue comes to where they were freed.
+  Allocator& allocator() override;
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override;
   void copy_in(void* device, const void* host, std::int64_t bytes) override;
   // At once, in front of everything in the queue.
@@ -28,7 +30,7 @@ class DeferringDevice final : public WrappedDevice {
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override;
   std::unique_ptr<Outbox> make_outbox(std::span<const std::size_t> bytes) override;
 
-  std::size_t pending() const { return queue_.size(); }
+  std::size_t pending() const { return queue_.size() - poisonings_; }
   int replays = 0, copies_beside = 0;
 
  private:
@@ -36,12 +38,15 @@ class DeferringDevice final : public WrappedDevice {
   class Kernel;
   class Replay;
   class Letters;
+  class QueuedPoison;
 
   void add(std::function<void()> work);
   void do_next();
   void drain();
 
   std::deque<std::function<void()>> queue_;
+  std::size_t poisonings_ = 0;  // of those in the queue
+  std::unique_ptr<QueuedPoison> allocator_;
   Work* capturing_ = nullptr;
 };
 
