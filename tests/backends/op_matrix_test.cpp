@@ -222,7 +222,7 @@ TEST_P(OpMatrixTest, TheNumberOfThreadsDoesNotChangeABit) {
     for_each_case(test, [&](const OpCase& c, DType dtype) {
       const Program program = build_program(test, c, {.dtype = dtype});
       const Tensors leaves = leaf_values(program, c);
-      expect_same_bytes(run_program(*three, program, leaves), run_program(*one, program, leaves));
+      expect_same_bytes(run_eagerly(*three, program, leaves), run_eagerly(*one, program, leaves));
     });
   }
 }

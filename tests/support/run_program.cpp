@@ -61,6 +61,10 @@ Program executable(const Program& program, const Device& device) {
   return out;
 }
 
+Tensors run_eagerly(Device& device, const Program& program, const Tensors& leaves) {
+  return run_once(ExecutorKind::kEager, device, executable(program, device), leaves);
+}
+
 Tensors run_program(Device& device, const Program& program, const Tensors& leaves) {
   const Program ready = executable(program, device);
   Tensors out = run_once(ExecutorKind::kEager, device, ready, leaves);
@@ -76,7 +80,7 @@ Tensors run_program(Device& device, const Program& program, const Tensors& leave
 
 Tensors reference_values(const Program& program, const Tensors& leaves) {
   const auto device = make_reference_device({.guarded = true});
-  return run_program(*device, as_float64(program), leaves);
+  return run_eagerly(*device, as_float64(program), leaves);
 }
 
 Tensors random_leaves(const Program& program, double low, double high) {

@@ -25,11 +25,14 @@ Program executable(const Program& program, const Device& device);
 // predicted one, to the byte.
 Tensors run_once(ExecutorKind kind, Device& device, const Program& program, const Tensors& leaves);
 
-// Makes the program executable and runs it once, eagerly. On a device with a guarded allocator also
-// checks that the compiled executor, which watches its plan there, gives the same bits.
+// Makes the program executable and runs it once, eagerly.
+Tensors run_eagerly(Device& device, const Program& program, const Tensors& leaves);
+
+// The same. On a device with a guarded allocator also checks that the compiled executor, which
+// watches its plan there, gives the same bits.
 Tensors run_program(Device& device, const Program& program, const Tensors& leaves);
 
-// The same on a fresh guarded reference device, after as_float64: the oracle's answer.
+// What a fresh guarded reference device gives eagerly, after as_float64: the oracle's answer.
 Tensors reference_values(const Program& program, const Tensors& leaves);
 
 // Random values for every leaf (`low` to `high`; integers in [0, high]).
