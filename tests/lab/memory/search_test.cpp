@@ -141,7 +141,8 @@ TEST_P(AgainstAllSets, TheBestOfEverySeverityIsFound) {
 }
 
 // Some of those of tools/soak/fit_questions.py.
-INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets, ::testing::Range(1'000'000U, 1'000'016U));
+INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets, ::testing::Range(1'000'000U, 1'000'004U));
+INSTANTIATE_TEST_SUITE_P(MoreQuestions, AgainstAllSets, ::testing::Range(1'000'004U, 1'000'016U));
 
 // Of more layers than figures of few layers need, so that bounds are used.
 class AgainstAllSetsOfMany : public SearchTest, public ::testing::WithParamInterface<unsigned> {};
@@ -154,19 +155,24 @@ TEST_P(AgainstAllSetsOfMany, TheBestOfEverySeverityIsFound) {
   EXPECT_EQ(testing::fault_of(question), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSetsOfMany,
-                         ::testing::Values(902'000'001U, 902'000'003U));
+INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSetsOfMany, ::testing::Values(902'000'001U));
+INSTANTIATE_TEST_SUITE_P(MoreQuestions, AgainstAllSetsOfMany, ::testing::Values(902'000'002U));
 
 // The best way to share the step divides its batch further than a faster one (the first five), or
 // is the best only with changes (two); a set that nearly fits is faster than the best (the last).
-INSTANTIATE_TEST_SUITE_P(OnceMissed, AgainstAllSets,
+INSTANTIATE_TEST_SUITE_P(MoreOnceMissed, AgainstAllSets,
                          ::testing::Values(1'000'028U, 4'000'000U, 5'000'009U, 6'000'110U,
                                            9'000'004U, 12'000'068U, 14'000'117U, 2'000'031U));
 
+// Six questions each.
+class AFewLayers : public SearchTest, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Questions, AFewLayers, ::testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(MoreQuestions, AFewLayers, ::testing::Range(1, 5));
+
 // The live bytes to the byte; an arena's, which are rounded up, within a hundredth.
-TEST_F(SearchTest, AFewLayersTellTheBytesAndTheTimeOfMany) {
-  std::mt19937 random(7);
-  for (int i = 0; i < 30; ++i) {
+TEST_P(AFewLayers, TellTheBytesAndTheTimeOfMany) {
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  for (int i = 6 * GetParam(); i < 6 * GetParam() + 6; ++i) {
     testing::FitCase q = testing::random_case(random);
     q.step.model.layers = 18 + i % 8;
     const char* choices[] = {"none", "blocks", "every=2", "layers.*.attn", "layers.*.ffn"};
@@ -221,9 +227,9 @@ TEST_F(SearchTest, AFewLayersTellTheBytesOfRanksAndMicroBatches) {
 
 // Blocks that run again in groups hold no less than single ones but for the inputs between them:
 // what the search leaves out by, at any number of layers.
-TEST_F(SearchTest, GroupsOfBlocksSaveNoMoreThanTheInputsBetweenThem) {
-  std::mt19937 random(11);
-  for (int i = 0; i < 24; ++i) {
+TEST_P(AFewLayers, InGroupsSaveNoMoreThanTheInputsBetweenThem) {
+  std::mt19937 random(static_cast<unsigned>(10 + GetParam()));
+  for (int i = 0; i < 6; ++i) {
     testing::FitCase q = testing::random_case(random);
     q.step.model.layers = 32;
     if (!q.parallels.empty()) q.step.parallel = q.parallels[random() % q.parallels.size()];
@@ -244,36 +250,40 @@ TEST_F(SearchTest, GroupsOfBlocksSaveNoMoreThanTheInputsBetweenThem) {
   }
 }
 
+// On several devices and on one, compiled and eager.
+class PeakBoundsTest : public SearchTest, public ::testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(Questions, PeakBoundsTest, ::testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(MoreQuestions, PeakBoundsTest, ::testing::Range(1, 4));
+
 // What the search leaves out before it has a program, by what it learnt from others.
-TEST_F(SearchTest, NoSetHoldsLessThanItsBound) {
-  std::mt19937 random(19);
-  for (int i = 0; i < 6; ++i) {
-    testing::FitCase q = testing::random_case(random);
-    q.step.model.layers = 24;
-    q.step.shape.batch = 8;
-    q.traits.kind = DeviceKind::kCuda;
-    if (i % 2 == 0) q.step.executor = ExecutorKind::kCompiled;
-    if (i % 3 == 0) q.parallels = parallel_choices(q.step, 4, 4);
-    const FitQuestion question{.step = q.step,
-                               .traits = q.traits,
-                               .parallels = q.parallels,
-                               .division = BatchDivision::kFreely};
-    Judge judge(question);
-    PeakBounds bounds(judge);
-    const ChangeSets sets(judge);
-    std::vector<ChangeSet> all = sets.whole();
-    std::ranges::move(sets.divided(1e9), std::back_inserter(all));
-    std::ranges::shuffle(all, random);
-    all.resize(std::min<std::size_t>(all.size(), 15));
-    for (ChangeSet& set : all) {
-      Remedy& r = set.remedy;
-      const std::int64_t least = bounds.least_bytes(r);
-      judge.sketch(r);
-      EXPECT_LE(static_cast<double>(least), 1.01 * static_cast<double>(r.figures.peak_bytes))
-          << i << " " << r.command;
-      EXPECT_EQ(bounds.kept_bytes(r), r.figures.kept_bytes) << i << " " << r.command;
-      bounds.learn(r, r.figures);
-    }
+TEST_P(PeakBoundsTest, NoSetHoldsLess) {
+  const int i = GetParam();
+  std::mt19937 random(static_cast<unsigned>(19 + i));
+  testing::FitCase q = testing::random_case(random);
+  q.step.model.layers = 24;
+  q.step.shape.batch = 8;
+  q.traits.kind = DeviceKind::kCuda;
+  if (i % 2 == 0) q.step.executor = ExecutorKind::kCompiled;
+  if (i % 3 == 0) q.parallels = parallel_choices(q.step, 2, 2);
+  const FitQuestion question{.step = q.step,
+                             .traits = q.traits,
+                             .parallels = q.parallels,
+                             .division = BatchDivision::kFreely};
+  Judge judge(question);
+  PeakBounds bounds(judge);
+  const ChangeSets sets(judge);
+  std::vector<ChangeSet> all = sets.whole();
+  std::ranges::move(sets.divided(1e9), std::back_inserter(all));
+  std::ranges::shuffle(all, random);
+  all.resize(std::min<std::size_t>(all.size(), 8));
+  for (ChangeSet& set : all) {
+    Remedy& r = set.remedy;
+    const std::int64_t least = bounds.least_bytes(r);
+    judge.sketch(r);
+    EXPECT_LE(static_cast<double>(least), 1.01 * static_cast<double>(r.figures.peak_bytes))
+        << i << " " << r.command;
+    EXPECT_EQ(bounds.kept_bytes(r), r.figures.kept_bytes) << i << " " << r.command;
+    bounds.learn(r, r.figures);
   }
 }
 
