@@ -3,6 +3,9 @@
 # all files, not only changed ones; sanitize: also the end-to-end tests).
 JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
+# Tests run beside each other: their threads may run on any core, and sleep while they wait.
+CTEST = OMP_PROC_BIND=true OMP_PLACES=sockets OMP_WAIT_POLICY=passive \
+        ctest --output-on-failure -j$(CTEST_JOBS)
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCHITECTURES ?= 80-real;90a-real;90-virtual
 CONFIGURE_CUDA = cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) \
@@ -27,7 +30,7 @@ test: ## everything, built and tested
 	@tools/bootstrap test
 	@cmake --preset release
 	@cmake --build build -j $(JOBS)
-	@ctest --test-dir build --output-on-failure -j$(CTEST_JOBS)
+	@$(CTEST) --test-dir build
 
 build-cuda: ## the CUDA back end, in build-cuda/ (needs nvcc, no GPU)
 ifeq ($(NVCC),)
@@ -88,7 +91,7 @@ sanitize: ## the library's tests under the address and undefined-behaviour sanit
 	@tools/bootstrap test
 	@cmake --preset sanitize --log-level=WARNING
 	@cmake --build build-sanitize -j $(JOBS) --target $(if $(ALL),all,library_tests)
-	@ctest --test-dir build-sanitize --output-on-failure -j$(CTEST_JOBS) -L 'unit|backend|golden$(if $(ALL),|e2e)'
+	@$(CTEST) --test-dir build-sanitize -L 'unit|backend|golden$(if $(ALL),|e2e)'
 
 # What `make install` writes under PREFIX: the program, its manual page, completions of three shells.
 PREFIX ?= /usr/local
