@@ -2,6 +2,8 @@
 
 #include <ostream>
 
+#include "support/backends.h"
+
 namespace tracestep::testing {
 
 Operand plain(Shape shape, double low, double high) {
@@ -27,6 +29,11 @@ Operand position(std::int64_t value) {
 Operand constant(Operand operand) {
   operand.differentiable = false;
   return operand;
+}
+
+OpCase for_gpus(OpCase one) {
+  one.is_for_gpus = true;
+  return one;
 }
 
 std::vector<OpCase> elementwise_cases(int count, double low, double high) {
@@ -74,6 +81,10 @@ const std::vector<OpTest>& op_tests() {
     for (auto* family :
          {elementwise_tests, movement_tests, product_tests, composite_tests, attention_tests}) {
       for (OpTest& test : family()) out.push_back(std::move(test));
+    }
+    if (backends_under_test().size() > 1) return out;
+    for (OpTest& test : out) {
+      std::erase_if(test.cases, [](const OpCase& c) { return c.is_for_gpus; });
     }
     return out;
   }();

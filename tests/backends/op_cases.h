@@ -45,6 +45,8 @@ struct OpCase {
   Attrs attrs = {};  // an attribute `dtype` that is missing is the dtype under test
   // Makes operands fit each other, where an op asks for that; empty: any values do.
   std::function<void(Tensors&)> settle = {};
+  // Differs from others by kernels that a GPU alone has: left out where none is under test.
+  bool is_for_gpus = false;
 };
 
 // What a result may differ by from the float64 answer for the same (rounded) operands.
@@ -69,7 +71,7 @@ struct OpTest {
 // What a failing test prints.
 std::ostream& operator<<(std::ostream& out, const OpTest& test);
 
-// All records, in the order of families.
+// All records, in the order of families, with the cases for the back ends under test.
 const std::vector<OpTest>& op_tests();
 
 // An op without a kernel on a back end, and why that is right.
@@ -99,6 +101,7 @@ Operand indices(Shape shape, std::int64_t size);
 // The rank-0 i64 `value`.
 Operand position(std::int64_t value);
 Operand constant(Operand operand);
+OpCase for_gpus(OpCase one);
 // Odd, prime, empty, one-wide and strided shapes for an op on `count` operands of one shape.
 std::vector<OpCase> elementwise_cases(int count, double low = -2.0, double high = 2.0);
 // The same operands with other ranges or attributes.

@@ -16,6 +16,7 @@ struct Wish {
   std::int64_t group = 1;   // heads of q that share one of k and v
   std::int64_t window = 0;  // keys that a query sees; 0: all
   double cap = 0.0;         // of scores; 0: none
+  bool is_for_gpus = false;
 };
 
 Attrs attrs_of(const Wish& w) {
@@ -42,7 +43,9 @@ Shape as_result(const Wish& w) {
 OpCase forward_on(const Wish& w) {
   const Shape kv = keys_of(w);
   const auto operand = [&](const Shape& s) { return stored(s, w.how, -w.reach, w.reach); };
-  return {{operand(w.q), operand(kv), stored(kv, w.how)}, attrs_of(w)};
+  return {.operands = {operand(w.q), operand(kv), stored(kv, w.how)},
+          .attrs = attrs_of(w),
+          .is_for_gpus = w.is_for_gpus};
 }
 
 // y and the log-sum-exp are those of forward: kernels may count on weights that add up to one.
@@ -64,6 +67,7 @@ OpCase backward_on(const Wish& w) {
               plain(as_result(w)), wide(rows)},
              attrs_of(w)};
   out.settle = [c = out](Tensors& leaves) { settle_results(c, leaves); };
+  out.is_for_gpus = w.is_for_gpus;
   return out;
 }
 
@@ -95,15 +99,44 @@ std::vector<Wish> wishes() {
       {{2, 3, 19, 34}, 29, true, Stored::kSliced, 1.0, 0.2, true},
       {{3, 21, 24}, 21, true, Stored::kBroadcast},
       {{3, 21, 24}, 21, false, Stored::kTransposed},
-      // Heads that share keys: 2, 3, 4 and 8 of them, and all.
+      // Heads that share keys.
       {.q = {2, 4, 37, 16}, .keys = 37, .group = 2},
       {.q = {6, 149, 64}, .keys = 149, .group = 3},
+      {.q = {2, 259, 16}, .keys = 131, .causal = false, .group = 2},
+      {.q = {2, 8, 77, 64}, .keys = 77, .how = Stored::kHeads, .token_major = true, .group = 4},
+      {.q = {2, 6, 19, 34}, .keys = 29, .how = Stored::kSliced, .token_major = true, .group = 3},
+      // Windows within a tile and over several; keys that nobody sees.
+      {.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .window = 5},
+      {.q = {3, 149, 64}, .keys = 149, .window = 40},
+      {.q = {131, 128}, .keys = 131, .window = 2},
+      {.q = {2, 401, 32}, .keys = 401, .window = 129},
+      {.q = {2, 8, 77, 64},
+       .keys = 77,
+       .how = Stored::kHeads,
+       .token_major = true,
+       .group = 4,
+       .window = 20},
+      // Caps that scores hardly feel, and that hold most of them back.
+      {.q = {2, 37, 16}, .keys = 37, .cap = 50.0},
+      {.q = {3, 149, 64}, .keys = 149, .scale = 1.0, .cap = 2.0},
+      {.q = {4, 67, 80}, .keys = 131, .causal = false, .scale = 2.0, .group = 2, .cap = 3.0},
+      {.q = {2, 8, 77, 64},
+       .keys = 77,
+       .how = Stored::kHeads,
+       .token_major = true,
+       .group = 4,
+       .window = 20,
+       .cap = 1.5}};
+}
+
+// A GPU has kernels of their own for these; a CPU takes them as it takes those above.
+std::vector<Wish> wishes_for_gpus() {
+  return {
+      // Heads that share keys: 2, 4 and 8 of them.
       {.q = {1, 8, 131, 80}, .keys = 259, .group = 4},
       {.q = {8, 65, 128}, .keys = 65, .group = 8},
       {.q = {2, 8, 259, 32}, .keys = 131, .causal = false, .group = 2},
       {.q = {4, 53, 200}, .keys = 53, .causal = false, .group = 4},
-      {.q = {2, 8, 77, 64}, .keys = 77, .how = Stored::kHeads, .token_major = true, .group = 4},
-      {.q = {2, 6, 19, 34}, .keys = 29, .how = Stored::kSliced, .token_major = true, .group = 3},
       // Few heads with many queries, which blocks divide; widths between those that kernels have.
       {.q = {4, 261, 128}, .keys = 261, .group = 4},
       {.q = {2, 2, 261, 104}, .keys = 261, .causal = false, .group = 2},
@@ -116,23 +149,9 @@ std::vector<Wish> wishes() {
       {.q = {2, 2, 133, 128}, .keys = 2100, .group = 2},
       {.q = {2, 40, 256}, .keys = 1300},
       {.q = {4, 21, 80}, .keys = 1500, .group = 4, .window = 1100},
-      // Windows within a tile and over several; keys that nobody sees.
-      {.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .window = 5},
-      {.q = {3, 149, 64}, .keys = 149, .window = 40},
+      // Windows, and caps.
       {.q = {4, 301, 80}, .keys = 431, .group = 4, .window = 70},
-      {.q = {131, 128}, .keys = 131, .window = 2},
-      {.q = {2, 401, 32}, .keys = 401, .window = 129},
       {.q = {2, 2, 77, 200}, .keys = 77, .group = 2, .window = 33},
-      {.q = {2, 8, 77, 64},
-       .keys = 77,
-       .how = Stored::kHeads,
-       .token_major = true,
-       .group = 4,
-       .window = 20},
-      // Caps that scores hardly feel, and that hold most of them back.
-      {.q = {2, 37, 16}, .keys = 37, .cap = 50.0},
-      {.q = {3, 149, 64}, .keys = 149, .scale = 1.0, .cap = 2.0},
-      {.q = {4, 67, 80}, .keys = 131, .causal = false, .scale = 2.0, .group = 2, .cap = 3.0},
       {.q = {2, 4, 131, 128}, .keys = 131, .group = 2, .window = 50, .cap = 1.0},
       {.q = {2, 77, 256}, .keys = 77, .scale = 0.5, .cap = 4.0},
       // The same in every width that kernels have, with every mask, and in widths between.
@@ -152,19 +171,18 @@ std::vector<Wish> wishes() {
        .group = 2,
        .window = 70,
        .cap = 1.0},
-      {.q = {1, 4, 90, 256}, .keys = 90, .causal = false, .group = 4, .cap = 50.0},
-      {.q = {2, 8, 77, 64},
-       .keys = 77,
-       .how = Stored::kHeads,
-       .token_major = true,
-       .group = 4,
-       .window = 20,
-       .cap = 1.5}};
+      {.q = {1, 4, 90, 256}, .keys = 90, .causal = false, .group = 4, .cap = 50.0}};
+}
+
+std::vector<Wish> all_wishes() {
+  std::vector<Wish> out = wishes();
+  for (Wish& w : wishes_for_gpus()) out.emplace_back(std::move(w)).is_for_gpus = true;
+  return out;
 }
 
 std::vector<OpCase> forward_cases() {
   std::vector<OpCase> out;
-  for (const Wish& w : wishes()) out.push_back(forward_on(w));
+  for (const Wish& w : all_wishes()) out.push_back(forward_on(w));
   // All scores equal; a negative scale.
   OpCase equal = forward_on({{2, 83, 32}, 83, true});
   equal.operands[0].low = equal.operands[0].high = 0.0;
@@ -175,7 +193,7 @@ std::vector<OpCase> forward_cases() {
 
 std::vector<OpCase> backward_cases() {
   std::vector<OpCase> out;
-  for (Wish w : wishes()) {
+  for (Wish w : all_wishes()) {
     if (w.keys == 1) continue;  // dq and dk are 0 then: no size to measure an error by
     w.reach = 0.5;
     out.push_back(backward_on(w));

@@ -258,7 +258,7 @@ std::vector<OpCase> multi_adamw_cases() {
           multi_adamw_on({{1031}, {128}}, false, &kNo, true),
           multi_adamw_on({{257}}, true, &kYes, false), multi_adamw_counted({{257}, {31}}),
           // More than one table of them.
-          multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false)};
+          for_gpus(multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false))};
 }
 
 // --- moments in 8 bits --------------------------------------------------------------------------
@@ -309,7 +309,7 @@ std::vector<OpCase> adamw_8bit_cases() {
           adamw_8bit_on({{1031}, {128}}, false, &kNo, true),
           adamw_8bit_on({{257}}, true, &kYes, false),
           // More than one table of them.
-          adamw_8bit_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false)};
+          for_gpus(adamw_8bit_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false))};
 }
 
 // --- codes of weights ---------------------------------------------------------------------------
@@ -391,7 +391,7 @@ OpTest adamw_codes() {
                adamw_codes_on({16, 160, 16}, 144, 2, with(true, &kYes), 2.0),
                adamw_codes_on({128, 256}, 128, 1, with(true, &kNo), 1.0),
                // More than one table of them.
-               adamw_codes_on({16}, 16, 330, with(false, &kYes), 2.0)};
+               for_gpus(adamw_codes_on({16}, 16, 330, with(false, &kYes), 2.0))};
   OpCase counted = with(false, nullptr);
   counted.attrs.set("counted", true);
   counted.operands.push_back(wide({}, 7.0, 7.0));
