@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "ir/builder.h"
 #include "ir/op_def.h"
 #include "ir/program.h"
 #include "run/words.h"
@@ -56,18 +57,27 @@ Program by_parts(const Program& program, const std::function<bool(const OpDef&)>
 // those that gain by it on a GPU, by their multiply-adds for each element of operands and result.
 // Each operand is quantized once, before its first reader, with one scale; backward reads the same
 // codes, those of weights too. Weights and activations are f8e4m3, gradients f8e5m2. With
-// `kDelayed`, for programs of whole steps, scales are those of the largest magnitudes of the step
-// before, which the state kLargestMagnitudes holds, one for each operand in the order of the
-// program. What `has_kernel` says no to is decomposed. Throws Error{kUsage} where a step has no
-// such product.
+// `kDelayed`, for steps, scales are those of the largest magnitudes of the step before, which the
+// state kLargestMagnitudes holds, one for each operand in the order of the program. A whole step
+// replaces them by those that it finds, the largest of all ranks. A micro-batch leaves what it
+// finds in kFoundMagnitudes, the first one alone, the others where it is larger, so that all of a
+// step have the same scales; the program that updates takes it from there (take_found_magnitudes).
+// What `has_kernel` says no to is decomposed. Throws Error{kUsage} where a step has no such
+// product.
 inline constexpr std::string_view kLargestMagnitudes = "fp8.largest";
+inline constexpr std::string_view kFoundMagnitudes = "fp8.found";
 struct QuantizeOptions {
   Float8Products products = Float8Products::kPaying;
   Float8Scaling scaling = Float8Scaling::kCurrent;
   bool may_have_none = false;
+  GradientKind gradients = GradientKind::kTransient;  // of a micro-batch; kTransient: a whole step
+  int ranks = 1;                                      // of the run
 };
 Program quantize(const Program& program, const QuantizeOptions& options,
                  const std::function<bool(const OpDef&)>& has_kernel);
+// The magnitudes that the micro-batches of all ranks found, as those of the step before the next.
+// `found`: the type of their state.
+void take_found_magnitudes(Builder& builder, const Type& found, int ranks);
 
 // Behind `quantize`: what swiglu computes, and its gradients where they lie side by side, quantized
 // where they are computed, if nothing else reads them. On a GPU that takes a faster sigmoid; where

@@ -184,11 +184,12 @@ Program lower(const Program& p, const Options& o) {
 // A program without backward may be of a few tokens.
 Program quantize_products(const Program& p, const Options& o) {
   const bool may_have_none = !differentiates(o) || o.run.mode == Mode::kForward;
-  const bool may_delay = steps(o) && !o.run.parallel.is_on();
   return quantize(p,
                   {.products = o.run.fp8_products,
-                   .scaling = may_delay ? o.run.fp8_scaling : Float8Scaling::kCurrent,
-                   .may_have_none = may_have_none},
+                   .scaling = trains(o) ? o.run.fp8_scaling : Float8Scaling::kCurrent,
+                   .may_have_none = may_have_none,
+                   .gradients = steps(o) ? GradientKind::kTransient : o.run.gradients,
+                   .ranks = o.run.parallel.ranks},
                   [&](const OpDef& op) { return has_kernel(o, op); });
 }
 

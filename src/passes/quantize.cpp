@@ -1,12 +1,16 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ir/layer_path.h"
 #include "ir/rewrite.h"
+#include "ops/collective_sizes.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
+#include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {
@@ -34,11 +38,23 @@ DType code_dtype(const Node& reader, std::size_t operand) {
   return is_gradient ? DType::kF8E5M2 : DType::kF8E4M3;
 }
 
+// Of all ranks.
+Val largest_of_ranks(Builder& b, Val found, int ranks) {
+  if (ranks == 1) return found;
+  const Shape all{ranks, found.type().count()};
+  const Val gathered = [&] {
+    const auto phase = b.phase(Phase::kCommunication);
+    return b.call1("all_gather", {found}, in_group({ranks}, {{"shape", all}}));
+  }();
+  return ops::max(gathered, {0});
+}
+
 class Quantizer {
  public:
   Quantizer(const Program& program, const QuantizeOptions& options)
-      : program_(program), products_(options.products), r_(program, "quantize") {
-    if (options.scaling == Float8Scaling::kDelayed) keep_largest();
+      : program_(program), options_(options), r_(program, "quantize") {
+    for (const Node& node : program.nodes) chosen_ += is_chosen(node) ? 1 : 0;
+    if (options.scaling == Float8Scaling::kDelayed && chosen_ > 0) keep_largest();
   }
 
   Program run() {
@@ -46,15 +62,14 @@ class Quantizer {
       if (is_chosen(node)) {
         multiply(node);
         ++count_;
-      } else {
-        r_.copy(node);
+        continue;
       }
+      // Beside the last sums of gradients.
+      const bool is_update = node.origin().phase == Phase::kOptimizer;
+      if (options_.ranks > 1 && is_update && count_ == chosen_) leave_largest();
+      r_.copy(node);
     }
-    if (!largest_.empty()) {
-      const auto scope = r_.builder().scope("fp8");
-      const auto phase = r_.builder().phase(Phase::kOptimizer);
-      r_.builder().update(last_, r_.builder().call1("assemble", largest_, {{"axis", kFirstAxis}}));
-    }
+    leave_largest();
     return r_.finish();
   }
   std::int64_t count() const { return count_; }
@@ -67,16 +82,36 @@ class Quantizer {
   using Key = std::vector<std::int64_t>;
   static constexpr std::int64_t kFirstAxis = 0;
 
-  // A state with an element for each operand that will be quantized.
+  // States with an element for each operand that will be quantized.
   void keep_largest() {
     std::set<Key> operands;
     for (const Node& node : program_.nodes) {
       if (!is_chosen(node)) continue;
       for (std::size_t i : {0, 1}) operands.insert(key_of(node, i));
     }
-    if (operands.empty()) return;
     const auto count = static_cast<std::int64_t>(operands.size());
-    last_ = r_.builder().state(kLargestMagnitudes, {DType::kF32, {count}});
+    last_ = r_.builder().state(kLargestMagnitudes, {DType::kF32, {count}}, Role::kNone);
+    if (is_whole()) return;
+    found_ = r_.builder().state(kFoundMagnitudes, {DType::kF32, {count}}, Role::kNone);
+  }
+
+  bool is_whole() const { return options_.gradients == GradientKind::kTransient; }
+
+  void leave_largest() {
+    if (largest_.empty()) return;
+    Builder& b = r_.builder();
+    const auto scope = b.scope("fp8");
+    const auto phase = b.phase(Phase::kOptimizer);
+    const Val all = [&] {
+      const auto before = b.phase(options_.ranks > 1 ? Phase::kCommunication : Phase::kOptimizer);
+      return b.call1("assemble", std::exchange(largest_, {}), {{"axis", kFirstAxis}});
+    }();
+    if (is_whole()) {
+      b.update(last_, largest_of_ranks(b, all, options_.ranks));
+    } else {
+      const bool is_first = options_.gradients == GradientKind::kPersistent;
+      b.update(found_, is_first ? all : ops::binary("maximum", found_, all));
+    }
   }
 
   bool is_chosen(const Node& node) const {
@@ -87,7 +122,8 @@ class Quantizer {
     if (m == 0 || n == 0 || k == 0 || m % kWhole != 0 || n % kWhole != 0 || k % kWhole != 0) {
       return false;
     }
-    return products_ == Float8Products::kAll || m * n * k >= kLeastPaying * (m * n + m * k + n * k);
+    return options_.products == Float8Products::kAll ||
+           m * n * k >= kLeastPaying * (m * n + m * k + n * k);
   }
 
   void multiply(const Node& node) {
@@ -100,9 +136,38 @@ class Quantizer {
                                          {{"dtype", program_.type(node.outputs[0]).dtype}})});
   }
 
+  static bool reads_transposed(const Node& reader, std::size_t operand) {
+    return operand == 0 ? reader.attrs.flag("transpose_a") : !reader.attrs.flag("transpose_b");
+  }
+
+  // Columns of an assembly (`merge`), which are rows of its transposed codes: the whole is
+  // quantized, as for the product that reads all of it.
+  struct Columns {
+    std::int64_t first = 0, width = 0;  // width: of the assembly
+  };
+  std::optional<Columns> columns_of(const Node& reader, std::size_t operand) const {
+    const Value& value = program_.value(reader.inputs[operand]);
+    const NodeId maker = program_.value(value.layout.base).producer;
+    const Columns out{value.layout.offset, value.layout.strides[0]};
+    const bool is_part =
+        maker != kNoNode && program_.node(maker).op->is_assembly() &&
+        value.layout.strides[1] == 1 && out.first < out.width &&
+        value.type.shape[0] * out.width == program_.type(value.layout.base).count();
+    return is_part && reads_transposed(reader, operand) ? std::optional(out) : std::nullopt;
+  }
+
   // Operands of the same elements have the same key, whichever view leads to them.
   Key key_of(const Node& reader, std::size_t operand) const {
     const Value& value = program_.value(reader.inputs[operand]);
+    if (const auto columns = columns_of(reader, operand)) {
+      return {value.layout.base,
+              0,
+              static_cast<std::int64_t>(code_dtype(reader, operand)),
+              value.type.shape[0],
+              columns->width,
+              columns->width,
+              1};
+    }
     Key key{value.layout.base, value.layout.offset,
             static_cast<std::int64_t>(code_dtype(reader, operand))};
     std::ranges::copy(value.type.shape, std::back_inserter(key));
@@ -111,11 +176,26 @@ class Quantizer {
   }
 
   Codes codes_of(const Node& reader, std::size_t operand) {
+    const auto columns = columns_of(reader, operand);
+    Codes out = codes_of_whole(reader, operand, columns);
+    const std::int64_t count = program_.type(reader.inputs[operand]).shape[1];
+    if (!columns || columns->width == count) return out;
+    const auto guard = r_.from(reader);
+    out.transposed = ops::slice(out.transposed, 0, columns->first, columns->first + count);
+    return out;
+  }
+
+  Codes codes_of_whole(const Node& reader, std::size_t operand,
+                       const std::optional<Columns>& columns) {
     const Key key = key_of(reader, operand);
     if (const auto found = codes_.find(key); found != codes_.end()) return found->second;
     const auto guard = r_.from(reader);
     const ValueId id = reader.inputs[operand];
-    const std::vector<Val> made = quantized(r_.map(id), code_dtype(reader, operand));
+    const Value& value = program_.value(id);
+    const Val x =
+        columns ? ops::reshape(r_.map(value.layout.base), {value.type.shape[0], columns->width})
+                : r_.map(id);
+    const std::vector<Val> made = quantized(x, code_dtype(reader, operand));
     const Role role = program_.value(program_.value(id).layout.base).role;
     if (role == Role::kWeightCast) {
       for (std::size_t i : {0, 1, 2}) r_.builder().set_role(made[i], role);
@@ -136,12 +216,13 @@ class Quantizer {
   }
 
   const Program& program_;
-  const Float8Products products_;
+  const QuantizeOptions options_;
   Rewriter r_;
   std::map<Key, Codes> codes_;
   Val last_;                  // the state of largest magnitudes; none where scales are current
-  std::vector<Val> largest_;  // its new elements
-  std::int64_t count_ = 0;
+  Val found_;                 // those of the micro-batches before this one, in a micro-batch
+  std::vector<Val> largest_;  // what is found, in the order of the program
+  std::int64_t count_ = 0, chosen_ = 0;
 };
 
 }  // namespace
@@ -149,7 +230,7 @@ class Quantizer {
 Program quantize(const Program& program, const QuantizeOptions& options,
                  const std::function<bool(const OpDef&)>& has_kernel) {
   Quantizer pass(program, options);
-  Program out = pass.run();
+  const Program out = remove_dead_nodes(pass.run());
   if (pass.count() == 0 && !options.may_have_none) {
     const bool may_all = options.products == Float8Products::kPaying;
     throw Error(ErrorCode::kUsage, "precision",
@@ -160,6 +241,14 @@ Program quantize(const Program& program, const QuantizeOptions& options,
   }
   return decompose(quantize_sources(out),
                    [&](const OpDef& op) { return op.only_on_gpus && !has_kernel(op); });
+}
+
+void take_found_magnitudes(Builder& b, const Type& type, int ranks) {
+  const auto scope = b.scope("fp8");
+  const auto phase = b.phase(Phase::kOptimizer);
+  const Val last = b.state(kLargestMagnitudes, type, Role::kNone),
+            found = b.state(kFoundMagnitudes, type, Role::kNone);
+  b.update(last, largest_of_ranks(b, found, ranks));
 }
 
 }  // namespace tracestep

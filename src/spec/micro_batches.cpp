@@ -9,6 +9,7 @@
 #include "exec/executor.h"
 #include "ir/builder.h"
 #include "passes/autograd.h"
+#include "passes/form_passes.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -64,6 +65,8 @@ Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leav
       if (step.parallel.is_on()) b.output(gradient_name(std::string(name)), gradient);
     } else if (leaf->role == tracestep::Role::kWeightCast) {
       b.leaf(leaf->leaf, name, leaf->type, leaf->role, leaf->part);
+    } else if (name == kFoundMagnitudes) {
+      take_found_magnitudes(b, leaf->type, step.parallel.ranks);
     }
   }
   return program_for(b.finish(), with_norm(step), traits, {.has_gradients = true});

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "passes/autograd.h"
+#include "passes/form_passes.h"
 #include "passes/optimizer.h"
 #include "passes/parallel_passes.h"
 #include "passes/recompute_budget.h"
@@ -201,8 +202,11 @@ Program Trainer::update_program() const {
   }
   for (const std::string& name : store.names(LeafKind::kState)) {  // shadows and their padding
     const Store::Entry& entry = store.at(name);
-    if (entry.category != Category::kWeightCast) continue;
-    b.leaf(LeafKind::kState, name, entry.type, Role::kWeightCast, entry.part);
+    if (name == kFoundMagnitudes) {
+      take_found_magnitudes(b, entry.type, options_.run.parallel.ranks);
+    } else if (entry.category == Category::kWeightCast) {
+      b.leaf(LeafKind::kState, name, entry.type, Role::kWeightCast, entry.part);
+    }
   }
   return program_for(b.finish(), spec_of(Mode::kStep), device(),
                      {.has_gradients = true, .sums_shards = options_.shards > 0});

@@ -33,11 +33,12 @@ TEST(MicroBatchesTest, TheirPeakIsThatOfATrainingThatAddsThemUp) {
   for (const char* parallel :
        {"none", "dp=2", "dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3", "dp=2,tp=2"}) {
     for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
-      for (const char* precision : {"fp32", "bf16"}) {
+      for (const char* precision : {"fp32", "bf16", "fp8"}) {
         TrainOptions options = testing::tiny_training();
         options.run.parallel = parse_parallel("test", parallel);
         options.run.executor = executor;
         options.run.precision = parse_precision("test", precision);
+        options.run.fp8_products = Float8Products::kAll;
         options.run.shape.batch = 4;
         options.run.model.vocab = 24;  // which two ranks can divide
         options.accumulate = 3;

@@ -69,13 +69,18 @@ class RanksTest : public ::testing::Test {
 };
 
 TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
-  for (const Moments moments : kAllMoments) {
-    const int ranks = moments == Moments::kF32 ? 4 : 2;
+  std::vector<std::pair<Moments, const char*>> kinds{{Moments::kF32, "fp8"}};
+  for (const Moments moments : kAllMoments) kinds.emplace_back(moments, "fp32");
+  for (const auto& [moments, precision] : kinds) {
+    const bool is_fp8 = precision == std::string("fp8");
+    const int ranks = moments == Moments::kF32 && !is_fp8 ? 4 : 2;
     TrainOptions many = tiny_options(ranks);
     many.run.optimizer.moments = moments;
+    many.run.precision = parse_precision("test", precision);
+    many.run.fp8_products = Float8Products::kAll;
     many.save = folder_.path() / "many.safetensors";
-    TrainOptions one = tiny_options(1);
-    one.run.optimizer.moments = moments;
+    TrainOptions one = many;
+    one.run.parallel.ranks = 1;
     one.run.shape.batch /= ranks;
     one.accumulate = ranks;
     one.save = folder_.path() / "one.safetensors";
@@ -84,7 +89,8 @@ TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
       EXPECT_NEAR(steps[i].loss, expected[i].loss, 1e-6);
       EXPECT_EQ(steps[i].grad_norm, expected[i].grad_norm) << ranks << " ranks, step " << i;
     }
-    EXPECT_EQ(bytes_of(many.save), bytes_of(one.save)) << ranks << " ranks, " << name_of(moments);
+    EXPECT_EQ(bytes_of(many.save), bytes_of(one.save))
+        << ranks << " ranks, " << name_of(moments) << " " << precision;
   }
 }
 
@@ -137,20 +143,28 @@ TEST_F(RanksTest, ShardsAreAddedUpInOneOrderWhateverTheNumberOfRanks) {
   }
 }
 
-// A product that takes in what is added to it would round once where one rank rounds twice.
+// A product that takes in what is added to it would round once where one rank rounds twice. Scales
+// of 8 bits come from a checkpoint of another number of ranks.
 TEST_F(RanksTest, ShardsKeepTheirOrderInCompiledStepsOfLowPrecision) {
-  TrainOptions options = tiny_options(1);
-  options.run.shape.batch = 4;
-  options.shards = 4;
-  options.run.executor = ExecutorKind::kCompiled;
-  options.run.precision = parse_precision("test", "bf16");
-  options.save = folder_.path() / "shards.safetensors";
-  run(options);
-  const std::string expected = bytes_of(options.save);
-  for (const int ranks : {2, 4}) {
-    options.run.parallel.ranks = ranks;
+  for (const char* precision : {"bf16", "fp8"}) {
+    TrainOptions options = tiny_options(1);
+    options.run.shape = {.batch = 4, .context = 16};
+    options.shards = 4;
+    options.run.executor = ExecutorKind::kCompiled;
+    options.run.precision = parse_precision("test", precision);
+    options.run.fp8_products = Float8Products::kAll;
+    options.save = folder_.path() / "shards.safetensors";
     run(options);
-    EXPECT_EQ(bytes_of(options.save), expected) << ranks << " ranks";
+    const std::string expected = bytes_of(options.save);
+    options.checkpoint = folder_.path() / precision;
+    options.run.parallel.ranks = 2;
+    options.steps = 2;
+    run(options);
+    options.steps = 4;
+    options.resume = true;
+    options.run.parallel.ranks = 4;
+    run(options);
+    EXPECT_EQ(bytes_of(options.save), expected) << precision;
   }
 }
 
