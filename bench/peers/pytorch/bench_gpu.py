@@ -6,7 +6,8 @@ Forms: `course` (elementary operations and einsum, run eagerly, its own AdamW), 
 under torch.compile, fused AdamW), `best-eager` (the same without torch.compile) and `graph` (the
 whole step of `best` captured once in a CUDA graph and replayed). Precisions: `fp32` is IEEE
 (TF32 off), `tf32` lets products use it, `bf16` and `fp16` are autocast over float32 parameters;
-fp16 trains with torch's gradient scaler. `inference` ends with the logits, as in tracestep; the
+fp16 trains with torch's gradient scaler; `fp8` and `fp8-row` are bf16 with torchao's products in the
+blocks. `inference` ends with the logits, as in tracestep; the
 other modes have a loss. A cell that runs out of memory says so in its status,
 and the next one runs.
 
@@ -34,8 +35,7 @@ import model
 MODES = ("inference", "forward", "forward-backward", "step")
 FORMS = ("course", "course-compiled", "best", "best-eager", "graph")
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16,
-            "fp8": torch.bfloat16}  # of all but the blocks' products
-LINEAR = {"fp8": float8.linear}
+            **{p: torch.bfloat16 for p in float8.RECIPES}}  # of all but the blocks' products
 PRECISIONS = ("fp32", "tf32", *AUTOCAST)
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.1
 CAPTURE_WARMUP = 3  # runs on a side stream before a capture, as torch's documentation asks for
@@ -84,18 +84,19 @@ class Runner:
         self.autocast_dtype = AUTOCAST.get(precision)
         self.scaler = torch.amp.GradScaler(device.type) if precision == "fp16" else None
         sizes = {k: cell[k] for k in ("d_model", "d_ff", "layers", "heads") if cell.get(k)}
-        config = model.Config(**(sizes or model.SIZES[cell["size"]]), vocab=cell["vocab"],
-                              context=cell["context"])
+        config = model.Config(**{**model.SIZES.get(cell["size"], {}), **sizes},
+                              vocab=cell["vocab"], context=cell["context"])
         torch.manual_seed(cell["seed"])
         start = model.init_parameters(config, cell["seed"], device=device)
         if self.is_course:
-            if precision in LINEAR:
+            if precision in float8.RECIPES:
                 raise ValueError(f"the course's forms have no {precision}")
             self.model = model.CourseModel(config, start, use_einsum=True)
         else:
             self.model = model.BestModel(config, start,
                                          compile_blocks=cell["form"] in ("best", "graph"),
-                                         linear=LINEAR.get(precision, F.linear))
+                                         linear=float8.linear_of(precision)
+                                         if precision in float8.RECIPES else F.linear)
         self.parameters = list(self.model.parameters.values())
         self.loss_of, self.logits_of = self.model.loss, self.model.logits
         if cell["form"] == "course-compiled":

@@ -5,12 +5,14 @@ Forms: `eager`; `layers` (each layer under torch.compile, as many people train);
 under torch.compile, the trainer's torch_compile); `graph` (layers and loss compiled, causal attention
 asked for by its flag, and the whole step one CUDA graph); `graph-whole` (the same, compiled in one
 piece) and `graph-tuned` (and its products chosen by max-autotune). All have the fused AdamW.
-Precisions: `fp32` is IEEE, `bf16` is autocast over float32 parameters, `bf16-pure` stores all in bf16.
+Precisions: `fp32` is IEEE, `bf16` is autocast over float32 parameters, `bf16-pure` stores all in bf16;
+`fp8` and `fp8-row` are `bf16` with torchao's products in the layers.
 
     python3 bench/peers/pytorch/bench_models.py --cell gpt2,8,1024,bf16,layers
 
 With --serve, cells come as JSON lines on stdin, as for bench_gpu.py. A process keeps the model of its
-first cell, so that a later visit finds it compiled: one process for each model and form.
+first cell, so that a later visit finds it compiled: one process for each model and form. A cell with
+`"is_kept": false` gives its model back instead, and `"layers"` is how many of them it has.
 """
 
 import argparse
@@ -30,9 +32,10 @@ import transformers
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import bench_gpu
+import float8
 
 FORMS = ("eager", "layers", "whole", "graph", "graph-whole", "graph-tuned")
-PRECISIONS = ("fp32", "bf16", "bf16-pure")
+PRECISIONS = ("fp32", "bf16", "bf16-pure", *float8.RECIPES)
 RECOMPILES = 256  # a layer that is compiled once too often would run eagerly without a word
 # model_type and the fields of config.json that differ from the family's defaults.
 MODELS = {
@@ -89,12 +92,15 @@ class Runner(bench_gpu.Runner):
         torch.set_float32_matmul_precision("highest")
         torch._dynamo.config.recompile_limit = RECOMPILES
         config = config_of(cell["size"])
+        config.num_hidden_layers = cell.get("layers") or config.num_hidden_layers
         torch.manual_seed(cell["seed"])
         dtype = torch.bfloat16 if cell["precision"] == "bf16-pure" else torch.float32
         with torch.device(device):
             self.model = transformers.AutoModelForCausalLM.from_config(
                 config, dtype=dtype, attn_implementation="causal_only" if self.is_graph else "sdpa")
         self.model.train()
+        if cell["precision"] in float8.RECIPES:
+            self.model = float8.convert(self.model, cell["precision"])
         self.parameters = list(self.model.parameters())
         self.tokens = torch.randint(0, config.vocab_size, (cell["batch"], cell["context"] + 1),
                                     device=device)
@@ -159,6 +165,9 @@ class Kept:
             return {**row, "parameters": self.runner.parameter_count()}
 
         row = bench_gpu.attempt(work)
+        if not cell.get("is_kept", True):
+            self.runner = self.made_of = None
+            torch._dynamo.reset()
         bench_gpu.free_memory(device)
         yield {"mode": "step", "form": cell["form"], **row}
 
