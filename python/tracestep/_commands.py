@@ -18,7 +18,8 @@ from typing import Any
 from ._program import Interrupted, Progress, check, run, say
 from ._result import Result, Table, load
 
-COMMANDS = ("fit", "predict", "memory", "bench", "profile", "compare", "study", "train", "eval")
+COMMANDS = ("fit", "predict", "memory", "bench", "profile", "compare", "study", "train", "eval",
+            "export")
 # They say how stdout looks, which here is read by the module.
 LEFT_OUT = ("--format", "--output", "--all")
 
@@ -124,7 +125,8 @@ def _call(command: str, words: Sequence[str], progress: bool | Progress, picture
         interrupted = Interrupted("stopped by Ctrl-C")
         interrupted.result = result
         raise interrupted
-    return result or Result({"answer": finished.out.strip(), "table": command}, _drawn(pictures))
+    said = finished.out.strip() or "\n".join(finished.messages[-1:])  # of export, which prints no table
+    return result or Result({"answer": said, "table": command}, _drawn(pictures))
 
 
 def _without(pictures: Path | None, progress: bool | Progress) -> bool | Progress:

@@ -168,12 +168,14 @@ class Result:
 
     def __repr__(self) -> str:
         """The answer and the table that bears it out."""
-        return "\n\n".join(part for part in (self.answer, repr(self._shown())) if part)
+        table = self._shown()
+        return "\n\n".join(part for part in (self.answer, repr(table) if table.columns else "") if part)
 
     def _repr_html_(self) -> str:
         """The answer, the main table and the charts, for a notebook."""
         answer = f"<p><b>{html.escape(self.answer)}</b></p>" if self.answer else ""
-        return answer + self._shown()._repr_html_() + "".join(self.pictures.values())
+        table = self._shown()
+        return answer + (table._repr_html_() if table.columns else "") + "".join(self.pictures.values())
 
 
 def load(path: str | os.PathLike[str]) -> Result:

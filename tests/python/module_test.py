@@ -150,6 +150,24 @@ class ResultTest(unittest.TestCase):
         self.assertEqual(found["steps"]["loss"][0], found.table["first_loss"][0])
         self.assertEqual(sum("step " in line for line in lines), 3, lines)
 
+    def test_weights_are_trained_exported_and_read_back_as_a_published_model(self):
+        quiet = {"progress": False, "token_dtype": "uint16", "batch": 2, "context": 16}
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            (place / "tokens").write_bytes(bytes(n % 50 * (n % 2 == 0) for n in range(800)))
+            tracestep.train(tokens=place / "tokens", steps=20, lr=0.01, vocab=64, save=place / "w.safetensors",
+                            threads=1, **MODEL | quiet)
+            written = tracestep.export(place / "w.safetensors", place / "mine", progress=False)
+            self.assertIn("mine is written", written.answer)
+            self.assertEqual(repr(written), written.answer)
+            again = tracestep.train(model=place / "mine", tokens=place / "tokens", steps=1, threads=1, **quiet)
+            losses = [tracestep.eval(tokens=place / "tokens", threads=1, **how, **quiet).table["loss"]
+                      for how in ({"init": place / "w.safetensors"}, {"model": place / "mine"})]
+            self.assertEqual(*losses)
+            self.assertLess(again.table["first_loss"][0], 3.5)  # of new weights: about ln 64, 4.16
+            with self.assertRaises(tracestep.OutputError):
+                tracestep.export(place / "w.safetensors", place / "mine", progress=False)
+
     def test_a_stored_study_is_read_with_its_answers(self):
         with tempfile.TemporaryDirectory() as folder:
             study = next((ROOT / "bench/results").glob("study-*/study.html"))
