@@ -43,7 +43,7 @@ std::vector<Type> part_type(const OpCall& c) {
 }
 
 std::vector<Type> gathered_type(const OpCall& c) {
-  rules::require_floating(c, 0);
+  if (!is_float8(c.inputs[0].dtype)) rules::require_floating(c, 0);
   const Type out{c.inputs[0].dtype, c.attrs.ints("shape")};
   rules::require_shape(c, 0, {part_count(out.count(), ranks_of(c))});
   if (c.inputs.size() > 1 && c.inputs[1] != out) {

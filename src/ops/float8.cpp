@@ -18,17 +18,8 @@ using Expansion = const OpExpansion&;
 constexpr double kLeastMagnitude = 0x1p-100;
 // What float32 holds: scales of a step before reach no further.
 constexpr double kMostReach = 0x1.fffffep127;
-// Rows of operands and results begin at multiples of 16 bytes.
-constexpr std::int64_t kWhole = 16;
-
 Val constant(Expansion e, Val like, double value) {
   return fill(e.builder, value, {rules::accumulation_dtype(like.dtype()), {}});
-}
-
-// The dtypes of codes; those of programs in float64 are not rounded.
-void require_codes(const OpCall& c, DType dtype) {
-  if (is_float8(dtype) || dtype == DType::kF64) return;
-  fail_usage(c.op.name, "codes of {}; f8e4m3 or f8e5m2 is expected", name_of(dtype));
 }
 
 std::vector<Type> quantized_types(const OpCall& c) {
@@ -78,11 +69,8 @@ std::function<std::vector<Type>(const OpCall&)> computed_types(std::int64_t part
 }
 
 std::vector<Val> delayed_decomposed(Expansion e) {
-  const Val x = e.inputs[0], now = largest_magnitude(e, x), last = reshape(e.inputs[1], {});
-  const Val reach = reach_of(e, last);
-  const Val is_near = binary("le", last, affine(now, e.attrs.real("room")));
-  std::vector<Val> out =
-      codes_up_to(e, x, select(binary("le", now, reach), select(is_near, reach, now), now));
+  const Val x = e.inputs[0], now = largest_magnitude(e, x);
+  std::vector<Val> out = codes_up_to(e, x, checked_reach(e, now, reshape(e.inputs[1], {})));
   out.push_back(reshape(now, {1}));
   return out;
 }
@@ -113,9 +101,9 @@ std::vector<Type> scaled_product_type(const OpCall& c) {
                b.shape.str());
   }
   for (std::int64_t size : {a.shape[0], a.shape[1], b.shape[0]}) {
-    if (size % kWhole != 0) {
+    if (size % kWholeRow != 0) {
       fail_usage(c.op.name, "operands {} and {}; multiples of {} are expected", a.shape.str(),
-                 b.shape.str(), kWhole);
+                 b.shape.str(), kWholeRow);
     }
   }
   return {{c.attrs.dtype("dtype"), {a.shape[0], b.shape[0]}}};
@@ -169,8 +157,15 @@ void register_computed_and_quantized() {
 
 }  // namespace
 
+void require_codes(const OpCall& c, DType dtype) {
+  if (is_float8(dtype) || dtype == DType::kF64) return;
+  fail_usage(c.op.name, "codes of {}; f8e4m3 or f8e5m2 is expected", name_of(dtype));
+}
+
 Val largest_magnitude(const OpExpansion& e, Val x) {
-  const Val found = max(unary("abs", x), {0, 1});
+  Dims axes;
+  for (int i = 0; i < x.shape().rank(); ++i) axes.push_back(i);
+  const Val found = max(unary("abs", x), axes);
   const Val least = constant(e, x, kLeastMagnitude);
   return binary("maximum", cast(found, least.dtype()), least);
 }
@@ -179,10 +174,24 @@ Val reach_of(const OpExpansion& e, Val last) {
   return binary("minimum", affine(last, e.attrs.real("room")), constant(e, last, kMostReach));
 }
 
+Val checked_reach(const OpExpansion& e, Val now, Val last) {
+  const Val reach = reach_of(e, last);
+  const Val is_near = binary("le", last, affine(now, e.attrs.real("room")));
+  return select(binary("le", now, reach), select(is_near, reach, now), now);
+}
+
+Val codes_below(const OpExpansion& e, Val x, Val reach) {
+  const Val limit = constant(e, reach, e.attrs.real("largest"));
+  return cast(mul(cast(x, reach.dtype()), div(limit, reach)), e.attrs.dtype("dtype"));
+}
+
+Val scale_of(const OpExpansion& e, Val reach) {
+  return div(reach, constant(e, reach, e.attrs.real("largest")));
+}
+
 std::vector<Val> codes_up_to(const OpExpansion& e, Val x, Val reach) {
-  const Val limit = constant(e, x, e.attrs.real("largest"));
-  const Val codes = cast(mul(cast(x, reach.dtype()), div(limit, reach)), e.attrs.dtype("dtype"));
-  return {codes, copy(permute(codes, {1, 0})), div(reach, limit)};
+  const Val codes = codes_below(e, x, reach);
+  return {codes, copy(permute(codes, {1, 0})), scale_of(e, reach)};
 }
 
 std::vector<AttrDef> delayed_attrs() {

@@ -16,6 +16,7 @@ void register_matmul();
 void register_linear_grad();
 void register_gated_product();
 void register_float8();
+void register_part_codes();
 void register_gathers();
 void register_greedy_token();
 void register_softmax();
@@ -45,6 +46,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_linear_grad,
                                             register_gated_product,
                                             register_float8,
+                                            register_part_codes,
                                             register_gathers,
                                             register_greedy_token,
                                             register_softmax,

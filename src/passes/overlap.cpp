@@ -27,7 +27,11 @@ enum class Kind : std::uint8_t {
 class Kinds {
  public:
   explicit Kinds(const Program& program)
-      : program_(program), readers_(program), out_(program.nodes.size(), Kind::kOther) {
+      : program_(program),
+        readers_(program),
+        is_there_(program.values.size(), false),
+        out_(program.nodes.size(), Kind::kOther) {
+    find_what_is_there();
     for (std::size_t i = 0; i < out_.size(); ++i) {
       const Node& node = program.nodes[i];
       if (node.op->kernel_class != KernelClass::kCollective || !has_lane(*node.op)) continue;
@@ -42,13 +46,17 @@ class Kinds {
   Kind operator[](NodeId id) const { return out_[at(id)]; }
 
  private:
-  // A leaf, or a view or a cast of one.
-  bool is_there(ValueId id) const {
-    const NodeId maker = program_.value(id).producer;
-    if (maker == kNoNode) return true;
-    const Node& node = program_.node(maker);
-    return (node.op->is_view() || node.op->only_converts) && node.inputs.size() == 1 &&
-           is_there(node.inputs[0]);
+  // Whether it follows from weights and states alone.
+  bool is_there(ValueId id) const { return is_there_[at(id)]; }
+  void find_what_is_there() {
+    for (ValueId id : program_.leaves) {
+      is_there_[at(id)] = program_.value(id).leaf != LeafKind::kInput;
+    }
+    for (const Node& node : program_.nodes) {
+      const bool follows =
+          std::ranges::all_of(node.inputs, [&](ValueId id) { return is_there(id); });
+      for (ValueId id : node.outputs) is_there_[at(id)] = follows;
+    }
   }
 
   bool is_result(const Node& node) const {
@@ -64,6 +72,7 @@ class Kinds {
 
   const Program& program_;
   const Readers readers_;
+  std::vector<bool> is_there_;  // by value
   std::vector<Kind> out_;
 };
 
@@ -149,7 +158,7 @@ class OverlapPass {
     }
   }
 
-  // Views and casts of a leaf.
+  // What is made of leaves for it.
   void copy_operands(NodeId id) {
     for (ValueId input : program_.node(id).inputs) {
       const NodeId maker = program_.value(input).producer;

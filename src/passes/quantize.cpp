@@ -239,7 +239,7 @@ Program quantize(const Program& program, const QuantizeOptions& options,
                                     : "has sizes that are multiples of 16"),
                 may_all ? "use bf16, or option fp8_products all" : "use bf16");
   }
-  return decompose(quantize_sources(out),
+  return decompose(quantize_sources(gather_codes(out)),
                    [&](const OpDef& op) { return op.only_on_gpus && !has_kernel(op); });
 }
 

@@ -24,7 +24,7 @@ class GroupEnded : public Error {
 
 // **Shapes**: tensors are dense; `whole` has the same shape on all ranks, and `part` is
 // [part_count(whole, ranks)] (ops/collective_sizes.h). **Dtypes**: floating, the same everywhere;
-// float16 and bfloat16 are added up in float32 and rounded once.
+// float16 and bfloat16 are added up in float32 and rounded once; those of 8 bits are gathered only.
 // **Order**: sums in host memory are x₀ + x₁ + … in the order of the ranks, whichever rank is
 // first.
 // **Memory**: none of its device's allocator. **Errors**: GroupEnded; Error{kFailed} where ranks

@@ -220,6 +220,49 @@ OpTest swiglu_quantized(bool is_gradient) {
   return out;
 }
 
+// Packs of eight and what is left behind them, zeros, a part of a tensor; more than one table.
+OpTest largest_magnitudes() {
+  OpTest out{.op = "largest_magnitudes", .bound = Bound::kExact, .gradient_outputs = {}};
+  out.cases = {{{plain({4099})}},
+               {{plain({64, 48}), plain({8}, -1e-3, 2e-3), plain({7}, 0.0, 0.0), plain({1000})}},
+               {{stored({65, 72}, kSliced), plain({1})}},
+               {std::vector<Operand>(510, plain({16}))}};
+  return out;
+}
+
+// The largest magnitude is that of another part. Steps before: none, one whose scale fits, outgrown
+// and far too large ones.
+OpTest quantize_parts() {
+  OpTest out{.op = "quantize_parts", .bound = Bound::kBeside, .gradient_outputs = {}};
+  const std::pair<Shape, double> parts[] = {
+      {{5003}, 1.5}, {{64, 48}, 0.0}, {{16}, 20.0}, {{1000}, 0.25}};
+  for (const auto& [codes, largest] :
+       {std::pair{DType::kF8E4M3, 448.0}, std::pair{DType::kF8E5M2, 57344.0}}) {
+    for (const std::size_t count : {std::size_t{1}, std::size(parts), std::size_t{510}}) {
+      if (count > std::size(parts) && codes == DType::kF8E5M2) continue;
+      OpCase one{{wide({static_cast<std::int64_t>(count)}, 2.25, 2.25)},
+                 {{"dtype", codes}, {"largest", AttrValue(largest)}, {"room", AttrValue(2.0)}}};
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto& [shape, last] = parts[count > std::size(parts) ? 2 : i];
+        one.operands.insert(one.operands.end(), {plain(shape), wide({1}, last, last)});
+      }
+      out.cases.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+OpTest transpose_codes() {
+  OpTest out{.op = "transpose_codes",
+             .bound = Bound::kExact,
+             .dtypes = {DType::kBF16},
+             .gradient_outputs = {}};
+  for (const Shape& shape : {Shape{128, 128}, Shape{16, 16}, Shape{272, 144}, Shape{48, 400}}) {
+    out.cases.push_back({{{.shape = shape, .low = -240.0, .high = 300.0, .holds = Holds::kCodes}}});
+  }
+  return out;
+}
+
 // Tensor cores drop bits of a sum of 8-bit products: the bound is a rounding of bfloat16, for the
 // largest result, and a quarter of one.
 OpTest scaled_matmul() {
@@ -442,6 +485,9 @@ std::vector<OpTest> product_tests() {
       gemv(),
       quantize(),
       quantize_delayed(),
+      largest_magnitudes(),
+      quantize_parts(),
+      transpose_codes(),
       swiglu_quantized(false),
       swiglu_quantized(true),
       scaled_matmul(),

@@ -8,6 +8,7 @@
 #include "ir/print.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
+#include "passes/parallel_passes.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"
@@ -53,6 +54,50 @@ TEST(QuantizeTest, EachOperandIsQuantizedOnceAndReadAlongK) {
   output "y" = %6
   output "dx" = %10
   output "dw" = %11
+}
+)");
+}
+
+// Each rank quantizes its part, once, and backward gathers codes again.
+TEST(QuantizeTest, WeightsInPartsAreQuantizedBeforeTheyAreGathered) {
+  ops::register_all();
+  const Program program = parse_program(R"(program "p" {
+  input %x : bf16[32,48]
+  input %g : bf16[32,64]
+  state %w : bf16[1536] !weight_cast
+  %0 : bf16[64,48] !weight_cast = all_gather(%w) {ranks=2, shape=[64,48]} @ layers.0.ffn.w1 communication
+  %1 : bf16[32,64] = matmul(%x, %0) {transpose_b=true} @ layers.0.ffn.w1 forward
+  %2 : bf16[32,48] = matmul(%g, %0) @ layers.0.ffn.w1 backward
+  output "y" = %1
+  output "dx" = %2
+})");
+  const QuantizeOptions options{
+      .products = Float8Products::kAll, .scaling = Float8Scaling::kDelayed, .ranks = 2};
+  EXPECT_EQ(print(regather(quantize(program, options, yes))), R"(program "p" {
+  input %x : bf16[32,48]
+  input %g : bf16[32,64]
+  state %w : bf16[1536] !weight_cast
+  state %fp8.largest : f32[3]
+  %0 : f32[1] !weight_cast = largest_magnitudes(%w) #1 @ layers.0.ffn.w1 forward by quantize
+  %1 : f32[2,1] !weight_cast = all_gather(%0) {ranks=2, shape=[2,1]} @ fp8 communication by quantize
+  %2 : f32[1] !weight_cast = max(%1) {axes=[0]} #1 @ layers.0.ffn.w1 forward by quantize
+  %3 : f32[1] = slice(%fp8.largest) {axis=0, start=1, stop=2} @ . forward
+  %4, %5, %6 : f8e4m3[1536] !weight_cast, f32[] !weight_cast, f32[1] !weight_cast = quantize_parts(%2, %w, %3) {dtype=f8e4m3, largest=448.0, room=8.0} #1 @ layers.0.ffn.w1 forward by quantize
+  %7 : f8e4m3[64,48] !weight_cast = all_gather(%4) {ranks=2, shape=[64,48]} @ layers.0.ffn.w1 communication by quantize
+  %8 : f32[1] = slice(%fp8.largest) {axis=0, start=0, stop=1} @ layers.0.ffn.w1 forward by quantize
+  %9, %10, %11, %12 : f8e4m3[32,48], f8e4m3[48,32], f32[], f32[1] = quantize_delayed(%x, %8) {dtype=f8e4m3, largest=448.0, room=8.0} @ layers.0.ffn.w1 forward by quantize
+  %13 : bf16[32,64] = scaled_matmul(%9, %7, %11, %5) {dtype=bf16} @ layers.0.ffn.w1 forward by quantize
+  %14 : f32[1] = slice(%fp8.largest) {axis=0, start=2, stop=3} @ layers.0.ffn.w1 backward by quantize
+  %15, %16, %17, %18 : f8e5m2[32,64], f8e5m2[64,32], f32[], f32[1] = quantize_delayed(%g, %14) {dtype=f8e5m2, largest=57344.0, room=64.0} @ layers.0.ffn.w1 backward by quantize
+  %19 : f8e4m3[64,48] !weight_cast = all_gather(%4) {ranks=2, shape=[64,48]} #1 @ layers.0.ffn.w1 communication by regather
+  %20 : f8e4m3[48,64] !weight_cast = transpose_codes(%19) @ layers.0.ffn.w1 backward by quantize
+  %21 : bf16[32,48] = scaled_matmul(%15, %20, %17, %5) {dtype=bf16} @ layers.0.ffn.w1 backward by quantize
+  %22 : f32[3] = assemble(%12, %6, %18) {axis=0} @ fp8 communication
+  %23 : f32[2,3] = all_gather(%22) {ranks=2, shape=[2,3]} @ fp8 communication
+  %24 : f32[3] = max(%23) {axes=[0]} @ fp8 optimizer
+  update %fp8.largest = %24
+  output "y" = %13
+  output "dx" = %21
 }
 )");
 }

@@ -255,6 +255,73 @@ TEST_F(RanksTest, MixedPrecisionWorksInEveryForm) {
   }
 }
 
+RunSpec step_in_8_bits(const std::string& parallel) {
+  RunSpec out = small_step("cpu", parallel);
+  out.model = {.vocab = 21, .d_model = 16, .d_ff = 48, .layers = 2, .heads = 2};
+  out.shape = {.batch = 6, .context = 16};
+  out.precision = parse_precision("precision", "fp8");
+  out.fp8_products = Float8Products::kAll;
+  return out;
+}
+
+// Their products take codes of the same scales, whether they hold weights whole or in parts.
+TEST_F(RanksTest, StepsInEightBitsHaveTheSameBitsWithWeightsInParts) {
+  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kArena}) {
+    for (const Float8Scaling scaling : kAllFloat8Scaling) {
+      const auto step = [&](const char* parallel) {
+        RunSpec spec = step_in_8_bits(parallel);
+        spec.executor = executor;
+        spec.fp8_scaling = scaling;
+        // Updates as whole tensors are fused in other products.
+        spec.compile_passes = {"shadow"};
+        return spec;
+      };
+      const Result one = run(step("none"));
+      for (const auto& [whole, parts] :
+           {std::pair{"dp=2", "dp=2,shard=3"}, std::pair{"dp=3", "dp=3,shard=3,prefetch=2"}}) {
+        const Result expected = run(step(whole), one.weights),
+                     found = run(step(parts), one.weights);
+        EXPECT_NEAR(expected.loss, one.loss, 2e-2 * one.loss) << whole;
+        EXPECT_EQ(found.loss, expected.loss) << parts;
+        for (const auto& [name, value] : expected.weights) {
+          EXPECT_EQ(found.weights.at(name).bytes, value.bytes) << name << ", " << parts;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RanksTest, StepsInEightBitsWorkInEveryForm) {
+  RunSpec spec = step_in_8_bits("none");
+  spec.recompute = parse_recomputation("recompute", "blocks");
+  const Result one = run(spec);
+  for (const char* choice : kChoices) {
+    spec.parallel = parse_parallel("parallel", choice);
+    EXPECT_NEAR(run(spec, one.weights).loss, one.loss, 2e-2 * one.loss) << choice;
+  }
+}
+
+// The bytes of weights of the layers that a rank gets.
+TEST_F(RanksTest, WeightsOfProductsInEightBitsTakeHalfTheBytes) {
+  const auto bytes = [](const char* precision) {
+    RunSpec spec = step_in_8_bits("dp=3,shard=3");
+    spec.precision = parse_precision("precision", precision);
+    const Program program = step_program(spec, DeviceTraits{});
+    std::int64_t out = 0;
+    for (const Node& node : program.nodes) {
+      const Type& type = program.type(node.outputs[0]);
+      const bool is_of_layer = node.origin().path.starts_with("layers.");
+      if (is_of_layer && type.shape.rank() == 2) out += received_bytes(program, node, 1);
+      EXPECT_TRUE(!is_of_layer || node.op->name != "all_gather" || type.shape.rank() < 2 ||
+                  is_float8(type.dtype) == (precision == std::string("fp8")))
+          << node.origin().path;
+    }
+    return out;
+  };
+  EXPECT_GT(bytes("fp8"), 0);
+  EXPECT_EQ(2 * bytes("fp8"), bytes("bf16"));
+}
+
 // Tokens of a batch, from row `first` on.
 HostTensor tokens_from(const RunSpec& spec, std::int64_t first) {
   HostTensor out = HostTensor::zeros(DType::kI64, {spec.shape.batch, spec.shape.context});

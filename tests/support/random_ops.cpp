@@ -276,7 +276,7 @@ void RandomOps::multiply_quantized() {
   const auto codes = [&](DType dtype, double largest) {
     const Val x = operand({dice_.pick({DType::kF32, DType::kBF16, DType::kF16}), {16, 16}});
     Attrs attrs{{"dtype", dtype}, {"largest", AttrValue(largest)}};
-    const std::int64_t source = dice_.between(0, 4);
+    const std::int64_t source = dice_.between(0, 5);
     if (source == 0) return b_.call(find_op("quantize"), {x}, attrs);
     attrs.set("room", AttrValue(16.0));
     // None, outgrown, fitting and far too large: nothing that a rounding could make another.
@@ -286,6 +286,11 @@ void RandomOps::multiply_quantized() {
       return b_.call(find_op("swiglu_quantized"), {x, operand(x.type()), last}, attrs);
     }
     if (source == 4) return refreshed(attrs, last);
+    if (source == 5) {
+      const Val now = b_.call1("largest_magnitudes", {x});
+      const std::vector<Val> made = b_.call(find_op("quantize_parts"), {now, x, last}, attrs);
+      return std::vector{made[0], b_.call1("transpose_codes", {made[0]}), made[1]};
+    }
     const auto half = [&] { return operand({x.dtype(), {16, 8}}); };
     return b_.call(find_op("swiglu_grad_quantized"), {half(), half(), half(), last}, attrs);
   };

@@ -26,6 +26,8 @@ int type_of(DType dtype) {
     case DType::kBF16: return nccl::kBFloat16;
     case DType::kF32: return nccl::kFloat32;
     case DType::kF64: return nccl::kFloat64;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2: return nccl::kUint8;  // gathered, not added
     default: TRACESTEP_CHECK(false, "collectives of {}", name_of(dtype));
   }
   return nccl::kFloat32;

@@ -14,7 +14,7 @@ struct Comm;  // the library's
 using Stream = void*;
 
 inline constexpr int kSum = 0;
-inline constexpr int kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBFloat16 = 9;
+inline constexpr int kUint8 = 1, kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBFloat16 = 9;
 
 struct Library {
   std::string problem;  // why it cannot be used; empty: it can

@@ -1,6 +1,7 @@
 // Ops that quantize, in the table; scaled_matmul is among the products (backends/cuda/matmul.cpp).
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/check.h"
+#include "backends/cuda/float8/part_codes.h"
 #include "backends/cuda/float8/quantize.h"
 #include "backends/cuda/float8/swiglu.h"
 #include "backends/cuda/stream.h"
@@ -73,6 +74,7 @@ void add_float8_kernels(KernelTable& table) {
   table.add("quantize_delayed", quantize_kernel);
   table.add("swiglu_quantized", swiglu_kernel);
   table.add("swiglu_grad_quantized", swiglu_kernel);
+  add_part_codes_kernels(table);
 }
 
 }  // namespace tracestep::cuda
