@@ -149,8 +149,9 @@ def check_peaks(trainings, form):
     if parts > 1:
         more = []  # bench has no micro-batches
     return peaks_agree(trainings.must(
-        trainings.bench("--batch", str(BATCH), "--precision", ",".join(PRECISIONS), "--executor",
-                        "eager,compiled", "--parallel", parallel, *more), in_two=True))
+        trainings.bench("--batch", str(BATCH), "--precision", ",".join((*PRECISIONS, "fp8")),
+                        "--fp8-products", "all", "--executor", "eager,compiled", "--parallel",
+                        parallel, *more), in_two=True))
 
 
 def check_shards(trainings):
