@@ -27,7 +27,7 @@ class GatherCodes {
     for (const Node& node : program.nodes) {
       const bool quantizes = node.op->name == "quantize" || node.op->name == "quantize_delayed";
       const Node* gather = quantizes ? gather_of(node.inputs[0], node) : nullptr;
-      if (gather == nullptr) continue;
+      if (gather == nullptr || !is_like_the_first(node)) continue;
       const Weight weight{&node, gather, order_.size()};
       order_.push_back(weight);
       quantized_.emplace(&node, weight);
@@ -64,6 +64,14 @@ class GatherCodes {
                               program_.value(whole).role == Role::kWeightCast;
     return node.op->name == "all_gather" && node.inputs.size() == 1 && is_of_weight ? &node
                                                                                     : nullptr;
+  }
+
+  // One call makes the codes of all.
+  bool is_like_the_first(const Node& quantize) const {
+    if (order_.empty()) return true;
+    const Node& first = *order_[0].quantize;
+    return quantize.op == first.op && quantize.attrs.entries() == first.attrs.entries() &&
+           program_.type(quantize.inputs[0]).dtype == program_.type(first.inputs[0]).dtype;
   }
 
   static bool is_delayed(const Node& quantize) { return quantize.inputs.size() > 1; }
