@@ -193,12 +193,12 @@ Program quantize_products(const Program& p, const Options& o) {
                   [&](const OpDef& op) { return has_kernel(o, op); });
 }
 
-// Where weights, their updates and the states of these are those of one device.
+// Where weights, their updates and the states of these are those of one device, on every rank.
 bool keeps_codes(const Options& o) {
   return has_arena(o.run.executor) && o.run.precision.float8 &&
          o.run.fp8_scaling == Float8Scaling::kDelayed && updates_at_end(o) &&
-         !o.run.parallel.is_on() && !offloads(o) && has_kernel(o, find_op("adamw_codes")) &&
-         has_kernel(o, find_op("refresh_codes"));
+         o.run.parallel.updates_whole_tensors() && !offloads(o) &&
+         has_kernel(o, find_op("adamw_codes")) && has_kernel(o, find_op("refresh_codes"));
 }
 
 Program cut_loss(const Program& p, const Options& o) {

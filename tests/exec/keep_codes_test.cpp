@@ -122,13 +122,21 @@ TEST_F(KeepCodesTest, CodesTakeThePlaceOfNarrowCopies) {
   EXPECT_EQ(launch_count(program), launch_count(without) - 2);
 }
 
-TEST_F(KeepCodesTest, OnlyWholeStepsOfOneDeviceWithDelayedScalesDo) {
-  std::vector<RunSpec> others(5, step_in_8_bits());
+TEST_F(KeepCodesTest, OnlyWholeStepsOfWholeWeightsWithDelayedScalesDo) {
+  std::vector<RunSpec> others(7, step_in_8_bits());
   others[0].fp8_scaling = Float8Scaling::kCurrent;
   others[1].executor = ExecutorKind::kEager;
   others[2].updates = UpdateTime::kEarly;
   others[3].offload = Offload::kOptimizer;
   others[4].mode = Mode::kForwardBackward;
+  for (std::size_t i : {5, 6}) {
+    others[i].shape.batch = 4;
+    others[i].model.vocab = 32;
+    others[i].parallel.ranks = 2;
+  }
+  EXPECT_GT(count_of(step_program(others[5], kGpu), "adamw_codes"), 0);
+  others[5].parallel.shard = 1;
+  others[6].parallel.tensor = 2;
   for (const RunSpec& spec : others) {
     const Program program = step_program(spec, kGpu);
     EXPECT_EQ(count_of(program, "adamw_codes"), 0) << label_of(spec);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "analysis/cost.h"
 #include "backends/comm/local/local_group.h"
@@ -17,6 +18,7 @@
 #include "session/devices.h"
 #include "session/session.h"
 #include "spec/parse_words.h"
+#include "support/run_program.h"
 #include "train/model_store.h"
 #include "train/step_inputs.h"
 
@@ -57,14 +59,16 @@ HostTensor part_of(const HostTensor& whole, int ranks, int rank) {
   return out;
 }
 
-// The session with the same weights as one without ranks.
-std::unique_ptr<Session> filled(Device& device, const RunSpec& spec) {
+// The session with the same weights as one without ranks; `program`: instead of the spec's own.
+std::unique_ptr<Session> filled(Device& device, const RunSpec& spec,
+                                const std::optional<Program>& program = {}) {
   RunSpec alone = spec;
   alone.parallel = {};
   const auto other = make_device(alone);
   Session first(*other, alone);
   fill_for_timing(first);
-  auto out = std::make_unique<Session>(device, spec);
+  auto out = program ? std::make_unique<Session>(device, spec, *program)
+                     : std::make_unique<Session>(device, spec);
   fill_for_timing(*out);
   for (const auto& [name, value] : parameters_of(first.store())) {
     for (int rank = 0; rank < out->ranks(); ++rank) {
@@ -288,6 +292,27 @@ TEST_F(RanksTest, StepsInEightBitsHaveTheSameBitsWithWeightsInParts) {
         }
       }
     }
+  }
+}
+
+// As on a GPU; its kernels are decomposed.
+TEST_F(RanksTest, UpdatesThatWriteCodesLeaveTheSameWeights) {
+  RunSpec spec = step_in_8_bits("dp=2");
+  spec.executor = ExecutorKind::kCompiled;
+  const auto device = make_device(spec);
+  const auto weights = [&](bool keeps) {
+    PassContext context{.traits = {.kind = DeviceKind::kCuda}};
+    context.has_kernel = [&](const OpDef& op) { return op.only_on_gpus || device->has_kernel(op); };
+    if (!keeps) context.disabled.insert("keep_codes");
+    const Program program = run_pipeline(forward_program(spec), spec, context).program;
+    EXPECT_EQ(program.find_leaf("codes.found.1") != kNoValue, keeps);
+    const auto session = filled(*device, spec, testing::executable(program, *device));
+    for (int i = 0; i < 3; ++i) session->executor().run();
+    return weights_of(*session, parameters_of(session->store()));
+  };
+  const Weights expected = weights(false);
+  for (const auto& [name, value] : weights(true)) {
+    EXPECT_EQ(value.bytes, expected.at(name).bytes) << name;
   }
 }
 
