@@ -347,7 +347,7 @@ TEST_P(ProfileTest, ProductsAreCountedRightAfterEverySetOfPasses) {
 
 // A check that finds a mistake in valid options says nothing where there is one.
 TEST_P(ProfileTest, NoOptionsAtRandomAreTakenForAMistake) {
-  constexpr std::uint64_t kProfiles = 300;
+  constexpr std::uint64_t kProfiles = 100;
   int checked = 0;
   for (std::uint64_t seed = 1; seed <= kProfiles; ++seed) {
     testing::Dice dice(seed);

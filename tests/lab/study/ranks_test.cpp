@@ -63,9 +63,11 @@ class StudyOfRanksTest : public ::testing::Test {
   StudySizes sizes_;
 };
 
+// And sums alone are timed by size.
 TEST_F(StudyOfRanksTest, EveryFormIsMeasuredAndEveryRankHasTheBytesThatWerePredicted) {
   const std::vector<StudySection> sections = run("dp=2");
   ASSERT_EQ(sections.size(), 1u);
+  EXPECT_EQ(sections[0].tables.at(2).name, "planned_ranks");
   const Table& table = sections[0].tables.at(0);
   EXPECT_EQ(table.name, "ranks");
   EXPECT_THAT(texts(table, "parallel"),
@@ -78,10 +80,18 @@ TEST_F(StudyOfRanksTest, EveryFormIsMeasuredAndEveryRankHasTheBytesThatWerePredi
   const std::vector<Json> communication = column(table, "communication_ms");
   EXPECT_TRUE(communication[0].is_null()) << "one rank has none";
   for (std::size_t i = 1; i < communication.size(); ++i) EXPECT_GT(communication[i].as_double(), 0);
+
+  const Table& sums = sections[0].tables.at(1);
+  EXPECT_EQ(sums.name, "collectives");
+  ASSERT_EQ(sums.rows.size(), 4u);
+  for (const Json& ms : column(sums, "median_ms")) EXPECT_GT(ms.as_double(), 0);
+  // Half of a tensor is received while parts are summed, half while sums are handed on.
+  EXPECT_EQ(column(sums, "received_bytes"), column(sums, "bytes"));
 }
 
 TEST_F(StudyOfRanksTest, WhatIsInPartsTakesLessAndTheBatchIsDivided) {
-  const Table table = run("dp=3").at(0).tables.at(2);
+  machine_.runs_ranks = false;
+  const Table table = run("dp=3").at(0).tables.at(0);
   EXPECT_EQ(table.name, "planned_ranks");
   for (const Json& batch : column(table, "batch")) EXPECT_EQ(batch.as_int(), 6);
   const std::vector<Json> peaks = column(table, "predicted_peak_bytes");
@@ -98,16 +108,8 @@ TEST_F(StudyOfRanksTest, AFormOfOnesOwnIsTheLastRow) {
   const Table table = run("dp=2,shard=3,prefetch=2").at(0).tables.at(0);
   EXPECT_EQ(texts(table, "parallel").back(), "dp=2,shard=3,prefetch=2");
   EXPECT_EQ(table.rows.size(), 11u);
+  machine_.runs_ranks = false;
   EXPECT_EQ(texts(run("dp=2,tp=2").at(0).tables.at(0), "parallel").at(6), "dp=2,tp=2");
-}
-
-TEST_F(StudyOfRanksTest, SumsAloneAreTimedBySize) {
-  const Table table = run("dp=2").at(0).tables.at(1);
-  EXPECT_EQ(table.name, "collectives");
-  ASSERT_EQ(table.rows.size(), 4u);
-  for (const Json& ms : column(table, "median_ms")) EXPECT_GT(ms.as_double(), 0);
-  // Half of a tensor is received while parts are summed, half while sums are handed on.
-  EXPECT_EQ(column(table, "received_bytes"), column(table, "bytes"));
 }
 
 TEST_F(StudyOfRanksTest, WhereRanksDoNotRunTheirBytesArePredictedAlone) {
