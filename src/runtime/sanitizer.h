@@ -18,16 +18,17 @@
 
 namespace tracestep {
 
+// By functions, not by the macros around them, which do nothing in a file that is not instrumented.
 inline void forbid_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
 #ifdef TRACESTEP_ASAN
-  ASAN_POISON_MEMORY_REGION(begin, static_cast<std::size_t>(bytes));
+  __asan_poison_memory_region(begin, static_cast<std::size_t>(bytes));
 #endif
 }
 
 // Must also be called before memory is returned to its source, or the poison would remain.
 inline void allow_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
 #ifdef TRACESTEP_ASAN
-  ASAN_UNPOISON_MEMORY_REGION(begin, static_cast<std::size_t>(bytes));
+  __asan_unpoison_memory_region(begin, static_cast<std::size_t>(bytes));
 #endif
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/integers.h"
 #include "runtime/sanitizer.h"  // does something with TRACESTEP_ASAN alone
 
 namespace tracestep::testing {
@@ -82,7 +83,7 @@ class DeferringDevice::QueuedPoison final : public Allocator {
   }
   void free(void* address) override {
     inner_.free(address);
-    const std::int64_t bytes = std::exchange(bytes_[address], 0);
+    const std::int64_t bytes = round_up(std::exchange(bytes_[address], 0), kBlock);
     allow_access(address, bytes);
     add([address, bytes] { forbid_access(address, bytes); });
   }
@@ -109,6 +110,8 @@ class DeferringDevice::QueuedPoison final : public Allocator {
       --device.poisonings_;
     });
   }
+
+  static constexpr std::int64_t kBlock = 512;  // what is free is a multiple of it
 
   DeferringDevice& device_;
   Allocator& inner_;
