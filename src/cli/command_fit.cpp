@@ -126,14 +126,15 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   const TimeSource source = time_source(run, o.times, environment);
   std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
   SearchProgress progress;
-  const FitQuestion asked{
-      .step = run,
-      .traits = traits_of(run.place),
-      .limit_bytes = limit_of(run, source),
-      .margin = o.margin_percent / 100,
-      .times = predictor ? &*predictor : nullptr,
-      .progress = [&](const std::string& trying, double share) { progress.update(trying, share); }};
-  asked.progress("planning " + label_of(run), 0);
+  const FitQuestion asked{.step = run,
+                          .traits = traits_of(run.place),
+                          .limit_bytes = limit_of(run, source),
+                          .margin = o.margin_percent / 100,
+                          .times = predictor ? &*predictor : nullptr,
+                          .progress = [&](const std::string& trying, const WeighedSets& sets) {
+                            progress.update(trying, sets.done, sets.all);
+                          }};
+  asked.progress("planning " + label_of(run), {});
   Fitted found = o.largest == kLargestModel ? largest_model(asked, o.plan, source)
                  : o.plan.has_devices()     ? fit_on_devices(asked, o.plan, source)
                                             : fit_as_asked(asked, o, source, progress);

@@ -143,13 +143,25 @@ void name_model(const std::string& name, Table& table) {
   for (std::vector<Json>& row : table.rows) row.insert(row.begin(), name);
 }
 
+// One of several questions, whose progress says which.
+FitQuestion named(FitQuestion question, const std::string& name) {
+  if (!question.progress) return question;
+  question.progress = [name, all = std::move(question.progress)](const std::string& trying,
+                                                                 const WeighedSets& sets) {
+    all(name + ": " + trying, sets);
+  };
+  return question;
+}
+
 // Powers of two, as groups of devices come.
 Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;
   for (std::int64_t gpus = 1; gpus <= kMostTried; gpus *= 2) {
     bool is_enough = false;
-    std::optional<Planned> next = planned(asked, o, source, gpus, &is_enough);
+    const FitQuestion question =
+        named(asked, fmt::format("{} device{}", gpus, gpus == 1 ? "" : "s"));
+    std::optional<Planned> next = planned(question, o, source, gpus, &is_enough);
     if (!next) break;
     last = std::move(next);
     if (is_enough) return std::move(*last);
@@ -257,7 +269,7 @@ Fitted largest_model(const FitQuestion& asked, const PlanOptions& o, const TimeS
   for (const ModelConfig& model : models) {
     if (least_bytes_of_weight(asked) * parameter_formula(model) / gpus > asked.limit_bytes)
       continue;
-    FitQuestion question = asked;
+    FitQuestion question = named(asked, model.name);
     question.step.model = model;
     question.asked.reset();
     question.is_of_task_alone = true;

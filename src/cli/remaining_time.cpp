@@ -36,11 +36,8 @@ void RemainingTime::reach(double share, Clock::time_point now) {
 }
 
 std::string RemainingTime::bar() const {
-  constexpr std::size_t kWidth = 10;
   const double done = done_ + share_ * cost_;
-  if (done <= 0 || planned_ <= 0) return {};
-  const auto full = static_cast<std::size_t>(kWidth * std::min(1.0, done / planned_));
-  return fmt::format("[{}{}]", std::string(full, '#'), std::string(kWidth - full, '-'));
+  return done <= 0 || planned_ <= 0 ? "" : bar_of(done / planned_);
 }
 
 std::string RemainingTime::text(Clock::time_point now) const {
@@ -50,6 +47,12 @@ std::string RemainingTime::text(Clock::time_point now) const {
   const double seconds = seconds_ + (share_ > 0 ? seconds_between(from_, at_) : 0);
   const double left = std::max(0.0, planned_ - done) * seconds / done;
   return words_of_remaining(std::max(0.0, left - seconds_between(at_, now))) + " left";
+}
+
+std::string bar_of(double share) {
+  constexpr std::size_t kWidth = 10;
+  const auto full = static_cast<std::size_t>(kWidth * std::min(1.0, share));
+  return fmt::format("[{}{}]", std::string(full, '#'), std::string(kWidth - full, '-'));
 }
 
 std::string spaced(const std::string& text) {
@@ -68,20 +71,20 @@ void CellProgress::update(const std::string& what) {
       fmt::format("{}/{}  {}{}{}", at_, count_, spaced(left_.bar()), spaced(left_.text()), what));
 }
 
-void SearchProgress::update(const std::string& trying, double share, Clock::time_point now) {
-  if (share == 0) {
-    left_.begin(1, now);
-  } else {
-    left_.reach(std::min(share, 0.999), now);
-  }
+void SearchProgress::update(const std::string& trying, std::int64_t done, std::int64_t all,
+                            Clock::time_point now) {
+  const std::string sets =
+      all > 0 ? fmt::format("{} of {} sets of changes weighed", done, all) : "";
   if (line_.is_shown()) {
-    return line_.update(spaced(left_.bar()) + spaced(verdict_) + spaced(left_.text(now)) + trying);
+    const std::string bar =
+        all > 0 ? bar_of(static_cast<double>(done) / static_cast<double>(all)) : "";
+    return line_.update(spaced(bar) + spaced(verdict_) + spaced(sets) + trying);
   }
   constexpr std::chrono::milliseconds kMoment{1000};
   if (is_said_ || now - start_ < kMoment) return;
   is_said_ = true;
   log_info("{}searching{}", verdict_.empty() ? "" : verdict_ + "; ",
-           left_.text(now).empty() ? "" : ", " + left_.text(now));
+           sets.empty() ? "" : ", " + sets);
 }
 
 }  // namespace tracestep::cli

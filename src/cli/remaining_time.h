@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "base/log.h"
@@ -34,6 +35,9 @@ class RemainingTime {
   Clock::time_point start_ = {}, from_ = {}, at_ = {};  // its begin, that of its share, now
 };
 
+// "[####------]".
+std::string bar_of(double share);
+
 // "text  ", or nothing for an empty text: a part of a progress line.
 std::string spaced(const std::string& text);
 
@@ -58,20 +62,20 @@ class CellProgress {
 };
 
 // What a person sees while a search goes on: on a terminal a line with a bar, elsewhere one notice
-// where the search takes more than a moment.
+// where the search takes more than a moment. It has no time: what is left of a search takes from
+// nothing to all of it.
 class SearchProgress {
  public:
   using Clock = RemainingTime::Clock;
 
-  SearchProgress() { left_.plan(1); }
   // What is known before the search: "8.00 GiB do not fit". The notice begins with it.
   void know(std::string verdict) { verdict_ = std::move(verdict); }
-  // `share`: how much of the search is done, from 0 to 1.
-  void update(const std::string& trying, double share, Clock::time_point now = Clock::now());
+  // So many sets of changes are weighed, of `all`; 0: it is not known how many there are.
+  void update(const std::string& trying, std::int64_t done, std::int64_t all,
+              Clock::time_point now = Clock::now());
   void done() { line_.done(); }
 
  private:
-  RemainingTime left_;
   ProgressLine line_;
   std::string verdict_;
   Clock::time_point start_ = Clock::now();

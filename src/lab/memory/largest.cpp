@@ -90,7 +90,7 @@ class Finder {
     if (out[0].size > 0) judge_.answer(out[0].remedy);
     const std::vector<Choices> all = sets();
     for (std::size_t i = 0; i < all.size(); ++i) {
-      judge_.reach(static_cast<double>(i + 1) / static_cast<double>(all.size() + 1));
+      judge_.reach({static_cast<std::int64_t>(i), std::ssize(all)});
       const Choices& set = all[i];
       const std::int64_t before = out.back().size;
       Largest next = largest(set, before + 1);

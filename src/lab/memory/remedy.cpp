@@ -96,7 +96,7 @@ void Judge::say(const Remedy& tried) const {
   q_.progress(!first_ ? trying
                       : fmt::format("{} fits ({}); {}", first_->command,
                                     format_bytes(first_->figures.peak_bytes), trying),
-              share_);
+              sets_);
 }
 
 void Judge::sketch(Remedy& r) {

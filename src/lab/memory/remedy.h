@@ -76,6 +76,12 @@ enum class BatchDivision : std::uint8_t {
 
 inline constexpr double kUsualMargin = 0.05;
 
+// How far a search is. What the sets that are left cost is not known: most are left out by a bound.
+struct WeighedSets {
+  std::int64_t done = 0;  // looked at, left out, or put off behind others that fit
+  std::int64_t all = 0;   // there are so far
+};
+
 struct FitQuestion {
   RunSpec step;
   DeviceTraits traits;
@@ -83,8 +89,8 @@ struct FitQuestion {
   double margin = kUsualMargin;           // of the limit, that a remedy leaves free
   const Predictor* times = nullptr;       // nullptr: times are modelled with rounded rates
   std::optional<StepFigures> asked = {};  // of `step`, where they are known
-  // Called before each step that is tried; `share`: of the search, from 0 to 1.
-  std::function<void(const std::string& trying, double share)> progress = {};
+  // Called before each step that is tried.
+  std::function<void(const std::string& trying, const WeighedSets& sets)> progress = {};
   std::vector<Parallel> parallels = {};  // how ranks may share the step; empty: as asked
   BatchDivision division = BatchDivision::kNever;
   bool is_of_task_alone = false;  // nothing is said where no remedy keeps the task
@@ -120,8 +126,7 @@ class Judge {
   // Figures of the whole program.
   void look_at(Remedy& r);
 
-  // How much of the search is done.
-  void reach(double share) { share_ = std::max(share_, share); }
+  void reach(const WeighedSets& sets) { sets_ = sets; }
   // The remedy that progress names from now on.
   void answer(const Remedy& first) { first_ = first; }
   // Of the same task and by whole programs.
@@ -135,7 +140,7 @@ class Judge {
   FiguresOfSteps figures_;
   StepFigures asked_;
   std::optional<Remedy> first_, least_;
-  double share_ = 0;
+  WeighedSets sets_;
 };
 
 // Of each kind of change of the task (batch, everything narrow, context) the one that takes least

@@ -59,7 +59,7 @@ class Search {
 
   void sketch(Set& set) {
     if (set.is_sketched) return;
-    judge_.reach(static_cast<double>(sketched_++) / static_cast<double>(sets_.size()));
+    judge_.reach({weighed_, std::ssize(sets_)});
     judge_.sketch(set.remedy);
     bounds_.learn(set.remedy, set.remedy.figures);
     set.least_ms = set.remedy.figures.ms;
@@ -71,8 +71,11 @@ class Search {
   // better than one that seems to fit have no figures yet.
   std::vector<Set*> sketched(ChangeSeverity severity, double most_ms) {
     std::vector<Set*> out, fitting;
+    weighed_ =
+        std::ranges::count_if(sets_, [&](const Set& s) { return s.remedy.severity < severity; });
     for (Set& set : sets_) {
       if (set.remedy.severity != severity || set.remedy.changes.empty()) continue;
+      ++weighed_;
       if (set.is_slower_than(most_ms)) break;
       if (bounds_.kept_bytes(set.remedy) > q_.limit_bytes) continue;
       if (!may_fit(bounds_.least_bytes(set.remedy), q_.limit_bytes)) continue;
@@ -269,7 +272,7 @@ class Search {
   PeakBounds bounds_;
   ChangeSets all_sets_;
   std::vector<Set> sets_;     // so far
-  std::size_t sketched_ = 0;  // of them
+  std::int64_t weighed_ = 0;  // of them
   Advice advice_;
 };
 
