@@ -1,5 +1,6 @@
 // tracestep fit: does a step fit, what is the least change that makes it fit, how many devices and
 // days it takes, and how large a batch, a context or a model would fit.
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -19,6 +20,7 @@
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
 #include "lab/memory/largest.h"
+#include "lab/pages/first_answer.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
 
@@ -100,6 +102,12 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSou
   return out;
 }
 
+// The table that the answer is read from.
+Table& shown_table(const std::optional<pages::FirstAnswer>& answer, std::vector<Table>& tables) {
+  const auto found = answer ? std::ranges::find(tables, answer->table, &Table::name) : tables.end();
+  return found == tables.end() ? tables.front() : *found;
+}
+
 // A page where --output names one.
 bool is_page(const OutputOptions& output) {
   return output.format == Format::kText && output.path.extension() == kPageEnding;
@@ -144,15 +152,18 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   if (is_linked && o.plan.link_gb_s == 0 && o.plan.nodes <= 1) {
     note += note_of_link(*source.device, run.parallel.ranks);
   }
-  found.tables[0].notes.push_back(note);
+  const auto answer = pages::first_answer(kFitSchema, found.tables, environment);
+  Table& shown = shown_table(answer, found.tables);
+  shown.notes.push_back(note);
   const std::string hint =
       o.times.published.empty() ? split_hint(run, environment) : split_hint(run, source);
-  if (!hint.empty()) found.tables[0].notes.push_back(hint);
+  if (!hint.empty()) shown.notes.push_back(hint);
   if (is_page(o.output)) {
     write_page(o, asked, found, environment);
+    if (answer) log_info("{}", answer->sentence);
     return 0;
   }
-  write_tables(o.output, "tracestep.fit/1", environment, std::move(found.tables));
+  write_tables(o.output, kFitSchema, environment, std::move(found.tables));
   return 0;
 }
 

@@ -158,6 +158,15 @@ Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource&
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;
   for (std::int64_t gpus = 1; gpus <= kMostTried; gpus *= 2) {
+    const bool needs_network =
+        asked.times != nullptr && gpus > devices_of_node(o, source, gpus) && o.network_gb_s == 0;
+    if (last && needs_network) {
+      last->table.notes.push_back(fmt::format(
+          "the {} devices of one node are too few: for more, --network-gb-s says how fast the "
+          "network between nodes is",
+          last->gpus));
+      return std::move(*last);
+    }
     bool is_enough = false;
     const FitQuestion question =
         named(asked, fmt::format("{} device{}", gpus, gpus == 1 ? "" : "s"));
@@ -194,7 +203,7 @@ void add_plan_options(OptionSet& set, PlanOptions& o) {
   set.integer("--tokens", o.tokens, {1, std::int64_t{1} << 60, Thousand::kDecimal},
               "tokens to train on, as 1T: says how many days that takes");
   set.real(
-      "--days", o.days, {.min = 0.0},
+      "--days", o.days, {.min = 0.001},
       "days to train for: says how many tokens that is, or, with --tokens and --smallest gpus, "
       "how many devices are done by then");
   set.real("--cost-per-hour", o.cost_per_hour, {.min = 0.0}, "of one device: says the price");

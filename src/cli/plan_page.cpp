@@ -12,13 +12,16 @@
 namespace tracestep::cli {
 namespace {
 
-constexpr const char* kFitSchema = "tracestep.fit/1";
+bool has(const std::vector<Table>& tables, std::string_view name) {
+  const auto found = std::ranges::find(tables, name, &Table::name);
+  return found != tables.end() && !found->rows.empty();
+}
 
 // The tables of the step that is proposed: its live bytes, and its time by part.
 void add_step_tables(const FitQuestion& q, const RunSpec& step, std::vector<Table>& tables) {
   const MemoryCell cell{.run = predict_memory(step, q.traits)};
   tables.push_back(stack_table(cell));
-  tables.push_back(holder_table(cell));
+  if (!has(tables, "holders")) tables.push_back(holder_table(cell));  // else what the least has
   if (q.times == nullptr) return;
   const Prediction prediction = predict_program(step, cell.run.program, q.traits, *q.times);
   tables.push_back(prediction_parts_table(prediction));
@@ -30,11 +33,6 @@ PageCard card(const std::string& id, const std::string& question, const std::str
   out.lead = Text(lead.c_str());
   out.charts = std::move(charts);
   return out;
-}
-
-bool has(const std::vector<Table>& tables, std::string_view name) {
-  const auto found = std::ranges::find(tables, name, &Table::name);
-  return found != tables.end() && !found->rows.empty();
 }
 
 std::vector<PageCard> cards_of(const FitQuestion& q, const std::vector<Table>& tables,
@@ -83,12 +81,14 @@ std::string plan_page(const FitQuestion& q, const std::vector<Remedy>& plans,
   add_step_tables(q, step, tables);
   const auto answer = pages::first_answer(kFitSchema, tables, environment);
   PageHead head{.title = "Plan of a training step",
-                .facts = {label_of(q.step),
+                .facts = {label_of(step.model == q.step.model ? q.step : step),
                           fmt::format("a limit of {}, of which {:.3g} % are left free",
                                       format_bytes(q.limit_bytes), 100 * q.margin),
                           "predicted from the program: nothing was run"}};
   if (answer) {
-    head.short_answers = {card("answer", "Does it fit?", answer->sentence, {})};
+    const bool is_largest = has(tables, "largest") || has(tables, "largest_model");
+    head.short_answers = {
+        card("answer", is_largest ? "How large can it be?" : "Does it fit?", answer->sentence, {})};
   }
   std::vector<PageSection> sections;
   if (!plans.empty()) {

@@ -10,6 +10,8 @@
 
 namespace tracestep::cli {
 
+inline constexpr const char* kFitSchema = "tracestep.fit/1";
+
 // `tables`: those of the command, the first answers that are asked for; `plans`: the steps that
 // they propose, the best first, of which the first is drawn. A page of its own file, which asks
 // nothing of a network.

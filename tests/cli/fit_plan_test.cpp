@@ -139,6 +139,27 @@ TEST(FitPlanTest, TheFewestDevicesFitAndAreDoneInTime) {
   EXPECT_LE(row.at("days").as_double(), days);
 }
 
+// More than a node would be needed, and nothing says how fast the network is: what one node takes
+// is an answer.
+TEST(FitPlanTest, WithoutANetworkTheFewestDevicesAreOfOneNode) {
+  const ProgramRun run = run_tracestep(
+      words_of("fit --published H100 --smallest gpus --tokens 1000T --days 1" + kStep));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(StartsWith("8 × H100 SXM: "), HasSubstr("the 8 devices of one node")));
+}
+
+// Whatever table a screen shows says where its times are from, or why there are none.
+TEST(FitPlanTest, TheSourceOfTimesStandsBelowTheTableThatHasThem) {
+  const std::string step = "fit --batch 8 --context 128 --size tiny ";
+  for (const char* arguments :
+       {"--published H100 --memory-limit 40MiB", "--published H100 --tokens 1B",
+        "--published H100 --largest batch --memory-limit 100MiB"}) {
+    const ProgramRun run = run_tracestep(words_of(step + arguments));
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("times are from published peaks of H100 SXM")) << arguments;
+  }
+}
+
 TEST(FitPlanTest, TheLargestModelIsOneThatFits) {
   const ProgramRun run = run_tracestep(
       words_of("fit --largest model --mode inference --memory-limit 1GiB --context 64 --batch 1 "
@@ -155,6 +176,7 @@ TEST(FitPlanTest, APlanIsAPageToSendAround) {
   const ProgramRun run = run_tracestep(
       words_of("fit --published H100 --gpus 2 --memory-limit 1GiB --output " + path + kStep));
   ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("2 × H100 SXM: batch 8")) << "the answer is said as well";
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(page, AllOf(StartsWith("<!DOCTYPE html>"),
@@ -180,6 +202,7 @@ TEST(FitPlanTest, WhatIsNotKnownOrDoesNotGoTogetherIsRefused) {
       {kStep + " --gpus 4 --smallest gpus --published H100", "[--smallest]"},
       {kStep + " --gpus 4 --largest batch --published H100", "[--largest]"},
       {kStep + " --cost-per-hour 2 --published H100", "[--cost-per-hour]"},
+      {kStep + " --days 0 --published H100", "[--days]"},
       {kStep + " --parallel dp=2 --device cpu --memory-limit 1GiB", "[--parallel]"}};
   for (const auto& [arguments, where] : mistakes) {
     const ProgramRun run = run_tracestep(words_of("fit" + arguments));

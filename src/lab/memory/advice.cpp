@@ -116,6 +116,14 @@ Table failure_holder_table(const MemoryCell& cell) {
   return table;
 }
 
+void note_micro_batches(const std::vector<Remedy>& remedies, Table& table) {
+  const auto is_divided = [](const Remedy& r) { return r.micro_batches > 1; };
+  if (std::ranges::none_of(remedies, is_divided)) return;
+  table.notes.push_back(
+      "micro-batches are of train, whose batch is then one of them: the column command has it "
+      "whole");
+}
+
 Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   using R = const Remedy&;
   Fields<Remedy> fields = {
@@ -148,12 +156,7 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
     table.notes.push_back(
         fmt::format("each leaves at least {:.3g} % of the limit free", 100 * asked.margin));
   }
-  const auto is_divided = [](R r) { return r.micro_batches > 1; };
-  if (std::ranges::any_of(advice.remedies, is_divided)) {
-    table.notes.push_back(
-        "micro-batches are of train, whose batch is then one of them: the column command has it "
-        "whole");
-  }
+  note_micro_batches(advice.remedies, table);
   if (advice.tight) {
     table.notes.push_back(
         fmt::format("{} fits as well, with a peak of {}, and leaves {}", advice.tight->command,

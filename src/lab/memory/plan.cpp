@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
 #include "lab/report/fields.h"
 #include "spec/parse_words.h"
@@ -80,9 +81,13 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  [&](R r) { return training.cost_per_hour * device_hours(training, speed(r)); });
     }
   }
+  fields.add(text_column("severity", {}, "what it costs besides time"),
+             [](R r) { return when(!r.command.empty(), name_of(r.severity)); });
   fields.add(data_only(text_column("command")), [](R r) { return command_of(r); });
   fields.add(task_fields(), [&](R) { return &question.step; });
-  return table_of("plan", "What it takes, the smallest change first", fields, plans);
+  Table table = table_of("plan", "What it takes, the smallest change first", fields, plans);
+  note_micro_batches(plans, table);
+  return table;
 }
 
 namespace {

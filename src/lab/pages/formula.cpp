@@ -253,6 +253,9 @@ class Parser {
     if (name == "ceil" && of.size() == 1) {
       return Quantity::exact(std::ceil(of[0].value), fmt::format("ceil({})", of[0].formula));
     }
+    if (name == "round" && of.size() == 1) {
+      return Quantity::exact(std::round(of[0].value), fmt::format("round({})", of[0].formula));
+    }
     if (name == "abs" && of.size() == 1) return of[0].value < 0 ? -1.0 * of[0] : of[0];
     if (name == "between" && of.size() == 3) return between(of[0], of[1], of[2]);
     TRACESTEP_CHECK(name == "min" || name == "max", "\"{}\": no function \"{}\"", whole_, name);

@@ -14,7 +14,7 @@
 //   mean(rows.column)                 over the rows of a name
 //   time(row)                         a step's median, as of its samples
 //   paired(a.column, b.column)        samples of a over those of b, by rounds that visited both
-//   min max(a, b, …)  abs(a)  ceil(a)  log(a)  between(a, low, high)
+//   min max(a, b, …)  abs(a)  ceil(a)  round(a)  log(a)  between(a, low, high)
 //   source.what[key; key]             a look-up, whose keys are plain text
 // What names, rows and sources there are is the caller's to say.
 #pragma once
