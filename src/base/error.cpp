@@ -23,7 +23,8 @@ Error::Error(ErrorCode code, std::string where, std::string message, std::string
       where_(std::move(where)),
       message_(std::move(message)),
       hint_(std::move(hint)),
-      what_("[" + where_ + "] " + message_ + (hint_.empty() ? "" : "; " + hint_)) {}
+      what_("[" + where_ + "] " + message_ +
+            (hint_.empty() ? "" : (message_.ends_with('?') ? " " : "; ") + hint_)) {}
 
 namespace detail {
 

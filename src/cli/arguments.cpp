@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "cli/output.h"
+#include "nn/config.h"
 
 namespace tracestep::cli {
 namespace {
@@ -72,12 +73,15 @@ void add_option(CLI::App& app, const Option& option, bool takes_more,
       ->allow_extra_args(takes_more);
 }
 
-// "; did you mean --init W.safetensors?" for a file that one of the options is for, or for a folder
-// that weights are read from.
+// "; did you mean --init W.safetensors?" for a file that one of the options is for, for a folder
+// that weights are read from, or for a model that is known by name.
 std::string meant_option(const Command& command, const std::string& word) {
   std::error_code none;
   const bool is_folder = std::filesystem::is_directory(word, none);
   for (const Option& option : command.options.options()) {
+    if (option.flag == "--size" && find_model(word) != nullptr) {
+      return fmt::format("; did you mean --size {}?", word);
+    }
     if (is_folder && option.flag == "--init") return fmt::format("; did you mean --init {}?", word);
     for (const std::string& ending : option.endings) {
       if (word.ends_with(ending)) return fmt::format("; did you mean {} {}?", option.flag, word);

@@ -66,7 +66,7 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
         ErrorCode::kInput, "predict",
         fmt::format("this machine is not calibrated: there is no {}", files.calibration.string()),
         "run tracestep predict --calibrate once for this device and these threads; it "
-        "takes a minute on a quiet machine");
+        "takes a minute on a quiet machine; of a device that is not here --published tells");
   }
   KnownDevice out;
   const std::string where = files.calibration.string();

@@ -348,14 +348,17 @@ int write_jobs(const Command& command, const SbatchOptions& o,
 }
 
 void check_alone(const SbatchOptions& o) {
-  for (const auto& [flag, is_given] : {std::pair{"--published", !o.times.published.empty()},
-                                       std::pair{"--calibration", !o.times.calibration.empty()}}) {
-    if (!is_given) continue;
-    throw Error(
-        ErrorCode::kUsage, flag, "it predicts the times that jobs request, and no bytes",
-        "add --sbatch DIR, or leave it out; whether a step fits, fit says with --published, "
-        "and memory --predict with --memory-limit 79.2GiB");
+  constexpr const char* kWhat = "it predicts the times that jobs request, and no bytes";
+  constexpr const char* kHint = "add --sbatch DIR, or leave it out";
+  if (!o.times.published.empty()) {
+    const auto gib =
+        static_cast<double>(published_source(o.times.published).usable_bytes >> 20) / 1024;
+    throw Error(ErrorCode::kUsage, "--published", kWhat,
+                fmt::format("{}; whether a step fits, fit says with --published, and memory "
+                            "--predict with --device cuda --memory-limit {:.4g}GiB",
+                            kHint, gib));
   }
+  if (!o.times.calibration.empty()) throw Error(ErrorCode::kUsage, "--calibration", kWhat, kHint);
 }
 
 // What takes minutes says so before it starts, to a person at a terminal. Training has lines of its

@@ -36,6 +36,7 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
            Mistake{"bench --max-iters 5", 2, "did you mean --steps?"},
            Mistake{"bench --sise small", 2, "unknown option --sise; did you mean --size?"},
            Mistake{"bench small", 2, "\"small\" belongs to no option"},
+           Mistake{"fit llama-3.1-8b --published H100", 2, "did you mean --size llama-3.1-8b?"},
            Mistake{"generate /", 2, "did you mean --init /?"},
            Mistake{"generate m.safetensors", 2, "did you mean --init m.safetensors?"},
            Mistake{"train my.txt", 2,

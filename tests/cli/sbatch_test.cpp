@@ -343,7 +343,9 @@ TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   EXPECT_EQ(again.status, 5);
   EXPECT_THAT(again.err, HasSubstr("[--sbatch] jobs is there already"));
   EXPECT_EQ(tracestep("bench --context 8,many --sbatch other").status, 2);
-  EXPECT_THAT(tracestep(kGrid + " --published H100").err, HasSubstr("add --sbatch DIR"));
+  const std::string alone = tracestep(kGrid + " --published A100-40GB").err;
+  EXPECT_THAT(alone, HasSubstr("add --sbatch DIR"));
+  EXPECT_THAT(alone, HasSubstr("--memory-limit 39.4GiB"));
   EXPECT_THAT(tracestep(kGrid + " --published H100 --sbatch other").err,
               HasSubstr("[--published] its times are not those of the device null"));
   const Json identity = Json::Object{{"device", "cpu"}, {"cpu", "this machine lacks"}};

@@ -464,7 +464,7 @@ TEST(TableTest, UnknownFormatsSuggestAKnownOne) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ErrorCode::kUsage);
     EXPECT_STREQ(e.what(),
-                 "[--format] unknown format \"jsn\"; did you mean json?; one of text, markdown, "
+                 "[--format] unknown format \"jsn\"; did you mean json? one of text, markdown, "
                  "csv, json, latex, typst");
   }
 }
