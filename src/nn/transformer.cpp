@@ -37,10 +37,21 @@ class BlockOf {
 // What the attention of all layers shares.
 struct AttentionContext {
   RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
-  Val position = {};                          // of the first token, set while decoding
   Val rows = {};                              // of the tables of positions, for each token
-  std::int64_t length = 0;                    // of the text, or of the cache
+  std::int64_t length = 0;                    // of the text
+  // While decoding: of the caches, and the place of the first token in them; the second of both are
+  // those of layers with a window.
+  std::int64_t cached = 0, windowed_cached = 0;
+  Val position = {}, windowed_position = {};
 };
+
+Type cache_type(const ModelConfig& config, std::int64_t batch, std::int64_t length, DType dtype) {
+  return {dtype, {batch, config.key_heads(), length, config.head_width()}};
+}
+
+std::string cache_name(std::int64_t layer, char which) {
+  return fmt::format("cache.{}.{}", layer, which);
+}
 
 class Model {
  public:
@@ -88,10 +99,14 @@ class Model {
     return out;
   }
 
-  // The tables' rows for the positions that are decoded.
-  AttentionContext decoded(Val position, Val rows, std::int64_t length) {
+  // The tables' rows for the positions that are decoded. `windowed_position`: where
+  // windowed_cache() is short.
+  AttentionContext decoded(Val position, Val windowed_position, Val rows, std::int64_t length) {
     AttentionContext out = full_context(length);
     out.position = position;
+    out.windowed_position = windowed_position ? windowed_position : position;
+    out.cached = length;
+    out.windowed_cached = windowed_cache(c_, length).length;
     out.rows = rows;
     if (c_.positions != Positions::kRotary) return out;
     const auto scope = b_.scope("rope");
@@ -222,12 +237,14 @@ class Model {
   // Attention of new tokens, whose keys and values are kept: [B,n,H,D].
   Val over_cache(std::int64_t index, Val q, Val k, Val v, const AttentionContext& context,
                  const RopeTable& table, const AttentionOptions& options) {
+    const bool is_windowed = c_.window_of(index) > 0;
+    const Type type =
+        cache_type(c_, k.dim(0), is_windowed ? context.windowed_cached : context.cached, k.dtype());
     const auto state = [&](char which) {
-      Shape shape = k.shape();
-      shape[2] = context.length;
-      return b_.state(fmt::format("cache.{}.{}", index, which), {k.dtype(), shape}, Role::kCache);
+      return b_.state(cache_name(index, which), type, Role::kCache);
     };
-    const KeyValueCache cache{state('k'), state('v'), context.position};
+    const KeyValueCache cache{state('k'), state('v'),
+                              is_windowed ? context.windowed_position : context.position};
     const RopeTable turns = c_.rotated_width() == 0 ? RopeTable{} : table;
     const CachedAttention out = attention_with_cache(q, k, v, cache, turns, options);
     b_.update(cache.k, out.k_cache);
@@ -321,15 +338,42 @@ Program loss_program(const ModelConfig& config, BatchShape shape, const LossOpti
   return b.finish();
 }
 
+WindowedCache windowed_cache(const ModelConfig& config, std::int64_t context) {
+  bool has_window = false;
+  for (std::int64_t i = 0; i < config.layers; ++i) has_window |= config.window_of(i) > 0;
+  if (!has_window || config.window > context) return {context, context};
+  const std::int64_t kept = (config.window + kDecodedAtOnce - 1) / kDecodedAtOnce * kDecodedAtOnce;
+  return 2 * kept < context ? WindowedCache{2 * kept, kept} : WindowedCache{context, context};
+}
+
+Program slide_program(const ModelConfig& config, BatchShape shape, DType weights) {
+  Builder b("slide");
+  register_all();
+  const WindowedCache cache = windowed_cache(config, shape.context);
+  const Type type = cache_type(config, shape.batch, cache.length, weights);
+  const Val first = fill(b, 0.0, {DType::kI64, {}});
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    if (config.window_of(i) == 0) continue;
+    for (const char which : {'k', 'v'}) {
+      const Val state = b.state(cache_name(i, which), type, Role::kCache);
+      b.update(state, write_slice(state, slice(state, 2, cache.length - cache.kept, cache.length),
+                                  first, 2));
+    }
+  }
+  return b.finish();
+}
+
 Program decode_program(const ModelConfig& config, BatchShape shape, DType weights,
                        std::int64_t count) {
   Builder b("decode");
   const Val tokens = b.input("tokens", {DType::kI64, {shape.batch, count}});
   const Val position = b.input("position", {DType::kI64, {}});
+  const bool slides = windowed_cache(config, shape.context).slides();
+  const Val windowed = slides ? b.input("windowed_position", position.type()) : Val();
   const Val rows =
       count == 1 ? reshape(position, {1}) : b.input("positions", {DType::kI64, {count}});
   Model model(b, config, weights);
-  b.output("logits", model.run(tokens, model.decoded(position, rows, shape.context)));
+  b.output("logits", model.run(tokens, model.decoded(position, windowed, rows, shape.context)));
   return b.finish();
 }
 
@@ -339,12 +383,17 @@ Program greedy_program(const ModelConfig& config, BatchShape shape, DType weight
   const Val position = b.state(kGreedyPosition, {DType::kI64, {}}, Role::kCache);
   const Val text = b.state(kGreedyText, {DType::kI64, {shape.context}}, Role::kCache);
   Model model(b, config, weights);
-  const Val logits =
-      model.run(token, model.decoded(position, ops::reshape(position, {1}), shape.context));
+  const bool slides = windowed_cache(config, shape.context).slides();
+  const Val windowed =
+      slides ? b.state(kGreedyWindowedPosition, position.type(), Role::kCache) : Val();
+  const Val logits = model.run(
+      token, model.decoded(position, windowed, ops::reshape(position, {1}), shape.context));
   const std::vector<Val> next = b.call(find_op("greedy_token"), {logits});
   b.update(text, write_slice(text, reshape(next[1], {1}), position, 0));
   b.update(token, next[0]);
-  b.update(position, add(position, fill(b, 1.0, position.type())));
+  const Val one = fill(b, 1.0, position.type());
+  b.update(position, add(position, one));
+  if (slides) b.update(windowed, add(windowed, one));
   b.output("logits", logits);
   return b.finish();
 }

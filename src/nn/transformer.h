@@ -46,9 +46,22 @@ struct LossOptions {
 };
 // Inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
+// Tokens that a run of decode_program() has at most where caches slide.
+inline constexpr std::int64_t kDecodedAtOnce = 128;
+// How many tokens the caches of layers with a window hold, of a text of `context`. A text of more
+// slides in them: when all are there, slide_program() moves the last `kept` to the beginning. These
+// are whole runs of kDecodedAtOnce, so runs that begin at multiples of it never meet the end.
+struct WindowedCache {
+  std::int64_t length, kept;
+  bool slides() const { return kept < length; }
+};
+WindowedCache windowed_cache(const ModelConfig& config, std::int64_t context);
+Program slide_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
+
 // Decoding, `count` = n tokens per run: inputs "tokens" [B,n], "position" of the first of them
-// (rank-0 i64) and, for more than one, the "positions" [n] of all; states "cache.{i}.k",
-// "cache.{i}.v" [B,H,T,D]; output "logits" [B,1,V] of the last.
+// (rank-0 i64), where caches slide its "windowed_position" in those of layers with a window, and,
+// for more than one, the "positions" [n] of all; states "cache.{i}.k", "cache.{i}.v" [B,H,T,D], T
+// the context or the length of windowed_cache(); output "logits" [B,1,V] of the last.
 Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32,
                        std::int64_t count = 1);
 
@@ -57,7 +70,9 @@ Program decode_program(const ModelConfig& config, BatchShape shape, DType weight
 // next token at the position of the one before, or -1 where a logit is infinite or NaN. One
 // sequence; caches as above, so that a prompt can be read by decode_program().
 inline constexpr std::string_view kGreedyToken = "greedy.token",
-                                  kGreedyPosition = "greedy.position", kGreedyText = "greedy.text";
+                                  kGreedyPosition = "greedy.position",
+                                  kGreedyWindowedPosition = "greedy.windowed_position",
+                                  kGreedyText = "greedy.text";
 Program greedy_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
 }  // namespace tracestep

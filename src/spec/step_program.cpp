@@ -59,6 +59,10 @@ Program decode_program(const RunSpec& spec, std::int64_t count) {
   return decode_program(spec.model, spec.shape, spec.precision.parameters, count);
 }
 
+Program slide_program(const RunSpec& spec) {
+  return slide_program(spec.model, spec.shape, spec.precision.parameters);
+}
+
 Program greedy_program(const RunSpec& spec) {
   return greedy_program(spec.model, spec.shape, spec.precision.parameters);
 }

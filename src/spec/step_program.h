@@ -21,6 +21,9 @@ Program decode_program(const RunSpec& spec, std::int64_t count = 1);
 // The same of the most likely tokens, each of which the next run reads on the device.
 Program greedy_program(const RunSpec& spec);
 
+// Moves the last tokens of the caches of layers with a window to their beginning.
+Program slide_program(const RunSpec& spec);
+
 // `forward` after all passes, for `device`'s kernels; of `context` its traits and kernels are
 // filled in. A device that has no float32 (the reference) gets the same program in float64:
 // parameters, states and rates as well.

@@ -60,17 +60,50 @@ Program without_gradients(RunSpec run, const Program& program, const Device& dev
   return program_for(program, run, device);
 }
 
+// The caches of layers with a window, in which a long text slides.
+class WindowedCaches {
+ public:
+  WindowedCaches(const RankStores& stores, const RunSpec& run)
+      : stores_(stores), run_(run), cache_(windowed_cache(run.model, run.shape.context)) {}
+
+  bool slide() const { return cache_.slides(); }
+  // The place of the token at `position`, which follows those that are there.
+  std::int64_t place_of(std::int64_t position) {
+    if (slide() && position - before_ == cache_.length) {
+      if (executor_ == nullptr) {
+        executor_ = stores_.executor_of_first(
+            run_, without_gradients(run_, slide_program(run_), stores_.first().device()));
+      }
+      executor_->run();
+      before_ = position - cache_.kept;
+    }
+    return position - before_;
+  }
+  // How many tokens find place from `position` on.
+  std::int64_t room_at(std::int64_t position) { return cache_.length - place_of(position); }
+
+ private:
+  const RankStores& stores_;
+  const RunSpec& run_;
+  const WindowedCache cache_;
+  std::unique_ptr<Executor> executor_;
+  std::int64_t before_ = 0;  // tokens of the text that are no longer there
+};
+
 // Runs tokens one after another through the model, as many at a time as they are asked for.
 class Decoder {
  public:
-  Decoder(const RankStores& stores, const RunSpec& run) : stores_(stores), run_(run) {}
+  Decoder(const RankStores& stores, const RunSpec& run, WindowedCaches& caches)
+      : stores_(stores), run_(run), caches_(caches) {}
 
   // The logits after `tokens`, the first of which is at `position`.
   HostTensor run(std::span<const std::int64_t> tokens, std::int64_t position) {
     const std::int64_t count = std::ssize(tokens);
     if (count != count_) make(count);
+    const std::int64_t place = caches_.place_of(position);
     executor_->set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, count}, tokens));
     executor_->set_input("position", integer_tensor(position, {}));
+    if (caches_.slide()) executor_->set_input("windowed_position", integer_tensor(place, {}));
     if (count > 1) {
       std::vector<std::int64_t> all(tokens.size());
       std::iota(all.begin(), all.end(), position);
@@ -95,6 +128,7 @@ class Decoder {
  private:
   const RankStores& stores_;
   const RunSpec& run_;
+  WindowedCaches& caches_;
   std::unique_ptr<Executor> executor_;
   std::int64_t count_ = 0;
 };
@@ -103,14 +137,16 @@ class Decoder {
 // the device for the next one, so that the device does not wait for the host in between.
 class GreedyDecoder {
  public:
-  GreedyDecoder(const RankStores& stores, const RunSpec& run)
+  GreedyDecoder(const RankStores& stores, const RunSpec& run, WindowedCaches& caches)
       : store_(stores.first()),
+        caches_(caches),
         executor_(stores.executor_of_first(
             run, without_gradients(run, greedy_program(run), store_.device()))) {}
 
-  // The `count` tokens behind `token`, which is at `position`.
+  // Up to `count` tokens behind `token`, which is at `position`.
   std::vector<std::int64_t> run(std::int64_t token, std::int64_t position, std::int64_t count) {
     begin(token, position);
+    count = std::min(count, caches_.room_at(position));
     for (std::int64_t i = 0; i < count; ++i) executor_->run();
     const HostTensor text = store_.get(kGreedyText);
     const auto all = text.as<std::int64_t>().subspan(static_cast<std::size_t>(position),
@@ -125,7 +161,10 @@ class GreedyDecoder {
 
  private:
   void begin(std::int64_t token, std::int64_t position) {
-    if (position == next_) return;  // the states are there
+    if (caches_.slide()) {
+      store_.set(kGreedyWindowedPosition, integer_tensor(caches_.place_of(position), {}));
+    }
+    if (position == next_) return;  // the other states are there
     store_.set(kGreedyToken, integer_tensor(token, {1, 1}));
     store_.set(kGreedyPosition, integer_tensor(position, {}));
   }
@@ -141,6 +180,7 @@ class GreedyDecoder {
   }
 
   Store& store_;
+  WindowedCaches& caches_;
   const std::unique_ptr<Executor> executor_;
   std::int64_t next_ = -1;  // the position that the states are at; -1: none
 };
@@ -161,10 +201,10 @@ class Stride {
   std::int64_t count_ = 1;
 };
 
-// How many tokens of the prompt are next: all runs but the first are as long as they may be.
+// How many tokens of the prompt are next: all runs but the last are as long as they may be, since
+// their scores are held, against the whole context.
 std::size_t next_count(std::size_t left) {
-  constexpr std::size_t kMost = 128;  // their scores are held, against the whole context
-  return left <= 1 ? 1 : (left - 1) % kMost + 1;
+  return std::min(left, static_cast<std::size_t>(kDecodedAtOnce));
 }
 
 }  // namespace
@@ -175,7 +215,8 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
                                    const std::function<void(Store&)>& load_weights) {
   check(options);
   const RankStores stores(device);
-  Decoder decoder(stores, options.run);
+  WindowedCaches caches(stores, options.run);
+  Decoder decoder(stores, options.run, caches);
   decoder.make(static_cast<std::int64_t>(next_count(options.prompt.size())));
   load_weights ? load_weights(stores.first()) : load(stores.first(), options);
   const CounterRng rng(options.run.seed, "sampling");
@@ -204,7 +245,7 @@ std::vector<std::int64_t> generate(Device& device, const GenerateOptions& option
   }
   if (is_done()) return out;
   decoder.clear();
-  GreedyDecoder greedy(stores, options.run);
+  GreedyDecoder greedy(stores, options.run, caches);
   for (Stride stride; !is_done();) {
     const auto start = std::chrono::steady_clock::now();
     const std::int64_t position = std::ssize(text) - 1;

@@ -440,6 +440,41 @@ TEST_F(LoopTest, TheMostLikelyTokensAreThoseOfTheLogitsToTheEndOfTheContext) {
   }
 }
 
+// Caches of layers with a window are shorter than the text, which slides in them while the prompt
+// is read and behind it; each token is the most likely one of the whole text before it.
+TEST_F(LoopTest, ALongTextSlidesInTheCachesOfLayersWithAWindow) {
+  const auto device = make_cpu_device({.threads = 2});
+  GenerateOptions options;
+  options.run = {.model = tiny_options().run.model, .shape = {1, 400}, .seed = 9};
+  options.run.model.window = 7;
+  options.run.model.window_layers = "wf";
+  EXPECT_EQ(windowed_cache(options.run.model, 400).length, 256);
+  options.tokens = 136;
+  for (int i = 0; i < 265; ++i) options.prompt.push_back(i * i % options.run.model.vocab);
+  for (const bool is_greedy : {false, true}) {
+    options.sampling = {.temperature = is_greedy ? 0.0 : 1.0, .top_k = 1};
+    options.run.executor = is_greedy ? ExecutorKind::kArena : ExecutorKind::kEager;
+    std::vector<std::int64_t> text = options.prompt;
+    const auto out = generate(*device, options, nullptr, {});
+    EXPECT_EQ(out.size(), 136u);
+    text.insert(text.end(), out.begin(), out.end() - 1);
+    Store store(*device);
+    RunSpec spec = options.run;
+    spec.mode = Mode::kInference;
+    EagerExecutor whole(store, step_program(spec, *device));
+    initialize_parameters(store, spec.seed);
+    whole.set_input("tokens", HostTensor::of<std::int64_t>(DType::kI64, {1, 400},
+                                                           std::span(std::as_const(text))));
+    whole.run();
+    const std::vector<double> logits = to_doubles(whole.output("logits"));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto vocab = static_cast<std::size_t>(spec.model.vocab);
+      const auto row = std::span(logits).subspan((264 + i) * vocab, vocab);
+      EXPECT_EQ(std::ranges::max_element(row) - row.begin(), out[i]) << i;
+    }
+  }
+}
+
 TEST_F(LoopTest, SamplingDependsOnTheSeedAlone) {
   const auto device = make_cpu_device({.threads = 2});
   GenerateOptions options{.run = {.model = tiny_options().run.model, .shape = {1, 16}, .seed = 9},
