@@ -36,7 +36,7 @@ struct FitOptions {
   double margin_percent = 100 * kUsualMargin;
 };
 
-constexpr const char *kLargestModel = "model", *kPageEnding = ".html";
+constexpr const char* kPageEnding = ".html";
 
 std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
   const std::int64_t limit = run.place.memory_limit_bytes;
@@ -65,6 +65,21 @@ void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table
   tables.push_back(least_table(asked, advice));
   tables.push_back(
       holder_table({.run = predict_memory(repeated_part(*advice.least), asked.traits)}));
+}
+
+// That there are times where they are asked for, and that the device multiplies in this precision.
+void check_times(const TimeSource& source, const PlanOptions& plan) {
+  if (source.model) return;
+  if (source.device != nullptr && source.device->has_times()) {
+    throw Error(ErrorCode::kUsage, "--precision", source.note,
+                "give another one, or another device");
+  }
+  if (!plan.is_training()) return;
+  throw Error(ErrorCode::kUsage, plan.tokens > 0 ? "--tokens" : "--days",
+              "no time of a step is known, and so no speed",
+              source.device != nullptr ? source.note
+                                       : "give --published H100, or measure this device once: "
+                                         "tracestep predict --calibrate");
 }
 
 // Says whether the step as asked fits, and what would make it fit.
@@ -132,6 +147,7 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
   const Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);
+  check_times(source, o.plan);
   std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
   SearchProgress progress;
   const FitQuestion asked{.step = run,

@@ -157,7 +157,8 @@ FitQuestion named(FitQuestion question, const std::string& name) {
 Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;
-  for (std::int64_t gpus = 1; gpus <= kMostTried; gpus *= 2) {
+  std::int64_t gpus = 1;
+  for (; gpus <= kMostTried; gpus *= 2) {
     const bool needs_network =
         asked.times != nullptr && gpus > devices_of_node(o, source, gpus) && o.network_gb_s == 0;
     if (last && needs_network) {
@@ -175,8 +176,12 @@ Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource&
     last = std::move(next);
     if (is_enough) return std::move(*last);
   }
-  last->table.notes.push_back(fmt::format(
-      "more than {} devices, which is as many as were tried, would have to share it", last->gpus));
+  last->table.notes.push_back(
+      gpus > kMostTried
+          ? fmt::format("more than {} devices were not tried", last->gpus)
+          : fmt::format("{} devices cannot share a batch of {}: for more than {} give a larger "
+                        "--batch",
+                        gpus, asked.step.shape.batch, last->gpus));
   return std::move(*last);
 }
 
@@ -223,9 +228,25 @@ void check_plan(const PlanOptions& o, const RunGrid& grid, const std::string& la
     fail("--nodes", "every node has as many devices as the others",
          "give --gpus, a multiple of it");
   }
-  if (o.has_devices() && !largest.empty() && largest != "model") {
+  if (o.has_devices() && !largest.empty() && largest != kLargestModel) {
     fail("--largest", "on several devices the largest model alone is searched for",
          "give --parallel instead of --gpus");
+  }
+  const bool is_one = o.has_devices() ? o.gpus == 1 : !grid.is_given("parallel");
+  if (is_one && (o.link_gb_s > 0 || o.network_gb_s > 0)) {
+    fail(o.link_gb_s > 0 ? "--link-gb-s" : "--network-gb-s", "one device alone uses no link",
+         "leave it out, or give --gpus or --parallel");
+  }
+  if (largest == kLargestModel && (grid.is_given("model") || grid.is_given("size"))) {
+    fail("--largest", "the model is what is searched for", "leave out --model and --size");
+  }
+  if (o.is_training() && !largest.empty() && largest != kLargestModel) {
+    fail(o.tokens > 0 ? "--tokens" : "--days", "a training is of one batch and one context",
+         "leave out --largest, and give the batch that it found");
+  }
+  if (o.tokens > 0 && o.days > 0 && !o.is_smallest) {
+    fail("--days", "how many days --tokens take is what is answered",
+         "give one of the two, or --smallest gpus: the fewest devices that are done by then");
   }
   if (o.cost_per_hour > 0 && !o.is_training()) {
     fail("--cost-per-hour", "a price is of a number of hours", "give --tokens or --days");

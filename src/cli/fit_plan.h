@@ -12,6 +12,8 @@
 
 namespace tracestep::cli {
 
+constexpr const char* kLargestModel = "model";  // of --largest
+
 struct PlanOptions {
   std::int64_t gpus = 0, nodes = 0;  // 0: not given
   double link_gb_s = 0, network_gb_s = 0;

@@ -145,7 +145,26 @@ TEST(FitPlanTest, WithoutANetworkTheFewestDevicesAreOfOneNode) {
   const ProgramRun run = run_tracestep(
       words_of("fit --published H100 --smallest gpus --tokens 1000T --days 1" + kStep));
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, AllOf(StartsWith("8 × H100 SXM: "), HasSubstr("the 8 devices of one node")));
+  EXPECT_THAT(run.out, AllOf(StartsWith("Not in 1.0 days: "), HasSubstr("on 8 × H100 SXM"),
+                             HasSubstr("the 8 devices of one node")));
+}
+
+// Blocks of codes are of whole tensors: only replicas can have them.
+TEST(FitPlanTest, MomentsIn8BitsAreOfDevicesThatUpdateWholeTensors) {
+  const Json rows = rows_of(" --published H100 --gpus 2 --moments 8bit");
+  for (const Json& row : rows.items()) EXPECT_EQ(row.at("parallel").as_string(), "dp=2");
+  const ProgramRun model = run_tracestep(words_of(
+      "fit --published H100 --largest model --gpus 2 --moments 8bit --batch 2 --context 64 "
+      "--memory-limit 800MiB"));
+  EXPECT_THAT(model.out, StartsWith("The largest model that fits at batch 2")) << model.err;
+}
+
+TEST(FitPlanTest, ATrainingThatIsNotDoneInTimeIsNotSaidToFit) {
+  const ProgramRun run = run_tracestep(words_of(
+      "fit --published H100 --smallest gpus --tokens 1000T --days 1 --network-gb-s 50" + kStep));
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(StartsWith("Not in 1.0 days: 1000 T tokens take "),
+                             HasSubstr("16 devices cannot share a batch of 8")));
 }
 
 // Whatever table a screen shows says where its times are from, or why there are none.
@@ -203,6 +222,12 @@ TEST(FitPlanTest, WhatIsNotKnownOrDoesNotGoTogetherIsRefused) {
       {kStep + " --gpus 4 --largest batch --published H100", "[--largest]"},
       {kStep + " --cost-per-hour 2 --published H100", "[--cost-per-hour]"},
       {kStep + " --days 0 --published H100", "[--days]"},
+      {kStep + " --days 3 --tokens 1B --published H100", "[--days]"},
+      {kStep + " --days 3 --largest batch --published H100", "[--days]"},
+      {kStep + " --tokens 1B --memory-limit 1GiB", "[--tokens]"},
+      {kSizes + " --heads 4 --precision fp8 --published A100-80GB", "[--precision]"},
+      {" --size small --largest model --published H100", "[--largest]"},
+      {kStep + " --network-gb-s 50 --published H100", "[--network-gb-s]"},
       {kStep + " --parallel dp=2 --device cpu --memory-limit 1GiB", "[--parallel]"}};
   for (const auto& [arguments, where] : mistakes) {
     const ProgramRun run = run_tracestep(words_of("fit" + arguments));

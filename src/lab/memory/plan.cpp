@@ -6,6 +6,7 @@
 #include "lab/memory/fit.h"
 #include "lab/report/fields.h"
 #include "spec/parse_words.h"
+#include "spec/run_grid.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -76,6 +77,10 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
         {real_column("days", {}, {}, 1), [&](R r) { return days_of(training, speed(r)); }},
         {real_column("device_hours", "device hours", {}, 0),
          [&](R r) { return device_hours(training, speed(r)); }}});
+    if (training.tokens > 0 && training.days > 0) {
+      fields.add(data_only(real_column("wanted_days", {}, {}, 1, "in which it is to be done")),
+                 [&](R) { return training.days; });
+    }
     if (training.cost_per_hour > 0) {
       fields.add(real_column("cost", {}, {}, 0, "in the currency of option cost_per_hour"),
                  [&](R r) { return training.cost_per_hour * device_hours(training, speed(r)); });
@@ -95,6 +100,7 @@ namespace {
 bool can_be_divided(RunSpec step, const Parallel& parallel) {
   step.parallel = parallel;
   try {
+    check_run(step);
     rank_shape(step);
   } catch (const Error&) {
     return false;
@@ -108,11 +114,11 @@ std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_no
   std::vector<Parallel> out;
   for (int tensor = 1; tensor <= ranks && tensor <= of_node; tensor *= 2) {
     Parallel choice{.ranks = ranks, .tensor = tensor, .divides_rows = tensor > 1};
-    if (ranks % tensor != 0 || !can_be_divided(step, choice)) continue;
+    if (ranks % tensor != 0) continue;
     const bool has_replicas = choice.replicas() > 1 && step.mode == Mode::kStep;
     for (int shard = 0; shard <= (has_replicas ? 3 : 0); ++shard) {
       choice.shard = shard;
-      out.push_back(choice);
+      if (can_be_divided(step, choice)) out.push_back(choice);
     }
   }
   return out;
