@@ -66,7 +66,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
   run = placed(o.grid.combinations().front(), Takes::kOracle);
   const Json environment = environment_of(arguments, run);
-  take_weights_of_model(o.grid, o.eval.init);
+  take_weights_of_model(o.grid, o.eval.init, Weightless::kFails);
   std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};
   for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
   check_apart(inputs, std::vector<NamedPath>{{"--logits", o.eval.logits},

@@ -187,7 +187,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.generate.run;
   run = placed(o.grid.combinations().front(), Takes::kOracle);
   const Json environment = environment_of(arguments, run);
-  take_weights_of_model(o.grid, o.generate.init);
+  take_weights_of_model(o.grid, o.generate.init, Weightless::kFails);
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);

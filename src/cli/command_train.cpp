@@ -257,7 +257,7 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
   take_recipe(o, set);
-  if (!found) take_weights_of_model(o.grid, o.train.init);
+  if (!found) take_weights_of_model(o.grid, o.train.init, Weightless::kStarts);
   return found;
 }
 

@@ -138,13 +138,17 @@ std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {
   return name == "bytes" ? byte_tokenizer() : load_tokenizer(name);
 }
 
-void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init) {
+void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Weightless then) {
   if (init == "none") return init.clear();
   const std::filesystem::path folder = grid.combinations().front().model.source;
   if (!init.empty() || find_model(folder.string()) != nullptr || !is_model_folder(folder)) return;
   if (has_family_weights(folder)) {
     init = folder;
     log_info("weights: those in {} (--init none starts from --seed)", folder.string());
+  } else if (then == Weightless::kFails) {
+    throw Error(ErrorCode::kUsage, "--model",
+                fmt::format("{} has no {}", folder.string(), kFamilyWeights),
+                "give --init FILE, or --init none for weights from --seed");
   } else {
     log_info("weights: from --seed, as {} has no {}", folder.string(), kFamilyWeights);
   }

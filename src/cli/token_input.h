@@ -29,8 +29,10 @@ void add_token_options(OptionSet& set, TokenOptions& tokens);
 void add_init_option(OptionSet& set, std::filesystem::path& init);
 
 // Where --init is left out and --model names a folder that has weights, these are `init`; a line
-// says so, and another where the folder has none. --init none is an empty path: from --seed.
-void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init);
+// says so. Where the folder has none, a training starts from --seed, which another line says, and
+// what needs weights fails. --init none is an empty path: from --seed.
+enum class Weightless { kStarts, kFails };
+void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Weightless then);
 
 // The weights at `path`; nullopt where it is empty. Errors: as open_weights().
 std::optional<Weights> weights_at(const std::filesystem::path& path);

@@ -26,12 +26,13 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-OptimizerOptions guarded(OptimizerOptions options, const Precision& precision) {
-  options.report_norm = true;
-  options.guard_finite = true;
-  options.loss_scaling.enabled = scales_loss(precision);
-  options.loss_scaling.floor = kLossScaleFloor;
-  return options;
+// Early updates do not wait for the norm of all gradients: nothing skips them.
+OptimizerOptions guarded(const RunSpec& run) {
+  OptimizerOptions out = run.optimizer;
+  out.report_norm = out.guard_finite = run.updates != UpdateTime::kEarly;
+  out.loss_scaling.enabled = scales_loss(run.precision);
+  out.loss_scaling.floor = kLossScaleFloor;
+  return out;
 }
 
 // All ids were checked before the first step, but the file may have been changed meanwhile.
@@ -93,7 +94,7 @@ Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenS
       group_(devices.group()),
       batches_(tokens, batch_options()) {
   options_.schedule.check();
-  options_.run.optimizer = guarded(options.run.optimizer, options.run.precision);
+  options_.run.optimizer = guarded(options.run);
   build();
   if (!validation) return;
   validation_.emplace(
@@ -142,7 +143,8 @@ void Trainer::build() {
   if (rounds() == 1) {
     const RunSpec spec = spec_of(Mode::kStep);
     step_ = executor_of(program_for(forward_program(spec), spec, device(), context()));
-    step_->observe({.early = {"loss", "grad_norm"}});
+    using Names = std::vector<std::string>;
+    step_->observe({.early = guards() ? Names{"loss", "grad_norm"} : Names{"loss"}});
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
@@ -271,9 +273,9 @@ bool Trainer::update(TrainStep& out) {
     read_ahead(out.step);
     out.loss = step_->scalar("loss");
   }
-  out.grad_norm = step_->scalar("grad_norm");
+  out.grad_norm = guards() ? step_->scalar("grad_norm") : std::numeric_limits<double>::quiet_NaN();
   step_->release_outputs();
-  return is_applied(out.grad_norm, out.loss);
+  return guards() ? is_applied(out.grad_norm, out.loss) : std::isfinite(out.loss);
 }
 
 Batch Trainer::take_batch(std::int64_t number) {

@@ -47,6 +47,8 @@ class Trainer {
   std::int64_t micro_batch() const {
     return options_.run.shape.batch / (options_.shards == 0 ? 1 : rounds());
   }
+  // A step that is not finite is left out, and the norm of its gradients is known.
+  bool guards() const { return options_.run.optimizer.guard_finite; }
   bool is_scaled() const { return options_.run.optimizer.loss_scaling.enabled; }
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;

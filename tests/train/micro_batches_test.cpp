@@ -53,5 +53,28 @@ TEST(MicroBatchesTest, TheirPeakIsThatOfATrainingThatAddsThemUp) {
   }
 }
 
+// Nothing waits for a norm, so a training holds what a step with early updates does.
+TEST(EarlyUpdatesTest, ATrainingHoldsNoMoreThanItsStep) {
+  ops::register_all();
+  TrainOptions options = testing::tiny_training();
+  options.run.model = {.vocab = 23, .d_model = 64, .d_ff = 128, .layers = 4, .heads = 2};
+  const auto peak_and_loss = [&](UpdateTime when) {
+    options.run.updates = when;
+    const auto device = make_cpu_device({.threads = 1});
+    Trainer trainer(RankDevices(*device), options, testing::some_tokens(), nullptr);
+    trainer.step(0);
+    device->allocator().reset_peak();
+    const double loss = trainer.step(1).loss;
+    return std::pair(device->allocator().stats().peak_requested_bytes, loss);
+  };
+  const auto [late_peak, late_loss] = peak_and_loss(UpdateTime::kEnd);
+  const auto [early_peak, early_loss] = peak_and_loss(UpdateTime::kEarly);
+  EXPECT_EQ(early_loss, late_loss);
+  const DeviceTraits traits{.threads = 1};
+  EXPECT_EQ(early_peak, predicted_peak_bytes(options.run.executor,
+                                             parts_of_step(options.run, 1, traits), traits));
+  EXPECT_LT(early_peak, late_peak - 100'000);
+}
+
 }  // namespace
 }  // namespace tracestep
