@@ -137,14 +137,28 @@ std::string meant_flag(const std::string& flag, const std::vector<std::string>& 
   return is_known ? fmt::format("; did you mean {}?", elsewhere) : did_you_mean(flag, flags);
 }
 
+// "; it is one of train" for a flag that other commands alone have.
+std::string owner_of(const std::string& flag) {
+  std::vector<std::string> owners;
+  for (const Command& command : all_commands()) {
+    const std::vector<Option>& options = command.options.options();
+    if (std::ranges::find(options, flag, &Option::flag) != options.end()) {
+      owners.push_back(command.name);
+    }
+  }
+  return owners.empty() ? "" : fmt::format("; it is one of {}", fmt::join(owners, ", "));
+}
+
 [[noreturn]] void fail_unknown(const Command& command, const std::string& word) {
   std::vector<std::string> flags{"--help"};
   for (const Option& option : command.options.options()) flags.push_back(option.flag);
   const std::string flag = word.substr(0, word.find('='));
   const std::string hint = fmt::format("tracestep {} --help lists the options", command.name);
   if (flag.starts_with("-")) {
+    const std::string meant = meant_flag(flag, flags);
     throw Error(ErrorCode::kUsage, command.name,
-                fmt::format("unknown option {}{}", flag, meant_flag(flag, flags)), hint);
+                fmt::format("unknown option {}{}", flag, meant.empty() ? owner_of(flag) : meant),
+                hint);
   }
   throw Error(ErrorCode::kUsage, command.name,
               fmt::format("\"{}\" belongs to no option{}", word, meant_option(command, word)),

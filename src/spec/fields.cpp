@@ -202,8 +202,7 @@ void add_form_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .help = "with fp8, what scales an operand: its largest magnitude in the step before, so "
-               "that it is read once, or now; steps on several ranks, and what is no step, take it "
-               "now",
+               "that it is read once, or now; what is no step takes it now",
        .about = "where the scales of fp8 come from: delayed or current"},
       kAllFloat8Scaling, in(&RunSpec::fp8_scaling));
   rows.parsed(

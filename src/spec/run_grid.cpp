@@ -132,6 +132,21 @@ std::vector<RunSpec> RunGrid::combinations() const {
   return out;
 }
 
+// What no step has would be the named difference of two results that are alike.
+void RunGrid::check_effect(const std::vector<RunSpec>& runs) const {
+  const auto is_8bit = [](const RunSpec& run) { return run.precision.float8; };
+  for (const char* name : {"fp8_products", "fp8_scaling"}) {
+    if (!is_given(name) || std::ranges::any_of(runs, is_8bit)) continue;
+    throw Error(ErrorCode::kUsage, name, "no step has products in 8 bits",
+                "leave it out, or give option precision fp8");
+  }
+  const auto updates = [](const RunSpec& run) { return run.mode == Mode::kStep; };
+  if (is_given("moments") && std::ranges::none_of(runs, updates)) {
+    throw Error(ErrorCode::kUsage, "moments", "nothing is updated, so there are no moments",
+                "leave it out, or give option mode step");
+  }
+}
+
 std::vector<RunSpec> RunGrid::runs() const {
   check_model();
   std::vector<RunSpec> out = combinations();

@@ -38,6 +38,8 @@ class RunGrid {
   // The same, checked: errors of check_run(), and Error{kUsage} for a model that is given both by
   // preset and by sizes, or lacks a size.
   std::vector<RunSpec> runs() const;
+  // Error{kUsage} for a field that is given and has no effect in any of `runs`.
+  void check_effect(const std::vector<RunSpec>& runs) const;
   // The first of runs(), for a grid with one value per field.
   RunSpec run() const { return runs().front(); }
 
