@@ -69,6 +69,8 @@ void register_gated_product() {
                       "silu(gate) · up of what that is rounded to.",
                .inputs = {"x", "w"},
                .outputs = {"gate_up", "h"},
+               .attrs = {{"unread", AttrKind::kBool, AttrValue(false),
+                          "nobody reads gate_up; a device that stores it has room for it"}},
                .kernel_class = KernelClass::kGemm,
                .precision_class = PrecisionClass::kLow,
                .infer = gated_types,

@@ -53,13 +53,13 @@ class Gate {
   const Node& node(NodeId id) const { return program_.node(id); }
   const Type& type(ValueId id) const { return program_.type(id); }
 
-  // Whether it is a product in bfloat16 of two matrices that lie dense.
+  // Whether it is a product in 16 bits of two matrices that lie dense.
   bool is_product(NodeId id, bool transpose_b) const {
     if (id == kNoNode) return false;
     const Node& n = node(id);
     return n.op->name == "matmul" && !n.attrs.flag("transpose_a") &&
            n.attrs.flag("transpose_b") == transpose_b && !n.attrs.flag("by_parts") &&
-           type(n.outputs[0]).dtype == DType::kBF16 && type(n.outputs[0]).shape.rank() == 2 &&
+           is_low_precision(type(n.outputs[0]).dtype) && type(n.outputs[0]).shape.rank() == 2 &&
            std::ranges::all_of(n.inputs, [&](ValueId x) { return is_dense(x); });
   }
   bool is_dense(ValueId id) const {
@@ -144,10 +144,23 @@ class Gate {
     return out;
   }
 
+  // Whether SwiGLU alone reads the product, as in a program without backward.
+  bool is_for_gating(const Forward& f) const {
+    const auto gate_up = static_cast<std::size_t>(node(f.product).outputs[0]);
+    const std::vector<NodeId>& halves = readers_.nodes[gate_up];
+    return !readers_.at_end[gate_up] && halves.size() == 2 &&
+           std::ranges::all_of(halves, [&](NodeId half) {
+             return readers_.only(before_views(node(half).outputs[0])) == f.gating;
+           });
+  }
+
   void emit(const Forward& f) {
     const Node& product = node(f.product);
     const auto guard = r_.from(product);
-    const std::vector<Val> made = r_.builder().call(find_op("matmul_swiglu"), r_.inputs(product));
+    Attrs attrs;
+    if (is_for_gating(f)) attrs.set("unread", AttrValue(true));
+    const std::vector<Val> made =
+        r_.builder().call(find_op("matmul_swiglu"), r_.inputs(product), attrs);
     r_.replace(product, {made[0]});
     made_[f.gating] = ops::reshape(made[1], type(node(f.gating).outputs[0]).shape);
   }

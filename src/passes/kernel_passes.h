@@ -32,9 +32,10 @@ Program gemv(const Program& program, const std::function<bool(const OpDef&)>& ha
 
 // SwiGLU and its gradients become part of the products in front of them, where `pays` says that
 // this is faster. Puts `matmul_swiglu` in place of a product with weights that lie side by side and
-// the SwiGLU of its halves, which others may still read; and `matmul_swiglu_grad` in place of the
-// product that alone makes the gradient of that, and the gradients that meet side by side. Values
-// stay bit-identical. Time and bytes are those of the products' parts of the model.
+// the SwiGLU of its halves, which others may still read (`unread`: nobody does); and
+// `matmul_swiglu_grad` in place of the product that alone makes the gradient of that, and the
+// gradients that meet side by side. Values stay bit-identical. Time and bytes are those of the
+// products' parts of the model.
 Program gate(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
              const std::function<bool(const GatedProductSizes&)>& pays);
 

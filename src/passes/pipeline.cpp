@@ -351,7 +351,7 @@ std::vector<Pass> kernel_passes() {
        with_kernels(gemv)},
       {.name = "gate",
        .doc = "products that end with SwiGLU or its gradients, where that is faster",
-       .needed = differentiates,
+       .needed = always,
        .run =
            [](const Program& p, const Options& o) {
              return gate(

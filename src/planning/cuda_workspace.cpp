@@ -33,13 +33,14 @@ std::int64_t matmul(Call c, Traits) {
 }
 
 // The library's, where no kernel of ours multiplies; of a product whose gates and what they gate
-// nobody reads, these too.
+// nobody reads, these too: a GPU without our kernel writes them there, and every GPU has one plan.
 std::int64_t gated_product(Call c, Traits) {
   const Type &x = c.inputs[0], &gate_up = c.outputs[0];
-  const bool is_ours = x.dtype == DType::kBF16 &&
+  const bool is_ours = is_low_precision(x.dtype) &&
                        takes_gated_product({x.shape[0], x.shape[1], gate_up.shape[1] / 2});
   const bool is_grad = c.outputs.size() == 1;
-  return kCudaGemmWorkspaceBytes + (is_ours || is_grad ? 0 : gate_up.bytes());
+  const bool has_room = is_grad || (is_ours && !c.attrs.flag("unread"));
+  return kCudaGemmWorkspaceBytes + (has_room ? 0 : gate_up.bytes());
 }
 
 std::int64_t linear_grad(Call c, Traits) {

@@ -66,6 +66,22 @@ TEST_F(GateTest, OtherReadersOfTheHalvesReadThemStill) {
 )");
 }
 
+TEST_F(GateTest, GatesThatNobodyElseReadsAreSaidToBeUnread) {
+  EXPECT_EQ(text_of(std::string(kHalves) + R"(
+    %3 : bf16[2,3,5] = reshape(%1) {shape=[2,3,5]}
+    %4 : bf16[2,3,5] = reshape(%2) {shape=[2,3,5]}
+    %5 : bf16[2,3,5] = swiglu(%3, %4)
+    output "h" = %5 })"),
+            R"(program "p" {
+  input %x : bf16[6,4]
+  parameter %w : bf16[10,4]
+  %0, %1 : bf16[6,10], bf16[6,5] = matmul_swiglu(%x, %w) {unread=true}
+  %2 : bf16[2,3,5] = reshape(%1) {shape=[2,3,5]}
+  output "h" = %2
+}
+)");
+}
+
 // The second one would need a product of its own.
 TEST_F(GateTest, OfTwoSwiglusOfAProductTheFirstIsTaken) {
   const std::string text = text_of(std::string(kHalves) + R"(
@@ -169,24 +185,49 @@ TEST_F(GateTest, AProductStaysBeforeTheUpdateOfItsWeights) {
 }
 
 // --- whole steps --------------------------------------------------------------------------------
-class GateStepTest : public ::testing::TestWithParam<Recomputation> {
+class GatedPrograms {
  protected:
-  void SetUp() override { ops::register_all(); }
-
   // Rows, widths and columns that our kernels take.
-  static Program step(const Device& device) {
+  static Program made(Mode mode, DType dtype, const Device& device,
+                      const Recomputation& recompute = {}) {
     const ModelConfig model{.vocab = 19, .d_model = 64, .d_ff = 128, .layers = 2, .heads = 2};
-    RunSpec run{.precision = {.autocast = DType::kBF16}, .verify = true};
-    run.mode = Mode::kStep;
+    const BatchShape shape{.batch = 2, .context = 128};
+    RunSpec run{.precision = {.autocast = dtype}, .verify = true};
+    run.mode = mode;
     run.executor = ExecutorKind::kArena;
-    run.recompute = GetParam();
+    run.recompute = recompute;
     const PassContext context{.traits = device.traits(),
                               .has_kernel = [&](const OpDef& op) { return device.has_kernel(op); },
                               .disabled = {"gate", "fuse"},
                               .stop_after = "epilogue"};
-    return run_pipeline(loss_program(model, {.batch = 2, .context = 128}), run, context).program;
+    const bool has_loss = mode != Mode::kInference;
+    return run_pipeline(has_loss ? loss_program(model, shape) : logits_program(model, shape), run,
+                        context)
+        .program;
+  }
+
+  // Both programs have the same results; on a GPU a library may add up in another order.
+  static void expect_same(Device& device, const Program& plain, const Program& program) {
+    const Tensors leaves = testing::random_leaves(plain, 0.0, 0.5);
+    const Tensors expected = testing::run_program(device, plain, leaves);
+    for (const auto& [name, value] : testing::run_program(device, program, leaves)) {
+      if (device.traits().kind == DeviceKind::kCuda) {
+        const std::vector<double> plain_values = testing::to_doubles(expected.at(name));
+        EXPECT_LE(testing::max_difference(testing::to_doubles(value), plain_values),
+                  0x1p-6 * testing::max_abs(plain_values))
+            << name;
+      } else {
+        EXPECT_TRUE(value.bytes == expected.at(name).bytes) << name;
+      }
+    }
   }
 };
+
+class GateStepTest : public GatedPrograms, public ::testing::TestWithParam<Recomputation> {
+ protected:
+  void SetUp() override { ops::register_all(); }
+};
+class GateInferenceTest : public GatedPrograms, public GateTest {};
 
 std::ptrdiff_t count_of(const Program& program, std::string_view op) {
   return std::ranges::count_if(program.nodes, [&](const Node& n) { return n.op->name == op; });
@@ -196,25 +237,33 @@ TEST_P(GateStepTest, ItHasTheSameBits) {
   for (const testing::Backend& backend : testing::backends_under_test()) {
     SCOPED_TRACE(backend.name);
     const auto device = backend.make({.threads = 2, .guarded = true});
-    const Program plain = step(*device), program = gate(plain, kHasAll, kAlways);
+    const Program plain = made(Mode::kStep, DType::kBF16, *device, GetParam()),
+                  program = gate(plain, kHasAll, kAlways);
     verify(program);
     EXPECT_EQ(count_of(program, "matmul_swiglu"),
               count_of(plain, "swiglu") - count_of(program, "swiglu"));
     EXPECT_GE(count_of(program, "matmul_swiglu"), 2);
     EXPECT_EQ(count_of(program, "matmul_swiglu_grad"), 2);
     EXPECT_EQ(count_of(program, "swiglu_grad"), 0);
-    const Tensors leaves = testing::random_leaves(plain, 0.0, 0.5);
-    const Tensors expected = testing::run_program(*device, plain, leaves);
-    for (const auto& [name, value] : testing::run_program(*device, program, leaves)) {
-      if (device->traits().kind == DeviceKind::kCuda) {  // a library may add up in another order
-        const std::vector<double> plain_values = testing::to_doubles(expected.at(name));
-        EXPECT_LE(testing::max_difference(testing::to_doubles(value), plain_values),
-                  0x1p-6 * testing::max_abs(plain_values))
-            << name;
-      } else {
-        EXPECT_TRUE(value.bytes == expected.at(name).bytes) << name;
+    expect_same(*device, plain, program);
+  }
+}
+
+// No gates are stored, and float16 has the same kernels.
+TEST_F(GateInferenceTest, ItHasTheSameBits) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    SCOPED_TRACE(backend.name);
+    const auto device = backend.make({.threads = 2, .guarded = true});
+    const Program plain = made(Mode::kInference, DType::kF16, *device),
+                  program = gate(plain, kHasAll, kAlways);
+    verify(program);
+    EXPECT_EQ(count_of(program, "matmul_swiglu"), 2);
+    for (const Node& n : program.nodes) {
+      if (n.op->name == "matmul_swiglu") {
+        EXPECT_TRUE(n.attrs.flag("unread"));
       }
     }
+    expect_same(*device, plain, program);
   }
 }
 

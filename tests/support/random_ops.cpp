@@ -342,9 +342,11 @@ void RandomOps::multiply_gated() {
   const double reach = 0.5 * static_cast<double>(width);
   const Val x = operand({dtype, {rows, width}});
   if (dice_.chance(0.5)) {
+    const bool is_read = dice_.chance(0.7);
     const std::vector<Val> both =
-        b_.call(find_op("matmul_swiglu"), {x, operand({dtype, {2 * columns, width}}, 0.25)});
-    if (dice_.chance(0.7)) keep(both[0], reach);
+        b_.call(find_op("matmul_swiglu"), {x, operand({dtype, {2 * columns, width}}, 0.25)},
+                {{"unread", !is_read}});
+    if (is_read) keep(both[0], reach);
     return keep(both[1], reach * reach);
   }
   const Val w = operand({dtype, {width, columns}}, 0.25),

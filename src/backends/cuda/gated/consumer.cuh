@@ -7,19 +7,20 @@
 
 namespace tracestep::cuda::gated_product {
 
-__device__ __forceinline__ float rounded(float x) {
-  return to_float(from_float<BF16>(x));
+template <class T>
+__device__ __forceinline__ Rough rounded(float x) {
+  return {to_float(from_float<T>(x))};
 }
 
-// Two neighbours in a word.
-__device__ __forceinline__ Rough first_of(std::uint32_t pair) {
-  return {__uint_as_float(pair << 16)};
-}
-__device__ __forceinline__ Rough second_of(std::uint32_t pair) {
-  return {__uint_as_float(pair & 0xffff0000U)};
+// One of two neighbours in a word.
+template <class T>
+__device__ __forceinline__ Rough part_of(std::uint32_t pair, int which) {
+  T both[2];
+  memcpy(both, &pair, sizeof both);
+  return {to_float(both[which])};
 }
 
-template <bool kGradient>
+template <class T, bool kGradient>
 class GatedConsumer {
   using Layout = GatedLayout<kGradient>;
 
@@ -103,7 +104,7 @@ class GatedConsumer {
     for (int i = 0; i < kK / 16; ++i) {
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
-        Wgmma<BF16, kN>::template ss<0, kGradient ? 1 : 0>(
+        Wgmma<T, kN>::template ss<0, kGradient ? 1 : 0>(
             sum_[half], a + A::along_step(i) + half * 64 * A::kSwizzle / 16,
             b + (kGradient ? B::down_step(i) : B::along_step(i)), adds || i > 0);
       }
@@ -138,7 +139,7 @@ class GatedConsumer {
       float h[kOfPanel];
 #pragma unroll
       for (int i = 0; i < kOfPanel; ++i)
-        h[i] = scalar::Swiglu()(Rough{rounded(gate[i])}, Rough{rounded(up[i])}).v;
+        h[i] = scalar::Swiglu()(rounded<T>(gate[i]), rounded<T>(up[i])).v;
       store(h, &p_.result, tile.column, row);
     }
   }
@@ -150,7 +151,7 @@ class GatedConsumer {
     stores_ ^= 1;
     if (leads()) bulk_wait_read<1>();
     sync_team();
-    store_fragment<BF16, Panel, 8>(panel, x, 0, thread() % Layout::kTeam);
+    store_fragment<T, Panel, 8>(panel, x, 0, thread() % Layout::kTeam);
     fence_async();
     sync_team();
     if (!leads()) return;
@@ -211,11 +212,13 @@ class GatedConsumer {
       const int row = thread() / 32 * 16 + lane / 4 + i / 2 % 2 * 8;
       const std::uint32_t at = buffer + Panel::offset(row, i / 4) + lane % 4 * 4;
       const std::uint32_t gate = load_word(at), up = load_word(at + Panel::kBytes);
-      const auto first = scalar::SwigluGrad()(Rough{rounded(dh[i])}, first_of(gate), first_of(up));
-      const auto second =
-          scalar::SwigluGrad()(Rough{rounded(dh[i + 1])}, second_of(gate), second_of(up));
-      store_word(at, pack<BF16>(first.gate.v, second.gate.v));
-      store_word(at + Panel::kBytes, pack<BF16>(first.up.v, second.up.v));
+      const auto of = [&](int which) {
+        return scalar::SwigluGrad()(rounded<T>(dh[i + which]), part_of<T>(gate, which),
+                                    part_of<T>(up, which));
+      };
+      const auto first = of(0), second = of(1);
+      store_word(at, pack<T>(first.gate.v, second.gate.v));
+      store_word(at + Panel::kBytes, pack<T>(first.up.v, second.up.v));
     }
   }
 

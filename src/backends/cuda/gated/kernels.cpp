@@ -24,7 +24,7 @@ GatedProductSizes sizes_of(const KernelSpec& spec) {
 bool is_ours(const KernelSpec& spec, const CudaStream& stream) {
   constexpr std::int64_t kAlignment = 16;  // what the copy engine asks for
   const auto is_aligned = [](const OperandSpec& x) { return x.alignment >= kAlignment; };
-  return stream.compute_capability == kHopper && spec.inputs[0].dtype == DType::kBF16 &&
+  return stream.compute_capability == kHopper && is_low_precision(spec.inputs[0].dtype) &&
          takes_gated_product(sizes_of(spec)) && std::ranges::all_of(spec.inputs, is_aligned) &&
          std::ranges::all_of(spec.outputs, is_aligned);
 }
@@ -32,17 +32,22 @@ bool is_ours(const KernelSpec& spec, const CudaStream& stream) {
 class GatedMatmul final : public PreparedKernel {
  public:
   GatedMatmul(const KernelSpec& spec, const CudaStream& stream)
-      : sizes_(sizes_of(spec)), is_gradient_(is_gradient(spec)), stream_(stream) {}
+      : dtype_(spec.inputs[0].dtype),
+        sizes_(sizes_of(spec)),
+        is_gradient_(is_gradient(spec)),
+        stream_(stream) {}
 
   void launch(const LaunchOperands& at, const LaunchContext&) override {
     const LaunchStream stream = stream_.launch_stream();
-    const cudaError_t status = is_gradient_ ? multiply_gated_grad({.sizes = sizes_,
+    const cudaError_t status = is_gradient_ ? multiply_gated_grad({.dtype = dtype_,
+                                                                   .sizes = sizes_,
                                                                    .dy = at.inputs[0],
                                                                    .w = at.inputs[1],
                                                                    .gate_up = at.inputs[2],
                                                                    .d_gate_up = at.outputs[0]},
                                                                   stream)
-                                            : multiply_gated({.sizes = sizes_,
+                                            : multiply_gated({.dtype = dtype_,
+                                                              .sizes = sizes_,
                                                               .x = at.inputs[0],
                                                               .w = at.inputs[1],
                                                               .gate_up = at.outputs[0],
@@ -53,6 +58,7 @@ class GatedMatmul final : public PreparedKernel {
   }
 
  private:
+  const DType dtype_;
   const GatedProductSizes sizes_;
   const bool is_gradient_;
   const CudaStream& stream_;

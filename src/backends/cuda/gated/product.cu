@@ -12,7 +12,7 @@
 namespace tracestep::cuda {
 namespace gated_product {  // not anonymous: other architectures than Hopper use little of it
 
-template <bool kGradient>
+template <class T, bool kGradient>
 __global__ void __launch_bounds__(kThreads, 1)
     gated_product_kernel(Predecessors before, const __grid_constant__ GatedParameters p) {
 #ifdef TRACESTEP_HOPPER_CODE
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == 0) produce_operands<kGradient>(p, shared);
   } else {
     take_registers<240>();
-    GatedConsumer<kGradient> consumer(p, shared, warp / 4 - 1);
+    GatedConsumer<T, kGradient> consumer(p, shared, warp / 4 - 1);
     consumer.run();
   }
   // Neither may end while the other still arrives at its barriers.
@@ -55,20 +55,21 @@ namespace {
 
 using namespace gated_product;
 
-cudaError_t map_of(const void* data, std::int64_t rows, std::int64_t width, int box_rows,
-                   CUtensorMap& map) {
-  return encode_tensor_map({.data = data,
-                            .strides = {.batch = rows * width, .head = rows * width, .row = width},
-                            .dtype = AttentionDType::kBF16,
-                            .rows = static_cast<int>(rows),
-                            .width = static_cast<int>(width),
-                            .box_rows = box_rows,
-                            .box_columns = 64},
-                           map);
+cudaError_t map_of(DType dtype, const void* data, std::int64_t rows, std::int64_t width,
+                   int box_rows, CUtensorMap& map) {
+  return encode_tensor_map(
+      {.data = data,
+       .strides = {.batch = rows * width, .head = rows * width, .row = width},
+       .dtype = dtype == DType::kF16 ? AttentionDType::kF16 : AttentionDType::kBF16,
+       .rows = static_cast<int>(rows),
+       .width = static_cast<int>(width),
+       .box_rows = box_rows,
+       .box_columns = 64},
+      map);
 }
 
 // Blocks that run at once.
-template <bool kGradient>
+template <class T, bool kGradient>
 int blocks_at_once(const LaunchSize& size) {
   constexpr int kCluster = GatedLayout<kGradient>::kCluster;
   if (kCluster == 1) return multiprocessor_count();
@@ -83,11 +84,11 @@ int blocks_at_once(const LaunchSize& size) {
   config.numAttrs = 1;
   int clusters = 0;
   const cudaError_t status = cudaOccupancyMaxActiveClusters(
-      &clusters, reinterpret_cast<const void*>(gated_product_kernel<kGradient>), &config);
+      &clusters, reinterpret_cast<const void*>(gated_product_kernel<T, kGradient>), &config);
   return status == cudaSuccess ? kCluster * clusters : 0;
 }
 
-template <bool kGradient>
+template <class T, bool kGradient>
 cudaError_t launch_gated(GatedParameters& p, const GatedProductSizes& sizes,
                          const LaunchStream& stream) {
   using Layout = GatedLayout<kGradient>;
@@ -95,16 +96,23 @@ cudaError_t launch_gated(GatedParameters& p, const GatedProductSizes& sizes,
   p.units = p.row_units * static_cast<int>(sizes.columns / Layout::kColumns);
   p.blocks = static_cast<int>(sizes.width / kK);
   p.columns = static_cast<int>(sizes.columns);
-  auto* kernel = gated_product_kernel<kGradient>;
+  auto* kernel = gated_product_kernel<T, kGradient>;
   static const cudaError_t allowed =
       cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                            cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::kBytes);
   if (allowed != cudaSuccess) return allowed;
   LaunchSize size{1, kThreads, Layout::kBytes, Layout::kCluster};
-  static const int most = blocks_at_once<kGradient>(size);
+  static const int most = blocks_at_once<T, kGradient>(size);
   if (most == 0) return cudaErrorInvalidConfiguration;
   size.blocks = static_cast<unsigned>(std::min(p.units * Layout::kCluster, most));
   return launch_kernel(stream, size, kernel, p);
+}
+
+template <bool kGradient>
+cudaError_t launch_gated_of(DType dtype, GatedParameters& p, const GatedProductSizes& sizes,
+                            const LaunchStream& stream) {
+  return dtype == DType::kF16 ? launch_gated<F16, kGradient>(p, sizes, stream)
+                              : launch_gated<BF16, kGradient>(p, sizes, stream);
 }
 
 }  // namespace
@@ -115,26 +123,29 @@ cudaError_t multiply_gated(const GatedProduct& product, const LaunchStream& stre
   GatedParameters p{};
   p.keeps_gate_up = product.gate_up != nullptr;
   p.keeps_h = product.h != nullptr;
-  cudaError_t status = map_of(product.x, rows, width, kM, p.a);
-  if (status == cudaSuccess) status = map_of(product.w, 2 * columns, width, kN / 2, p.b);
+  cudaError_t status = map_of(product.dtype, product.x, rows, width, kM, p.a);
+  if (status == cudaSuccess)
+    status = map_of(product.dtype, product.w, 2 * columns, width, kN / 2, p.b);
   if (status == cudaSuccess && p.keeps_gate_up)
-    status = map_of(product.gate_up, rows, 2 * columns, kTeamRows, p.gate_up);
+    status = map_of(product.dtype, product.gate_up, rows, 2 * columns, kTeamRows, p.gate_up);
   if (status == cudaSuccess && p.keeps_h)
-    status = map_of(product.h, rows, columns, kTeamRows, p.result);
-  return status == cudaSuccess ? launch_gated<false>(p, product.sizes, stream) : status;
+    status = map_of(product.dtype, product.h, rows, columns, kTeamRows, p.result);
+  return status == cudaSuccess ? launch_gated_of<false>(product.dtype, p, product.sizes, stream)
+                               : status;
 }
 
 cudaError_t multiply_gated_grad(const GatedProductGrad& product, const LaunchStream& stream) {
   constexpr int kTeamRows = GatedLayout<true>::kTeamRows;
   const auto [rows, width, columns] = product.sizes;
   GatedParameters p{};
-  cudaError_t status = map_of(product.dy, rows, width, kM, p.a);
-  if (status == cudaSuccess) status = map_of(product.w, width, columns, kK, p.b);
+  cudaError_t status = map_of(product.dtype, product.dy, rows, width, kM, p.a);
+  if (status == cudaSuccess) status = map_of(product.dtype, product.w, width, columns, kK, p.b);
   if (status == cudaSuccess)
-    status = map_of(product.gate_up, rows, 2 * columns, kTeamRows, p.gate_up);
+    status = map_of(product.dtype, product.gate_up, rows, 2 * columns, kTeamRows, p.gate_up);
   if (status == cudaSuccess)
-    status = map_of(product.d_gate_up, rows, 2 * columns, kTeamRows, p.result);
-  return status == cudaSuccess ? launch_gated<true>(p, product.sizes, stream) : status;
+    status = map_of(product.dtype, product.d_gate_up, rows, 2 * columns, kTeamRows, p.result);
+  return status == cudaSuccess ? launch_gated_of<true>(product.dtype, p, product.sizes, stream)
+                               : status;
 }
 
 }  // namespace tracestep::cuda
