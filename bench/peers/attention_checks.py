@@ -54,6 +54,7 @@ def cases(dtypes, widths):
                     yield Case(dtype, 1, 2, 513, 513, width, causal, cap=cap)
                     yield Case(dtype, 2, 6, 300, 431, width, causal, "bottom", group=3, cap=cap)
                 yield Case(dtype, 1, 2, 300, 340, width, causal, "large", cap=30.0)
+                yield Case(dtype, 1, 1, 600, 1100, width, causal, "bottom", cap=20.0)
             for window in (1, 50, 128, 300):
                 yield Case(dtype, 1, 2, 777, 777, width, True, window=window)
                 yield Case(dtype, 2, 6, 513, 600, width, True, "bottom", group=3, window=window)

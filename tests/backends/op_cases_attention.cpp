@@ -149,6 +149,7 @@ std::vector<Wish> wishes_for_gpus() {
       {.q = {2, 2, 133, 128}, .keys = 2100, .group = 2},
       {.q = {2, 40, 256}, .keys = 1300},
       {.q = {4, 21, 80}, .keys = 1500, .group = 4, .window = 1100},
+      {.q = {2, 21, 96}, .keys = 1100, .cap = 3.0},
       // Windows, and caps.
       {.q = {4, 301, 80}, .keys = 431, .group = 4, .window = 70},
       {.q = {2, 2, 77, 200}, .keys = 77, .group = 2, .window = 33},

@@ -67,6 +67,8 @@ using CappedForward = CappedOf<TunedForward<T, kD, kCausal,
                                             kD == 64   ? ForwardForm::kTeams
                                             : kD == 80 ? ForwardForm::kTrio
                                                        : ForwardForm::kPair>>;
+template <class T, int kD, bool kCausal>
+using DividedCappedForward = Divided<CappedOf<TunedForward<T, kD, kCausal, ForwardForm::kPair>>>;
 
 // Calls f(width, causal) with both as types.
 template <class F>
@@ -91,7 +93,13 @@ cudaError_t tuned_forward(const AttentionForward& call, const LaunchStream& stre
   const ForwardForm form = forward_form(call.shape);
   return with_tuned_shape(call.shape, [&](auto width, auto causal) {
     int* counter = static_cast<int*>(call.workspace);
-    if (call.shape.cap == 0 && forward_parts(call.shape) > 1)
+    const bool is_divided = forward_parts(call.shape) > 1;
+    if constexpr (width() <= 192) {  // beyond, the tangents find no registers
+      if (call.shape.cap > 0 && is_divided)
+        return launch_hopper_forward<DividedCappedForward<T, width(), causal()>>(call, counter,
+                                                                                 stream);
+    }
+    if (call.shape.cap == 0 && is_divided)
       return launch_hopper_forward<DividedForward<T, width(), causal()>>(call, counter, stream);
     if (call.shape.cap > 0)
       return launch_hopper_forward<CappedForward<T, width(), causal()>>(call, counter, stream);
