@@ -43,7 +43,7 @@ struct BackwardParameters {
   int all_key_heads;  // of all batches
   int parts;          // grouped: blocks of a cluster, which divide the queries of their keys
   int section_heads;  // whose blocks are mixed, see BackwardTile
-  bool alternates;    // sections, see BackwardWalk
+  int round;          // blocks of keys that walk one way, see BackwardOrder and BackwardWalk
   int window;         // windowed: the keys that a query sees, up to i + offset
   int offset;         // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
@@ -92,7 +92,7 @@ struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;  // heads: of keys
   int blocks_of_head;                                          // of queries
   int part = 0;
-  bool is_descending = false;  // see BackwardWalk
+  bool is_descending = Traits::kGrouped;  // see BackwardWalk
   __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {
     const int x = static_cast<int>(blockIdx.x);
     if constexpr (Traits::kGrouped) {
@@ -139,16 +139,18 @@ struct BackwardTile {
     const int place = x - section * section_blocks;
     block = place / heads;
     head_of_all = first_head + place - block * heads;
-    is_descending = !p.alternates || section % 2 == 0;
+    if (p.round == 0) return;
+    const int rounds = (section_blocks + p.round - 1) / p.round;
+    is_descending = (section * rounds + place / p.round) % 2 == 0;
   }
 };
 
 // The order in which blocks of queries meet a block of keys; the producer, the consumers and the
 // threads that add up dQ follow it. Heads that share keys take turns at each block of queries. All
 // blocks of keys of a section go from the last queries to the first: they begin at the same ones,
-// and follow each other at the distance of one addition in ordered mode. Where sections alternate,
+// and follow each other at the distance of one addition in ordered mode. Where rounds alternate,
 // every second one goes from its diagonal to the last queries: its blocks start as those of the
-// section before end, the shortest first, each at the queries that those before it have reached. So
+// round before end, the shortest first, each at the queries that those before it have reached. So
 // the blocks of a head read the same queries at about the same time, and these come from L2.
 template <class Traits>
 struct BackwardWalk {

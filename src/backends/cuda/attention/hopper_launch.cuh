@@ -172,7 +172,7 @@ cudaError_t backward_parameters(const AttentionBackward& call, const BackwardRow
   p.parts = parts;
   const BackwardOrder order = backward_order(shape, p.key_blocks);
   p.section_heads = order.section_heads;
-  p.alternates = order.alternates && parts == 1;
+  p.round = parts == 1 ? order.round : 0;
   p.window = shape.window > 0 ? shape.window : kEveryKey;
   p.offset = shape.offset;
   p.scale = shape.scale;

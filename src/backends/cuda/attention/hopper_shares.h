@@ -29,27 +29,36 @@ inline int section_heads(const AttentionShape& shape) {
 // The order of the blocks of keys in backward, see BackwardTile and BackwardWalk.
 struct BackwardOrder {
   int section_heads;
-  bool alternates;
+  int round;  // blocks that walk one way before as many walk the other; 0: all walk one way
 };
 
-// Without a mask all blocks are as long, and heads go one by one. Causal: sections alternate if
-// each just fills the multiprocessors and they come in pairs; short walks (two heads to share keys,
-// a window) lose more by following each other than they gain. Otherwise a section has blocks enough
-// for all multiprocessors to end at about the same time, and not more, since all blocks of a head
-// read the same queries.
+// Without a mask all blocks are as long, and heads go one by one. Causal: a section has blocks
+// enough for all multiprocessors to end at about the same time, and not more, since all blocks of a
+// head read the same queries. Long walks alternate: in rounds of as many blocks as there are
+// multiprocessors, of sections of four heads or more, which leave little room at their ends and
+// where a block seldom waits for its turn at dQ; or by sections that just fill the multiprocessors,
+// where there are no turns or heads are short. If neither, and the queries that all need at a time
+// fit into L2, they walk one way, as short walks do (two heads to share keys, a window), which lose
+// more by following each other than they gain.
 inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks) {
-  if (!shape.causal) return {1, false};
+  if (!shape.causal) return {1, 0};
+  constexpr int kFewBlocks = 12, kMuchWidth = 512;
   const int heads = shape.batch * shape.heads_of_keys(), most = multiprocessor_count();
-  const int fitting = equal_sections(heads, most / key_blocks);
-  const bool fills = fitting * key_blocks <= most && fitting * key_blocks >= most * 7 / 8;
+  const int fitting = equal_sections(heads, most / key_blocks), filled = fitting * key_blocks;
+  const bool fills = filled <= most && filled >= most * 7 / 8 && heads % (2 * fitting) == 0;
   const bool is_long = shape.group() > 2 && shape.window == 0;
-  if (fills && is_long && heads % (2 * fitting) == 0) return {fitting, true};
-  return {equal_sections(heads, 2 * most / key_blocks), false};
+  const bool has_rounds = key_blocks >= kFewBlocks &&
+                          (fills ? shape.deterministic : shape.group() * shape.width >= kMuchWidth);
+  if (is_long && has_rounds)
+    return {equal_sections(heads, std::max(2 * most / key_blocks, 4)), most};
+  if (is_long && fills) return {fitting, filled};
+  return {equal_sections(heads, 2 * most / key_blocks), 0};
 }
 
 // Blocks of a cluster that divide the queries of one block of keys: as many as leave no
-// multiprocessor idle, and two where each has one block and, under a causal mask, the longest
-// decides. A part has at least four steps, without which summing up costs more than it gains.
+// multiprocessor idle, and twice as many under a causal mask, where the longest decides, if that is
+// two, or if walks are long and seldom wait for their turn at dQ. A part has at least four steps,
+// without which summing up costs more than it gains.
 template <class Traits>
 int backward_parts(const AttentionShape& shape) {
   constexpr int kMost = 4, kSteps = 4;
@@ -61,8 +70,11 @@ int backward_parts(const AttentionShape& shape) {
   while (parts < kMost && 2 * parts * blocks <= multiprocessor_count() &&
          steps >= 2 * parts * kSteps)
     parts *= 2;
-  const bool is_uneven = shape.causal && blocks <= multiprocessor_count();
-  return parts == 1 && is_uneven && steps >= 4 * kSteps ? 2 : parts;
+  if (!shape.causal || parts == kMost) return parts;
+  const bool waits = shape.deterministic && shape.group() <= 2;
+  const bool doubles = parts == 1 ? blocks <= multiprocessor_count() && steps >= 4 * kSteps
+                                  : !waits && steps >= 32 * kSteps;
+  return doubles ? 2 * parts : parts;
 }
 
 // Blocks of a cluster that divide the keys of a tile of queries: as many as find room at once,
