@@ -28,6 +28,7 @@
 #include "planning/cuda_plans.h"
 #include "planning/needs.h"
 #include "runtime/collective_kernels.h"
+#include "runtime/energy_counter.h"
 
 namespace tracestep {
 namespace {
@@ -116,7 +117,7 @@ class DependentLaunches {
   cuda::CudaStream* const streams_[2];
 };
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public EnergyCounter {
  public:
   explicit CudaDevice(const CudaOptions& options)
       : properties_(open_device(options.index)),
@@ -227,6 +228,7 @@ class CudaDevice final : public Device {
     return roof_tflops_in(precision, measure_cuda_ceilings(*this));
   }
   DeviceFacts facts() const override { return nvml_.facts(); }
+  std::optional<double> energy_j() const override { return nvml_.energy_j(); }
   std::string choices() const override { return gemm_->describe(); }
   RangeSink* ranges() override { return cuda::nvtx_ranges(); }
   std::unique_ptr<ActivityTracer> make_activity_tracer(std::string& problem) override {

@@ -115,6 +115,14 @@ NvmlDevice::NvmlDevice(const Nvml& nvml, const std::string& pci_bus_id) : nvml_(
   if (nvml.f_.handle_by_pci(pci_bus_id.c_str(), &handle_) != kSuccess) handle_ = nullptr;
 }
 
+std::optional<double> NvmlDevice::energy_j() const {
+  const auto energy = nvml_.f_.energy;
+  unsigned long long millijoules = 0;
+  const bool is_told =
+      handle_ != nullptr && energy != nullptr && energy(handle_, &millijoules) == kSuccess;
+  return is_told ? std::optional(static_cast<double>(millijoules) * 1e-3) : std::nullopt;
+}
+
 DeviceFacts NvmlDevice::facts() const {
   DeviceFacts out;
   if (handle_ == nullptr) return out;
@@ -130,10 +138,7 @@ DeviceFacts NvmlDevice::facts() const {
   };
   watts(f.power_usage, out.power_w);
   watts(f.power_limit, out.power_limit_w);
-  unsigned long long millijoules = 0;
-  if (f.energy != nullptr && f.energy(handle_, &millijoules) == kSuccess) {
-    out.energy_j = static_cast<double>(millijoules) * 1e-3;
-  }
+  out.energy_j = energy_j();
   if (f.temperature != nullptr && f.temperature(handle_, kTemperatureGpu, &value) == kSuccess) {
     out.temperature_c = value;
   }

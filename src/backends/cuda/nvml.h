@@ -57,6 +57,8 @@ class NvmlDevice {
 
   // Reads all of them now; takes the driver a few hundred microseconds to some milliseconds.
   DeviceFacts facts() const;
+  // DeviceFacts::energy_j alone: some milliseconds.
+  std::optional<double> energy_j() const;
 
  private:
   const Nvml& nvml_;

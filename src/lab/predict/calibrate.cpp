@@ -12,6 +12,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/predict/kernel_work.h"
 #include "lab/predict/measure_products.h"
+#include "lab/predict/power.h"
 #include "lab/predict/sized_products.h"
 #include "passes/update_passes.h"
 #include "session/session.h"
@@ -30,6 +31,8 @@ constexpr int kWarmAlone = 3, kTimedAlone = 9;
 constexpr double kMostMs = 100;  // of a step's runs of either kind in a round; at least one is made
 // A power limit lowers clocks within some tens of milliseconds.
 constexpr double kSustainedMs = 200, kSampledMs = 80;
+// Power is metered when it has risen, by a counter that moves every 100 ms on some devices.
+constexpr double kRisingMs = 50, kMeteredMs = 300;
 constexpr double kKeepSeconds = 5;
 
 // The time of each launch: the median over the recorded steps.
@@ -92,12 +95,24 @@ StepSamples timed(Measurement& measurement, int most) {
   return out;
 }
 
+// Keeps the device busy until it is as fast as it stays. The power that it draws; nullopt: it does
+// not tell.
+std::optional<double> sustain(Measurement& measurement, const Device& device) {
+  std::optional<PowerMeter> meter;
+  std::optional<double> watts;
+  for (double total = 0; total < kSustainedMs || (!watts && total < kMeteredMs);
+       total += measurement.step().wall_ms()) {
+    if (!meter && total > kRisingMs) meter.emplace(device);
+    if (meter) watts = meter->watts();
+  }
+  return watts;
+}
+
 // After the device has been kept busy.
 StepSamples timed_sustained(Measurement& measurement) {
-  double total = 0;
-  while (total < kSustainedMs) total += measurement.step().wall_ms();
   StepSamples out;
-  for (total = 0; total < kSampledMs; total += out.wall_ms.back()) out.add(measurement.step());
+  for (double total = 0; total < kSampledMs; total += out.wall_ms.back())
+    out.add(measurement.step());
   return out;
 }
 
@@ -127,6 +142,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
     Measurement measurement(session.executor(), *device, stop);
     const bool is_alone = device->is_asynchronous();
     measurement.warm_up(is_alone && !step.is_sustained ? kWarmAlone : 1);
+    if (step.is_sustained) out.watts = sustain(measurement, *device).value_or(0);
     const StepSamples samples = step.is_sustained
                                     ? timed_sustained(measurement)
                                     : timed(measurement, is_alone ? kTimedAlone : kTimed);
@@ -135,6 +151,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
     LaunchTimes times;
     measurement.record(out.wall_ms < kMostMs ? kRecorded : 1,
                        [&](const StepTimes&, const Recorder& recorder) { times.add(recorder); });
+    if (step.is_metered) out.watts = sustain(measurement, *device).value_or(0);
     out.launches = session.executor().launches();
     out.kernels = merged(kernel_work(session.program(), device->traits(), caches), times);
     out.busy_ms = busy_ms_of(out);

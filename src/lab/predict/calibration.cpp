@@ -61,14 +61,16 @@ Json to_json(const CalibratedStep::Launch& launch) {
 Json to_json(const CalibratedStep& step) {
   Json kernels = Json::array();
   for (const CalibratedStep::Launch& launch : step.kernels) kernels.push_back(to_json(launch));
-  return Json::Object{{"cell", step.key},
-                      {"executor", name_of(step.executor)},
-                      {"wall_ms", step.wall_ms},
-                      {"busy_ms", step.busy_ms},
-                      {"issue_ms", step.issue_ms},
-                      {"launches", step.launches},
-                      {"held_out", step.is_held_out},
-                      {"kernels", kernels}};
+  Json out = Json::Object{{"cell", step.key},
+                          {"executor", name_of(step.executor)},
+                          {"wall_ms", step.wall_ms},
+                          {"busy_ms", step.busy_ms},
+                          {"issue_ms", step.issue_ms},
+                          {"launches", step.launches},
+                          {"held_out", step.is_held_out},
+                          {"kernels", kernels}};
+  if (step.watts > 0) out["watts"] = step.watts;
+  return out;
 }
 
 Json to_json(const std::vector<MeasuredProduct>& products) {
@@ -111,6 +113,7 @@ CalibratedStep read_step(const Json& json) {
                      .issue_ms = measured(json.at("issue_ms")),
                      .launches = json.at("launches").as_int(),
                      .is_held_out = json.at("held_out").as_bool()};
+  if (const Json* watts = json.find("watts")) out.watts = positive(*watts);
   for (const Json& launch : json.at("kernels").items()) {
     out.kernels.push_back(read_launch(launch));
   }

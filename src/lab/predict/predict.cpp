@@ -22,6 +22,7 @@ void correct(const Correction& correction, StepTime& time) {
   time.beside_ms *= factor;
   time.collectives_ms *= factor;
   time.exposed_ms *= factor;
+  time.joules *= factor;
   for (PredictedPart& part : time.parts) part.ms *= factor;
   time.low_ms = time.ms / (1 + correction.spread);
   time.high_ms = time.ms * (1 + correction.spread);

@@ -5,6 +5,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/predict/predict.h"
+#include "lab/report/digits.h"
 #include "lab/report/fields.h"
 #include "spec/fields.h"
 
@@ -36,6 +37,10 @@ Json status_cell(P p) {
 
 double most_energy_j(P p) {
   return p.watts * p.time.ms * 1e-3 * p.run.parallel.ranks;
+}
+
+double energy_j(P p) {
+  return p.time.joules * p.run.parallel.ranks;
 }
 
 double error_of(P p) {
@@ -180,6 +185,12 @@ Table prediction_table(std::span<const Prediction> predictions) {
     fields.add(
         real_column("exposed_ms", "exposed", "ms", -1, "of the step, while no other kernel runs"),
         [](P p) { return when(has_time(p), p.time.exposed_ms); });
+  }
+  if (std::ranges::any_of(predictions, [](P p) { return p.time.joules > 0; })) {
+    fields.add(
+        real_column("energy_j", "energy", "J", kTwoDigits,
+                    "of a step on all ranks, by the power that steps of the calibration drew"),
+        [](P p) { return when(p.time.joules > 0, energy_j(p)); });
   }
   fields.add(bytes_column("peak_bytes", "predicted peak"), &Prediction::peak_bytes);
   if (std::ranges::any_of(predictions, [](P p) { return p.host_bytes > 0; })) {

@@ -8,6 +8,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/predict/between.h"
 #include "lab/predict/paces.h"
+#include "lab/predict/power.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -229,7 +230,8 @@ class Calibrated : public TimeModel {
         caches_(calibration.caches),
         host_bytes_per_us_(calibration.host_bytes_per_us),
         times_(calibration, false),
-        rounded_times_(calibration, true) {
+        rounded_times_(calibration, true),
+        energy_(calibration) {
     const StepPointers steps = fitted_steps(calibration);
     for (ExecutorKind executor : kAllExecutors) {
       between_[executor] = between_kernels(steps, executor, calibration.is_asynchronous);
@@ -251,6 +253,7 @@ class Calibrated : public TimeModel {
     Launches launches(program, link, between);
     std::set<std::string> uncalibrated;
     double uncalibrated_ms = 0;
+    Efforts amounts{};
     for (const KernelWork& w : kernel_work(program, traits, caches_)) {
       if (const std::optional<double> us = launches.collective_us(w.node)) {
         launches.add(w.node, *us);
@@ -266,6 +269,7 @@ class Calibrated : public TimeModel {
         const double us = std::max(
             times.us(part.kernel, part.kernel_class, part.amounts, part.product), link_us(part));
         if (!is_known || !has_known_link) uncalibrated_ms += us * 1e-3;
+        add_amounts(part.kernel_class, part.amounts, 1, amounts);
         node_us += us;
       }
       launches.add(w.node, node_us);
@@ -280,6 +284,7 @@ class Calibrated : public TimeModel {
       us = step_us(device_us, out.launches, launches.issue_us(), between);
     }
     out.ms = us[0] * 1e-3;
+    out.joules = energy_.joules(run.precision, out.ms, out.kernels_ms - out.beside_ms, amounts);
     const double unknown = out.kernels_ms > 0 ? out.uncalibrated_ms / out.kernels_ms : 0.0;
     const double spread = (1 + spread_) * (1 + unknown) - 1;
     out.low_ms = us[1] * 1e-3 / (1 + spread);
@@ -333,6 +338,7 @@ class Calibrated : public TimeModel {
   CacheSizes caches_;
   double host_bytes_per_us_;
   LaunchTimes times_, rounded_times_;
+  EnergyModel energy_;
   std::map<ExecutorKind, Between> between_;
   double spread_ = 0;
 };

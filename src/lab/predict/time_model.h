@@ -30,6 +30,7 @@ struct StepTime {
   double kernels_ms = 0;                      // of all kernels, one after the other
   double beside_ms = 0;                       // of these, what runs while others do
   double collectives_ms = 0, exposed_ms = 0;  // Timeline's; 0 without ranks
+  double joules = 0;                          // of one device; 0: not known
   std::int64_t launches = 0;
   std::vector<PredictedPart> parts;  // of kernels_ms, by phase and component, in order of the step
   std::set<std::string> uncalibrated;  // kernels of which only the class was measured

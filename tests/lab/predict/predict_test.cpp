@@ -15,6 +15,7 @@
 #include "lab/predict/calibrate.h"
 #include "lab/predict/measure_products.h"
 #include "lab/predict/paces.h"
+#include "lab/predict/power.h"
 #include "lab/predict/sized_products.h"
 #include "lab/predict/split_gain.h"
 #include "ops/functions.h"
@@ -44,9 +45,10 @@ double planted_us(const Efforts& amounts) {
   return 2.0 + at(amounts, Effort::kOperations) * 1e-3;
 }
 
-CalibratedStep planted_step(const RunSpec& run, bool is_held_out) {
+CalibratedStep planted_step(const RunSpec& run, bool is_held_out,
+                            const CacheSizes& caches = kCaches) {
   CalibratedStep out{.key = key_of(run), .is_held_out = is_held_out};
-  for (const KernelWork& w : kernel_work(step_program(run), {}, kCaches)) {
+  for (const KernelWork& w : kernel_work(step_program(run), {}, caches)) {
     const double us = planted_us(w.amounts);
     out.kernels.push_back({w.kernel, w.kernel_class, {w.amounts, us}, 1});
     out.busy_ms += us * 1e-3;
@@ -312,6 +314,44 @@ TEST_F(PredictTest, StatesInHostMemoryTakeTheTimeOfTheLink) {
   const DevicePeaks peaks{"a device", 10, 100, 1000, 1e-3};
   const double least_ms = static_cast<double>(moved.host_bytes) * 1e-3;
   EXPECT_GT(predict_run(run, gpu, {*make_time_model(peaks)}).time.low_ms, least_ms);
+}
+
+// A device that draws 100 W, 2 pJ for a FLOP of a product and 30 pJ for a byte of memory.
+TEST_F(PredictTest, EnergyIsFoundFromThePowerOfSustainedSteps) {
+  const auto joules_of = [](const CalibratedStep& step) {
+    Efforts amounts{};
+    for (const auto& launch : step.kernels) {
+      add_amounts(launch.kernel_class, launch.work.amounts, static_cast<double>(launch.count),
+                  amounts);
+    }
+    return 100 * step.wall_ms * 1e-3 + 2e-6 * at(amounts, Effort::kOperations) +
+           30e-6 * at(amounts, Effort::kMemoryBytes);
+  };
+  Calibration calibration = planted();
+  calibration.caches = {};  // all bytes are of memory
+  calibration.steps.clear();
+  for (const auto& [width, context] : {std::pair{16, 16}, {48, 16}, {64, 64}, {32, 128}}) {
+    calibration.steps.push_back(planted_step(tiny(width, context), false, {}));
+  }
+  calibration.steps.push_back(planted_step(tiny(32, 24), true, {}));
+  const RunSpec run = tiny(40, 20);
+  EXPECT_EQ(predict_run(run, {}, {*make_time_model(calibration)}).time.joules, 0) << "not measured";
+  for (CalibratedStep& step : calibration.steps) step.watts = joules_of(step) / step.wall_ms * 1e3;
+  const auto model = make_time_model(calibration);
+  const double truth = joules_of(planted_step(run, false, {}));
+  EXPECT_NEAR(predict_run(run, {}, {*model}).time.joules / truth, 1, 0.05);
+  RunSpec narrow = run;
+  narrow.precision = {.parameters = DType::kBF16};
+  EXPECT_EQ(predict_run(narrow, {}, {*model}).time.joules, 0) << "no such products were measured";
+  const Calibration read = parse_calibration(text_of(calibration), "file", calibration.identity);
+  EXPECT_EQ(read.steps[0].watts, calibration.steps[0].watts);
+}
+
+TEST_F(PredictTest, PowerIsWhatACounterMovedBy) {
+  constexpr std::int64_t kMs = 1'000'000;
+  EXPECT_FALSE(watts_between({{0, 5.0}})) << "one move says nothing of the time before it";
+  EXPECT_FALSE(watts_between({{0, 5.0}, {20 * kMs, 7.0}})) << "too close";
+  EXPECT_NEAR(watts_between({{0, 5.0}, {20 * kMs, 7.0}, {100 * kMs, 25.0}}).value(), 200, 1e-9);
 }
 
 TEST_F(PredictTest, ACalibrationIsReadAsItWasWritten) {
