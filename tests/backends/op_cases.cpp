@@ -57,6 +57,13 @@ std::vector<OpCase> elementwise_cases(int count, double low, double high) {
   return cases;
 }
 
+OpTest composite(std::string op, std::vector<OpCase> cases, std::vector<int> gradient_outputs) {
+  return {.op = std::move(op),
+          .bound = Bound::kUnfused,
+          .cases = std::move(cases),
+          .gradient_outputs = std::move(gradient_outputs)};
+}
+
 std::vector<OpCase> with_attrs(std::vector<OpCase> cases, const Attrs& attrs) {
   for (OpCase& c : cases) c.attrs = attrs;
   return cases;
@@ -78,8 +85,8 @@ std::ostream& operator<<(std::ostream& out, const OpTest& test) {
 const std::vector<OpTest>& op_tests() {
   static const std::vector<OpTest> all = [] {
     std::vector<OpTest> out;
-    for (auto* family :
-         {elementwise_tests, movement_tests, product_tests, composite_tests, attention_tests}) {
+    for (auto* family : {elementwise_tests, movement_tests, product_tests, composite_tests,
+                         optimizer_tests, attention_tests}) {
       for (OpTest& test : family()) out.push_back(std::move(test));
     }
     if (backends_under_test().size() > 1) return out;

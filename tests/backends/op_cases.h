@@ -85,6 +85,7 @@ std::vector<OpTest> elementwise_tests();
 std::vector<OpTest> movement_tests();
 std::vector<OpTest> product_tests();
 std::vector<OpTest> composite_tests();
+std::vector<OpTest> optimizer_tests();
 std::vector<OpTest> attention_tests();
 
 inline const std::vector<DType> kFloatingTypes{DType::kF32, DType::kBF16, DType::kF16};
@@ -104,6 +105,8 @@ Operand constant(Operand operand);
 OpCase for_gpus(OpCase one);
 // Odd, prime, empty, one-wide and strided shapes for an op on `count` operands of one shape.
 std::vector<OpCase> elementwise_cases(int count, double low = -2.0, double high = 2.0);
+// An op that is held to twice the error of its decomposition.
+OpTest composite(std::string op, std::vector<OpCase> cases, std::vector<int> gradient_outputs);
 // The same operands with other ranges or attributes.
 std::vector<OpCase> with_attrs(std::vector<OpCase> cases, const Attrs& attrs);
 std::vector<OpCase> with_range(std::vector<OpCase> cases, int operand, double low, double high);
