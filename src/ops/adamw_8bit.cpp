@@ -82,14 +82,10 @@ void register_from_moment_codes() {
 std::vector<Type> adamw_8bit_type(const OpCall& c) {
   require_lane(c);
   const AdamwGroups groups = coded_adamw_groups(c.attrs, c.inputs.size());
-  if (groups.count == 0 || groups.first_input(groups.count) != c.inputs.size()) {
-    fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),
-               groups.inputs_each());
-  }
-  require_factors(c, groups);
+  require_groups(c, groups);
   std::vector<Type> out;
   for (std::size_t t = 0; t < groups.count; ++t) {
-    const std::size_t first = groups.first_input(t), shadow = first + groups.inputs_each() - 1;
+    const std::size_t first = groups.first_input(t), shadow = groups.shadow(t);
     const auto p = static_cast<int>(first);
     const Shape& shape = c.inputs[first].shape;
     rules::require_floating(c, p);
@@ -140,29 +136,16 @@ std::vector<Val> updated_group(Expansion e, const AdamwGroups& groups, std::size
   return out;
 }
 
+AdamwGroups groups_of(const OpCall& c) {
+  return coded_adamw_groups(c.attrs, c.inputs.size());
+}
+
 std::vector<Val> adamw_8bit_decomposed(Expansion e) {
-  const AdamwGroups groups = coded_adamw_groups(e.attrs, e.inputs.size());
-  std::vector<Val> out;
-  for (std::size_t t = 0; t < groups.count; ++t) {
-    const std::size_t p = groups.first_input(t);
-    const std::vector<Val> updated = updated_group(e, groups, p);
-    out.insert(out.end(), updated.begin(), updated.end());
-    if (groups.shadowed) out.push_back(cast(updated[0], e.inputs[p + 6].dtype()));
-  }
-  return out;
+  return decomposed_groups(e, coded_adamw_groups(e.attrs, e.inputs.size()), updated_group);
 }
 
 std::vector<Donation> adamw_8bit_donations(const Attrs& attrs, std::size_t inputs) {
-  const AdamwGroups groups = coded_adamw_groups(attrs, inputs);
-  std::vector<Donation> out;
-  for (std::size_t t = 0; t < groups.count; ++t) {
-    const std::size_t to = groups.first_output(t), from = groups.first_input(t);
-    out.push_back({static_cast<int>(to), static_cast<int>(from)});
-    for (std::size_t i = 1; i < groups.outputs_each(); ++i) {
-      out.push_back({static_cast<int>(to + i), static_cast<int>(from + i + 1)});
-    }
-  }
-  return out;
+  return donated_groups(coded_adamw_groups(attrs, inputs));
 }
 
 // Calls of single tensors as one of all.
@@ -179,31 +162,7 @@ std::vector<std::vector<Val>> joined_adamw_8bit(Builder& b, const Attrs& attrs,
     operands.insert(operands.end(), call.inputs.begin() + tensors, call.inputs.end());
     if (shadowed) operands.push_back(call.shadow);
   }
-  const std::vector<Val> results = b.call(find_op("adamw_8bit"), operands, joined);
-  const std::size_t each = results.size() / calls.size();
-  std::vector<std::vector<Val>> out;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const auto begin = results.begin() + static_cast<std::ptrdiff_t>(i * each);
-    out.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(each));
-  }
-  return out;
-}
-
-std::int64_t elements_of(const OpCall& c) {
-  const AdamwGroups groups = coded_adamw_groups(c.attrs, c.inputs.size());
-  std::int64_t out = 0;
-  for (std::size_t t = 0; t < groups.count; ++t) out += c.inputs[groups.first_input(t)].count();
-  return out;
-}
-
-std::int64_t adamw_8bit_bytes_read(const OpCall& c) {
-  const AdamwGroups groups = coded_adamw_groups(c.attrs, c.inputs.size());
-  std::int64_t out = 0;
-  for (const Type& type : c.inputs) out += type.bytes();
-  for (std::size_t t = 0; groups.shadowed && t < groups.count; ++t) {
-    out -= c.inputs[groups.first_input(t) + 6].bytes();
-  }
-  return out;
+  return results_of_each(b.call(find_op("adamw_8bit"), operands, joined), calls.size());
 }
 
 // Operations on an element: the rule's, and three each to read and to write two codes.
@@ -238,8 +197,8 @@ void register_adamw_8bit() {
        .infer = adamw_8bit_type,
        .accepts = rules::contiguous,
        .decompose = adamw_8bit_decomposed,
-       .flops = [](const OpCall& c) { return kOperations * elements_of(c); },
-       .bytes_read = adamw_8bit_bytes_read,
+       .flops = [](const OpCall& c) { return kOperations * elements_of_groups(c, groups_of(c)); },
+       .bytes_read = [](const OpCall& c) { return bytes_of_groups(c, groups_of(c)); },
        .join = JoinRule{"adamw_8bit", joined_adamw_8bit},
        .widens = true,
        .donates_in_groups = adamw_8bit_donations});

@@ -25,4 +25,20 @@ std::vector<Val> adamw_of(const OpExpansion& expansion, const AdamwGroups& group
 // `p` on.
 void donate_group(std::vector<Donation>& out, std::size_t output, std::size_t p);
 
+// --- all groups of a call ----------------------------------------------------------------------
+
+// Throws Error{kUsage} where the operands are no whole groups, or those in front do not fit.
+void require_groups(const OpCall& call, const AdamwGroups& groups);
+// Every result by `update`, which is adamw_of() or like it, and of p its shadow.
+std::vector<Val> decomposed_groups(const OpExpansion& expansion, const AdamwGroups& groups,
+                                   std::vector<Val> (*update)(const OpExpansion&,
+                                                              const AdamwGroups&, std::size_t p));
+// Each result may take the storage of what it is the new value of.
+std::vector<Donation> donated_groups(const AdamwGroups& groups);
+// The results of a call as those of the calls that it was joined from.
+std::vector<std::vector<Val>> results_of_each(const std::vector<Val>& results, std::size_t calls);
+// Elements of all p, and bytes of all operands but shadows, which are not read.
+std::int64_t elements_of_groups(const OpCall& call, const AdamwGroups& groups);
+std::int64_t bytes_of_groups(const OpCall& call, const AdamwGroups& groups);
+
 }  // namespace tracestep::ops

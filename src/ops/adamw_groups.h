@@ -25,6 +25,7 @@ struct AdamwGroups {
   std::size_t first_input(std::size_t tensor) const {
     return step_count() + (counted ? 1u : 0u) + tensor * inputs_each();
   }
+  std::size_t shadow(std::size_t tensor) const { return first_input(tensor + 1) - 1; }
   std::size_t first_output(std::size_t tensor) const { return tensor * outputs_each(); }
 };
 

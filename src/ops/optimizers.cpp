@@ -81,14 +81,7 @@ std::vector<std::vector<Val>> joined_adamw(Builder& b, const Attrs& attrs,
     operands.insert(operands.end(), call.inputs.begin(), call.inputs.begin() + 4);
     if (shadowed) operands.push_back(call.shadow);
   }
-  const std::vector<Val> results = b.call(find_op("multi_adamw"), operands, joined);
-  const std::size_t each = results.size() / calls.size();
-  std::vector<std::vector<Val>> out;
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const auto first = results.begin() + static_cast<std::ptrdiff_t>(i * each);
-    out.emplace_back(first, first + static_cast<std::ptrdiff_t>(each));
-  }
-  return out;
+  return results_of_each(b.call(find_op("multi_adamw"), operands, joined), calls.size());
 }
 
 void register_adamw() {
@@ -120,11 +113,7 @@ void register_adamw() {
 std::vector<Type> multi_adamw_type(const OpCall& c) {
   require_lane(c);
   const AdamwGroups groups = adamw_groups(c.attrs, c.inputs.size());
-  if (groups.count == 0 || groups.first_input(groups.count) != c.inputs.size()) {
-    fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),
-               groups.inputs_each());
-  }
-  require_factors(c, groups);
+  require_groups(c, groups);
   std::vector<Type> out;
   for (std::size_t t = 0; t < groups.count; ++t) {
     const std::size_t p = groups.first_input(t);
@@ -136,26 +125,11 @@ std::vector<Type> multi_adamw_type(const OpCall& c) {
 }
 
 std::vector<Val> multi_adamw_decomposed(Expansion e) {
-  const AdamwGroups groups = adamw_groups(e.attrs, e.inputs.size());
-  std::vector<Val> out;
-  for (std::size_t t = 0; t < groups.count; ++t) {
-    const std::size_t p = groups.first_input(t);
-    const std::vector<Val> updated = adamw_of(e, groups, p);
-    out.insert(out.end(), updated.begin(), updated.end());
-    if (groups.shadowed) out.push_back(cast(updated[0], e.inputs[p + 4].dtype()));
-  }
-  return out;
+  return decomposed_groups(e, adamw_groups(e.attrs, e.inputs.size()), adamw_of);
 }
 
 std::vector<Donation> multi_adamw_donations(const Attrs& attrs, std::size_t inputs) {
-  const AdamwGroups groups = adamw_groups(attrs, inputs);
-  std::vector<Donation> out;
-  for (std::size_t t = 0; t < groups.count; ++t) {
-    const std::size_t to = groups.first_output(t), from = groups.first_input(t);
-    donate_group(out, to, from);
-    if (groups.shadowed) out.push_back({static_cast<int>(to + 3), static_cast<int>(from + 4)});
-  }
-  return out;
+  return donated_groups(adamw_groups(attrs, inputs));
 }
 
 void register_multi_adamw() {
@@ -181,24 +155,11 @@ void register_multi_adamw() {
        .decompose = multi_adamw_decomposed,
        .flops =
            [](const OpCall& c) {
-             const AdamwGroups groups = adamw_groups(c.attrs, c.inputs.size());
-             std::int64_t n = 0;
-             for (std::size_t t = 0; t < groups.count; ++t) {
-               n += 14 * c.inputs[groups.first_input(t)].count();
-             }
-             return n;
+             return 14 * elements_of_groups(c, adamw_groups(c.attrs, c.inputs.size()));
            },
        .bytes_read =
            [](const OpCall& c) {
-             const AdamwGroups groups = adamw_groups(c.attrs, c.inputs.size());
-             std::int64_t bytes = 0;
-             for (std::size_t i = 0; i < c.inputs.size(); ++i) {
-               const std::size_t first = groups.first_input(0);
-               const bool is_shadow =
-                   groups.shadowed && i >= first && (i - first) % groups.inputs_each() == 4;
-               if (!is_shadow) bytes += c.inputs[i].bytes();
-             }
-             return bytes;
+             return bytes_of_groups(c, adamw_groups(c.attrs, c.inputs.size()));
            },
        .donates_in_groups = multi_adamw_donations});
 }
@@ -331,6 +292,63 @@ void require_factors(const OpCall& c, const AdamwGroups& groups) {
   if (groups.guarded && c.inputs[groups.apply()].dtype != DType::kBool) {
     fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());
   }
+}
+
+void require_groups(const OpCall& c, const AdamwGroups& groups) {
+  if (groups.count == 0 || groups.first_input(groups.count) != c.inputs.size()) {
+    fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),
+               groups.inputs_each());
+  }
+  require_factors(c, groups);
+}
+
+std::vector<Val> decomposed_groups(const OpExpansion& e, const AdamwGroups& groups,
+                                   std::vector<Val> (*update)(const OpExpansion&,
+                                                              const AdamwGroups&, std::size_t p)) {
+  std::vector<Val> out;
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::vector<Val> updated = update(e, groups, groups.first_input(t));
+    out.insert(out.end(), updated.begin(), updated.end());
+    if (groups.shadowed) out.push_back(cast(updated[0], e.inputs[groups.shadow(t)].dtype()));
+  }
+  return out;
+}
+
+std::vector<Donation> donated_groups(const AdamwGroups& groups) {
+  std::vector<Donation> out;
+  for (std::size_t t = 0; t < groups.count; ++t) {
+    const std::size_t to = groups.first_output(t), from = groups.first_input(t);
+    for (std::size_t i = 0; i < groups.outputs_each(); ++i) {
+      const std::size_t operand = i == 0 ? i : i + 1;  // the gradient lies behind p
+      out.push_back({static_cast<int>(to + i), static_cast<int>(from + operand)});
+    }
+  }
+  return out;
+}
+
+std::vector<std::vector<Val>> results_of_each(const std::vector<Val>& results, std::size_t calls) {
+  const auto each = static_cast<std::ptrdiff_t>(results.size() / calls);
+  std::vector<std::vector<Val>> out;
+  for (std::size_t i = 0; i < calls; ++i) {
+    const auto first = results.begin() + static_cast<std::ptrdiff_t>(i) * each;
+    out.emplace_back(first, first + each);
+  }
+  return out;
+}
+
+std::int64_t elements_of_groups(const OpCall& c, const AdamwGroups& groups) {
+  std::int64_t out = 0;
+  for (std::size_t t = 0; t < groups.count; ++t) out += c.inputs[groups.first_input(t)].count();
+  return out;
+}
+
+std::int64_t bytes_of_groups(const OpCall& c, const AdamwGroups& groups) {
+  std::int64_t out = 0;
+  for (const Type& type : c.inputs) out += type.bytes();
+  for (std::size_t t = 0; groups.shadowed && t < groups.count; ++t) {
+    out -= c.inputs[groups.shadow(t)].bytes();
+  }
+  return out;
 }
 
 void register_optimizers() {
