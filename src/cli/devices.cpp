@@ -157,7 +157,7 @@ RunSpec placed(RunSpec run, Takes takes, DeviceUse use, Ranks ranks) {
 
 std::vector<RunSpec> runs_of(const RunGrid& grid, Takes takes, DeviceUse use, Ranks ranks) {
   std::vector<RunSpec> out = grid.runs();
-  grid.check_effect(out);
+  check_effect(out);
   for (RunSpec& run : out) run = placed(std::move(run), takes, use, ranks);
   return out;
 }

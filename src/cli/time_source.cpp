@@ -65,8 +65,8 @@ std::string note_of_link(const PublishedDevice& device, int ranks) {
 void check_precision(const Precision& precision, TimeSource& source) {
   if (source.device == nullptr || source.device->product_tflops(precision) > 0) return;
   source.model = nullptr;
-  source.note = fmt::format("no times: {} has no products in {} by its data sheet ({})",
-                            source.device->name, name_of(precision), source.device->source);
+  source.note = fmt::format("{} has no products in {} by its data sheet ({})", source.device->name,
+                            name_of(precision), source.device->source);
 }
 
 TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 
 #include "base/units.h"
@@ -132,7 +133,8 @@ std::string TrainingView::text(const TrainStep& step, Clock::time_point now) con
   std::string out = fmt::format("step {}/{}  loss {:.4f}  ", step.step, setup_.steps,
                                 loss_sum_ / static_cast<double>(count_));
   if (validation_) out += fmt::format("validation loss {:.4f}  ", *validation_);
-  out += fmt::format("lr {:.2e}  norm {:#.3g}  ", step.lr, step.grad_norm);
+  out += fmt::format("lr {:.2e}  ", step.lr);
+  if (!std::isnan(step.grad_norm)) out += fmt::format("norm {:#.3g}  ", step.grad_norm);
   if (step.loss_scale) {
     out += fmt::format("scale {:g}  skipped {}  ", *step.loss_scale, step.skipped_steps);
   }

@@ -132,19 +132,21 @@ std::vector<RunSpec> RunGrid::combinations() const {
   return out;
 }
 
-// What no step has would be the named difference of two results that are alike.
-void RunGrid::check_effect(const std::vector<RunSpec>& runs) const {
+void check_effect(const std::vector<RunSpec>& runs) {
+  const auto check = [&](auto value, auto has_it, const char* name, const char* why,
+                         const char* needs) {
+    const auto is_usual = [&](const RunSpec& run) { return value(run) == value(RunSpec()); };
+    if (std::ranges::all_of(runs, is_usual) || std::ranges::any_of(runs, has_it)) return;
+    throw Error(ErrorCode::kUsage, name, why, fmt::format("leave it out, or give {}", needs));
+  };
   const auto is_8bit = [](const RunSpec& run) { return run.precision.float8; };
-  for (const char* name : {"fp8_products", "fp8_scaling"}) {
-    if (!is_given(name) || std::ranges::any_of(runs, is_8bit)) continue;
-    throw Error(ErrorCode::kUsage, name, "no step has products in 8 bits",
-                "leave it out, or give option precision fp8");
-  }
-  const auto updates = [](const RunSpec& run) { return run.mode == Mode::kStep; };
-  if (is_given("moments") && std::ranges::none_of(runs, updates)) {
-    throw Error(ErrorCode::kUsage, "moments", "nothing is updated, so there are no moments",
-                "leave it out, or give option mode step");
-  }
+  const char *kNoCodes = "no step has products in 8 bits", *kFp8 = "option precision fp8";
+  check([](const RunSpec& run) { return run.fp8_products; }, is_8bit, "fp8_products", kNoCodes,
+        kFp8);
+  check([](const RunSpec& run) { return run.fp8_scaling; }, is_8bit, "fp8_scaling", kNoCodes, kFp8);
+  check([](const RunSpec& run) { return run.optimizer.moments; },
+        [](const RunSpec& run) { return run.mode == Mode::kStep; }, "moments",
+        "nothing is updated, so there are no moments", "option mode step");
 }
 
 std::vector<RunSpec> RunGrid::runs() const {

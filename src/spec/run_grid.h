@@ -38,8 +38,6 @@ class RunGrid {
   // The same, checked: errors of check_run(), and Error{kUsage} for a model that is given both by
   // preset and by sizes, or lacks a size.
   std::vector<RunSpec> runs() const;
-  // Error{kUsage} for a field that is given and has no effect in any of `runs`.
-  void check_effect(const std::vector<RunSpec>& runs) const;
   // The first of runs(), for a grid with one value per field.
   RunSpec run() const { return runs().front(); }
 
@@ -57,5 +55,8 @@ class RunGrid {
 // Error{kUsage}: sizes of a model that do not fit together, moments in 8 bits of which ranks would
 // hold parts, a step beyond what 64 bits can count.
 void check_run(const RunSpec& spec);
+// Error{kUsage} for a field that is not as usual and has no effect in any of them: it would be the
+// named difference of two results that are alike.
+void check_effect(const std::vector<RunSpec>& runs);
 
 }  // namespace tracestep

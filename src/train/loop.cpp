@@ -89,20 +89,13 @@ std::int64_t longest_text(const ModelConfig& model, std::int64_t tokens) {
   return model.positions == Positions::kLearned ? std::min(tokens, model.max_positions) : tokens;
 }
 
-// All gradients are never there together.
-void check_early_updates(const TrainOptions& o) {
-  if (o.run.updates != UpdateTime::kEarly) return;
-  const char* what = o.run.optimizer.clip > 0           ? "clipping"
-                     : scales_loss(o.run.precision)     ? "loss scaling"
-                     : o.accumulate > 1 || o.shards > 0 ? "accumulation"
-                                                        : nullptr;
-  if (what == nullptr) return;
-  fail_usage("updates", "early, but {} needs the gradients of all weights before one is updated",
-             what);
+void warn_of_late_updates(const TrainOptions& o) {
+  if (o.run.updates != UpdateTime::kEarly || waits_for(o).empty()) return;
+  log_warn("train: no update is early: {} needs the gradients of all weights first", waits_for(o));
 }
 
 void check_numbers(const TrainOptions& o) {
-  check_early_updates(o);
+  warn_of_late_updates(o);
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
   if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
   check_shards(o);
@@ -296,7 +289,8 @@ class Run {
   // again.
   [[noreturn]] void end_at_this_step() {
     const bool replaces = options_.overwrite && checkpoints_.saved_at() < 0;
-    const bool was_applied = options_.run.updates == UpdateTime::kEarly;
+    const bool was_applied =
+        options_.run.updates == UpdateTime::kEarly && waits_for(options_).empty();
     if (!replaces && !was_applied && has_unsaved_steps())
       checkpoints_.save(step_, trainer_.tensors());
     end(trainer_.find_cause(step_));

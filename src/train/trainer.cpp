@@ -26,11 +26,12 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Early updates do not wait for the norm of all gradients: nothing skips them.
-OptimizerOptions guarded(const RunSpec& run) {
-  OptimizerOptions out = run.optimizer;
-  out.report_norm = out.guard_finite = run.updates != UpdateTime::kEarly;
-  out.loss_scaling.enabled = scales_loss(run.precision);
+// Early updates do not wait for the norm of all gradients, and nothing skips them.
+OptimizerOptions guarded(const TrainOptions& options) {
+  OptimizerOptions out = options.run.optimizer;
+  out.report_norm = out.guard_finite =
+      options.run.updates != UpdateTime::kEarly || !waits_for(options).empty();
+  out.loss_scaling.enabled = scales_loss(options.run.precision);
   out.loss_scaling.floor = kLossScaleFloor;
   return out;
 }
@@ -87,6 +88,12 @@ class Search {
 
 }  // namespace
 
+std::string_view waits_for(const TrainOptions& o) {
+  if (o.run.optimizer.clip > 0) return "clipping";
+  if (scales_loss(o.run.precision)) return "loss scaling";
+  return o.accumulate > 1 || o.shards > 0 ? "accumulation" : "";
+}
+
 Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
                  TokenSourcePtr validation)
     : options_(options),
@@ -94,7 +101,7 @@ Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenS
       group_(devices.group()),
       batches_(tokens, batch_options()) {
   options_.schedule.check();
-  options_.run.optimizer = guarded(options.run);
+  options_.run.optimizer = guarded(options);
   build();
   if (!validation) return;
   validation_.emplace(

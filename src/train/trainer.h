@@ -11,6 +11,10 @@
 
 namespace tracestep {
 
+// What needs the gradients of all weights before one is updated, so that no update is early: a
+// word; empty: nothing does.
+std::string_view waits_for(const TrainOptions& options);
+
 class Trainer {
  public:
   // Allocates parameters and states; they are zero until the caller sets them.

@@ -145,7 +145,7 @@ TEST(FitPlanTest, WithoutANetworkTheFewestDevicesAreOfOneNode) {
   const ProgramRun run = run_tracestep(
       words_of("fit --published H100 --smallest gpus --tokens 1000T --days 1" + kStep));
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, AllOf(StartsWith("Not in 1.0 days: "), HasSubstr("on 8 × H100 SXM"),
+  EXPECT_THAT(run.out, AllOf(StartsWith("Not in time: "), HasSubstr("on 8 × H100 SXM"),
                              HasSubstr("the 8 devices of one node")));
 }
 
@@ -161,10 +161,11 @@ TEST(FitPlanTest, MomentsIn8BitsAreOfDevicesThatUpdateWholeTensors) {
 
 TEST(FitPlanTest, ATrainingThatIsNotDoneInTimeIsNotSaidToFit) {
   const ProgramRun run = run_tracestep(words_of(
-      "fit --published H100 --smallest gpus --tokens 1000T --days 1 --network-gb-s 50" + kStep));
+      "fit --published H100 --smallest gpus --tokens 1000T --days 1 --heads 1 --batch 2" + kSizes));
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, AllOf(StartsWith("Not in 1.0 days: 1000 T tokens take "),
-                             HasSubstr("16 devices cannot share a batch of 8")));
+  EXPECT_THAT(run.out, AllOf(StartsWith("Not in time: 1000.00 T tokens take "),
+                             HasSubstr(" days, not 1, on 2 × H100 SXM"),
+                             HasSubstr("4 devices cannot share a batch of 2")));
 }
 
 // Whatever table a screen shows says where its times are from, or why there are none.

@@ -47,7 +47,6 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
            Mistake{"memory --accumulate 2", 2, "unknown option --accumulate; it is one of train"},
            Mistake{"bench --fp8-scaling current", 2, "no step has products in 8 bits"},
            Mistake{"bench --mode forward --moments 8bit", 2, "there are no moments"},
-           Mistake{"train --text x --updates early --accumulate 2", 2, "accumulation needs the"},
            Mistake{"bench --format jsn", 2, "did you mean json?"},
            Mistake{"bench --device cpuu", 2, "did you mean cpu?"},
            Mistake{"bench --parallel 8", 2, "did you mean dp=8?"},

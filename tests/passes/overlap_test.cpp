@@ -105,10 +105,10 @@ TEST_F(OverlapTest, WithoutOverlapTheBatchesAreOnLane0) {
   EXPECT_NE(print(out).find("all_reduce(%0) {batch=1, ranks=2}"), std::string::npos) << print(out);
 }
 
-// A sum whose result the next node of backward reads.
+// A sum whose result the next node of backward reads, behind one of what is there.
 TEST_F(OverlapTest, ASumThatBackwardReadsStaysWhereItIs) {
   const Program program = parse_program(R"(program "p" {
-  input %x : f32[4]
+  parameter %x : f32[4]
   %0 : f32[4] = all_reduce(%x) {ranks=2} @ x communication
   %1 : f32[4] = exp(%0) @ x forward
   %2 : f32[4] = all_reduce(%1) {ranks=2} @ y communication
