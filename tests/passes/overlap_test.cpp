@@ -105,18 +105,19 @@ TEST_F(OverlapTest, WithoutOverlapTheBatchesAreOnLane0) {
   EXPECT_NE(print(out).find("all_reduce(%0) {batch=1, ranks=2}"), std::string::npos) << print(out);
 }
 
-// A sum whose result the next node of backward reads, behind one of what is there.
+// A sum whose result the next node of backward reads, behind one of weights.
 TEST_F(OverlapTest, ASumThatBackwardReadsStaysWhereItIs) {
   const Program program = parse_program(R"(program "p" {
-  parameter %x : f32[4]
-  %0 : f32[4] = all_reduce(%x) {ranks=2} @ x communication
-  %1 : f32[4] = exp(%0) @ x forward
+  input %x : f32[4]
+  parameter %w : f32[4]
+  %0 : f32[4] = all_reduce(%w) {ranks=2} @ w communication
+  %1 : f32[4] = mul(%0, %x) @ x forward
   %2 : f32[4] = all_reduce(%1) {ranks=2} @ y communication
   %3 : f32[4] = exp(%2) @ y forward
   output "y" = %3
 })");
   EXPECT_EQ(order_of(overlap(program, {.ranks = 2})),
-            " [all_reduce(x)] exp(x) all_reduce(y) exp(y)");
+            " [all_reduce(w)] mul(x) all_reduce(y) exp(y)");
 }
 
 constexpr const char* kGathers = R"(program "p" {
