@@ -46,6 +46,10 @@ target_compile_definitions(tracestep_options INTERFACE TRACESTEP_VERSION="${PROJ
 # std::optional without a start that are not there.
 set(cxx_flags -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Wno-stringop-overflow
     -Wno-restrict -Wno-array-bounds -Wno-maybe-uninitialized)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Most files take fewer bytes: collecting garbage on the way is a tenth of the compiler's time.
+  list(APPEND cxx_flags --param=ggc-min-heapsize=500000)
+endif()
 if(TRACESTEP_WERROR)
   list(APPEND cxx_flags -Werror)
 endif()
