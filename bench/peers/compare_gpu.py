@@ -29,6 +29,21 @@ PROGRAMS = ("build-cuda/tracestep", "tracestep")  # of a checkout; of an unpacke
 LIST_FLAGS = ("sizes", "contexts", "modes", "precisions", "forms", "ops")
 
 
+def add_side_arguments(parser):
+    """Where both sides are, and what is written."""
+    parser.add_argument("--python", default="python3", help="an interpreter that has torch")
+    parser.add_argument("--tracestep", metavar="FILE", help="the program")
+    parser.add_argument("--tracestep-flags", default="", help="more flags for tracestep bench")
+    parser.add_argument("--markdown", metavar="FILE")
+    parser.add_argument("--json", metavar="FILE")
+
+
+def find_program(arguments, programs=PROGRAMS):
+    """The first that was built, unless --tracestep names one."""
+    found = [str(ROOT / p) for p in programs if os.access(ROOT / p, os.X_OK)]
+    arguments.tracestep = arguments.tracestep or (found or [None])[0]
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -53,11 +68,7 @@ def parse_arguments():
     parser.add_argument("--turn-limit", type=float, default=300, metavar="SECONDS")
     parser.add_argument("--device", default="cuda", help="of tracestep: cuda or cuda:N")
     parser.add_argument("--torch-device", help="of PyTorch; the same by default")
-    parser.add_argument("--python", default="python3", help="an interpreter that has torch")
-    parser.add_argument("--tracestep", metavar="FILE", help="the program")
-    parser.add_argument("--tracestep-flags", default="", help="more flags for tracestep bench")
-    parser.add_argument("--markdown", metavar="FILE")
-    parser.add_argument("--json", metavar="FILE")
+    add_side_arguments(parser)
     arguments = parser.parse_args()
     for flag in LIST_FLAGS:
         setattr(arguments, flag, [v for v in getattr(arguments, flag).split(",") if v])
@@ -69,9 +80,7 @@ def parse_arguments():
     if not all(c.isdigit() for c in arguments.contexts):
         parser.error("--contexts are whole numbers")
     arguments.torch_device = arguments.torch_device or arguments.device
-    if arguments.tracestep is None:
-        found = [str(ROOT / p) for p in PROGRAMS if os.access(ROOT / p, os.X_OK)]
-        arguments.tracestep = (found or [None])[0]
+    find_program(arguments)
     return arguments
 
 

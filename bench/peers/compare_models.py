@@ -26,7 +26,7 @@ import sys
 import time
 import typing
 
-from compare_gpu import PROGRAMS, ROOT, write_file
+from compare_gpu import PROGRAMS, ROOT, add_side_arguments, find_program, write_file
 from gpu_report import environment_lines, render, shown
 from gpu_runners import BENCH_GPU, TimeIsUp, Torch, Tracestep, card_state, note
 
@@ -180,20 +180,13 @@ def parse_arguments():
     parser.add_argument("--budget", type=float, default=0, metavar="SECONDS", help="end by then")
     parser.add_argument("--turn-limit", type=float, default=300, metavar="SECONDS")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
-    parser.add_argument("--python", default="python3", help="an interpreter that has torch")
     parser.add_argument("--site", metavar="FOLDER", help="where transformers is, if not installed")
-    parser.add_argument("--tracestep", metavar="FILE", help="the program")
-    parser.add_argument("--tracestep-flags", default="", help="more flags for tracestep bench")
-    parser.add_argument("--markdown", metavar="FILE")
-    parser.add_argument("--json", metavar="FILE")
+    add_side_arguments(parser)
     arguments = parser.parse_args()
     arguments.torch_device = arguments.device
     arguments.forms = [f for f in arguments.forms.split(",") if f]
     arguments.batch = arguments.vocab = None  # each group has its own
-    if arguments.tracestep is None:
-        programs = ("build/tracestep",) if arguments.device == "cpu" else PROGRAMS
-        found = [str(ROOT / p) for p in programs if os.access(ROOT / p, os.X_OK)]
-        arguments.tracestep = (found or [None])[0]
+    find_program(arguments, ("build/tracestep",) if arguments.device == "cpu" else PROGRAMS)
     return arguments
 
 

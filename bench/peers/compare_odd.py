@@ -22,7 +22,7 @@ import sys
 import time
 import typing
 
-from compare_gpu import PROGRAMS, ROOT, write_file
+from compare_gpu import add_side_arguments, find_program, write_file
 from gpu_report import environment_lines, render, shown
 from gpu_runners import TimeIsUp, Torch, Tracestep, card_state, note
 
@@ -134,18 +134,12 @@ def parse_arguments():
     parser.add_argument("--budget", type=float, default=300, metavar="SECONDS", help="end by then")
     parser.add_argument("--turn-limit", type=float, default=120, metavar="SECONDS")
     parser.add_argument("--device", default="cuda", help="cuda or cuda:N")
-    parser.add_argument("--python", default="python3", help="an interpreter that has torch")
-    parser.add_argument("--tracestep", metavar="FILE", help="the program")
-    parser.add_argument("--tracestep-flags", default="", help="more flags for tracestep bench")
     parser.add_argument("--no-torch", action="store_true", help="our times alone")
-    parser.add_argument("--markdown", metavar="FILE")
-    parser.add_argument("--json", metavar="FILE")
+    add_side_arguments(parser)
     arguments = parser.parse_args()
     arguments.torch_device = arguments.device
     arguments.batch = arguments.vocab = None  # each group has its own
-    if arguments.tracestep is None:
-        found = [str(ROOT / p) for p in PROGRAMS if os.access(ROOT / p, os.X_OK)]
-        arguments.tracestep = (found or [None])[0]
+    find_program(arguments)
     return arguments
 
 

@@ -53,7 +53,7 @@ class Gate {
   const Node& node(NodeId id) const { return program_.node(id); }
   const Type& type(ValueId id) const { return program_.type(id); }
 
-  // Whether it is a product in 16 bits of two matrices that lie dense.
+  // Whether the node is a product in 16 bits of two matrices that lie dense.
   bool is_product(NodeId id, bool transpose_b) const {
     if (id == kNoNode) return false;
     const Node& n = node(id);
@@ -144,7 +144,7 @@ class Gate {
     return out;
   }
 
-  // Whether SwiGLU alone reads the product, as in a program without backward.
+  // True where SwiGLU alone reads the product, as it does in a program without backward.
   bool is_for_gating(const Forward& f) const {
     const auto gate_up = static_cast<std::size_t>(node(f.product).outputs[0]);
     const std::vector<NodeId>& halves = readers_.nodes[gate_up];

@@ -46,7 +46,7 @@ class Kinds {
   Kind operator[](NodeId id) const { return out_[at(id)]; }
 
  private:
-  // Whether it follows from weights and states alone.
+  // Whether the value follows from weights and states alone.
   bool is_there(ValueId id) const { return is_there_[at(id)]; }
   void find_what_is_there() {
     for (ValueId id : program_.leaves) {

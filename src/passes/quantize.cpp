@@ -38,7 +38,7 @@ DType code_dtype(const Node& reader, std::size_t operand) {
   return is_gradient ? DType::kF8E5M2 : DType::kF8E4M3;
 }
 
-// Of all ranks.
+// The largest magnitudes that any rank found.
 Val largest_of_ranks(Builder& b, Val found, int ranks) {
   if (ranks == 1) return found;
   const Shape all{ranks, found.type().count()};

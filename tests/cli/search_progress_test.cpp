@@ -22,7 +22,7 @@ std::string said_by(const std::vector<std::pair<milliseconds, int>>& updates) {
   return ::testing::internal::GetCapturedStderr();
 }
 
-// Of what is left, a bound may leave out all: the notice counts, and guesses no time.
+// A bound may leave out all sets that are left, so the notice counts them and guesses no time.
 TEST(SearchProgressTest, WithoutATerminalALongSearchIsAnnouncedOnce) {
   EXPECT_EQ(said_by({{milliseconds(0), 0}, {milliseconds(500), 10}}), "");
   const std::string said = said_by({{milliseconds(0), 0},

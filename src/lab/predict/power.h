@@ -53,8 +53,8 @@ class EnergyModel {
  public:
   explicit EnergyModel(const Calibration& calibration);
 
-  // Of a step of `ms`, in `busy_ms` of which kernels run, whose launches have these amounts; 0:
-  // nothing was measured with such products.
+  // What a step of `ms` takes, in `busy_ms` of which kernels run, whose launches have these
+  // amounts; 0: nothing was measured with such products.
   double joules(const Precision& precision, double ms, double busy_ms,
                 const Efforts& amounts) const;
 
