@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "spec/parse_words.h"
 
 namespace tracestep {
 namespace {
