@@ -149,15 +149,19 @@ class JsonTokenizer : public Tokenizer {
     of_normalized_ = AddedTokens(std::move(of_normalized), file.where());
   }
 
-  // One that the vocabulary has may also come from merges, and stands for what it stands for there.
+  // It stands for what it is found as, in which a normalizer may have put a space in front. One
+  // that the vocabulary has, too, may also come from merges, and stands for what it stands for
+  // there, unless it is found as another.
   void set_text(const AddedToken& token, const TokenizerFields& fields) {
-    if (pairs_.find(token.content)) return;
     const auto id = static_cast<std::size_t>(token.id);
+    const bool is_known = pairs_.find(token.content).has_value();
+    if (is_known && token.pattern == token.content) return;
     if (id >= texts_.size()) texts_.resize(id + 1);
-    if (texts_[id]) {
+    if (texts_[id] && !is_known) {
       fields.refuse("\"{}\" has the id {} of another token", escaped(token.content), id);
     }
-    texts_[id] = token.content;
+    // The characters of one that is in no vocabulary of bytes are themselves.
+    texts_[id] = pre_tokenizer_.is_byte_level() ? token.pattern : pairs_.text_of(token.pattern);
   }
 
   std::string content_;

@@ -118,5 +118,20 @@ TEST(TextStepsTest, NothingIsPutInFrontOfATextWhoseStartIsDeleted) {
   EXPECT_EQ(ids_by(replace("ab", "xy"), "ab!"), (Ids{5, 6, 2}));
 }
 
+// Behind a step that prepends, a token is found with what is prepended, and stands for it.
+TEST(TextStepsTest, AnAddedTokenDecodesToWhatItIsFoundAs) {
+  const std::string steps = fmt::format(
+      R"({{"type": "Sequence", "normalizers": [{{"type": "Prepend", "prepend": "▁"}}, {}]}})",
+      replace(" ", "▁"));
+  const auto tokenizer = parsed(
+      file_with(steps, R"([{"id": 7, "content": "<tag>", "normalized": true, "special": true},
+                                  {"id": 5, "content": "x", "normalized": true}])"));
+  const auto ids = tokenizer->encode("a <tag> x");
+  EXPECT_EQ(ids, (Ids{3, 0, 7, 5}));
+  EXPECT_EQ(tokenizer->decode(std::vector<std::int64_t>(ids.begin(), ids.end())), "a <tag> x");
+  EXPECT_EQ(tokenizer->byte_count(7), 6);
+  EXPECT_EQ(tokenizer->byte_count(5), 2);
+}
+
 }  // namespace
 }  // namespace tracestep
