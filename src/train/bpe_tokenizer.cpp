@@ -14,6 +14,8 @@
 
 #include "base/own_file.h"
 #include "base/utf8.h"
+#include "train/piece_rules.h"
+#include "train/tokenizer_fields.h"
 
 namespace tracestep {
 namespace {
@@ -71,7 +73,14 @@ class Lines final : public sentencepiece::SentenceIterator {
 class BpeTokenizer : public Tokenizer {
  public:
   BpeTokenizer(std::string model, const std::string& origin) : model_(std::move(model)) {
+    check_piece_rules(model_, origin);
     if (!load()) fail_input("tokenizer", "{} is no tokenizer file", origin);
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      if (const std::size_t size = processor_.IdToPiece(id).size(); size > kMostTokenBytes) {
+        fail_input("tokenizer", "{}: a token has {} bytes, more than {}", origin, size,
+                   kMostTokenBytes);
+      }
+    }
     is_own_ = processor_.bos_id() < 0 && processor_.eos_id() < 0;
     cuts_at_lines_ = !is_own_ && keeps_lines_apart();
   }
