@@ -39,11 +39,12 @@ BATTERIES = [
     ("random_commands.py", "--count", 20000, "random command lines over all commands and flags"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("tokenizer_ids.py", "--count", 100000, "random texts for each family's tokenizer, beside the library"),
+    ("random_tokenizers.py", "--count", 20000, "random tokenizer.json files, beside the library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
 BUILDING = ("empty_machine.py", "recompute_budgets.py", "fit_questions.py",
             "random_programs.py", "thread_races.py", "safetensors_headers.py",
-            "tokenizer_ids.py", "fuzz.py")
+            "tokenizer_ids.py", "random_tokenizers.py", "fuzz.py")
 
 
 def summary_of(output):
