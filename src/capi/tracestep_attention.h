@@ -47,12 +47,11 @@ typedef enum {
 
 typedef enum {
   TRACESTEP_SUCCESS = 0,
-  TRACESTEP_BAD_SHAPE =
-      -1,                     /* a negative size, queries or keys beyond 2^29 or, times batch and
-                                 heads, 2^36, an offset beyond 2^30, key_heads that do not divide
-                                 heads, a window that is not causal, width outside 1..256, a family
-                                 that there is not, scale not above 0, cap below 0, one not finite */
-  TRACESTEP_BAD_POINTER = -2, /* a tensor that is needed is NULL */
+  TRACESTEP_BAD_SHAPE = -1,     /* a negative size, queries or keys beyond 2^29 or, times batch and
+                                   heads, 2^36, an offset beyond 2^30, key_heads that do not divide
+                                   heads, a window that is not causal, width outside 1..256, a family
+                                   that there is not, scale not above 0, cap below 0, one not finite */
+  TRACESTEP_BAD_POINTER = -2,   /* a tensor that is needed is NULL */
   TRACESTEP_BAD_WORKSPACE = -3, /* NULL, unaligned or smaller than the query says */
   TRACESTEP_BAD_DTYPE = -4,     /* outside tracestep_dtype */
   TRACESTEP_NO_DEVICE = -5      /* no current CUDA device, or older than sm_80 */
