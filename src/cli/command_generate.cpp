@@ -10,6 +10,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -200,6 +201,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   run.shape.context = o.context > 0 ? o.context : needed;
   run.model = model_for(o.grid, pointer_to(weights), tokenizer.get());
   check_positions(o, needed);
+  note_positions(run.model, origin_of(weights), run.shape.context);
   check_run(run);
   take_forms(run, o.grid, choose_forms(run));
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");
