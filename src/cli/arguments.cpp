@@ -117,6 +117,7 @@ std::string_view flag_elsewhere(std::string flag) {
       {"--dataset", "--text"},
       {"--data", "--text"},
       {"--init-from", "--init"},
+      {"--checkpoint", "--init"},
       {"--n-layer", "--layers"},
       {"--n-head", "--heads"},
       {"--n-embd", "--d-model"},

@@ -10,6 +10,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -25,7 +26,7 @@ struct GenerateCommand {
   std::string prompt, prompt_tokens, tokenizer;
   std::int64_t context = 0;  // 0: as long as the prompt and what is sampled
   RunGrid grid{
-      {.model = preset("tiny"), .shape = {.batch = 1}, .launch_order = LaunchOrder::kDependent}};
+      {.model = preset("tiny"), .shape = {1, 1}, .launch_order = LaunchOrder::kDependent}};
   OutputOptions output;
 };
 
@@ -200,6 +201,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   run.shape.context = o.context > 0 ? o.context : needed;
   run.model = model_for(o.grid, pointer_to(weights), tokenizer.get());
   check_positions(o, needed);
+  note_positions(run.model, origin_of(weights), run.shape.context);
   check_run(run);
   take_forms(run, o.grid, choose_forms(run));
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");

@@ -12,6 +12,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
@@ -286,6 +287,7 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
+  note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(o, run, resumed);
   o.train.tokenizer = std::move(input.tokenizer);
   return input.tokens;

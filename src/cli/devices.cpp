@@ -13,6 +13,7 @@
 #include "base/shell_words.h"
 #include "base/suggest.h"
 #include "cli/cuda.h"
+#include "cli/model_notes.h"
 #include "cli/processes.h"
 #include "lab/predict/devices.h"
 #include "planning/needs.h"
@@ -144,6 +145,8 @@ void check_device(const RunSpec& run, Takes takes, DeviceUse use) {
 RunSpec placed(RunSpec run, Takes takes, DeviceUse use, Ranks ranks) {
   run.place.device = device_of_process(run.place.device);
   check_device(run, takes, use);
+  const bool runs = use == DeviceUse::kRun && traits_named(run.place.device).computes;
+  run.model = checked_model(std::move(run.model), run.shape.context, runs);
   if (run.parallel.is_on()) {
     check_ranks(run, use, ranks);
   } else if (processes() != nullptr && use == DeviceUse::kRun) {

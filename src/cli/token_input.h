@@ -37,6 +37,11 @@ void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Wei
 // The weights at `path`; nullopt where it is empty. Errors: as open_weights().
 std::optional<Weights> weights_at(const std::filesystem::path& path);
 
+// The folder of the published model that weights began from; empty: none.
+inline std::filesystem::path origin_of(const std::optional<Weights>& weights) {
+  return weights ? weights->tensors.origin() : "";
+}
+
 // Weights that may not be given; nullptr: they are not.
 inline const Weights* pointer_to(const std::optional<Weights>& weights) {
   return weights ? &*weights : nullptr;

@@ -101,7 +101,9 @@ Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   const Json given = Json::parse(text, path.string());
   const ReadModel read = model_of_json(given, path.string());
   Json document = read.is_part ? given.at("text_config") : given;
+  require_no_doubts(read, path.string());
   if (read.config.vocab != what.model.vocab) document["vocab_size"] = what.model.vocab;
+  if (read.config.is_tied && !what.model.is_tied) document["tie_word_embeddings"] = false;
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (dtype && document.find(key) != nullptr) document[key] = torch_name(*dtype);
   }
