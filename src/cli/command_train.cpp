@@ -42,6 +42,7 @@ struct TrainCommand {
   std::optional<std::int64_t> log_every;
   std::string sample_prompt;  // empty: a newline
   std::string recipe;
+  std::string read;  // what the tokens are of, in words
   GivenOptions given = {};
 };
 
@@ -288,6 +289,7 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
   take_forms(o, run, resumed);
   o.train.tokenizer = std::move(input.tokenizer);
+  o.read = std::move(input.words);
   return input.tokens;
 }
 

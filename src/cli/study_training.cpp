@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/units.h"
 #include "cli/text_stream.h"
 #include "session/devices.h"
 #include "train/text_source.h"
@@ -89,8 +88,8 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, dou
   out.text_bytes = static_cast<std::int64_t>(source.text.size());
   TrainOptions options = train_options(o, steps_for(o, seconds, step_ms));
   options.tokenizer = tokenizer;
-  log_info("study: training {} for {} steps on {} files of {}, {}", o.run.model.name, options.steps,
-           out.file_count, fmt::join(out.texts, ", "), format_bytes(out.text_bytes));
+  log_info("study: training {} for {} steps on {}: {}", o.run.model.name, options.steps,
+           fmt::join(out.texts, ", "), words_of(source));
   const TokenSplit split =
       split_tokens(memory_tokens("text", tokenizer->encode(source.text)), kValidationFraction);
   const auto device = make_device(o.run);
