@@ -100,6 +100,7 @@ std::string_view flag_elsewhere(std::string flag) {
       {"--num-iterations", "--steps"},
       {"--eval-interval", "--validate-every"},
       {"--eval-steps", "--validate-every"},
+      {"--eval-iters", "--validation-batches"},
       {"--log-interval", "--log-every"},
       {"--logging-steps", "--log-every"},
       {"--save-steps", "--checkpoint-every"},

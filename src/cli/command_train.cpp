@@ -18,6 +18,7 @@
 #include "cli/split_hint.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
+#include "cli/training_notices.h"
 #include "cli/training_view.h"
 #include "course/tables.h"
 #include "lab/measure/statistics.h"
@@ -87,6 +88,9 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
         o.validation_fraction = parse_real(where, text, 0.0, 1.0);
       },
       fmt::format("{}", kDefaultValidationFraction));
+  set.integer("--validation-batches", o.train.validation_batches, {1},
+              "batches that a validation reads, from the beginning of these tokens; when left out "
+              "every token once, as eval does");
 }
 
 void check_together(const TrainCommand& o) {
@@ -103,7 +107,10 @@ void check_together(const TrainCommand& o) {
   if (t.sample_every == 0 && o.given.contains("--sample-prompt") && !t.resume) {
     fail_usage("--sample-prompt", "it needs --sample-every N");
   }
-  // A resumed run may leave out the validation of which its checkpoint has the fraction.
+  // A resumed run may leave out the validation of which its checkpoint has the options.
+  if (t.validate_every == 0 && o.given.contains("--validation-batches") && !t.resume) {
+    fail_usage("--validation-batches", "it needs --validate-every N");
+  }
   if (t.validate_every == 0 && o.validation_fraction && !t.resume) {
     fail_usage("--validation-fraction", "it needs --validate-every N");
   }
@@ -248,7 +255,11 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
     check_same(*processes(), "the checkpoint whose options it takes",
                found ? std::stoull(found->checksum, nullptr, 16) : 0);
   }
-  if (found) take_kept_options(set, o.given, *found);
+  if (!found) return found;
+  take_kept_options(set, o.given, *found);
+  if (!o.given.contains("--validation-batches")) {
+    o.train.validation_batches = validation_batches_of(found->meta);
+  }
   return found;
 }
 
@@ -331,6 +342,9 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
                                         : "nothing is saved, as there is no --checkpoint");
   const RankDevices devices = make_rank_devices(*device, run);
   if (const std::string hint = split_hint(run, environment); !hint.empty()) log_info("{}", hint);
+  log_info("{}", o.read);
+  say_what_is_lost(o.train);
+  if (split.validation) say_validation(o.train, *split.validation);
   TrainingView view(view_of(o, environment));
   const TrainResult result = train(devices, o.train, split.train, split.validation, &stop,
                                    [&, is_first = true](const TrainStep& step) mutable {

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kSteps = 200, kLeastSteps = 20;
 constexpr double kValidationFraction = 0.05;
+constexpr std::int64_t kValidationBatches = 8;
 // Validation and sampling take a part of the time too.
 constexpr double kShareOfSteps = 0.8;
 
@@ -62,6 +63,7 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
   out.run.optimizer.weight_decay = 0.1;
   out.run.optimizer.clip = 1.0;
   out.validate_every = std::max<std::int64_t>(1, steps / 4);
+  out.validation_batches = kValidationBatches;  // all would take longer than the steps
   out.save = o.folder / kStudyWeights;
   out.log = o.folder / kStudyLog;
   return out;

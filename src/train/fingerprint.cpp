@@ -18,6 +18,8 @@ namespace tracestep {
 namespace {
 
 constexpr const char* kChanges = "changes";
+constexpr const char* kValidationBatches = "validation-batches";
+constexpr std::int64_t kOlderValidationBatches = 8;
 
 struct Run {
   const TrainOptions& options;
@@ -159,6 +161,12 @@ std::vector<Entry> all_entries() {
   out.push_back({.key = "validation", .value = [](R r) -> Json {
                    return validation_text(r.content.validation_tokens, r.tokens());
                  }});
+  out.push_back({.key = kValidationBatches,
+                 .value = [](R r) -> Json {
+                   const bool validates = r.content.validation_tokens > 0;
+                   return validates ? Json(r.options.validation_batches) : Json();
+                 },
+                 .older = kOlderValidationBatches});
   add_rounding(out);
   return out;
 }
@@ -182,7 +190,7 @@ std::string text_of(const Json& value) {
 }
 
 // Checkpoints with the schema tracestep.checkpoint/1 hold numbers of tokens in the place of the
-// last two entries.
+// entries of text and validation.
 Json upgraded(const Json& saved, const Json& now) {
   const Json *tokens = saved.find("tokens"), *held_out = saved.find("validation_tokens");
   if (tokens == nullptr || held_out == nullptr) return saved;
@@ -254,6 +262,12 @@ void check_changes(std::span<const std::string> names) {
                          : fmt::format("there is no \"{}\"{}", name, did_you_mean(name, known)),
                 fmt::format("one of {}", fmt::join(known, ", ")));
   }
+}
+
+std::int64_t validation_batches_of(const Json& saved) {
+  const Json* found = saved.find(kValidationBatches);
+  if (found == nullptr) return kOlderValidationBatches;
+  return found->is_null() ? 0 : found->as_int();
 }
 
 Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,

@@ -45,7 +45,9 @@ struct TrainOptions {
   bool overwrite = false;             // earlier checkpoints, after the first new one
   std::vector<std::string> change;    // entries of the fingerprint that may differ on resume
   std::int64_t validate_every = 0;    // steps; 0: never
-  std::int64_t validation_batches = 8;
+  // Batches of the validation tokens, from their beginning, that a validation reads; 0: every token
+  // once, as evaluate() does.
+  std::int64_t validation_batches = 0;
   std::int64_t sample_every = 0;                 // steps; 0: never
   std::vector<std::int64_t> sample_prompt = {};  // token ids that samples continue
 };
