@@ -355,6 +355,7 @@ void TrainResult::add(const TrainStep& step) {
   if (steps == 0) first = step;
   last = step;
   if (step.validation_loss) validation_loss = step.validation_loss;
+  if (steps == 1) recent_rates.clear();
   if (recent_rates.size() < kRecentSteps) {
     recent_rates.push_back(step.tokens_per_s);
   } else {

@@ -85,7 +85,9 @@ struct TrainResult {
   std::optional<double> validation_loss;  // the last one measured
   // The lowest one, those before a resume included; with checkpoints, that step is kept.
   std::optional<Validated> best;
-  std::vector<double> recent_rates;  // tokens/s of the last kRecentSteps steps, in no order
+  // Tokens/s of the last kRecentSteps steps, in no order, without the first step of several: it
+  // also makes what all of them use.
+  std::vector<double> recent_rates;
   std::int64_t resumed_from = 0;
   bool interrupted = false;
 
