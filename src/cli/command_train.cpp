@@ -307,9 +307,9 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
 // The run with the training's own flags; the other options of the optimizer are the run's.
 // Checkpoints keep its forms, as another version or device would choose others.
 void set_run(TrainOptions& train, RunSpec run) {
-  run.optimizer.clip = train.run.optimizer.clip;
-  run.optimizer.weight_decay = train.run.optimizer.weight_decay;
-  run.optimizer.decay_on = train.run.optimizer.decay_on;
+  OptimizerOptions own = train.run.optimizer;
+  own.moments = run.optimizer.moments;
+  run.optimizer = own;
   train.arguments["executor"] = Json::Array{name_of(run.executor)};
   train.arguments["attention"] = Json::Array{name_of(run.attention)};
   train.run = std::move(run);

@@ -57,9 +57,11 @@ Json optimizer_of(const Run& run) {
   const OptimizerOptions& o = run.options.run.optimizer;
   const LossScaling& scaling = o.loss_scaling;
   const char* kind = o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd";
-  return Json::Array{
-      kind, o.beta1, o.beta2, o.eps, scaling.growth, scaling.backoff, scaling.growth_interval};
+  return Json::Array{kind, scaling.growth, scaling.backoff, scaling.growth_interval};
 }
+
+// Checkpoints of versions without options for them hold these behind the optimizer's kind.
+constexpr const char* kOnceOfOptimizer[] = {"beta1", "beta2", "eps"};
 
 std::string tokens_text(std::int64_t tokens) {
   return fmt::format("{} tokens", tokens);
@@ -189,13 +191,26 @@ std::string text_of(const Json& value) {
   return printable(value.is_string() ? value.as_string() : value.dump());
 }
 
+Json with_factors_apart(Json saved) {
+  constexpr std::size_t kCount = std::size(kOnceOfOptimizer);
+  const Json* optimizer = saved.find("optimizer");
+  if (optimizer == nullptr || saved.find(kOnceOfOptimizer[0]) != nullptr) return saved;
+  std::vector<Json> kept = optimizer->items();
+  if (kept.size() <= kCount) return saved;
+  const auto first = kept.begin() + 1, end = first + kCount;
+  for (std::size_t i = 0; i < kCount; ++i) saved[kOnceOfOptimizer[i]] = kept[i + 1];
+  kept.erase(first, end);
+  saved["optimizer"] = Json::Array(kept.begin(), kept.end());
+  return saved;
+}
+
 // Checkpoints with the schema tracestep.checkpoint/1 hold numbers of tokens in the place of the
 // entries of text and validation.
 Json upgraded(const Json& saved, const Json& now) {
   const Json *tokens = saved.find("tokens"), *held_out = saved.find("validation_tokens");
-  if (tokens == nullptr || held_out == nullptr) return saved;
+  Json out = with_factors_apart(saved);
+  if (tokens == nullptr || held_out == nullptr) return out;
   const std::int64_t all = tokens->as_int() + held_out->as_int();
-  Json out = saved;
   out["validation"] = validation_text(held_out->as_int(), all);
   // Only the text's length is known: equal lengths count as no difference.
   if (!now.at("text").as_string().starts_with(tokens_text(all))) out["text"] = tokens_text(all);
