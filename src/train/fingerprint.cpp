@@ -96,6 +96,7 @@ void add_training(std::vector<Entry>& out) {
                          const bool applies = !field.applies || field.applies(r.options);
                          return applies ? field.value(r.options) : Json();
                        },
+                   .on_change = field.is_kept ? OnChange::kRefuse : OnChange::kAsk,
                    .older = field.is_optional ? field.value(TrainOptions()) : Json()});
   }
   out.push_back({.key = "steps", .value = [](R r) {

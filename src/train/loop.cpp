@@ -94,7 +94,16 @@ void warn_of_late_updates(const TrainOptions& o) {
   log_warn("train: no update is early: {} needs the gradients of all weights first", waits_for(o));
 }
 
+void check_rounding(const TrainOptions& o) {
+  if (o.rounding == Rounding::kNearest || o.run.precision.parameters == DType::kBF16) return;
+  throw Error(ErrorCode::kUsage, "rounding",
+              fmt::format("{}, but the weights are {}", name_of(o.rounding),
+                          name_of(o.run.precision.parameters)),
+              "leave it out, or give option precision bf16-pure, whose weights are in bfloat16");
+}
+
 void check_numbers(const TrainOptions& o) {
+  check_rounding(o);
   warn_of_late_updates(o);
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
   if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);

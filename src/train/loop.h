@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -23,6 +24,16 @@ namespace tracestep {
 
 class Tokenizer;
 
+// How updated weights in bfloat16 are rounded.
+enum class Rounding : std::uint8_t {
+  kNearest,
+  kRandom,  // so that updates below half a rounding are not lost
+};
+inline constexpr Rounding kAllRoundings[] = {Rounding::kNearest, Rounding::kRandom};
+constexpr std::string_view name_of(Rounding rounding) {
+  return rounding == Rounding::kNearest ? "nearest" : "random";
+}
+
 struct TrainOptions {
   RunSpec run;  // includes the optimizer's weight decay and clip
   std::int64_t steps = 200;
@@ -33,6 +44,7 @@ struct TrainOptions {
   std::int64_t shards = 0;
   Order order = Order::kShuffled;
   Schedule schedule;
+  Rounding rounding = Rounding::kNearest;
   // What made the tokens; it is saved beside the weights and in checkpoints. nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
   Json arguments = {};                // kept in checkpoints for whoever continues the run

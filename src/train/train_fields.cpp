@@ -52,6 +52,13 @@ std::vector<TrainField> all_fields() {
   rows.choice(row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),
               kAllDecayOn, in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::decay_on))
       .is_optional = true;
+  TrainField& rounding = rows.choice(
+      row("rounding", kBits,
+          "with precision bf16-pure, how an updated weight becomes 16 bits: nearest, which loses "
+          "an update below half the spacing of the numbers there, or random, which the step's "
+          "number and the data decide, and which is right on average"),
+      kAllRoundings, in(&TrainOptions::rounding));
+  rounding.is_optional = rounding.is_kept = true;  // checkpoints hold the step's number
   return rows.take();
 }
 

@@ -140,6 +140,7 @@ PassContext Trainer::context() const {
   // It adds up a tensor and the terms of a product in one sum, which other numbers of ranks add up
   // in two.
   if (options_.shards > 0) out.disabled.insert("epilogue");
+  out.rounds_weights = rounds_weights();
   return out;
 }
 
@@ -230,7 +231,9 @@ Program Trainer::update_program() const {
     }
   }
   return program_for(b.finish(), spec_of(Mode::kStep), device(),
-                     {.has_gradients = true, .sums_shards = options_.shards > 0});
+                     {.has_gradients = true,
+                      .sums_shards = options_.shards > 0,
+                      .rounds_weights = rounds_weights()});
 }
 
 double Trainer::state_value(std::string_view name) const {

@@ -56,6 +56,7 @@ class Trainer {
   }
   // A step that is not finite is left out, and the norm of its gradients is known.
   bool guards() const { return options_.run.optimizer.guard_finite; }
+  bool rounds_weights() const { return options_.rounding == Rounding::kRandom; }
   bool is_scaled() const { return options_.run.optimizer.loss_scaling.enabled; }
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
