@@ -14,6 +14,7 @@
 #include "train/log_file.h"
 #include "train/model_store.h"
 #include "train/run_checkpoints.h"
+#include "train/small_updates.h"
 #include "train/tokenizer.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -208,6 +209,7 @@ class Run {
                options.steps);
     }
     log_.emplace(options_.log, step_);
+    if (is_first_process(group_)) warn_of_small_updates(trainer_.store(), options_);
   }
 
   TrainResult go(const StopSignal* stop, const std::function<void(const TrainStep&)>& progress) {
