@@ -83,6 +83,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(run, o.grid, choose_forms(run));
   check_run(run);
+  log_info("{}", input.words);
   const auto device = make_device(run);
   std::optional<CellProgress> progress;
   const EvalResult result = evaluate(*device, o.eval, input.tokens, [&](std::int64_t batches) {

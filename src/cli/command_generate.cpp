@@ -17,6 +17,7 @@
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
 #include "train/loop.h"
+#include "train/text_source.h"
 
 namespace tracestep::cli {
 namespace {
@@ -64,6 +65,7 @@ std::string text_of_stdin() {
     out.append(part.data(), count);
     if (out.size() > kMostBytes) fail_input("--prompt", "stdin has more than {} bytes", kMostBytes);
   }
+  out = text_of_bytes(std::move(out), "stdin");
   if (out.ends_with('\n')) out.pop_back();
   if (out.empty()) fail_input("--prompt", "stdin is empty");
   return out;

@@ -29,6 +29,7 @@ TokenInput read_text_tokens(const TokenOptions& options, const Weights* weights)
   TokenInput out;
   out.tokenizer = tokenizer_for_text(weights, std::move(asked));
   out.tokens = memory_tokens(options.text.front().string(), out.tokenizer->encode(source.text));
+  out.words = fmt::format("text: {} tokens of {}", out.tokens->size(), words_of(source));
   return out;
 }
 
@@ -178,7 +179,9 @@ TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
   if (!options.tokenizer.empty()) {
     fail_usage("--tokenizer", "it goes with --text; --tokens are numbers already");
   }
-  return {open_token_file(options.tokens, options.dtype), nullptr};
+  const TokenSourcePtr tokens = open_token_file(options.tokens, options.dtype);
+  return {.tokens = tokens,
+          .words = fmt::format("tokens: {} in {}", tokens->size(), tokens->name())};
 }
 
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer) {

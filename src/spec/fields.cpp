@@ -184,7 +184,8 @@ void add_form_fields(Rows& rows) {
                "multiplies float32 by parts on tensor cores; bf16 and fp16 compute "
                "matrix products in 16 bits and keep float32 weights; fp8 is bf16 with those "
                "of the layers in 8 bits; bf16-pure and fp16-pure "
-               "store everything in 16 bits",
+               "store weights, activations and gradients in 16 bits, and AdamW's states as "
+               "option moments says: in float32, or with bf16 in 16 bits too",
        .about = "of parameters and activations"},
       all_precisions(), in(&RunSpec::precision));
   rows.choice(
@@ -247,7 +248,8 @@ void add_form_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .is_kept = true,
-       .help = "how AdamW's states m and v are stored: fp32; bf16, rounded at random, which the "
+       .help = "how AdamW's states m and v are stored, in every precision: fp32; bf16, rounded at "
+               "random, which the "
                "step's number and the data decide; or 8bit, rounded so to codes in blocks of 128, "
                "each with a scale",
        .about = "how AdamW's states are stored"},
