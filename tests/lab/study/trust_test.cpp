@@ -26,6 +26,22 @@ TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
   EXPECT_EQ(first_screen(), "noisy");
 }
 
+TEST_F(SentencesTest, PartsOfAStepAreKnownNoBetterThanTheStepsThatWereRecorded) {
+  EXPECT_EQ(of_summary("short-time").standing, Standing::kSound);
+  set("passes[size small; mode step; precision fp32; ops fused].verdict",
+      "doubt: recorded_unsteady");
+  EXPECT_EQ(of_summary("short-time").standing, Standing::kDoubtful);
+}
+
+TEST_F(SentencesTest, WhatIsPrintedOfATileIsTwoSentencesWithTheSignOfItsRows) {
+  set("cells[size small; mode step; ops fused].verdict", "doubt: unsteady");
+  StudyReport report = small_study();
+  report.summary = answer_all(summary_questions(), tables_);
+  const std::string page = study_page(report, Json::object(), Format::kMarkdown, "charts");
+  EXPECT_THAT(page,
+              ::testing::ContainsRegex("One training step:\\*\\* ~ [0-9.]+ ± [0-9.]+ ms. Of"));
+}
+
 TEST_F(SentencesTest, WhatCompilingGainsIsByRoundsOverEagerFusedOpsAndFusingHasItsOwnFigure) {
   const auto set_rounds = [&](const char* ops, const char* executor, Json::Array ms) {
     const std::string row = fmt::format("ways[mode step; ops {}; executor {}].", ops, executor);
