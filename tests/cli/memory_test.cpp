@@ -163,6 +163,31 @@ TEST(MemoryCommandTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
               ::testing::HasSubstr("the least peak is"));
 }
 
+TEST(FitCommandTest, APriceNamesItsDeviceAndIsOneForOneChangeThere) {
+  const std::string step =
+      " --d-model 64 --d-ff 96 --layers 2 --heads 2 --vocab 64 --batch 8 --context 64 "
+      "--memory-limit 2MiB --format json";
+  const auto remedies = [&](const std::string& command) {
+    const ProgramRun run = run_tracestep(words_of(command + step));
+    return Json::parse(run.out, command).at("tables").at("remedies");
+  };
+  const auto title = [](const Json& table) {
+    return table.at("columns").at("time_per_token").at("title").as_string();
+  };
+  const Json one = remedies("memory --predict --device cuda"),
+             published = remedies("fit --published H100"), planned = remedies("fit --device cuda");
+  EXPECT_EQ(title(one), "time a token on a usual GPU");
+  EXPECT_EQ(title(planned), "time a token on a usual GPU");
+  EXPECT_TRUE(contains(title(published), "time a token on H100")) << title(published);
+  for (const Json& row : one.at("rows").items()) {
+    for (const Json& other : planned.at("rows").items()) {
+      if (row.at("flags") == other.at("flags")) {
+        EXPECT_EQ(row.at("time_per_token"), other.at("time_per_token"));
+      }
+    }
+  }
+}
+
 TEST(FitCommandTest, WhatDoesNotFitGetsTheCommandsThatDo) {
   const ProgramRun run =
       run_tracestep(words_of("fit --memory-limit 800KiB --format json" + kLongModel));

@@ -153,15 +153,17 @@ std::string links_to(std::span<const RowRef> rows) {
   return out;
 }
 
+const char* sign_of(const PageCard& card) {
+  if (card.standing == "sound") return "";
+  return card.standing == "impossible" ? "✗" : card.standing == "refused" ? "–" : "~";
+}
+
 // The sign of what the rows are worth, with the reason at the pointer.
 std::string mark(const PageCard& card) {
   if (card.standing == "sound") return {};
   const std::string css = card.standing == "refused" ? "refused" : anchor(card.standing);
-  const char* const sign = card.standing == "impossible" ? "✗"
-                           : card.standing == "refused"  ? "–"
-                                                         : "~";
   return fmt::format("<span class=\"mark {}\" title=\"{}\">{} {}</span>", css,
-                     xml_escaped(card.doubt.empty() ? card.standing : card.doubt), sign,
+                     xml_escaped(card.doubt.empty() ? card.standing : card.doubt), sign_of(card),
                      card.standing == "refused" ? "no answer" : card.standing);
 }
 
@@ -212,8 +214,10 @@ std::string tile_html(const PageCard& tile) {
 }
 
 std::string short_html(const PageCard& card, std::span<const Table> tables) {
-  return fmt::format("<article>\n<h2>{}</h2>\n<p class=\"lead\">{} {}</p>\n{}</article>\n",
-                     xml_escaped(card.question), sentence(card.lead), sentence(card.more),
+  const bool is_said = card.standing != "refused" && card.standing != "sound";
+  return fmt::format("<article>\n{}<h2>{}</h2>\n<p class=\"lead\">{}{}{} {}</p>\n{}</article>\n",
+                     mark(card), xml_escaped(card.question), is_said ? sign_of(card) : "",
+                     is_said ? " " : "", sentence(card.lead), sentence(card.more),
                      figures(card.charts, tables));
 }
 
