@@ -22,7 +22,7 @@ ReadTrace read(const TraceText& text) {
   return read_trace_of_file(folder.write("trace.json", text.text()));
 }
 
-const Table& table_named(const std::vector<Table>& tables, const std::string& name) {
+Table table_named(const std::vector<Table>& tables, const std::string& name) {
   for (const Table& table : tables) {
     if (table.name == name) return table;
   }
