@@ -5,10 +5,10 @@
 #include "lab/read/file_kind.h"
 #include "lab/read/object_stream.h"
 #include "lab/read/trace_difference.h"
-#include "lab/read/trace_text.h"
 #include "lab/report/gzip.h"
 #include "support/tables.h"
 #include "support/temp_folder.h"
+#include "support/trace_text.h"
 
 namespace tracestep {
 namespace {
