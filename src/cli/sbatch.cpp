@@ -99,8 +99,9 @@ Jobs jobs_of(const Command& command, Request request) {
     out.output = request.value("--output");
     for (const char* flag : {"--columns", "--overwrite"}) {
       if (!request.has(flag)) continue;
-      out.for_merge.emplace_back(flag);
-      if (const auto value = request.value(flag)) out.for_merge.push_back(*value);
+      const auto value = request.value(flag);
+      const Words words = words_of_part({flag, value ? Words{*value} : Words{}});
+      out.for_merge.insert(out.for_merge.end(), words.begin(), words.end());
     }
     for (const char* flag : {"--format", "--output", "--columns"}) request.drop(flag);
   }
@@ -289,7 +290,7 @@ std::string merge_script(const Jobs& jobs) {
   std::string merge = fmt::format("{} \"$folder\" --format {}",
                                   shell_quoted(Words{jobs.program.string(), "merge"}), jobs.format);
   if (!jobs.for_merge.empty()) merge += " " + shell_quoted(jobs.for_merge);
-  merge += jobs.output ? " " + shell_quoted(Words{"--output", *jobs.output})
+  merge += jobs.output ? " " + shell_quoted(words_of_part({"--output", {*jobs.output}}))
                        : fmt::format(" --output \"$folder/result.{}\"", jobs.format);
   return filled(job_scripts::kMergeSh, {{"command", escaped(command_text(jobs))},
                                         {"folder", shell_quoted(jobs.folder_of_command.string())},
