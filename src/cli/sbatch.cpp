@@ -12,6 +12,7 @@
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/output_folder.h"
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -314,35 +315,23 @@ void write_script(const fs::path& path, const std::string& text) {
   fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add);
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder, error) && !(fs::is_directory(folder, error) && fs::is_empty(folder))) {
-    throw Error(ErrorCode::kOutput, kFlag, fmt::format("{} is there already", folder.string()),
-                "name a new folder");
-  }
-  for (const char* name : {"cells", "log"}) {
-    fs::create_directories(folder / name, error);
-    if (error) {
-      throw Error(ErrorCode::kOutput, kFlag,
-                  fmt::format("{} cannot be made: {}", (folder / name).string(), error.message()));
-    }
-  }
-}
-
 int write_jobs(const Command& command, const SbatchOptions& o,
                std::span<const std::string> arguments) {
   Jobs jobs = jobs_of(command, Request(arguments));
   plan_tasks(o, jobs);
   if (jobs.output) check_writable(*jobs.output, "output");
-  make_folder(o.folder);
-  write_tasks(o.folder, jobs.lines);
+  OutputFolder output(o.folder, kFlag);
+  for (const char* name : {"cells", "log"}) output.folder().make_folder(name);
+  const fs::path& folder = output.folder().path();
+  write_tasks(folder, jobs.lines);
   std::vector<std::string> names;
   for (const std::vector<Task>& tasks : arrays_of(jobs)) {
     names.push_back(fmt::format("tasks-{}.sh", names.size() + 1));
-    write_script(o.folder / names.back(), array_script(jobs, tasks));
+    write_script(folder / names.back(), array_script(jobs, tasks));
   }
-  if (jobs.has_result()) write_script(o.folder / "merge.sh", merge_script(jobs));
-  write_script(o.folder / "submit.sh", submit_script(names, jobs.has_result()));
+  if (jobs.has_result()) write_script(folder / "merge.sh", merge_script(jobs));
+  write_script(folder / "submit.sh", submit_script(names, jobs.has_result()));
+  output.commit();
   log_info("tasks: {}; {}; submit them by {}", jobs.tasks.size(), jobs.source,
            (o.folder / "submit.sh").string());
   return 0;
