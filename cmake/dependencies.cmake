@@ -36,7 +36,6 @@ target_link_libraries(tracestep_options INTERFACE OpenMP::OpenMP_CXX)
 tracestep_require(fmt libfmt-dev)
 tracestep_require(nlohmann_json nlohmann-json3-dev)
 tracestep_require(utf8cpp libutfcpp-dev CONFIG)
-tracestep_require(CLI11 libcli11-dev)
 tracestep_require(ZLIB zlib1g-dev)
 tracestep_require(hwy libhwy-dev CONFIG)
 find_path(XXHASH_INCLUDE xxhash.h)  # the header alone: nothing is linked

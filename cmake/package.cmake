@@ -49,7 +49,7 @@ endif()
 target_link_options(tracestep PRIVATE LINKER:--disable-new-dtags)
 set_target_properties(tracestep PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/tracestep")
 # What is compiled or linked into the program, by Debian's names.
-set(packages_inside nlohmann-json3-dev libutfcpp-dev libcli11-dev libxxhash-dev libsodium-dev
+set(packages_inside nlohmann-json3-dev libutfcpp-dev libxxhash-dev libsodium-dev
     zlib1g-dev libpcre2-dev libutf8proc-dev)
 if(TARGET tracestep_attention)
   install(TARGETS tracestep_attention LIBRARY DESTINATION ${package_root}/lib/tracestep)

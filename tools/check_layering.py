@@ -97,7 +97,6 @@ CONFINED = [
     (r"pcre2", ["train/text_pattern.cpp"], "PCRE2"),
     (r"utf8proc", ["train/text_steps.cpp"], "utf8proc"),
     (r"sodium", ["backends/comm/tcp/"], "libsodium"),
-    (r"CLI/", ["cli/"], "CLI11 (slow to compile)"),
     (r"nlohmann/", ["base/json"], "nlohmann-json (slow to compile)"),
     (r"utf8\.h$", ["base/utf8.cpp"], "UTF8-CPP"),
 ]

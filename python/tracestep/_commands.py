@@ -5,18 +5,19 @@ nothing of that is written down here, so the functions are those of the program 
 """
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-import json
 import keyword
 import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._program import Interrupted, Progress, check, run, say
-from ._result import Result, Table, load
+from ._program import Error, Finished, Interrupted, Progress, check, run, said_by, say
+from ._result import Result, Table, load, parsed
 
 COMMANDS = ("fit", "predict", "memory", "bench", "profile", "compare", "study", "train", "eval",
             "export")
@@ -32,7 +33,8 @@ def listing() -> dict[str, dict[str, Any]]:
     """The commands by name, as the program lists them."""
     finished = run(["show", "--docs", "cli", "--format", "json"], progress=False)
     check(finished)
-    return {command["name"]: command for command in json.loads(finished.out)["commands"]}
+    listed = parsed(finished.out, "the list of commands")
+    return {command["name"]: command for command in listed["commands"]}
 
 
 def options_of(command: str) -> dict[str, Option]:
@@ -64,15 +66,18 @@ def text_of(option: Option, value: Any) -> str:
     """One word of the command line."""
     if isinstance(value, (list, tuple)):
         return ",".join(text_of(option, part) for part in value)
-    if isinstance(value, os.PathLike):
-        return str(os.fspath(value))
+    if isinstance(value, (bytes, os.PathLike)):
+        return os.fsdecode(value)
     if isinstance(value, int) and option["value"].startswith("SIZE"):
         return f"{value}B"  # bytes, which the program takes with their unit alone
     return str(value)
 
 
 def words_of(option: Option, value: Any) -> list[str]:
-    """The words of an option with this value; none for what is left to the program."""
+    """The words of an option with this value; none for what is left to the program.
+
+    Each value stands in one word with its flag, so that none is taken for a flag, whatever it looks like.
+    """
     if value is None or value is False:
         return []
     flag = option["flag"]
@@ -82,10 +87,8 @@ def words_of(option: Option, value: Any) -> list[str]:
         return [flag]
     if value is True:
         raise TypeError(f"{keyword_of(flag)} wants a value ({option['value']}), not True")
-    if option["most_values"] > 1:
-        values = value if isinstance(value, (list, tuple)) else [value]
-        return [flag, *(text_of(option, part) for part in values)]
-    return [f"{flag}={text_of(option, value)}"]
+    several = option["most_values"] > 1 and isinstance(value, (list, tuple)) and value
+    return [f"{flag}={text_of(option, part)}" for part in (value if several else [value])]
 
 
 class _Steps:
@@ -96,7 +99,7 @@ class _Steps:
         self.on_step = on_step
 
     def take(self, line: str) -> None:
-        self.rows.append(json.loads(line))
+        self.rows.append(parsed(line, "a line of its log"))
         if self.on_step:
             self.on_step(self.rows[-1])
 
@@ -105,28 +108,35 @@ class _Steps:
         return Table("steps", columns, self.rows, "The steps")
 
 
-def _call(command: str, words: Sequence[str], progress: bool | Progress, pictures: Path | None,
-          steps: _Steps | None) -> Result:
+def _call(command: str, options: Sequence[str], files: Sequence[str], progress: bool | Progress,
+          pictures: Path | None, steps: _Steps | None) -> Result:
     """Runs a command, whose result is JSON on stdout."""
-    log = steps.take if steps else None
     more = ["--format=json"] if _has(command, "--format") else []
     if pictures is not None:
         more.append(f"--pictures={pictures}")
-    finished = run([command, *words, *more], progress=_without(pictures, progress), log=log)
-    is_json = finished.out.lstrip().startswith("{")
-    result = Result(json.loads(finished.out), _drawn(pictures)) if is_json else None
-    if result is None or command != "compare":  # whose gates tell by their status what is in the result
-        check(finished)
-    if result is not None:
-        result.status = finished.status
-    if result is not None and steps:
-        result.tables["steps"] = steps.table()
+    behind = ["--", *files] if files else []  # where no word is a flag
+    finished = run([command, *options, *more, *behind], progress=_without(pictures, progress),
+                   log=steps.take if steps else None)
     if finished.was_interrupted:
-        interrupted = Interrupted("stopped by Ctrl-C")
-        interrupted.result = result
+        interrupted = Interrupted("; ".join(filter(None, ("stopped by Ctrl-C", said_by(finished)))))
+        with contextlib.suppress(Error):  # there may be none
+            interrupted.result = _result_of(command, finished, pictures, steps)
         raise interrupted
-    said = finished.out.strip() or "\n".join(finished.messages[-1:])  # of export, which prints no table
-    return result or Result({"answer": said, "table": command}, _drawn(pictures))
+    if command != "compare" or not finished.out:  # whose gates tell by their status what is in the result
+        check(finished)
+    return _result_of(command, finished, pictures, steps)
+
+
+def _result_of(command: str, finished: Finished, pictures: Path | None, steps: _Steps | None) -> Result:
+    if _has(command, "--format"):
+        data = parsed(finished.out, f"what {command} printed")
+    else:  # it prints what it has done, or says it
+        data = {"answer": finished.out.strip() or "\n".join(finished.messages[-1:]), "table": command}
+    result = Result(data, _drawn(pictures))
+    result.status = finished.status
+    if steps:
+        result.tables["steps"] = steps.table()
+    return result
 
 
 def _without(pictures: Path | None, progress: bool | Progress) -> bool | Progress:
@@ -148,31 +158,55 @@ def _drawn(pictures: Path | None) -> dict[str, str]:
 
 def call(command: str, files: Sequence[Any], values: dict[str, Any], progress: bool | Progress,
          on_step: OnStep | None = None) -> Result:
-    """Runs a command with files in front and options by keyword."""
+    """Runs a command with files and with options by keyword."""
     options = options_of(command)
     for name in values:
         if name not in options:
-            raise TypeError(f"{command}() has no option {name!r}; tracestep {command} --help lists them")
+            raise TypeError(f"{command}() has no option {name!r}{_meant_by_keyword(command, name)}")
     words = [word for name, value in values.items() for word in words_of(options[name], value)]
     with tempfile.TemporaryDirectory(prefix="tracestep-") as scratch:
+        places = []
         for i, file in enumerate(files):
             if isinstance(file, Result):
                 path = Path(scratch) / f"{'ab'[i]}.json"
                 file.save(path)
                 file = path
-            words.insert(i, os.fspath(file))
+            places.append(os.fspath(file))
         draws = "pictures" in options and values.get("pictures") is None
         logs_here = "log" in options and values.get("log") is None
         if on_step and not logs_here:
             raise TypeError("on_step gets what log would write: give one of them")
         steps = _Steps(on_step) if logs_here else None
-        result = _call(command, words, progress, Path(scratch) if draws else None, steps)
+        result = _call(command, words, places, progress, Path(scratch) if draws else None, steps)
         if command == "study":  # it leaves its result in its folder, and prints what it answers
             folder = Path(values.get("output_dir") or options["output_dir"]["default"])
             answers, pictures = result.answer, result.pictures
             result = load(folder / "study.json")
             result.answer, result.pictures = result.answer or answers, pictures
         return result
+
+
+def _refusal_of(words: Sequence[str]) -> str:
+    """What the program says of a command line that it refuses before it does anything."""
+    return said_by(run(words, progress=False))
+
+
+def _meant_by_keyword(command: str, name: str) -> str:
+    """"; did you mean precision?" for "dtype", as the program answers the flag; else where help is."""
+    flag = "--" + name.replace("_", "-")
+    if name.isidentifier() and not _has(command, flag):  # so that the program refuses it
+        said = _refusal_of([command, flag])
+        if meant := re.search(r"unknown option [^;]*(; .+); tracestep ", said):
+            return re.sub(r"--[a-z][a-z0-9-]*", lambda ours: keyword_of(ours[0]), meant[1])
+    return f"; tracestep {command} --help lists them"
+
+
+def _meant_by_words(command: str, words: Sequence[Any]) -> str:
+    """"; say fit(model='llama-3.1-8b')" for a word that the program knows an option for."""
+    texts = [os.fspath(word) for word in words if isinstance(word, (str, os.PathLike))]
+    said = _refusal_of([command, "--", *texts]) if len(texts) == len(words) else ""
+    meant = re.search(r"did you mean --([a-z0-9-]+) (.+)\?(;|$)", said)
+    return f"; say {command}({keyword_of(meant[1])}={meant[2]!r})" if meant else ""
 
 
 def signature_of(command: str) -> inspect.Signature:
@@ -202,9 +236,14 @@ def make_function(command: str) -> Callable[..., Result]:
     count = len(listing()[command]["words"])
 
     def function(*files: Any, progress: bool | Progress = True, **values: Any) -> Result:
-        if len(files) > count:
-            raise TypeError(f"{command}() takes {count or 'no'} files, not {len(files)}")
-        given = [file for file in files if file is not None]
+        given = list(files)
+        while given and given[-1] is None:
+            given.pop()
+        if len(given) > count:
+            raise TypeError(f"{command}() takes {count or 'no'} files, not {len(given)}"
+                            f"{_meant_by_words(command, given)}")
+        if None in given:
+            raise TypeError(f"{command}() has a file behind one that is None")
         on_step = values.pop("on_step", None) if "log" in options_of(command) else None
         return call(command, given, values, progress, on_step)
 

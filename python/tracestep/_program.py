@@ -5,6 +5,7 @@ the end of its memory is an exception here.
 """
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -72,8 +73,8 @@ _chosen: str | None = None
 def use(path: str | os.PathLike[str]) -> None:
     """Runs this program from now on, such as a build of one's own with CUDA or MPI."""
     global _chosen
-    if not os.access(path, os.X_OK):
-        raise FileNotFoundError(f"{os.fspath(path)} is no program")
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        raise FileNotFoundError(f"{os.fspath(path)!r} is no program")
     _chosen = os.path.abspath(path)
 
 
@@ -107,56 +108,94 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _read_lines(stream: IO[str], sinks: Sequence[Progress]) -> threading.Thread:
-    def read() -> None:
-        with stream:
-            for line in stream:
-                for sink in sinks:
-                    sink(line.rstrip("\n"))
+class _Readers:
+    """Threads that hand the lines of a run's streams on.
 
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    return thread
+    The first exception of those who get them is kept as `failure` and ends the run, as Ctrl-C does: the
+    rest of its lines is read, so that it can end, and goes to nobody.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.failure: BaseException | None = None
+        self.threads: list[threading.Thread] = []
+
+    def add(self, stream: IO[bytes], keep: Progress, hand_on: Progress | None = None) -> None:
+        """Every line goes to `keep`, and until something fails to `hand_on`."""
+        thread = threading.Thread(target=self._read, args=(stream, keep, hand_on), daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def _read(self, stream: IO[bytes], keep: Progress, hand_on: Progress | None) -> None:
+        with io.TextIOWrapper(stream, encoding="utf-8", errors="replace") as lines:
+            for text in lines:
+                line = text.rstrip("\n")
+                keep(line)
+                if hand_on is None or self.failure is not None:
+                    continue
+                try:
+                    hand_on(line)
+                except BaseException as failure:  # of the caller, who gets it
+                    self.failure = self.failure or failure
+                    self.process.send_signal(signal.SIGINT)
+
+    def join(self) -> None:
+        """Until all is read."""
+        for thread in self.threads:
+            thread.join()
+
+
+def is_error(line: str) -> bool:
+    """Whether a message says why the program failed, which an exception says as well."""
+    return line.startswith("tracestep: ")
 
 
 def run(words: Sequence[str], *, progress: bool | Progress = True, log: Progress | None = None) -> Finished:
     """Runs the program with `words`.
 
-    Each line of its messages goes to `progress` as it comes (True: to stderr). With `log`, "--log" is
-    added, and each line that the program writes there goes to `log`. The first KeyboardInterrupt is handed
-    on as a signal, behind which the program ends with what it has; a second one ends it at once.
+    Each line of its messages goes to `progress` as it comes (True: to stderr), but for what an exception
+    will say. With `log`, "--log" is added, and each line that the program writes there goes to `log`. The
+    first KeyboardInterrupt is handed on as a signal, behind which the program ends with what it has; a second
+    one ends it at once. The first exception of `progress` or `log` ends it likewise, and is raised here.
     """
     messages: list[str] = []
-    sinks: list[Progress] = [messages.append]
-    if progress:
-        sinks.append(progress if callable(progress) else say)
+    out: list[str] = []
+    tell = (progress if callable(progress) else say) if progress else None
     command = [program(), *words]
     ends = os.pipe() if log else None
     if ends:
-        command += ["--log", f"/dev/fd/{ends[1]}"]
+        command.insert(2, f"--log=/dev/fd/{ends[1]}")
     # A session of its own: else the terminal would send it a second signal for each Ctrl-C.
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, errors="replace",
-                               start_new_session=True, pass_fds=ends[1:] if ends else ())
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, start_new_session=True,
+                                   pass_fds=ends[1:] if ends else ())
+    except BaseException:
+        for end in ends or ():
+            os.close(end)
+        raise
     assert process.stdout and process.stderr
-    out: list[str] = []
-    readers = [_read_lines(process.stderr, sinks), _read_lines(process.stdout, [out.append])]
+    readers = _Readers(process)
+    readers.add(process.stderr, messages.append,
+                (lambda line: None if is_error(line) else tell(line)) if tell else None)
+    readers.add(process.stdout, out.append)
     if ends and log:
         os.close(ends[1])
-        readers.append(_read_lines(os.fdopen(ends[0]), [log]))
+        readers.add(os.fdopen(ends[0], "rb"), lambda line: None, log)
     was_interrupted = _wait(process, readers)
+    if readers.failure is not None:
+        raise readers.failure
     return Finished(process.returncode, "\n".join(out), messages, was_interrupted)
 
 
-def _wait(process: subprocess.Popen[str], readers: Sequence[threading.Thread]) -> bool:
+def _wait(process: subprocess.Popen[bytes], readers: _Readers) -> bool:
     """Until it has ended and all is read; True: there was a KeyboardInterrupt."""
     was_interrupted = False
     try:
         while True:
             try:
                 process.wait()
-                for reader in readers:
-                    reader.join()
+                readers.join()
                 return was_interrupted
             except KeyboardInterrupt:
                 was_interrupted = True
@@ -167,16 +206,18 @@ def _wait(process: subprocess.Popen[str], readers: Sequence[threading.Thread]) -
             process.wait()
 
 
+def said_by(finished: Finished) -> str:
+    """The error that the program has said; empty: none."""
+    return next((line.removeprefix("tracestep: ") for line in reversed(finished.messages)
+                 if is_error(line)), "")
+
+
 def check(finished: Finished) -> None:
     """Raises what the status of a run means."""
     if finished.status == 0 or finished.was_interrupted:
         return
-    said = [line.removeprefix("tracestep: ") for line in finished.messages
-            if line.startswith("tracestep: ")]
-    if said:
-        message = said[-1]
-    elif finished.status < 0:
+    message = said_by(finished)
+    if not message and finished.status < 0:
         message = f"the program was ended by {signal.Signals(-finished.status).name}"
-    else:
-        message = "\n".join(finished.messages[-3:]) or f"the program ended with status {finished.status}"
+    message = message or "\n".join(finished.messages[-3:]) or f"the program ended with status {finished.status}"
     raise ERRORS.get(finished.status, Error)(message, finished.status)

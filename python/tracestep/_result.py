@@ -9,7 +9,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SHOWN_ROWS, SHOWN_COLUMNS = 40, 14
+from ._program import InputError
+
+SHOWN_ROWS, SHOWN_COLUMNS = 40, 10
+# What a result is made of, as far as it is there: names of members, of what kind each is.
+TEXTS = dict.fromkeys(("kind", "unit", "title", "description", "role", "shown"), str)
+FACTS = TEXTS | {"words": dict, "asked_for": bool}
+TABLE = {"columns": dict, "rows": list, "title": str, "notes": list}
+RESULT = TABLE | {"schema": str, "answer": str, "environment": dict, "table": str, "tables": dict}
+
+
+def parsed(text: str, what: str) -> dict[str, Any]:
+    """An object in JSON. Errors: InputError, which says what `text` is."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{what} is no JSON: {error}", 3) from None
+    if not isinstance(data, dict):
+        raise InputError(f"{what} is no object of JSON", 3)
+    return data
+
+
+def _check_members(of: Any, kinds: Mapping[str, type], what: str) -> None:
+    if not isinstance(of, dict):
+        raise InputError(f"this is no result of tracestep: {what} is no object", 3)
+    for name, kind in kinds.items():
+        if not isinstance(of.get(name, kind()), kind):
+            raise InputError(f"this is no result of tracestep: {name} of {what} is no {kind.__name__}", 3)
+
+
+def _check_table(table: Any, what: str) -> None:
+    _check_members(table, TABLE, what)
+    for name, facts in table.get("columns", {}).items():
+        _check_members(facts, FACTS, f"column {name!r}")
+    for row in table.get("rows", []):
+        _check_members(row, {}, f"a row of {what}")
+    for note in table.get("notes", []):
+        _check_members({"note": note}, {"note": str}, what)
 
 
 @dataclass
@@ -41,31 +77,44 @@ class Table:
         return [row.get(column) for row in self.rows]
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame, with what the columns mean in its `attrs`."""
+        """A pandas.DataFrame, what matters first, with what the columns mean in its `attrs`."""
         import pandas
 
-        frame = pandas.DataFrame(self.rows, columns=list(self.columns))
+        frame = pandas.DataFrame(self.rows, columns=self._ordered())
         frame.attrs = {"name": self.name, "columns": self.columns}
         return frame
 
     def to_polars(self) -> Any:
-        """A polars.DataFrame."""
+        """A polars.DataFrame, what matters first."""
         import polars
 
-        return polars.DataFrame({name: self[name] for name in self.columns}, strict=False)
+        return polars.DataFrame({name: self[name] for name in self._ordered()}, strict=False)
+
+    def _rank(self, name: str) -> int:
+        """0: says which row it is; 1: is asked for; 2: differs; 3: is the same everywhere; 4: lists, objects."""
+        facts, values = self.columns[name], self[name]
+        if any(isinstance(value, (list, dict)) for value in values):
+            return 4
+        if all(value is None for value in values):
+            return 3
+        is_key = facts.get("role") == "key"
+        if len(values) == 1:  # of which it is known
+            is_said = not is_key and "shown" not in facts
+        else:
+            is_said = len({repr(value) for value in values}) > 1
+        if is_key and is_said:
+            return 0
+        if facts.get("asked_for"):
+            return 1
+        return 2 if is_said else 3
+
+    def _ordered(self) -> list[str]:
+        """All columns, those that matter first."""
+        return sorted(self.columns, key=self._rank)
 
     def _shown(self) -> list[str]:
-        """The columns that have something to say: what differs, and of a single row what was found."""
-        def is_said(name: str, facts: dict[str, Any]) -> bool:
-            values = self[name]
-            if any(isinstance(value, (list, dict)) for value in values) or not any(
-                    value is not None for value in values):
-                return False
-            if len(values) == 1:
-                return "shown" not in facts and facts.get("role") != "key"
-            return len({repr(value) for value in values}) > 1
-        names = [name for name, facts in self.columns.items() if is_said(name, facts)]
-        return names[:SHOWN_COLUMNS]
+        """The columns that have something to say, as many as a screen has room for."""
+        return [name for name in self._ordered() if self._rank(name) < 3][:SHOWN_COLUMNS]
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Heads and texts of what is shown."""
@@ -128,21 +177,25 @@ class Result:
     """
 
     def __init__(self, data: dict[str, Any], pictures: Mapping[str, str] | None = None) -> None:
+        _check_members(data, RESULT, "it")
+        tables = data.get("tables") or {data.get("table", "result"): data}
+        for name, table in tables.items():
+            _check_table(table, f"table {name!r}")
         self.data = data
         self.pictures = dict(pictures or {})
         self.status = 0
         self.answer: str = data.get("answer", "")
         self.schema: str = data.get("schema", "")
         self.environment: dict[str, Any] = data.get("environment", {})
-        named = data.get("tables") or {data.get("table", "result"): data}
         self.tables = {name: Table(name, entry.get("columns", {}), entry.get("rows", []),
                                    entry.get("title", ""), entry.get("notes", []))
-                       for name, entry in named.items()}
+                       for name, entry in tables.items()}
 
     @property
     def table(self) -> Table:
         """The main table."""
-        return self.tables[self.data.get("table", next(iter(self.tables)))]
+        first = next(iter(self.tables))
+        return self.tables[self.data.get("table", first) if self.data.get("table") in self.tables else first]
 
     def __getitem__(self, name: str) -> Table:
         """A table by its name."""
@@ -179,5 +232,11 @@ class Result:
 
 
 def load(path: str | os.PathLike[str]) -> Result:
-    """A result that `save` or the program's `--format json --output PATH` has written."""
-    return Result(json.loads(Path(path).read_text(encoding="utf-8")))
+    """A result that `save` or the program's `--format json --output PATH` has written.
+
+    Errors: OSError for a file that cannot be read, InputError for one that holds no such result.
+    """
+    data = parsed(Path(path).read_bytes().decode("utf-8", "replace"), os.fspath(path))
+    if not data.keys() & {"schema", "answer"}:
+        raise InputError(f"{os.fspath(path)} is no result of tracestep: there is no schema", 3)
+    return Result(data)

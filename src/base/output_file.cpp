@@ -1,7 +1,6 @@
 #include "base/output_file.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -11,11 +10,11 @@
 #include <charconv>
 #include <climits>
 #include <cstring>
-#include <random>
 #include <system_error>
 
 #include "base/error.h"
 #include "base/own_file.h"
+#include "base/temporaries.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
@@ -23,8 +22,6 @@ namespace {
 
 bool another_writes = false, may_overwrite = false;
 
-constexpr std::string_view kTemporaryPrefix = ".tracestep-", kTemporarySuffix = ".tmp";
-constexpr std::size_t kTemporaryDigits = 16;
 constexpr int kMostAttempts = 100;
 constexpr int kMostLinks = 40;
 
@@ -77,21 +74,6 @@ Directory swept_folder_of(const fs::path& path) {
   return *folder;
 }
 
-// Random rather than the process id: in containers many programs have id 1.
-std::string random_name() {
-  std::random_device device;
-  const std::uint64_t bits = std::uint64_t{device()} << 32 | device();
-  return fmt::format("{}{:0{}x}{}", kTemporaryPrefix, bits, kTemporaryDigits, kTemporarySuffix);
-}
-
-bool is_temporary(std::string_view name) {
-  if (!name.starts_with(kTemporaryPrefix) || !name.ends_with(kTemporarySuffix)) return false;
-  name.remove_prefix(kTemporaryPrefix.size());
-  name.remove_suffix(std::min(name.size(), kTemporarySuffix.size()));
-  return name.size() == kTemporaryDigits &&
-         name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
-
 // Whether nobody has to be asked before the file is replaced.
 bool may_replace(const Directory& folder, const std::string& name) {
   if (folder.kind_of(name) != Directory::Kind::kFile) return true;  // nothing, or no file at all
@@ -107,15 +89,6 @@ void take_permissions(const FileHandle& file, const struct stat& replaced) {
                          ::fchown(file.get(), static_cast<uid_t>(-1), replaced.st_gid) == 0;
   if (!has_group) mode = (mode & ~static_cast<mode_t>(S_IRWXG)) | (mode & S_IRWXO) << 3;
   ::fchmod(file.get(), mode);
-}
-
-// Marks a new temporary file as in use. False when another process has locked it to remove it as
-// stale.
-bool hold(const FileHandle& file) {
-  // Other failures: a file system without locks, where stale files are not removed either.
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-  struct stat info {};
-  return ::fstat(file.get(), &info) == 0 && info.st_nlink > 0;
 }
 
 }  // namespace
@@ -161,12 +134,12 @@ void OutputFile::begin() {
 // Until it has the permissions of the file that it replaces, nobody else may read it.
 void OutputFile::create_temporary(const struct stat* replaced) {
   for (int i = 0; i < kMostAttempts; ++i) {
-    temporary_ = random_name();
+    temporary_ = temporary_name();
     FileHandle file = folder_->open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL,
                                          replaced == nullptr ? 0666 : 0600);
     if (!file.is_open() && errno == EEXIST) continue;
     if (!file.is_open()) fail(errno);
-    if (!hold(file)) continue;
+    if (!hold(file.get())) continue;
     if (replaced != nullptr) take_permissions(file, *replaced);
     file_ = std::move(file);
     return;
@@ -254,16 +227,6 @@ FileHandle open_stream(const fs::path& path) {
 
 void leave_results_to_another_process() {
   another_writes = true;
-}
-
-void remove_stale_temporaries(const Directory& folder) {
-  for (const std::string& name : folder.names()) {
-    if (!is_temporary(name) || folder.kind_of(name) != Directory::Kind::kFile) continue;
-    const FileHandle file = folder.open_file(name, O_WRONLY);
-    if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
-      ::unlinkat(folder.fd(), name.c_str(), 0);
-    }
-  }
 }
 
 }  // namespace tracestep

@@ -4,19 +4,15 @@
 #include <filesystem>
 
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "cli/command_line.h"
 #include "cli/output.h"
 #include "nn/config.h"
 
 namespace tracestep::cli {
 namespace {
-
-bool asks_for_help(const std::string& word) {
-  return word == "--help" || word == "-h" || word == "help";
-}
 
 const Command& find_command(std::span<const Command> commands, const std::string& name) {
   std::vector<std::string> names;
@@ -32,13 +28,8 @@ const Command& find_command(std::span<const Command> commands, const std::string
               "tracestep --help lists them");
 }
 
-// More values than the option has: it is given again, or what follows belongs to nothing.
-[[noreturn]] void fail_too_many(const Option& option, const std::vector<std::string>& values,
-                                std::span<const std::string> arguments) {
-  const auto given = std::ranges::count_if(arguments, [&](const std::string& word) {
-    return word == option.flag || word.starts_with(option.flag + "=");
-  });
-  if (given > 1) fail_usage(option.flag, "it is given more than once");
+// More values than the option has: what follows belongs to nothing.
+[[noreturn]] void fail_too_many(const Option& option, const Words& values) {
   const bool is_list = option.value_name.find(',') != std::string::npos;
   throw Error(ErrorCode::kUsage, option.flag,
               fmt::format("\"{}\" belongs to no option",
@@ -49,28 +40,38 @@ const Command& find_command(std::span<const Command> commands, const std::string
                                     fmt::join(values, " ")));
 }
 
-// `takes_more`: whether extra words after the option count as its values (which is an error) or are
-// left to the command's positional words.
-void add_option(CLI::App& app, const Option& option, bool takes_more,
-                std::span<const std::string> arguments) {
-  if (option.max_values == 0) {
-    app.add_flag_callback(option.flag, [&option] { option.read(option.flag, ""); });
-    return;
+// Of a command that takes no words, those behind an option are meant for it.
+void check_stray_words(const OptionSet& set, const CommandLine& line) {
+  if (!set.positionals().empty()) return;
+  for (std::size_t i = 1; i < line.parts.size(); ++i) {
+    const auto is_stray = [&](std::size_t at) {
+      return line.parts[at].flag.empty() && !line.parts[at].values[0].starts_with("-");
+    };
+    const Option* before = set.find(line.parts[i - 1].flag);
+    if (before == nullptr || before->max_values == 0 || !is_stray(i)) continue;
+    Words values = line.parts[i - 1].values;
+    for (; i < line.parts.size() && is_stray(i); ++i) values.push_back(line.parts[i].values[0]);
+    fail_too_many(*before, values);
   }
-  app.add_option_function<std::vector<std::string>>(
-         option.flag,
-         [&option, arguments](const std::vector<std::string>& values) {
-           const int count = static_cast<int>(values.size());
-           if (count < option.min_values) {
-             fail_usage(option.flag, "{} values are needed: {}", option.min_values,
-                        option.value_name);
-           }
-           if (count > option.max_values) fail_too_many(option, values, arguments);
-           for (const std::string& value : values) option.read(option.flag, value);
-         })
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->expected(option.min_values, option.max_values)
-      ->allow_extra_args(takes_more);
+}
+
+// The values of an option, which may be given several times.
+void read_option(const Option& option, const CommandLine& line) {
+  Words values;
+  int given = 0;
+  for (const CommandLine::Part& part : line.parts) {
+    if (part.flag != option.flag) continue;
+    ++given;
+    values.insert(values.end(), part.values.begin(), part.values.end());
+  }
+  if (given == 0) return;
+  if (option.max_values == 0) return option.read(option.flag, "");
+  const int count = static_cast<int>(values.size());
+  if (count < option.min_values) {
+    fail_usage(option.flag, "{} values are needed: {}", option.min_values, option.value_name);
+  }
+  if (count > option.max_values) fail_usage(option.flag, "it is given more than once");
+  for (const std::string& value : values) option.read(option.flag, value);
 }
 
 // "; did you mean --init W.safetensors?" for a file that one of the options is for, for a folder
@@ -79,8 +80,9 @@ std::string meant_option(const Command& command, const std::string& word) {
   std::error_code none;
   const bool is_folder = std::filesystem::is_directory(word, none);
   for (const Option& option : command.options.options()) {
-    if (option.flag == "--size" && find_model(word) != nullptr) {
-      return fmt::format("; did you mean --size {}?", word);
+    if (const ModelConfig* known = find_model(word); known != nullptr && option.flag == "--size") {
+      const bool is_preset = std::ranges::find(model_presets(), *known) != model_presets().end();
+      return fmt::format("; did you mean {} {}?", is_preset ? "--size" : "--model", word);
     }
     if (is_folder && option.flag == "--init") return fmt::format("; did you mean --init {}?", word);
     for (const std::string& ending : option.endings) {
@@ -170,24 +172,38 @@ std::string owner_of(const std::string& flag) {
               hint);
 }
 
+Words words_of_none(const CommandLine& line) {
+  Words out;
+  for (const CommandLine::Part& part : line.parts) {
+    if (part.flag.empty()) out.push_back(part.values[0]);
+  }
+  return out;
+}
+
 // "launch -n 2 train --steps 1" lacks the "--" that leaves what follows to train.
 void check_mark(const Command& command, std::span<const std::string> words) {
-  const std::vector<Positional>& positionals = command.options.positionals();
-  if (positionals.empty() || !positionals.back().is_command() || words.empty()) return;
-  if (words.front().starts_with("-")) return;
+  if (words.empty()) return;
   throw Error(ErrorCode::kUsage, command.name,
               fmt::format("\"--\" is missing before {}", words.front()),
               fmt::format("put `--` before the command: tracestep {} [OPTION]... -- {} ...",
                           command.name, words.front()));
 }
 
-// The words that belong to no flag, in order.
-void read_positionals(const Command& command, std::span<const std::string> words) {
+// The words that belong to no flag, in order; those behind "--" are no flags.
+void read_positionals(const Command& command, const CommandLine& line) {
+  Words words = words_of_none(line);
   for (const std::string& word : words) {
     if (word.starts_with("-")) fail_unknown(command, word);
   }
   const std::vector<Positional>& positionals = command.options.positionals();
-  if (words.size() > positionals.size()) fail_unknown(command, words[positionals.size()]);
+  const bool has_command = !positionals.empty() && positionals.back().is_command();
+  if (has_command && line.behind.empty()) check_mark(command, words);
+  const std::size_t own = positionals.size() - (has_command ? 1 : 0);
+  if (words.size() > own) fail_unknown(command, words[own]);
+  words.insert(words.end(), line.behind.begin(), line.behind.end());
+  if (words.size() > positionals.size() && !has_command) {
+    fail_unknown(command, words[positionals.size()]);
+  }
   for (std::size_t i = 0; i < positionals.size(); ++i) {
     if (i < words.size()) {
       positionals[i].read(positionals[i].name, words[i]);
@@ -199,34 +215,13 @@ void read_positionals(const Command& command, std::span<const std::string> words
   }
 }
 
-// "--" and what follows, for a command that runs another one.
-std::span<const std::string> words_behind(const Command& command,
-                                          std::span<const std::string> arguments) {
-  const std::vector<Positional>& positionals = command.options.positionals();
-  if (positionals.empty() || !positionals.back().is_command()) return {};
-  const auto mark = std::ranges::find(arguments, "--");
-  return arguments.subspan(static_cast<std::size_t>(mark - arguments.begin()));
-}
-
-// CLI11 would read "--resume=false" as a switch that is off.
-void check_switches(const Command& command, std::span<const std::string> arguments) {
-  for (const Option& option : command.options.options()) {
-    if (option.max_values > 0) continue;
-    for (const std::string& word : arguments) {
-      if (word.starts_with(option.flag + "=")) fail_usage(option.flag, "it takes no value");
-    }
-  }
-}
-
-// The option whose values are too few: CLI11 names it at the start of its message.
-[[noreturn]] void fail_missing_value(const Command& command, const std::string& message) {
-  for (const Option& option : command.options.options()) {
-    if (message.starts_with(option.flag + ":") || message.starts_with(option.flag + " ")) {
-      throw Error(ErrorCode::kUsage, option.flag, "the value is missing",
-                  fmt::format("give {} {}", option.flag, option.value_name));
-    }
-  }
-  fail_usage(command.name, "{}", message);
+// Prints the help that is asked for before "--", whatever else is there; false: none is.
+bool gives_help(const Command& command, std::span<const std::string> words) {
+  const auto end = std::ranges::find(words, "--");
+  if (std::find_if(words.begin(), end, asks_for_help) == end) return false;
+  const bool is_whole = std::find(words.begin(), end, "--help") != end;
+  write_text(is_whole ? help_text(command) : short_help(command), {});
+  return true;
 }
 
 }  // namespace
@@ -238,7 +233,7 @@ const Command* parse_arguments(std::span<const Command> commands,
     throw Error(ErrorCode::kUsage, "tracestep", "say what to do",
                 "as in: tracestep fit --size small --memory-limit 24GiB");
   }
-  if (asks_for_help(arguments[0])) {
+  if (asks_for_help(arguments[0]) || arguments[0] == "help") {
     const bool is_short = arguments[0] == "-h";
     write_text(arguments.size() > 1 ? help_text(find_command(commands, arguments[1]))
                : is_short           ? command_list(commands) + "\n"
@@ -248,29 +243,14 @@ const Command* parse_arguments(std::span<const Command> commands,
   }
   const std::string& first = arguments[0];
   const Command& command = find_command(commands, first == "--version" ? "version" : first);
-  const auto behind = words_behind(command, arguments);
-  arguments = arguments.first(arguments.size() - behind.size());
-  check_switches(command, arguments);
-  CLI::App app;
-  app.allow_extras();
-  const bool takes_more = command.options.positionals().empty();
-  for (const Option& option : command.options.options())
-    add_option(app, option, takes_more, arguments);
-  try {
-    // CLI11 takes the words last to first.
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend() - 1));
-  } catch (const CLI::CallForHelp&) {
-    const bool is_whole = std::ranges::find(arguments, "--help") != arguments.end();
-    write_text(is_whole ? help_text(command) : short_help(command), {});
-    return nullptr;
-  } catch (const CLI::ParseError& error) {
-    fail_missing_value(command, error.what());
-  }
-  if (behind.empty()) check_mark(command, app.remaining());
-  std::vector<std::string> words = app.remaining();
-  if (behind.size() > 1) words.push_back(behind[1]);
-  if (OutputOptions* output = command.options.output()) settle_format(*output);
-  read_positionals(command, words);
+  const std::span<const std::string> words = arguments.subspan(1);
+  if (gives_help(command, words)) return nullptr;
+  const OptionSet& set = command.options;
+  const CommandLine line = read_command_line(set, words);
+  check_stray_words(set, line);
+  for (const Option& option : set.options()) read_option(option, line);
+  if (OutputOptions* output = set.output()) settle_format(*output);
+  read_positionals(command, line);
   return &command;
 }
 

@@ -1,4 +1,4 @@
-// Parses the command line into options. The only file that uses CLI11.
+// Finds the command and gives its options their values.
 #pragma once
 
 #include <span>

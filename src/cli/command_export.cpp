@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/token_input.h"
+#include "train/checkpoint_names.h"
 #include "train/family_export.h"
 #include "train/family_files.h"
 #include "train/model_store.h"
@@ -48,8 +49,26 @@ void take_tokenizer(FamilyExport& what, const Weights& weights) {
   }
 }
 
+// What the word WEIGHTS stands for, and how a line says it where that is not the word itself.
+struct Chosen {
+  std::filesystem::path path;
+  std::string said = {};
+};
+
+// Of a folder of checkpoints the best one, where it has one, else the newest.
+Chosen chosen_of(const std::filesystem::path& weights) {
+  std::error_code ignored;
+  const std::filesystem::path best = weights / kBestCheckpoint,
+                              newest = weights / kLatestCheckpoint;
+  if (is_model_folder(weights)) return {weights};
+  if (std::filesystem::exists(best, ignored)) return {best, ", of " + best.string()};
+  if (!std::filesystem::exists(newest, ignored)) return {weights};
+  return {weights, fmt::format(", of {}, as there is no best checkpoint", newest.string())};
+}
+
 int run_export(const ExportCommand& o) {
-  const Weights weights = open_weights(o.weights);
+  const Chosen chosen = chosen_of(o.weights);
+  const Weights weights = *weights_at(chosen.path, "WEIGHTS");
   const SavedTensors& tensors = weights.tensors;
   if (!tensors.metadata().contains("heads")) {
     throw Error(ErrorCode::kInput, o.weights, "it does not say how many heads its model has",
@@ -62,7 +81,7 @@ int run_export(const ExportCommand& o) {
                      .get = [&](const std::string& name) { return tensors.read(name); }};
   for (const std::string& name : tensors.names()) from.types[name] = tensors.type(name);
   write_family_folder(o.folder, what, from);
-  log_info("export: {} is written", o.folder);
+  log_info("export: {} is written{}", o.folder, chosen.said);
   return 0;
 }
 
@@ -73,8 +92,8 @@ Command export_command() {
   Command command{.name = "export"};
   OptionSet& set = command.options;
   set.positional("WEIGHTS", options->weights,
-                 "a file of weights, a folder of checkpoints or one of its names, such as "
-                 "run/best, or a published model");
+                 "a file of weights, a folder of checkpoints, of which the best one is taken, else "
+                 "the newest, one of its names, such as run/latest, or a published model");
   set.positional("DIR", options->folder, "the folder to make; it must not exist, or be empty");
   set.path("--model", "DIR", options->model,
            "the published model that it is; when left out the one that training began from");

@@ -300,9 +300,9 @@ std::optional<std::string> answer_text(const OutputOptions& output, std::string_
   return out.str();
 }
 
-// The first sentence of a screen. The tables are a copy: what a screen shows of them is marked
-// there.
-std::string answer_of(std::string_view schema, std::vector<Table> tables, const Json& environment) {
+// The first sentence of a screen. What a screen shows of the tables is marked there.
+std::string answer_of(std::string_view schema, std::vector<Table>& tables,
+                      const Json& environment) {
   const std::optional<pages::FirstAnswer> answer = pages::first_answer(schema, tables, environment);
   return answer ? answer->sentence : std::string();
 }
@@ -331,8 +331,13 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
     }
   }
-  const bool is_told = output.format == Format::kJson || !output.path.empty();
-  const std::string answer = is_told ? answer_of(schema, tables, environment) : "";
+  std::string answer;
+  if (output.format == Format::kJson) {  // which says what is marked
+    answer = answer_of(schema, tables, environment);
+  } else if (!output.path.empty()) {
+    std::vector<Table> copy = tables;
+    answer = answer_of(schema, copy, environment);
+  }
   if (!output.tables.empty() && output.format != Format::kJson) {
     tables = choose_tables(output.tables, tables);
   }

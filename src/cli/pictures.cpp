@@ -57,7 +57,7 @@ std::string marked_png(std::string png) {
 bool write_png(const fs::path& svg) {
   fs::path png = svg;
   png.replace_extension(".png");
-  const std::string arguments[] = {"--zoom", "2", svg.string()};
+  const std::string arguments[] = {"--zoom", "2", "--", svg.string()};
   ProcessResult result = run_command("rsvg-convert", arguments);
   if (result.status != 0) {
     log_warn("pictures: rsvg-convert made no {}: {}", png.string(), last_line(result.err));

@@ -38,7 +38,9 @@ it equal to what `--help` says. Options that several commands share are explaine
 
 Messages read `tracestep: [where] what is wrong with the values seen; what would be
 right`. `tracestep` alone lists the commands and ends with status 2, as a script that
-lost its command should. Lists are separated by commas.
+lost its command should. Lists are separated by commas. `--flag=value` takes any value as it is, but for
+an empty one, which is refused; in two words a value may not be a flag of the command. Behind `--` all
+words are files, whatever they look like.
 
 Numbers are read strictly: `8abc`, `1e309`, `-0` and 2^63 are errors. Counts may be written
 `1e3`, `10k`, `1.5M`, `2B` (10^9) or `1T`; for contexts, batches and widths `4k` is 4096, which

@@ -1,5 +1,5 @@
-// A command line as data: the options by their flags, as the parser takes them (the value of an
-// option may look like a flag). It is changed by flag, and printed as words again.
+// A command line as data: the options by their flags, as the parser takes them. It is changed by
+// flag, and printed as words again.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,13 @@
 #include <utility>
 #include <vector>
 
-namespace tracestep::cli {
+#include "cli/command_line.h"
 
-using Words = std::vector<std::string>;  // of a command line, the name of the command first
+namespace tracestep::cli {
 
 class Request {
  public:
+  // `words`: the name of the command first. Errors: as read_command_line().
   explicit Request(std::span<const std::string> words);
 
   const std::string& command() const { return command_; }
@@ -23,7 +24,7 @@ class Request {
   std::optional<std::string> value(std::string_view flag) const;
 
   void drop(std::string_view flag);
-  void add(std::string flag) { parts_.push_back({std::move(flag)}); }  // a switch
+  void add(std::string flag) { line_.parts.push_back({std::move(flag)}); }  // a switch
   // The new value takes the old one's place, or the end.
   void set(std::string_view flag, std::string value);
 
@@ -32,16 +33,10 @@ class Request {
   Words sorted_words() const;
 
  private:
-  // A flag with its values, or words that belong to none.
-  struct Part {
-    std::string flag;
-    Words values = {};
-  };
-  const Part* find(std::string_view flag) const;
-  static Words words_of(const Part& part);
+  const CommandLine::Part* find(std::string_view flag) const;
 
   std::string command_;
-  std::vector<Part> parts_;
+  CommandLine line_;
 };
 
 // A request for each combination of the values that this one lists for these flags, the first of

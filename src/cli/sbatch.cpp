@@ -12,6 +12,7 @@
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "base/output_folder.h"
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "base/utf8.h"
@@ -99,8 +100,9 @@ Jobs jobs_of(const Command& command, Request request) {
     out.output = request.value("--output");
     for (const char* flag : {"--columns", "--overwrite"}) {
       if (!request.has(flag)) continue;
-      out.for_merge.emplace_back(flag);
-      if (const auto value = request.value(flag)) out.for_merge.push_back(*value);
+      const auto value = request.value(flag);
+      const Words words = words_of_part({flag, value ? Words{*value} : Words{}});
+      out.for_merge.insert(out.for_merge.end(), words.begin(), words.end());
     }
     for (const char* flag : {"--format", "--output", "--columns"}) request.drop(flag);
   }
@@ -289,7 +291,7 @@ std::string merge_script(const Jobs& jobs) {
   std::string merge = fmt::format("{} \"$folder\" --format {}",
                                   shell_quoted(Words{jobs.program.string(), "merge"}), jobs.format);
   if (!jobs.for_merge.empty()) merge += " " + shell_quoted(jobs.for_merge);
-  merge += jobs.output ? " " + shell_quoted(Words{"--output", *jobs.output})
+  merge += jobs.output ? " " + shell_quoted(words_of_part({"--output", {*jobs.output}}))
                        : fmt::format(" --output \"$folder/result.{}\"", jobs.format);
   return filled(job_scripts::kMergeSh, {{"command", escaped(command_text(jobs))},
                                         {"folder", shell_quoted(jobs.folder_of_command.string())},
@@ -313,35 +315,23 @@ void write_script(const fs::path& path, const std::string& text) {
   fs::permissions(path, fs::perms::owner_exec, fs::perm_options::add);
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  if (fs::exists(folder, error) && !(fs::is_directory(folder, error) && fs::is_empty(folder))) {
-    throw Error(ErrorCode::kOutput, kFlag, fmt::format("{} is there already", folder.string()),
-                "name a new folder");
-  }
-  for (const char* name : {"cells", "log"}) {
-    fs::create_directories(folder / name, error);
-    if (error) {
-      throw Error(ErrorCode::kOutput, kFlag,
-                  fmt::format("{} cannot be made: {}", (folder / name).string(), error.message()));
-    }
-  }
-}
-
 int write_jobs(const Command& command, const SbatchOptions& o,
                std::span<const std::string> arguments) {
   Jobs jobs = jobs_of(command, Request(arguments));
   plan_tasks(o, jobs);
   if (jobs.output) check_writable(*jobs.output, "output");
-  make_folder(o.folder);
-  write_tasks(o.folder, jobs.lines);
+  OutputFolder output(o.folder, kFlag);
+  for (const char* name : {"cells", "log"}) output.folder().make_folder(name);
+  const fs::path& folder = output.folder().path();
+  write_tasks(folder, jobs.lines);
   std::vector<std::string> names;
   for (const std::vector<Task>& tasks : arrays_of(jobs)) {
     names.push_back(fmt::format("tasks-{}.sh", names.size() + 1));
-    write_script(o.folder / names.back(), array_script(jobs, tasks));
+    write_script(folder / names.back(), array_script(jobs, tasks));
   }
-  if (jobs.has_result()) write_script(o.folder / "merge.sh", merge_script(jobs));
-  write_script(o.folder / "submit.sh", submit_script(names, jobs.has_result()));
+  if (jobs.has_result()) write_script(folder / "merge.sh", merge_script(jobs));
+  write_script(folder / "submit.sh", submit_script(names, jobs.has_result()));
+  output.commit();
   log_info("tasks: {}; {}; submit them by {}", jobs.tasks.size(), jobs.source,
            (o.folder / "submit.sh").string());
   return 0;

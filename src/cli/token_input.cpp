@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/model_notes.h"
 #include "spec/fields.h"
+#include "train/checkpoint_names.h"
 #include "train/family_files.h"
 #include "train/model_store.h"
 #include "train/text_source.h"
@@ -160,9 +161,16 @@ void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Wei
   }
 }
 
-std::optional<Weights> weights_at(const std::filesystem::path& path) {
+std::optional<Weights> weights_at(const std::filesystem::path& path, const std::string& where) {
   if (path.empty()) return std::nullopt;
-  return open_weights(path);
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return open_weights(path);
+  const std::filesystem::path newest = path.parent_path() / kLatestCheckpoint;
+  if (path.filename() == kBestCheckpoint && std::filesystem::exists(newest, ignored)) {
+    fail_input(where, "{} has no best checkpoint, as --validate-every was not given; newest: {}",
+               path.parent_path().string(), newest.string());
+  }
+  fail_input(where, "{} does not exist", path.string());
 }
 
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {

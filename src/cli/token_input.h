@@ -35,8 +35,10 @@ void add_init_option(OptionSet& set, std::filesystem::path& init);
 enum class Weightless { kStarts, kFails };
 void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Weightless then);
 
-// The weights at `path`; nullopt where it is empty. Errors: as open_weights().
-std::optional<Weights> weights_at(const std::filesystem::path& path);
+// The weights at `path`; nullopt where it is empty. Errors: as open_weights(), under `where` if
+// nothing is there.
+std::optional<Weights> weights_at(const std::filesystem::path& path,
+                                  const std::string& where = "--init");
 
 // The folder of the published model that weights began from; empty: none.
 inline std::filesystem::path origin_of(const std::optional<Weights>& weights) {

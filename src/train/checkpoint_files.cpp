@@ -20,12 +20,12 @@
 #include "base/output_file.h"
 #include "base/utf8.h"
 #include "train/weight_files.h"
+#include "train/checkpoint_names.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char *kLatest = "latest", *kBest = "best";
 constexpr std::uint64_t kLongestName = 64;
 constexpr const char* kLock = ".lock";
 constexpr std::string_view kTemporary = ".tmp-", kReplaced = ".old-";
@@ -77,12 +77,12 @@ std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
                                             std::vector<std::string>& warnings) {
   std::vector<std::int64_t> steps = list_steps(folder);
   try {
-    const auto latest = step_named_by(folder, kLatest);
+    const auto latest = step_named_by(folder, kLatestCheckpoint);
     if (!latest) return steps;
     std::ranges::stable_partition(steps, [&](std::int64_t step) { return step <= *latest; });
     if (!folder.has(checkpoint_name(*latest))) {
-      warnings.push_back(
-          fmt::format("{} is missing, though {} names it", checkpoint_name(*latest), kLatest));
+      warnings.push_back(fmt::format("{} is missing, though {} names it", checkpoint_name(*latest),
+                                     kLatestCheckpoint));
     }
   } catch (const Error& e) {
     warnings.push_back(e.message());
@@ -104,7 +104,7 @@ std::optional<Checkpoint> load_newest(const Directory& folder, Verify verify,
       Checkpoint found = read_checkpoint(folder, step, verify);
       if (step > steps.front()) {  // trusted less than an earlier one
         damage.push_back(fmt::format("{} is later than {} says: it may be another run's",
-                                     checkpoint_name(step), kLatest));
+                                     checkpoint_name(step), kLatestCheckpoint));
       }
       found.warnings = std::move(damage);
       is_whole[step] = true;
@@ -213,14 +213,14 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, int keep)
     : folder_(made_folder(folder)), keep_(keep) {
   if (keep < 1) fail_usage("checkpoint", "{} checkpoints cannot be kept; at least 1", keep);
   lock();
-  for (const char* pointer : {kLatest, kBest}) {
+  for (const char* pointer : {kLatestCheckpoint, kBestCheckpoint}) {
     const auto kind = folder_.kind_of(pointer);
     if (kind == Kind::kFolder || kind == Kind::kOther) {
       fail_output(folder_.path() / pointer, "it is not a regular file");
     }
   }
   try {
-    best_ = step_named_by(folder_, kBest);
+    best_ = step_named_by(folder_, kBestCheckpoint);
   } catch (const Error& e) {
     log_warn("{}", e.what());
   }
@@ -280,11 +280,11 @@ bool CheckpointWriter::save(std::int64_t step, const WriteFiles& write) {
   inside.sync();
   put_in_place(step);
   folder_.sync();
-  write_file(folder_, kLatest, checkpoint_name(step) + "\n");
+  write_file(folder_, kLatestCheckpoint, checkpoint_name(step) + "\n");
   is_whole_[step] = true;
   folder_.discard(replaced_name(step));
   if (!overwritten_.empty()) {
-    folder_.discard(kBest);
+    folder_.discard(kBestCheckpoint);
     best_.reset();
   }
   for (std::int64_t old : std::exchange(overwritten_, {})) {
@@ -295,7 +295,7 @@ bool CheckpointWriter::save(std::int64_t step, const WriteFiles& write) {
 }
 
 void CheckpointWriter::keep_best(std::int64_t step) {
-  write_file(folder_, kBest, checkpoint_name(step) + "\n");
+  write_file(folder_, kBestCheckpoint, checkpoint_name(step) + "\n");
   best_ = step;
 }
 

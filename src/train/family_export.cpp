@@ -1,15 +1,12 @@
 #include "train/family_export.h"
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/output_file.h"
+#include "base/output_folder.h"
 #include "train/family_files.h"
 #include "train/tokenizer.h"
 
@@ -208,19 +205,6 @@ void copy_file(const fs::path& from, const Directory& to) {
   output.commit();
 }
 
-Directory parent_of(const fs::path& folder) {
-  std::error_code error;
-  const fs::file_status status = fs::status(folder, error);
-  if (fs::exists(status) && (!fs::is_directory(status) || !fs::is_empty(folder, error))) {
-    throw Error(ErrorCode::kOutput, kWhere, fmt::format("{} is there already", folder.string()),
-                "give a new folder, or an empty one");
-  }
-  fs::create_directories(folder.parent_path(), error);
-  if (auto out = Directory::open(folder.parent_path())) return *out;
-  throw Error(ErrorCode::kOutput, kWhere,
-              fmt::format("{} cannot be written: {}", folder.string(), std::strerror(errno)));
-}
-
 // Of the largest tensor, which is never a norm's.
 DType dtype_of(const SavedTensors& weights) {
   return weights.type("token_embeddings.weight").dtype;
@@ -230,7 +214,6 @@ DType dtype_of(const SavedTensors& weights) {
 
 void write_family_folder(const fs::path& path, const FamilyExport& what,
                          const TensorsToSave& tensors) {
-  const fs::path place = fs::absolute(path / "").lexically_normal().parent_path();
   const bool has_origin = !what.origin.empty();
   DType dtype = tensors.types.at("token_embeddings.weight").dtype;
   if (has_origin && has_family_weights(what.origin)) {
@@ -240,10 +223,8 @@ void write_family_folder(const fs::path& path, const FamilyExport& what,
   const Config config =
       has_origin ? config_of_origin(what, what.dtype) : config_of_llama(what, dtype);
   const Targets targets = targets_of(config.family, what, dtype);
-  const Directory parent = parent_of(place);
-  const std::string name = place.filename().string(), unfinished = ".tmp-" + name;
-  const TemporaryFolder temporary(parent, unfinished);
-  const Directory folder = parent.open_folder(unfinished);
+  OutputFolder output(path, kWhere);
+  const Directory& folder = output.folder();
   write_file(folder, kConfig, config.text);
   if (has_origin) {
     for (const char* file : kBeside) copy_file(what.origin / file, folder);
@@ -253,9 +234,7 @@ void write_family_folder(const fs::path& path, const FamilyExport& what,
   }
   if (!what.tokenizer_json.empty()) write_file(folder, kTokenizerJson, what.tokenizer_json);
   write_weights(folder, targets, divided(targets, what.shard_bytes), tensors);
-  folder.sync();
-  parent.rename(unfinished, name);
-  parent.sync();
+  output.commit();
 }
 
 }  // namespace tracestep

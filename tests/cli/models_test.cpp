@@ -2,6 +2,8 @@
 // config.json, and never taken for another one.
 #include <algorithm>
 #include <filesystem>
+#include <regex>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -138,6 +140,54 @@ std::string tokenizer_of_letters() {
          R"("dropout":null,"unk_token":"<unk>","continuing_subword_prefix":null,)"
          R"("end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"merges":[],"vocab":)" +
          vocab.dump() + "}}";
+}
+
+// The commands of a row of README.md's table, with names in the place of those in capitals.
+std::vector<std::string> commands_of_readme(const std::string& task) {
+  const std::string page = content_of(testing::source_folder() / "README.md");
+  const std::size_t at = page.find("| " + task);
+  EXPECT_NE(at, std::string::npos) << task;
+  const std::string row = page.substr(at, page.find('\n', at) - at);
+  std::vector<std::string> out;
+  const std::regex code("`([^`]+)`");
+  for (std::sregex_iterator i(row.begin(), row.end(), code), end; i != end; ++i) {
+    std::string command = (*i)[1];
+    for (const auto& [word, name] :
+         {std::pair{"NEW-FOLDER", "tuned"}, {"FOLDER", "my-qwen2"}, {"FILE", "text.txt"}}) {
+      command = std::regex_replace(command, std::regex(word), name);
+    }
+    out.push_back(std::move(command));
+  }
+  return out;
+}
+
+TEST_F(ModelsCommandTest, AModelIsFineTunedAndHandedBackAsReadmePrintsIt) {
+  testing::write_family_fixture("qwen2", folder_ / "my-qwen2");
+  folder_.write("my-qwen2/tokenizer.json", tokenizer_of_letters());
+  const auto commands = commands_of_readme("fine-tune a published model, and hand it back");
+  ASSERT_EQ(commands.size(), 2u);
+  const std::string small = " --steps 4 --context 8 --batch 2";
+  output_of(commands[0] + small);
+  EXPECT_EQ(error_of("export run/best x", 3),
+            "tracestep: [WEIGHTS] run has no best checkpoint, as --validate-every was not given; "
+            "newest: run/latest\n");
+  EXPECT_EQ(error_of("eval --text text.txt --init run/best", 3),
+            "tracestep: [--init] run has no best checkpoint, as --validate-every was not given; "
+            "newest: run/latest\n");
+  EXPECT_EQ(run(commands[1]).err,
+            "export: tuned is written, of run/latest, as there is no best checkpoint\n");
+  const std::string text = " --text text.txt --context 8 --batch 2";
+  EXPECT_EQ(output_of("eval --model tuned" + text), output_of("eval --init run" + text));
+  // With validation it is the best one, which here the last one is not.
+  output_of(
+      "train --model my-qwen2 --checkpoint other --validate-every 1 --lr 30 --warmup-steps 0" +
+      small + " --text text.txt");
+  EXPECT_EQ(run("export other best").err, "export: best is written, of other/best\n");
+  EXPECT_EQ(output_of("eval --model best" + text), output_of("eval --init other/best" + text));
+  for (const char* page :
+       {"docs/python.md", "docs/models.md", "src/lab/pages/commands/export.md"}) {
+    EXPECT_THAT(content_of(testing::source_folder() / page), Not(HasSubstr("run/best"))) << page;
+  }
 }
 
 TEST_F(ModelsCommandTest, TheTokenizerOfAFolderGoesWithItsWeights) {

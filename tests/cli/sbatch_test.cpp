@@ -117,14 +117,14 @@ TEST_F(SbatchTest, AGridIsAnArrayWhoseMergeIsTheGrid) {
               HasSubstr(R"("--context","8,16,32","--mode","inference,step")"));
 }
 
-// As everywhere, the word behind an option is its value.
+// As everywhere, what stands in one word with its option is its value.
 TEST_F(SbatchTest, AValueMayLookLikeAFlag) {
-  write_jobs(kGrid + " --format=json --output --sbatch");
-  EXPECT_THAT(job("merge.sh"), HasSubstr("--format json --output --sbatch\n"));
+  write_jobs(kGrid + " --format=json --output=--sbatch");
+  EXPECT_THAT(job("merge.sh"), HasSubstr("--format json --output=--sbatch\n"));
   EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("--sbatch")));
   std::filesystem::remove_all(work_ / "jobs");
-  write_jobs("profile --size tiny --context 8 --trace --context --output r.json --overwrite");
-  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("--context 8 --trace --context --overwrite ;;"));
+  write_jobs("profile --size tiny --context 8 --trace=--context --output r.json --overwrite");
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("--context 8 --trace=--context --overwrite ;;"));
   EXPECT_THAT(job("merge.sh"), HasSubstr("--overwrite --output r.json\n"));
 }
 
@@ -375,7 +375,7 @@ TEST_F(SbatchTest, AFolderThatIsGoneIsSaid) {
 }
 
 TEST(RequestTest, WordsBelongToTheFlagThatTakesThem) {
-  const cli::Words words{"bench", "--output", "--size", "--size=a,b", "--all", "--resume", "-"};
+  const cli::Words words{"bench", "--output=--size", "--size=a,b", "--all", "--resume", "-"};
   cli::Request request(words);
   EXPECT_EQ(request.value("--output"), "--size");
   EXPECT_EQ(request.value("--size"), "a,b");
@@ -384,8 +384,8 @@ TEST(RequestTest, WordsBelongToTheFlagThatTakesThem) {
   request.drop("--output");
   request.drop("--all");
   request.set("--size", "c");
-  EXPECT_THAT(request.words(), ElementsAre("bench", "--size", "c", "--resume", "-"));
-  EXPECT_THAT(request.sorted_words(), ElementsAre("bench", "--resume", "-", "--size", "c"));
+  EXPECT_THAT(request.words(), ElementsAre("bench", "--size", "c", "--resume=-"));
+  EXPECT_THAT(request.sorted_words(), ElementsAre("bench", "--resume=-", "--size", "c"));
 }
 
 TEST(RequestTest, EveryCombinationIsThereOnceInTheOrderOfTheFlags) {

@@ -26,8 +26,11 @@ sys.path.insert(0, str(ROOT / "python"))
 
 import tracestep  # noqa: E402
 from tracestep import _stub  # noqa: E402
-from tracestep._commands import COMMANDS, LEFT_OUT, keyword_of  # noqa: E402
+from tracestep._commands import COMMANDS, LEFT_OUT, keyword_of, options_of, words_of  # noqa: E402
 
+# What a parser or a shell could take for something else.
+HOSTILE = ["--save=PWNED", "--overwrite", "--help", "-h", "-x", "--", "-", "=", "--run=touch PWNED; cat z #",
+           "$(touch PWNED)", "a b", "a\nb", "%s", "{}", "[a]", "@file", "é"]
 TINY = {"size": "tiny", "vocab": 256, "batch": 1, "threads": 1}
 MODEL = {"layers": 1, "d_model": 32, "heads": 2, "d_ff": 64, "context": 16}
 has = importlib.util.find_spec
@@ -160,7 +163,11 @@ class ResultTest(unittest.TestCase):
             written = tracestep.export(place / "w.safetensors", place / "mine", progress=False)
             self.assertIn("mine is written", written.answer)
             self.assertEqual(repr(written), written.answer)
-            again = tracestep.train(model=place / "mine", tokens=place / "tokens", steps=1, threads=1, **quiet)
+            again = tracestep.train(model=place / "mine", tokens=place / "tokens", steps=1, threads=1, **quiet,
+                                    checkpoint=place / "run")
+            handed_back = tracestep.export(place / "run", place / "tuned", progress=False)
+            self.assertIn("tuned is written", handed_back.answer)
+            self.assertTrue((place / "tuned/model.safetensors").exists())
             losses = [tracestep.eval(tokens=place / "tokens", threads=1, **how, **quiet).table["loss"]
                       for how in ({"init": place / "w.safetensors"}, {"model": place / "mine"})]
             self.assertEqual(*losses)
@@ -181,9 +188,14 @@ class ResultTest(unittest.TestCase):
         found = tracestep.memory(predict=True, context=[16, 32], **TINY, progress=False)
         for table in found.tables.values():
             frame = table.to_pandas()
-            self.assertEqual(list(frame.columns), list(table.columns))
+            self.assertEqual(set(frame.columns), set(table.columns))
             self.assertEqual(len(frame), len(table))
             self.assertEqual(table.to_polars().shape, frame.shape)
+        first = list(found.to_pandas().columns)
+        self.assertEqual(first, list(found.to_polars().columns))
+        self.assertEqual(first[0], "context")
+        self.assertIn("predicted_peak_bytes", first[:10])
+        self.assertEqual(first[-1], "by_category")
         peaks = found.table["peak_bytes"]
         self.assertEqual(found.to_pandas()["peak_bytes"].tolist(), peaks)
         self.assertEqual(found.to_polars()["peak_bytes"].to_list(), peaks)
@@ -273,6 +285,169 @@ class AttentionTest(unittest.TestCase):
                   "strides_of(types.SimpleNamespace(stride=lambda axis: 2, size=lambda axis: 8))\n")
         run = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True)
         self.assertIn("ValueError: the last axis has a stride of 2; it has to be contiguous", run.stderr)
+
+
+class NameTest(unittest.TestCase):
+    """No name, element of a list or text is taken for anything but itself."""
+
+    def setUp(self):
+        self.before, self.folder = os.getcwd(), tempfile.TemporaryDirectory()
+        os.chdir(self.folder.name)
+        pathlib.Path("t.txt").write_text("some text to train on\n" * 60)
+
+    def tearDown(self):
+        os.chdir(self.before)
+        self.folder.cleanup()
+
+    def test_files_that_are_named_like_options_are_files(self):
+        found = tracestep.bench(steps=6, warmup=0, roof=0, device="null", **MODEL, progress=False)
+        for name in ("#1.json", "#2.json"):
+            found.save(f"--run=touch PWNED; cat z {name}")
+        for name in ("-x", "--", "é %s\n"):
+            found.save(name)
+        found.save("z")
+        for name in sorted(os.listdir()):
+            if name != "t.txt":
+                both = tracestep.compare(name, "z", progress=False)
+                self.assertEqual(both.schema.split("/")[0], "tracestep.compare", name)
+        tracestep.compare(*sorted(name for name in os.listdir() if name.endswith(".json")), progress=False)
+        self.assertFalse(os.path.exists("PWNED"))
+        with self.assertRaisesRegex(tracestep.InputError, "--model=x"):
+            tracestep.export("--model=x", "out", progress=False)
+
+    def test_elements_of_lists_are_no_options(self):
+        with self.assertRaisesRegex(tracestep.InputError, "--save=PWNED"):
+            tracestep.train(text=["t.txt", "--save=PWNED"], steps=1, **MODEL, progress=False)
+        self.assertEqual(os.listdir(), ["t.txt"])
+        pathlib.Path("--overwrite").write_text("more text to train on\n" * 60)
+        found = tracestep.train(text=["t.txt", "--overwrite"], save="--log=x", steps=1, **MODEL, progress=False)
+        self.assertEqual(len(found["steps"]), 1)
+        self.assertTrue(os.path.exists("--log=x"))
+
+    def test_what_is_empty_is_refused(self):
+        for call in (lambda: tracestep.train(text="t.txt", save="", log_every=1, **MODEL, progress=False),
+                     lambda: tracestep.train(text=["t.txt", ""], **MODEL, progress=False),
+                     lambda: tracestep.train(text=[], **MODEL, progress=False),
+                     lambda: tracestep.bench(context=[], progress=False),
+                     lambda: tracestep.export("", "x", progress=False),
+                     lambda: tracestep.compare("z", "", progress=False)):
+            with self.assertRaisesRegex(tracestep.UsageError, "the value is empty"):
+                call()
+        with self.assertRaisesRegex(TypeError, "None"):
+            tracestep.compare(None, "z")
+        self.assertEqual(os.listdir(), ["t.txt"])
+
+    def test_every_value_stands_in_one_word_with_its_flag(self):
+        for command in COMMANDS:
+            for option in options_of(command).values():
+                if not option["value"]:
+                    continue
+                for value in HOSTILE:
+                    self.assertEqual(words_of(option, value), [f"{option['flag']}={value}"])
+                    for word in words_of(option, [value, value]):
+                        self.assertTrue(word.startswith(option["flag"] + "="), word)
+
+    def test_a_folder_is_no_program(self):
+        self.addCleanup(tracestep.use, PROGRAM)
+        with self.assertRaises(FileNotFoundError):
+            tracestep.use(self.folder.name)
+
+    def test_names_are_those_of_utf8_in_every_locale(self):
+        script = (f"import sys; sys.path.insert(0, {str(ROOT / 'python')!r}); import tracestep\n"
+                  f"tracestep.use({PROGRAM!r})\n"
+                  "try: tracestep.compare(b'\\xc3\\xa9.json', 'z')\n"
+                  "except tracestep.InputError as error: print(ascii(str(error)))\n")
+        odd = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+        run = subprocess.run([sys.executable, "-c", script], env={**os.environ, **odd}, capture_output=True,
+                             text=True)
+        self.assertIn("\\xe9.json", run.stdout, run.stderr)
+
+    def test_an_option_of_other_programs_is_answered_with_ours(self):
+        for name, ours in (("dtype", "precision"), ("batch_size", "batch"), ("seq_len", "context"),
+                           ("vocab_size", "vocab"), ("contxt", "context")):
+            with self.assertRaisesRegex(TypeError, f"no option '{name}'; did you mean {ours}\\?"):
+                tracestep.memory(**{name: 1})
+        with self.assertRaisesRegex(TypeError, "no option 'accumulate'; it is .* of train"):
+            tracestep.memory(accumulate=2)
+        for name in ("output", "format", "help", "no such name"):  # the program is not asked to do that
+            with self.assertRaisesRegex(TypeError, "--help lists them"):
+                tracestep.fit(**{name: "new"})
+        with self.assertRaisesRegex(TypeError, "takes no files, not 1; say fit\\(model='llama-3.1-8b'\\)"):
+            tracestep.fit("llama-3.1-8b")
+        with self.assertRaisesRegex(TypeError, "say train\\(text='t.txt'\\)"):
+            tracestep.train("t.txt")
+        with self.assertRaisesRegex(TypeError, "takes no files, not 1$"):
+            tracestep.fit(5)
+        self.assertEqual(os.listdir(), ["t.txt"])
+
+
+class BrokenTest(unittest.TestCase):
+    """What fails on the way is an exception of the caller, or tracestep.Error."""
+
+    def answers(self, script):
+        """What fit says of a program that is a script of the shell."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "tracestep"
+            file.write_text(f"#!/bin/sh\n{script}\n")
+            file.chmod(0o755)
+            try:
+                tracestep.use(file)
+                return tracestep.fit(progress=False)
+            finally:
+                tracestep.use(PROGRAM)
+
+    def test_the_first_exception_of_a_function_ends_the_run_and_reaches_the_caller(self):
+        class Mine(Exception):
+            pass
+
+        def fail(seen):
+            calls.append(seen)
+            raise Mine("enough")
+
+        for kind in (Mine, SystemExit):
+            for how in ("on_step", "progress"):
+                calls = []
+                how = {"progress": False, how: fail} if kind is Mine else {"progress": sys.exit}
+                shown = io.StringIO()
+                with redirect_stderr(shown), self.assertRaises(kind):
+                    tracestep.train(text=ROOT / "README.md", steps=10_000_000, **MODEL, **how)
+                self.assertEqual(shown.getvalue(), "")
+                self.assertLess(len(calls), 2)
+
+    def test_answers_that_are_broken_are_errors(self):
+        tracestep.fit(size="tiny", memory_limit=2**33, progress=False)  # what options there are is known
+        for script in ("echo '{\"schema\": \"tracestep.fit/1\", '", "true", "echo '[1]'", "echo 5",
+                       "echo '{\"columns\": [\"a\"]}'", "printf '\\377'", "exit 77", "kill -KILL $$",
+                       "echo '{\"rows\": [1]}'", "head -c 100000 /dev/zero | tr '\\0' '['"):
+            with self.assertRaises(tracestep.Error, msg=script):
+                self.answers(script)
+
+    def test_files_that_hold_no_result_are_errors(self):
+        whole = {"schema": "tracestep.x/1", "columns": {"a": {"kind": "int"}}, "rows": [{"a": 1}]}
+        broken = [b"", b"5", b"[1]", b"\xff\xfe", b"null", b"[" * 100000, b"{}", b'{"columns":["a"]}', b'"x"']
+        for member, value in (("columns", ["a"]), ("columns", {"a": None}), ("columns", {"a": {"title": 5}}),
+                              ("columns", {"a": {"description": None}}), ("columns", {"a": {"words": []}}),
+                              ("rows", {}), ("rows", [1]), ("rows", [None]), ("notes", [1]), ("notes", "x"),
+                              ("tables", {"t": 1}), ("tables", []), ("table", 4), ("answer", None),
+                              ("environment", []), ("schema", None)):
+            broken.append(json.dumps({**whole, member: value}).encode())
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "file"
+            for content in broken:
+                file.write_bytes(content)
+                with self.assertRaises(tracestep.Error, msg=content[:80]):
+                    tracestep.load(file)
+            file.write_text(json.dumps({**whole, "table": "no such"}))
+            self.assertEqual(tracestep.load(file).table["a"], [1])
+            self.assertIn("<table", tracestep.load(file)._repr_html_())
+        with self.assertRaises(FileNotFoundError):
+            tracestep.load("/no/such/file")
+
+    def test_an_error_is_raised_and_not_printed_as_well(self):
+        shown = io.StringIO()
+        with redirect_stderr(shown), self.assertRaisesRegex(tracestep.InputError, "missing.txt"):
+            tracestep.train(text="missing.txt", **MODEL)
+        self.assertNotIn("missing.txt", shown.getvalue())
 
 
 class NotebookTest(unittest.TestCase):

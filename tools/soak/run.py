@@ -37,6 +37,7 @@ BATTERIES = [
     ("random_programs.py", "--count", 10000, "random programs, every pass and both executors"),
     ("thread_races.py", "--count", 48, "commands, and tests, under ThreadSanitizer"),
     ("random_commands.py", "--count", 20000, "random command lines over all commands and flags"),
+    ("hostile_names.py", "--count", 20000, "names that look like something else, for every flag and file"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("tokenizer_ids.py", "--count", 100000, "random texts for each family's tokenizer, beside the library"),
     ("random_tokenizers.py", "--count", 20000, "random tokenizer.json files, beside the library"),

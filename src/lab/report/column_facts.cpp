@@ -70,6 +70,7 @@ Json facts_of(const Column& column) {
   say("part_of", column.whole);
   if (column.digits >= 0) out["digits"] = column.digits;
   say("timing", name_in(kTimings, column.timing));
+  if (column.is_result) out["asked_for"] = true;
   say("shown", column.data_only ? "no" : column.if_varies ? "if it varies" : "");
   for (const auto& [text, shown] : column.words) out["words"][text] = shown;
   return out;

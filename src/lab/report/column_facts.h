@@ -13,7 +13,8 @@
 namespace tracestep {
 
 // Members that are as usual are left out. "kind", "unit", "title", "description", "role",
-// "part_of", "digits", "timing", "words", and "shown": "no" or "if it varies".
+// "part_of", "digits", "timing", "words", "asked_for" (what a screen shows first, which is not read
+// back), and "shown": "no" or "if it varies".
 Json facts_of(const Column& column);
 // The inverse of facts_of(). A column whose result does not say its kind is kText.
 Column column_of(const std::string& name, const Json& facts);

@@ -1,0 +1,39 @@
+// OutputFolder: a folder that appears whole or not at all. Its files are written under a temporary
+// name beside its own, which it takes once all of them are on the disk.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/directory.h"
+
+namespace tracestep {
+
+class OutputFolder {
+ public:
+  // A path that the user gave: a symbolic link is followed, the folders above it are made, and what
+  // ended processes left beside it is removed. Creates the temporary folder at once. Errors (all
+  // members): kOutput under `where`, also where there is anything but an empty folder already.
+  OutputFolder(const std::filesystem::path& path, std::string where);
+  // Removes the temporary folder unless it was committed.
+  ~OutputFolder();
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+  const Directory& folder() const { return *folder_; }
+  // Flushes it to disk and renames it to its own name, unless another process was quicker.
+  void commit();
+
+ private:
+  void create_temporary();
+  [[noreturn]] void fail_taken() const;
+  [[noreturn]] void fail(int error) const;
+
+  std::filesystem::path path_, place_;  // as it was given, and where it is
+  std::string where_, temporary_;
+  std::optional<Directory> parent_, folder_;
+  FileHandle lock_;
+};
+
+}  // namespace tracestep
