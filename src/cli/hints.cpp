@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "base/host_memory.h"
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "cli/devices.h"
 #include "lab/memory/fit.h"
 #include "lab/memory/search.h"
+#include "run/memory_limit.h"
+#include "session/room.h"
 
 namespace tracestep::cli {
 namespace {
@@ -23,13 +26,22 @@ std::string host_hint(const RunSpec& run) {
       format_bytes(bytes), may_shrink ? ", with --moments bf16 less" : "", flags_of(without));
 }
 
+// What the step had to fit into: its limit, or what the machine has where that was too little, in
+// whole MiB; 0: not known.
+std::int64_t limit_of(const RunSpec& run, std::string_view error) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const bool is_hosts = !traits_of(run.place).has_own_memory();
+  if (!is_hosts || error.find(kNoRoom) == error.npos) return limit_in_bytes(run.place);
+  return usable_part(available_memory().value_or(0)) / kMiB * kMiB;
+}
+
 }  // namespace
 
 std::string oom_hint(const RunSpec& run, std::string_view error) {
   if (run.offload != Offload::kNone && error.find("host memory") != error.npos) {
     return host_hint(run);
   }
-  const std::int64_t limit = run.place.memory_limit_bytes;
+  const std::int64_t limit = limit_of(run, error);
   if (limit == 0) {
     return fmt::format("tracestep fit {} --memory-limit SIZE says what would fit", flags_of(run));
   }
