@@ -26,13 +26,11 @@ std::string host_hint(const RunSpec& run) {
       format_bytes(bytes), may_shrink ? ", with --moments bf16 less" : "", flags_of(without));
 }
 
-// What the step had to fit into: its limit, or what the machine has where that was too little, in
-// whole MiB; 0: not known.
-std::int64_t limit_of(const RunSpec& run, std::string_view error) {
+// What the host has for a run now, as a flag takes it: in whole MiB.
+std::string room_text() {
   constexpr std::int64_t kMiB = 1 << 20;
-  const bool is_hosts = !traits_of(run.place).has_own_memory();
-  if (!is_hosts || error.find(kNoRoom) == error.npos) return limit_in_bytes(run.place);
-  return usable_part(available_memory().value_or(0)) / kMiB * kMiB;
+  const std::int64_t room = usable_part(available_memory().value_or(0)) / kMiB * kMiB;
+  return room > 0 ? exact_bytes(room) : "SIZE";
 }
 
 }  // namespace
@@ -41,7 +39,12 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
   if (run.offload != Offload::kNone && error.find("host memory") != error.npos) {
     return host_hint(run);
   }
-  const std::int64_t limit = limit_of(run, error);
+  const std::int64_t limit = limit_in_bytes(run.place);
+  const bool has_no_room = error.find(kNoRoom) != error.npos;
+  if (has_no_room && !traits_of(run.place).has_own_memory()) {  // it is to be said at once
+    return fmt::format("tracestep fit {} --memory-limit {} says what would fit", flags_of(run),
+                       room_text());
+  }
   if (limit == 0) {
     return fmt::format("tracestep fit {} --memory-limit SIZE says what would fit", flags_of(run));
   }

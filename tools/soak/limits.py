@@ -143,8 +143,11 @@ def one_run(program, group, counts):
         temporary = folder / "tmp"
         temporary.mkdir()
         kind = random.choices(["memory", "temporary", "shm"], [6, 1, 1])[0]
-        what, make = random.choice(list(commands(folder).items()))
-        width = 4 * random.randint(4, 12) if kind != "memory" else 4 * random.randint(8, 250)
+        makers = commands(folder)
+        if kind == "temporary":  # mpirun, which launch becomes, keeps files of its own there
+            del makers["launch"]
+        make = random.choice(list(makers.values()))
+        width = 8 * (random.randint(4, 125) if kind == "memory" else random.randint(2, 6))
         words = make(width)
         shown = f"{kind}: {' '.join(map(str, words))}"
         mounted = []
