@@ -18,6 +18,7 @@
 #include "lab/memory/fingerprint.h"
 #include "lab/memory/snapshot.h"
 #include "lab/memory/tables.h"
+#include "run/memory_limit.h"
 
 namespace tracestep::cli {
 namespace {
@@ -141,15 +142,14 @@ MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_only) {
                                         .recorded_steps = 1},
                            .times = is_only};
   if (!o.predict) return run_memory(make_device, spec);
-  const NullOptions null{.traits = traits_of(run.place),
-                         .memory_limit = run.place.memory_limit_bytes};
+  const NullOptions null{.traits = traits_of(run.place), .memory_limit = limit_in_bytes(run.place)};
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
 MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
   MemoryCell out{
       .run = o.predict ? predict_memory(run, traits_of(run.place)) : recorded(run, o, is_only),
-      .limit_bytes = run.place.memory_limit_bytes};
+      .limit_bytes = limit_in_bytes(run.place)};
   if (!o.account_as.empty()) out.accounted = accounted_peak(run, o.accounting);
   return out;
 }
@@ -253,7 +253,7 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
           is_only, run, [&] { return cell_of(run, o, is_only); },
           [&](const BudgetNotMet& error) {
             return MemoryCell{.run = run_beyond_budget(run, error),
-                              .limit_bytes = run.place.memory_limit_bytes};
+                              .limit_bytes = limit_in_bytes(run.place)};
           }));
     }
   }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/command.h"
@@ -43,8 +44,9 @@ ProfileSpec spec_of(const RunSpec& run, const ProfileOptions& o) {
 // memory, or nine tenths of what the device has.
 void add_largest_contexts(std::vector<RunSpec>& runs, const Json& environment) {
   const Place place = runs[0].place;
-  const std::int64_t limit = place.memory_limit_bytes > 0 ? place.memory_limit_bytes
-                                                          : memory_of(place, environment) / 10 * 9;
+  const std::int64_t limit = place.memory_limit_bytes > 0
+                                 ? place.memory_limit_bytes
+                                 : usable_part(memory_of(place, environment));
   for (std::size_t i = 0, given = runs.size(); i < given; ++i) {
     const auto largest = at_largest_context(runs[i], traits_of(place), limit);
     const auto is_largest = [&](const RunSpec& run) { return key_of(run) == key_of(*largest); };

@@ -12,6 +12,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/hints.h"
 #include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -348,11 +349,13 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   say_what_is_lost(o.train);
   if (split.validation) say_validation(o.train, *split.validation);
   TrainingView view(view_of(o, environment));
-  const TrainResult result = train(devices, o.train, split.train, split.validation, &stop,
-                                   [&, is_first = true](const TrainStep& step) mutable {
-                                     if (std::exchange(is_first, false)) say_forms(run);
-                                     view.add(step);
-                                   });
+  const TrainResult result = with_oom_hint(run, [&] {
+    return train(devices, o.train, split.train, split.validation, &stop,
+                 [&, is_first = true](const TrainStep& step) mutable {
+                   if (std::exchange(is_first, false)) say_forms(run);
+                   view.add(step);
+                 });
+  });
   view.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "passes/pipeline.h"
+#include "run/memory_limit.h"
 #include "spec/model_fields.h"
 #include "spec/parse_words.h"
 
@@ -52,6 +53,21 @@ RunField parallel_field(RunField row) {
   }
   row.joint = ',';
   return row;
+}
+
+constexpr const char* kNone = "none";
+
+// Besides a number of bytes there is "none".
+void add_none(RunField& limit) {
+  limit.value = [](const RunSpec& spec) {
+    const std::int64_t bytes = spec.place.memory_limit_bytes;
+    return bytes == kAnyMemory ? Json(kNone) : Json(bytes);
+  };
+  limit.parse = [of_bytes = limit.parse](const std::string& where,
+                                         const std::string& text) -> RunChange {
+    if (text != kNone) return of_bytes(where, text);
+    return [](RunSpec& spec) { spec.place.memory_limit_bytes = kAnyMemory; };
+  };
 }
 
 // "GPU:1" is cuda:1, which people call their GPU.
@@ -315,10 +331,12 @@ void add_place_fields(Rows& rows) {
             "the "
             "ranks"),
       1, kMaxThreads, in(&RunSpec::place, &Place::threads));
-  RunField limit = place("memory_limit_bytes", Show::kKey,
-                         "behave like a device with this much memory, such as 16GiB");
+  RunField limit =
+      place("memory_limit_bytes", Show::kKey,
+            "behave like a device with this much memory, such as 16GiB; none: try even "
+            "what this machine has no room for");
   limit.flag = "--memory-limit";
-  rows.bytes(std::move(limit), in(&RunSpec::place, &Place::memory_limit_bytes));
+  add_none(rows.bytes(std::move(limit), in(&RunSpec::place, &Place::memory_limit_bytes)));
   RunField seed = place("seed", Show::kKey, "seed of weights, batches and sampling");
   seed.role = Role::kBits;
   rows.integer(std::move(seed), 0, std::numeric_limits<std::int64_t>::max(), in(&RunSpec::seed));

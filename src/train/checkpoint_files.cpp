@@ -19,8 +19,8 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/utf8.h"
-#include "train/weight_files.h"
 #include "train/checkpoint_names.h"
+#include "train/weight_files.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;

@@ -23,6 +23,7 @@ BATTERIES = [
     ("damaged_folders.py", "--count", 100, "damaged checkpoint folders"),
     ("damaged_models.py", "--count", 2000, "damaged folders of published models"),
     ("full_disks.py", "--count", 100, "runs on full disks"),
+    ("limits.py", "--count", 400, "runs with little memory, no place for files or no shared memory"),
     ("accessibility.py", "--count", 6, "audits of a report by axe-core, three widths in both schemes"),
     ("empty_machine.py", "--count", 5, "commands of README.md's quick start on an empty Debian 12"),
     ("claims.py", "--count", 50, "commands of published claims, as they are printed"),
