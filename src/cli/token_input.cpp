@@ -108,6 +108,10 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
   set.path("--tokens", "FILE", tokens.tokens,
            "token file: headerless, .npy or with the llm.c header");
   set.takes_files({".bin", ".npy"});
+  add_text_options(set, tokens);
+}
+
+void add_text_options(OptionSet& set, TokenOptions& tokens) {
   set.value("--token-dtype", "uint16|uint32", "element type of a headerless token file",
             [&tokens](const std::string& where, const std::string& text) {
               tokens.dtype = parse_token_dtype(text);

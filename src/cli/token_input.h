@@ -27,6 +27,8 @@ struct TokenInput {
 };
 
 void add_token_options(OptionSet& set, TokenOptions& tokens);
+// The same but for --tokens.
+void add_text_options(OptionSet& set, TokenOptions& tokens);
 void add_init_option(OptionSet& set, std::filesystem::path& init);
 
 // Where --init is left out and --model names a folder that has weights, these are `init`; a line

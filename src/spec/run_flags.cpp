@@ -6,7 +6,9 @@
 
 #include <fmt/ranges.h>
 
+#include "planning/device_traits.h"
 #include "spec/fields.h"
+#include "spec/planned.h"
 
 namespace tracestep {
 namespace {
@@ -28,6 +30,12 @@ std::optional<ModelConfig> preset_of(const Json& key) {
     return own == nullptr || *own == field.value(usual);
   });
   return is_whole ? std::optional(*found) : std::nullopt;
+}
+
+bool is_on_gpu(const Json& key) {
+  const Json* device = key.find("device");
+  return device != nullptr && device->is_string() &&
+         traits_named(device->as_string()).has_own_memory();
 }
 
 // Whether a command has to be told the field. `usual`: of the preset, if the key has one.
@@ -64,7 +72,8 @@ Grid grid_of(const Json& key, std::span<const std::string_view> more,
     const bool is_named = std::ranges::find(varying, name) != varying.end() ||
                           std::ranges::find(more, name) != more.end();
     const bool is_flag =
-        is_named || (field != nullptr && is_needed(*field, value, usual, preset.has_value()));
+        is_named || (field != nullptr && is_needed(*field, value, usual, preset.has_value())) ||
+        (field != nullptr && is_planned(*field) && is_on_gpu(key));
     if (is_flag && !value.is_null()) out[name] = {flag_text(value)};
   }
   return out;

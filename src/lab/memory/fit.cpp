@@ -13,6 +13,7 @@
 #include "lab/report/fields.h"
 #include "planning/device_traits.h"
 #include "spec/fields.h"
+#include "spec/planned.h"
 #include "spec/run_grid.h"
 
 namespace tracestep {
@@ -51,8 +52,9 @@ std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out)
     const bool is_size = is_own_size(field);
     const bool is_preset = field.name == "size";
     const bool counts = field.name == "device" || (field.name == "threads" && !is_on_gpu);
-    const bool is_said = is_size || is_preset || field.name == "context" || field.name == "batch" ||
-                         field.name == "mode";
+    // A plan for a GPU has defaults of its own.
+    const bool is_said = is_size || is_preset || is_shape(field) || field.name == "mode" ||
+                         (is_on_gpu && is_planned(field));
     const bool comes_with_preset = is_size || is_of_architecture(field);
     const bool is_else = is_custom ? is_preset : comes_with_preset;
     if ((field.role == FieldRole::kPlace && !counts) || is_else) continue;

@@ -29,7 +29,7 @@ struct Bar {
   }
 };
 
-constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92;
+constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92, kValueGap = 6;
 constexpr double kWidestLabel = 300;
 constexpr double kNoAxisName = 18;  // nothing stands above the bars
 
@@ -175,7 +175,7 @@ class BarDrawing {
     box_.top -= kNoAxisName;
     box_.bottom -= kNoAxisName;
     box_.left = is_narrow_ ? 8 : std::min(kWidestLabel, widest + 18);
-    box_.right = look.width - kValueRoom;
+    box_.right = look.width - value_room();
     is_log_ = is_logarithmic(chart, 'x');
   }
 
@@ -193,6 +193,15 @@ class BarDrawing {
   }
 
  private:
+  // For the values that stand behind the bars.
+  double value_room() const {
+    double out = kValueRoom;
+    for (const Bar& bar : bars_) {
+      out = std::max(out, 2 * kValueGap + text_width(labelled(bar.sum(), column_)));
+    }
+    return out;
+  }
+
   // Where there is no room beside the bars, labels stand above them.
   double row_height() const { return kRowHeight + (is_narrow_ ? 15 : 0); }
 
@@ -222,7 +231,7 @@ class BarDrawing {
                x.at(bar.interval->high), middle);
       end = std::max(end, bar.interval->high);
     }
-    svg.text("soft", x.at(end) + 6, y + 12, labelled(bar.sum(), column_));
+    svg.text("soft", x.at(end) + kValueGap, y + 12, labelled(bar.sum(), column_));
   }
 
   std::string note_of(const Bar& bar, const Segment& segment) const {
