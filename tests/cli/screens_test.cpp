@@ -53,6 +53,8 @@ std::vector<Screen> screens() {
        {"warm-up", "mean (ms)", "std (ms)", "1st (ms)", "2nd (ms)"}},
       {"profile MODEL --mode inference,step --plain-steps 3 --steps 2 --warmup 1 --no-ceilings",
        {"pass", "kernels (ms)", "products (%)", "top kernel", "its share (%)"}},
+      {"profile MODEL --mode step --plain-steps 3 --steps 2 --warmup 1 --no-ceilings",
+       {"part", "op", "calls", "time (ms)", "share (%)"}},
       {"precision MODEL --steps 6 --warmup 1",
        {"precision", "median (ms)", "speed-up (x)", "is", "p", "peak"}},
       {"bench MODEL --precision fp32,bf16 --steps 6 --warmup 1 --roof 0",
