@@ -107,7 +107,7 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
   const NamedPath input[] = {{"FILE", o.file}}, output[] = {{"--output", o.output.path}};
   check_apart(input, output);
   probe_output(o.output);
-  const Json document = Json::parse(read_text_file(o.file, "FILE", kMaxResultBytes), o.file);
+  const Json document = result_document(read_text_file(o.file, "FILE", kMaxResultBytes), o.file);
   check_members(document, o.file);
   const std::vector<Table> tables = tables_of(document, o.file, "rows");
   if (tables.empty()) fail_input(o.file, "it is no result: there are no rows in it");

@@ -100,8 +100,9 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
 void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_only,
                      std::vector<Table>& tables) {
   const ComponentFilter filter("--components", o.components, cell.profile.program);
-  for (Table table : {lane_table(cell), attention_table(cell), kernel_table(cell, filter),
-                      kind_table(cell, filter), matrix_table(cell, filter)}) {
+  for (Table table :
+       {top_table(cell, filter), lane_table(cell), attention_table(cell),
+        kernel_table(cell, filter), kind_table(cell, filter), matrix_table(cell, filter)}) {
     table.title += fmt::format(": {}, {}", label_of(cell.profile), cell.profile.source);
     if (!is_only) table.name += "@" + label_of(cell.profile);
     if (!table.rows.empty()) tables.push_back(std::move(table));

@@ -106,17 +106,28 @@ void join_along(std::string_view name, std::vector<Grid>& grids) {
 
 std::string flags_of_grid(const Grid& grid, std::span<const std::string_view> more) {
   std::vector<std::string> out;
-  const auto add = [&](const std::string& flag, std::string_view name) {
+  const auto add = [&](std::string_view name, const auto& flag) {
     const auto found = grid.find(name);
-    if (found != grid.end())
-      out.push_back(fmt::format("{} {}", flag, fmt::join(found->second, ",")));
+    if (found == grid.end()) return;
+    out.push_back(fmt::format("{} {}", flag(found->second), fmt::join(found->second, ",")));
   };
-  for (const RunField& field : run_fields()) add(field.flag, field.name);
-  for (std::string_view name : more) add("--" + with_dashes(name), name);
+  for (const RunField& field : run_fields()) {
+    add(field.name, [&](const auto& texts) { return flag_for(field, texts); });
+  }
+  for (std::string_view name : more) {
+    add(name, [&](const auto&) { return "--" + with_dashes(name); });
+  }
   return fmt::format("{}", fmt::join(out, " "));
 }
 
 }  // namespace
+
+const std::string& flag_for(const RunField& field, std::span<const std::string> texts) {
+  const auto is_choice = [&](const std::string& text) {
+    return std::ranges::find(field.choices, text) != field.choices.end();
+  };
+  return field.alias.empty() || std::ranges::all_of(texts, is_choice) ? field.flag : field.alias;
+}
 
 std::vector<std::string> flags_of(std::span<const Json> keys,
                                   std::span<const std::string_view> more) {

@@ -15,6 +15,7 @@
 #include "base/own_file.h"
 #include "base/utf8.h"
 #include "train/piece_rules.h"
+#include "train/tokenizer_export.h"
 #include "train/tokenizer_fields.h"
 
 namespace tracestep {
@@ -24,6 +25,7 @@ constexpr std::int64_t kMinBpeTokens = 300, kMaxBpeTokens = 1'000'000;
 constexpr std::size_t kMaxTrainingBytes = std::size_t{16} << 20;
 // Lines are cut here for training and encoding: the library's memory grows with the line.
 constexpr std::size_t kMaxLineBytes = 4000;
+constexpr const char* kNewline = "\n";
 constexpr std::string_view kSpace = "\u2581";  // three bytes for one
 
 // Takes the next line off `text`, its newline included; cut at kMaxLineBytes, between characters.
@@ -134,6 +136,20 @@ class BpeTokenizer : public Tokenizer {
     return fmt::format("{}{}{}", model_, kField, kTokenizerMark);
   }
 
+  // Of our own models alone: published ones have a tokenizer.json beside them, or rules of their
+  // own.
+  std::string tokenizer_json() const override {
+    if (!is_own_) return {};
+    std::vector<VocabPiece> pieces;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const std::string& text = processor_.IdToPiece(id);
+      const bool is_text = !processor_.IsByte(id) && !processor_.IsUnknown(id) &&
+                           !processor_.IsControl(id) && !processor_.IsUnused(id);
+      pieces.push_back({text, is_text && text != kNewline, text == kNewline});
+    }
+    return tokenizer_json_of_pieces(pieces);
+  }
+
  private:
   void append_ids(std::string_view text, std::vector<std::int32_t>& out) const {
     std::vector<int> ids;
@@ -205,7 +221,7 @@ std::unordered_map<std::string, std::string> training_options(std::int64_t vocab
           {"add_dummy_prefix", "false"},
           {"allow_whitespace_only_pieces", "true"},  // indentation is one token
           {"split_digits", "true"},
-          {"user_defined_symbols", "\n"},
+          {"user_defined_symbols", kNewline},
           {"bos_id", "-1"},
           {"eos_id", "-1"},
           {"max_sentence_length", std::to_string(kMaxLineBytes + 1)},

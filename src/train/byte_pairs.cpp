@@ -43,12 +43,6 @@ const std::array<std::string, 256>& byte_names() {
   return names;
 }
 
-std::string in_alphabet(std::string_view bytes) {
-  std::string out;
-  for (char c : bytes) out += byte_names()[static_cast<unsigned char>(c)];
-  return out;
-}
-
 constexpr std::string_view kFallbackStart = "<0x";
 
 std::string fallback_name(unsigned byte) {
@@ -78,6 +72,12 @@ std::optional<std::string> bytes_of_alphabet(std::string_view text) {
     out += found->second;
     text.remove_prefix(character.size());
   }
+  return out;
+}
+
+std::string in_alphabet(std::string_view bytes) {
+  std::string out;
+  for (char c : bytes) out += byte_names()[static_cast<unsigned char>(c)];
   return out;
 }
 

@@ -103,6 +103,7 @@ class JsonTokenizer : public Tokenizer {
 
   std::vector<std::int32_t> start() const override { return start_; }
   std::string content() const override { return content_; }
+  std::string tokenizer_json() const override { return content_; }
 
  private:
   std::string space() const {

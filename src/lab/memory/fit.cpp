@@ -14,6 +14,7 @@
 #include "planning/device_traits.h"
 #include "spec/fields.h"
 #include "spec/planned.h"
+#include "spec/run_flags.h"
 #include "spec/run_grid.h"
 
 namespace tracestep {
@@ -61,7 +62,8 @@ std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out)
     if (left_out.contains(std::string(field.name))) continue;
     if (!is_said && field.value(step) == field.value(RunSpec())) continue;
     if (!out.empty()) out += ' ';
-    out += fmt::format("{} {}", field.flag, shell_quoted(text_of(field, step)));
+    const std::string text = text_of(field, step);
+    out += fmt::format("{} {}", flag_for(field, {&text, 1}), shell_quoted(text));
   }
   return out;
 }
