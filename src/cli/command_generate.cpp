@@ -26,8 +26,7 @@ struct GenerateCommand {
   GenerateOptions generate;
   std::string prompt, prompt_tokens, tokenizer;
   std::int64_t context = 0;  // 0: as long as the prompt and what is sampled
-  RunGrid grid{
-      {.model = preset("tiny"), .shape = {1, 1}, .launch_order = LaunchOrder::kDependent}};
+  RunGrid grid{{.model = preset("tiny"), .shape = {1, 1}, .launch_order = LaunchOrder::kDependent}};
   OutputOptions output;
 };
 

@@ -293,11 +293,13 @@ TEST(MemoryCommandTest, TheFirstLineSaysWhetherItFitsAndByHowMuch) {
             .out;
     return out.substr(0, out.find('\n'));
   };
-  EXPECT_THAT(first_line("--context 64 --memory-limit 1000KiB"),
-              ::testing::StartsWith("It does not fit: at batch 2, context 64, fp32 the peak is "
-                                    "1023.14 KiB, 23.14 KiB above the limit of 1000.00 KiB; with --"));
+  EXPECT_THAT(
+      first_line("--context 64 --memory-limit 1000KiB"),
+      ::testing::StartsWith("It does not fit: at batch 2, context 64, fp32 the peak is "
+                            "1023.14 KiB, 23.14 KiB above the limit of 1000.00 KiB; with --"));
   EXPECT_EQ(first_line("--context 64 --memory-limit 16MiB"),
-            "It fits: at batch 2, context 64, fp32 the peak is 1023.14 KiB, 15.00 MiB below the limit of 16.00 MiB");
+            "It fits: at batch 2, context 64, fp32 the peak is 1023.14 KiB, 15.00 MiB below the "
+            "limit of 16.00 MiB");
   EXPECT_EQ(first_line("--context 8,64 --memory-limit 1000KiB"), "1 of 2 steps fit in 1000.00 KiB");
 }
 

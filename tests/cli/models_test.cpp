@@ -375,8 +375,8 @@ TEST_F(ModelsCommandTest, AModelWithUnknownFieldsIsPlannedAndNotRun) {
   EXPECT_THAT(result.at("notes").dump(), HasSubstr(note));
   const std::string words = " --model odd --context 8 --text text.txt --tokenizer bytes";
   for (const std::string& use : {"train --steps 1" + words, "train --init none --steps 1" + words,
-                                "eval" + words, std::string("bench --model odd --context 8"),
-                                std::string("generate --model odd --prompt-tokens 1,2")}) {
+                                 "eval" + words, std::string("bench --model odd --context 8"),
+                                 std::string("generate --model odd --prompt-tokens 1,2")}) {
     EXPECT_THAT(error_of(use, 3), HasSubstr("unknown fields, which may change the model: res"));
   }
   EXPECT_THAT(error_of("export odd out", 3), HasSubstr("unknown fields"));

@@ -237,9 +237,9 @@ TEST_F(SbatchTest, RequestsFollowFromPredictions) {
 
 // The card is the device of the jobs, and its memory their limit.
 TEST_F(SbatchTest, ACardThatIsNamedIsWhatTheJobsRunOn) {
-  const ProgramRun run =
-      tracestep("bench --size tiny,2.7B --context 2048 --batch 8 --mode step --published 4090 "
-                "--sbatch jobs");
+  const ProgramRun run = tracestep(
+      "bench --size tiny,2.7B --context 2048 --batch 8 --mode step --published 4090 "
+      "--sbatch jobs");
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(job("tasks-1.sh"), AllOf(HasSubstr("--device cuda"), HasSubstr("--gres=gpu:1"),
                                        HasSubstr("times are from published peaks of RTX 4090")));
