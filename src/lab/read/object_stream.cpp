@@ -214,14 +214,17 @@ std::optional<std::int64_t> json_thousandths(std::string_view value) {
   if (is_negative) value.remove_prefix(1);
   std::int64_t out = 0;
   int decimals = -1;  // behind the point
-  std::size_t digits = 0;
+  bool has_digits = false;
+  const auto push = [&](int digit) {
+    return !__builtin_mul_overflow(out, 10, &out) && !__builtin_add_overflow(out, digit, &out);
+  };
   for (const char c : value) {
     if (c == '.' && decimals < 0) {
       decimals = 0;
     } else if (c >= '0' && c <= '9') {
+      has_digits = true;
       if (decimals >= 3) continue;
-      if (++digits > 17) return std::nullopt;
-      out = 10 * out + (c - '0');
+      if (!push(c - '0')) return std::nullopt;
       if (decimals >= 0) ++decimals;
     } else {
       // An exponent: some writers print large stamps so.
@@ -231,8 +234,10 @@ std::optional<std::int64_t> json_thousandths(std::string_view value) {
       return is_negative ? -whole : whole;
     }
   }
-  if (digits == 0) return std::nullopt;
-  for (int d = std::max(decimals, 0); d < 3; ++d) out *= 10;
+  if (!has_digits) return std::nullopt;
+  for (int d = std::max(decimals, 0); d < 3; ++d) {
+    if (!push(0)) return std::nullopt;
+  }
   return is_negative ? -out : out;
 }
 

@@ -189,7 +189,7 @@ Table time_table(const ReadTrace& t) {
     if (work == WorkClass::kCollectives && t.times.hidden_collectives.count() + times.count() == 0)
       continue;
     rows.push_back(part_of(std::string(name_of(work)), times, t));
-    if (work == WorkClass::kCollectives) rows.back().name = "collectives, exposed";
+    if (work == WorkClass::kCollectives) rows.back().name = "exposed collectives";
   }
   std::ranges::stable_sort(
       rows, [](const PartRow& a, const PartRow& b) { return mean_of(a.ms) > mean_of(b.ms); });

@@ -66,8 +66,8 @@ std::string_view name_of(WorkClass work) {
   switch (work) {
     case WorkClass::kProducts: return "matrix products";
     case WorkClass::kAttention: return "attention";
-    case WorkClass::kMemoryBound: return "memory-bound";
-    case WorkClass::kOptimizer: return "optimizer";
+    case WorkClass::kMemoryBound: return "memory-bound work";
+    case WorkClass::kOptimizer: return "the optimizer";
     case WorkClass::kCollectives: return "collectives";
     case WorkClass::kCopies: return "copies";
   }
