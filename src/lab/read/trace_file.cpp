@@ -152,7 +152,7 @@ class RecordingBuilder {
     }
   }
 
-  Recording finish(const std::filesystem::path& path, bool is_cut) {
+  TraceRecording finish(const std::filesystem::path& path, bool is_cut) {
     out_.path = path;
     out_.is_cut = is_cut;
     const auto by_place = [](const HostSlice& a, const HostSlice& b) {
@@ -228,7 +228,7 @@ class RecordingBuilder {
     return last_thread_ = found->second;
   }
 
-  Recording out_;
+  TraceRecording out_;
   std::map<std::string, std::uint32_t> threads_;
   std::uint32_t last_thread_ = 0;
   std::string store_, escaped_, thread_key_;
@@ -236,7 +236,7 @@ class RecordingBuilder {
 
 }  // namespace
 
-Recording read_recording(const std::filesystem::path& path) {
+TraceRecording read_recording(const std::filesystem::path& path) {
   ByteStream bytes(path);
   const std::string where = path.filename().string();
   RecordingBuilder builder;

@@ -14,7 +14,7 @@ namespace tracestep {
 
 inline constexpr std::uint32_t kNoNumber = UINT32_MAX;
 
-// What ran from `start_ns` to `end_ns`, on a thread of the host (Recording::threads).
+// What ran from `start_ns` to `end_ns`, on a thread of the host (TraceRecording::threads).
 struct HostSlice {
   std::int64_t start_ns = 0, end_ns = 0;
   std::uint32_t name = 0, thread = 0;
@@ -41,7 +41,7 @@ struct DeviceSlice {
   std::uint32_t collective = kNoNumber;  // its number in its group, where the file says it
 };
 
-struct Recording {
+struct TraceRecording {
   std::filesystem::path path;
   Names names;
   std::vector<std::string> threads;  // process and thread, as the file names them
@@ -62,6 +62,6 @@ struct Recording {
 };
 
 // Errors: kInput for a file that cannot be read, that is no JSON, or has no events of this kind.
-Recording read_recording(const std::filesystem::path& path);
+TraceRecording read_recording(const std::filesystem::path& path);
 
 }  // namespace tracestep

@@ -36,7 +36,7 @@ struct Place {
 
 class PartsWalk {
  public:
-  explicit PartsWalk(const Recording& recording) : from_(recording) {
+  explicit PartsWalk(const TraceRecording& recording) : from_(recording) {
     out_.modules.number_of("");
     out_.is_of_device = !recording.kernels.empty();
     out_.has_modules = !recording.modules.empty();
@@ -324,7 +324,7 @@ class PartsWalk {
     out_.busy = united(std::move(out_.busy));
   }
 
-  const Recording& from_;
+  const TraceRecording& from_;
   TraceParts out_;
   std::vector<Open> open_;
   std::vector<Place> call_places_;
@@ -345,7 +345,7 @@ std::string_view name_of(TracePass pass) {
   return "?";
 }
 
-TraceParts parts_of(const Recording& recording) {
+TraceParts parts_of(const TraceRecording& recording) {
   return PartsWalk(recording).run();
 }
 

@@ -27,7 +27,7 @@ std::string_view name_of(TracePass pass);
 struct WorkPiece {
   std::int64_t start_ns = 0, end_ns = 0;
   std::int64_t own_ns = 0;               // of the moments that no other piece has: these add up
-  std::uint32_t name = 0;                // in Recording::names
+  std::uint32_t name = 0;                // in TraceRecording::names
   std::uint32_t op = kNoNumber;          // name of the op that launched it
   std::uint32_t module = 0;              // in TraceParts::modules
   std::int32_t step = -1;                // -1: in none of them
@@ -50,6 +50,6 @@ struct TraceParts {
   Intervals waits, loading, busy;  // for the device; for data; in any op or call
 };
 
-TraceParts parts_of(const Recording& recording);
+TraceParts parts_of(const TraceRecording& recording);
 
 }  // namespace tracestep

@@ -344,7 +344,7 @@ Table op_table(const ReadTrace& trace) {
     std::string name;
     std::int64_t calls = 0, total_ns = 0, own_ns = 0;
   };
-  const Recording& r = trace.recording;
+  const TraceRecording& r = trace.recording;
   std::map<std::uint32_t, Row> by_name;
   const auto add = [&](std::uint32_t name, std::int64_t total, std::int64_t own) {
     Row& row = by_name[name];

@@ -11,7 +11,7 @@ namespace tracestep {
 
 // A recording with all that its tables are made of.
 struct ReadTrace {
-  Recording recording = {};
+  TraceRecording recording = {};
   TraceParts parts = {};
   TraceTimes times = {};
 };
