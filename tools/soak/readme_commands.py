@@ -5,8 +5,8 @@
     tools/soak/readme_commands.py --quick             all others; a test of the suite
 
 What capitals stand for is there under that very name, in a folder of its own: FILE a text, FOLDER a
-published model, A.json and B.json results, DIR a finished job array where merge reads one, CMD and
-COMMAND programs. Commands run in the order of the table, since some read what others wrote. Each must end with status
+published model, A.json and B.json results, DIR a finished job array where merge reads one, TRACE.json and
+SNAPSHOT.pickle recordings, CMD and COMMAND programs. Commands run in the order of the table, since some read what others wrote. Each must end with status
 0. Prints one line per command, with its time, and a summary in JSON; status 1 when there was a fault.
 """
 import argparse
@@ -54,6 +54,8 @@ class Machine:
             self.must_run(f"{STEP} --output {result}")
         self.must_run(f"train {SMALL} --text FILE --steps 1 --save own.safetensors")
         self.must_run("export own.safetensors FOLDER")
+        self.must_run(f"memory --predict {SMALL} --vocab 64 --snapshot SNAPSHOT.pickle")
+        self.must_run(f"profile {SMALL} --vocab 64 --no-ceilings --trace TRACE.json")
 
     def write_program(self, name, line):
         path = self.folder / "bin" / name

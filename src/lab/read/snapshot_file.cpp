@@ -124,14 +124,14 @@ class SnapshotReader {
     for (std::size_t i = 0; i < frames->size() && outer.empty(); ++i) {
       const PickleValue frame = (*frames)[i];
       const std::string_view file = text(frame, "filename"), name = text(frame, "name");
-      const std::size_t slash = file.rfind('/');
-      std::string site =
-          fmt::format("{}:{} {}", file.substr(slash == std::string_view::npos ? 0 : slash + 1),
-                      number(frame, "line"), name);
+      const std::string site = file.empty()
+                                   ? std::string(name)
+                                   : fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
+                                                 number(frame, "line"), name);
       if (!is_inner(file))
-        outer = std::move(site);
+        outer = site;
       else if (inner.empty() && !name.empty())
-        inner = std::move(site);
+        inner = site;
     }
     return sites_[frames->id()] = number_of(outer.empty() ? inner : outer);
   }
