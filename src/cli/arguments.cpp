@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "cli/command_line.h"
 #include "cli/output.h"
+#include "cli/syntax.h"
 #include "nn/config.h"
 
 namespace tracestep::cli {
