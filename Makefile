@@ -61,6 +61,7 @@ gpu-bundle: gpu-tests ## all of that in one archive for another machine: out/tra
 
 wheel: ## a wheel, an archive and the sources, checked, in out/dist (CUDA=1: with the GPU back end)
 	@tools/bootstrap build
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || tools/bootstrap wheel  # that of any system does
 	@python3 tools/wheel $(if $(CUDA),--cuda)
 
 bench: ## build and run the benchmarks of bench/

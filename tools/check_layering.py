@@ -52,6 +52,7 @@ ROWS = {
     "lab/precision": ["lab/time"],  # its cells are timed ones
     "lab/compile": ["lab/attention", "lab/precision"],
     "lab/compare": ["lab/compile", "lab/memory", "lab/profile"],  # whose tables it knows
+    "lab/read": ["lab/profile"],  # what others recorded
     "lab/explain": ["lab/pages", "lab/memory", "lab/precision"],
     "lab/study": ["lab/*"],
     "course": ["lab/*"],  # what one course and its write-ups ask and say; nothing below knows it

@@ -98,6 +98,15 @@ PEAKS = {
 }
 
 
+# What a row means where it does not say it: plans for a GPU assume other values.
+PLAIN = {"--precision": "fp32", "--attention": "naive", "--executor": "eager", "--batch": "4"}
+
+
+def plain(command):
+    return command + [word for flag, value in PLAIN.items() if flag not in command
+                      for word in (flag, value)]
+
+
 def predicted(program, row, mode, link):
     flags = row["flags"].format(gpus=row["gpus"], peak=row["peak_gib"],
                                 alternate="+".join(f"layers.{i}" for i in range(0, 1000, 2)
@@ -107,7 +116,7 @@ def predicted(program, row, mode, link):
                "--attention", "flash", "--mode", mode, "--format", "json", *shlex.split(flags)]
     if int(row["gpus"]) > 1:
         command += ["--link-gb-s", str(link)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return json.loads(subprocess.run(plain(command), check=True, capture_output=True, text=True).stdout)
 
 
 def layers_of(program, model, known={}):
@@ -152,7 +161,7 @@ def compare(program, rows):
 
 
 def answer(program, command, row, extra=()):
-    full = [program, *command, *shlex.split(row["flags"]), *extra, "--format", "json"]
+    full = plain([program, *command, *shlex.split(row["flags"]), *extra, "--format", "json"])
     return json.loads(subprocess.run(full, check=True, capture_output=True, text=True).stdout)["rows"][0]
 
 

@@ -49,7 +49,8 @@ BackwardCall = call_type(("q", "k", "v", "o", "d_o", "lse", "dq", "dk", "dv"),
 
 def strides_of(x: Any) -> Strides:
     """Of a tensor [batch, heads, rows, width]."""
-    assert x.stride(3) == 1 or x.size(3) == 1, "the last axis has to be contiguous"
+    if x.stride(3) != 1 and x.size(3) != 1:
+        raise ValueError(f"the last axis has a stride of {x.stride(3)}; it has to be contiguous")
     return Strides(x.stride(0), x.stride(1), x.stride(2))
 
 

@@ -38,10 +38,17 @@ constexpr Variable kKernelCache = {"TRACESTEP_KERNEL_CACHE",
                                    "its own",
                                    "tracestep in XDG_CACHE_HOME or ~/.cache"};
 
+constexpr Variable kSystemRoot = {"TRACESTEP_SYSTEM_ROOT",
+                                  "folder in place of / whose proc/meminfo, proc/self/cgroup and "
+                                  "sys/fs/cgroup say how much memory "
+                                  "a run may use",
+                                  "/"};
+
 constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};
 
 constexpr auto kAll = [] {
-  constexpr std::array kOwn = {kThreads, kNoColor, kVerify, kAllocator, kLog, kKernelCache, kTerm};
+  constexpr std::array kOwn = {kThreads, kNoColor,     kVerify,     kAllocator,
+                               kLog,     kKernelCache, kSystemRoot, kTerm};
   std::array<Variable, kOwn.size() + kLaunchVariables.size()> out{};
   std::ranges::copy(kLaunchVariables, std::ranges::copy(kOwn, out.begin()).out);
   return out;
@@ -114,6 +121,10 @@ std::string kernel_cache() {
   }
   const char* home = std::getenv("HOME");
   return home != nullptr && *home == '/' ? std::string(home) + "/.cache/tracestep" : "";
+}
+
+std::string system_root() {
+  return value_of(kSystemRoot).value_or("/");
 }
 
 bool dumb_terminal() {

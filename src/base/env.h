@@ -54,6 +54,8 @@ bool plain_allocator();
 LogLevel log_level();
 // TRACESTEP_KERNEL_CACHE: the folder of compiled kernels; empty: none are kept between processes.
 std::string kernel_cache();
+// TRACESTEP_SYSTEM_ROOT: the folder in which the host's memory is looked up (base/host_memory.h).
+std::string system_root();
 // TERM=dumb: the terminal cannot rewrite a line.
 bool dumb_terminal();
 

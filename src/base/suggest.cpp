@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <numeric>
+#include <tuple>
 
 #include <fmt/ranges.h>
 
@@ -19,42 +21,57 @@ bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
+// The word of a flag without its dashes.
+std::string_view letters_of(std::string_view word) {
+  return word.substr(std::min(word.find_first_not_of('-'), word.size()));
+}
+
 // Tells whether a part of the candidate between dashes or underscores is the word: "--max-tokens"
-// for
-// "--tokens", "peak_bytes" for "peak".
+// for "--tokens", "peak_bytes" for "peak".
 bool has_part(std::string_view candidate, std::string_view word) {
-  word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));
-  constexpr std::size_t kShortest = 3;
   const auto is_border = [&](std::size_t at) {
     return at >= candidate.size() || candidate[at] == '-' || candidate[at] == '_';
   };
-  for (std::size_t at = candidate.find(word); at != candidate.npos && word.size() >= kShortest;
+  for (std::size_t at = candidate.find(word); at != candidate.npos;
        at = candidate.find(word, at + 1)) {
     if ((at == 0 || is_border(at - 1)) && is_border(at + word.size())) return true;
   }
   return false;
 }
 
+// How far a candidate is from the word, the nearest first: a slip of one letter, a name of which
+// the word is a part, one that begins with it, more slips. Of equally many slips those that keep
+// the length are likelier: "--modle" is "--model", and not "--mode".
+using Rank = std::tuple<int, int, int>;
+
+std::optional<Rank> rank_of(std::string_view candidate, std::string_view word) {
+  constexpr std::size_t kShortestPart = 3;
+  const int letters = static_cast<int>(word.size());
+  const int length = static_cast<int>(candidate.size());
+  const int distance = edit_distance(word, candidate);
+  // A word that shares no letter with the candidate is not a slip of it.
+  const bool is_slip = distance <= std::max(1, (letters + 1) / 3) && distance < length;
+  if (is_slip && distance <= 1) return Rank{0, distance, std::abs(length - letters)};
+  if (word.size() >= kShortestPart && has_part(candidate, word)) return Rank{1, length, 0};
+  if (word.size() >= kShortestPart && candidate.starts_with(word)) return Rank{2, length, 0};
+  if (!is_slip) return std::nullopt;
+  return Rank{3, distance, std::abs(length - letters)};
+}
+
 template <class Candidates>
 std::optional<std::string> closest_of(std::string_view word, const Candidates& candidates) {
-  if (word.empty() || word.size() > kMaxWord) return std::nullopt;
-  const int limit = std::max(1, static_cast<int>(word.size() + 1) / 3);
-  int best = limit + 1;
+  if (word.size() > kMaxWord) return std::nullopt;
+  word = letters_of(word);
+  std::optional<Rank> best;
   std::optional<std::string> answer;
   for (std::string_view candidate : candidates) {
-    if (candidate.size() > kMaxWord) continue;
-    const int distance = edit_distance(word, candidate);
-    // A word that shares no letter with the candidate is not a slip of it.
-    if (distance >= best || distance >= static_cast<int>(candidate.size())) continue;
-    best = distance;
+    if (word.empty() || candidate.size() > kMaxWord) continue;
+    const std::optional<Rank> rank = rank_of(letters_of(candidate), word);
+    if (!rank || (best && *rank >= *best)) continue;
+    best = rank;
     answer = std::string(candidate);
   }
-  if (best <= 1) return answer;
-  const auto shortest = std::ranges::min_element(candidates, {}, [&](std::string_view candidate) {
-    return has_part(candidate, word) ? candidate.size() : kMaxWord + 1;
-  });
-  const bool is_found = shortest != std::ranges::end(candidates) && has_part(*shortest, word);
-  return is_found ? std::string(*shortest) : answer;
+  return answer;
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace tracestep {
 int edit_distance(std::string_view a, std::string_view b);
 
 // The candidate nearest to `word`, if it is near enough to be a typing error (about one error in
-// three letters); the first of several equally near ones.
+// three letters), or has the word as a part or at its start; the first of several equally near
+// ones.
 std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates);
 std::optional<std::string> closest(std::string_view word,
                                    std::span<const std::string_view> candidates);

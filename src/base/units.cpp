@@ -93,12 +93,13 @@ constexpr std::array<Scale, 6> kFlopScales = {{{1e18, "EFLOP"},
                                                {1e6, "MFLOP"},
                                                {1e3, "kFLOP"}}};
 
-// The bytes that a unit stands for; 0: it is none.
+// The bytes that a unit stands for; 0: it is none. A letter alone is a power of 1024, as schedulers
+// of clusters have it.
 std::int64_t bytes_of_unit(std::string_view unit) {
   constexpr std::string_view kPrefixes = "KMGT";
   if (unit == "B") return 1;
   const std::size_t power = kPrefixes.find(unit == "kB" ? 'K' : unit[0]) + 1;
-  const bool is_binary = unit.substr(1) == "iB";
+  const bool is_binary = unit.substr(1) == "iB" || (unit.size() == 1 && power > 0);
   if (power == 0 || (!is_binary && unit.substr(1) != "B")) return 0;
   std::int64_t out = 1;
   for (std::size_t i = 0; i < power; ++i) out *= is_binary ? 1024 : 1000;
@@ -208,8 +209,8 @@ double parse_real(const std::string& where, std::string_view text, double min, d
 
 std::int64_t parse_bytes(const std::string& where, std::string_view text) {
   static const std::string kHint =
-      "give a number with KiB, MiB, GiB or TiB (powers of 1024) or kB, MB, GB or TB (of 1000), as "
-      "40GiB";
+      "give a number with KiB, MiB, GiB or TiB (powers of 1024; or K, M, G, T) or kB, MB, GB or TB "
+      "(of 1000), as 40GiB";
   const std::size_t digits = text.find_first_not_of("0123456789.");
   const std::string_view number = text.substr(0, digits);
   const std::string_view unit = digits == std::string_view::npos ? "" : text.substr(digits);

@@ -5,20 +5,13 @@
 #include <algorithm>
 
 #include "backends/cuda/attention/attention.h"
+#include "capi/attention_checks.h"
 
 namespace {
 
 namespace cuda = tracestep::cuda;
 
-int check(const tracestep_attention_shape& s) {
-  if (s.dtype < TRACESTEP_FLOAT32 || s.dtype > TRACESTEP_FLOAT16) return TRACESTEP_BAD_DTYPE;
-  const bool sizes = s.batch >= 0 && s.heads >= 0 && s.queries >= 0 && s.keys >= 0;
-  const bool shares = s.key_heads == 0 || (s.key_heads > 0 && s.heads % s.key_heads == 0);
-  const bool sees = s.window == 0 || (s.window > 0 && s.causal != 0);
-  const bool fits =
-      sizes && shares && sees && s.width >= 1 && s.width <= 256 && s.scale > 0 && s.cap >= 0;
-  return fits ? TRACESTEP_SUCCESS : TRACESTEP_BAD_SHAPE;
-}
+using tracestep::capi::checked;
 
 // 10 major + minor of the current device, or 0.
 int compute_capability() {
@@ -70,7 +63,7 @@ bool is_empty(const tracestep_attention_shape& s) {
 using Size = std::int64_t (*)(const cuda::AttentionShape&, bool);
 std::int64_t workspace(const tracestep_attention_shape* shape, Size size) {
   if (shape == nullptr) return TRACESTEP_BAD_POINTER;
-  if (const int status = check(*shape); status != TRACESTEP_SUCCESS) return status;
+  if (const int status = checked(*shape); status != TRACESTEP_SUCCESS) return status;
   const int capability = compute_capability();
   if (capability < kOldest) return TRACESTEP_NO_DEVICE;
   return is_empty(*shape) ? 0 : size(translate(*shape), capability == kHopper);
@@ -103,7 +96,7 @@ int64_t tracestep_attention_backward_workspace(const tracestep_attention_shape* 
 
 int tracestep_attention_forward(const tracestep_attention_forward_call* call) {
   if (call == nullptr) return TRACESTEP_BAD_POINTER;
-  if (const int status = check(call->shape); status != TRACESTEP_SUCCESS) return status;
+  if (const int status = checked(call->shape); status != TRACESTEP_SUCCESS) return status;
   if (!has_tensors(*call)) return TRACESTEP_BAD_POINTER;
   const std::int64_t needed = tracestep_attention_forward_workspace(&call->shape);
   if (needed < 0) return static_cast<int>(needed);
@@ -126,7 +119,7 @@ int tracestep_attention_forward(const tracestep_attention_forward_call* call) {
 
 int tracestep_attention_backward(const tracestep_attention_backward_call* call) {
   if (call == nullptr) return TRACESTEP_BAD_POINTER;
-  if (const int status = check(call->shape); status != TRACESTEP_SUCCESS) return status;
+  if (const int status = checked(call->shape); status != TRACESTEP_SUCCESS) return status;
   if (!has_tensors(*call)) return TRACESTEP_BAD_POINTER;
   const std::int64_t needed = tracestep_attention_backward_workspace(&call->shape);
   if (needed < 0) return static_cast<int>(needed);
@@ -159,8 +152,9 @@ const char* tracestep_attention_message(int status) {
   switch (status) {
     case TRACESTEP_SUCCESS: return "enqueued";
     case TRACESTEP_BAD_SHAPE:
-      return "sizes must not be negative, key_heads must divide heads, a window needs causal, "
-             "width must be 1 to 256, scale above 0";
+      return "sizes must be 0 or more, queries and keys up to 2^29 and 2^36 with those of all "
+             "heads, offset within 2^30, key_heads must divide heads, a window needs causal, width "
+             "must be 1 to 256, scale above 0, cap 0 or more, both finite, family 0 to 2";
     case TRACESTEP_BAD_POINTER: return "a tensor that the call needs is NULL";
     case TRACESTEP_BAD_WORKSPACE:
       return "the workspace must lie at a multiple of 256 bytes and be as large as "

@@ -7,7 +7,7 @@
  * Shapes   q, o, d_o, dq: [batch, heads, queries, width]; k, v, dk, dv: [batch, key_heads, keys,
  *          width]; lse: [batch, heads, queries]. Each head of k and v serves heads / key_heads
  *          neighbouring ones of q, without a copy; dk and dv are summed over them. width <= 256; 64,
- *          80, 96 and 128 have kernels of their own on Hopper. Any queries and keys, 0 included.
+ *          80, 96 and 128 have kernels of their own on Hopper. Queries and keys may be 0.
  * Dtypes   All tensors have the shape's dtype; lse is float32. Sums and exponentials are float32.
  * Strides  In elements. The last axis is contiguous, and lse is contiguous as a whole. The Hopper
  *          kernels run when pointers and strides are multiples of 16 bytes, the portable ones
@@ -47,10 +47,11 @@ typedef enum {
 
 typedef enum {
   TRACESTEP_SUCCESS = 0,
-  TRACESTEP_BAD_SHAPE =
-      -1,                     /* a negative size, key_heads that do not divide heads, a window that
-                                 is not causal, width outside 1..256, scale not above 0, cap below 0 */
-  TRACESTEP_BAD_POINTER = -2, /* a tensor that is needed is NULL */
+  TRACESTEP_BAD_SHAPE = -1,     /* a negative size, queries or keys beyond 2^29 or, times batch and
+                                   heads, 2^36, an offset beyond 2^30, key_heads that do not divide
+                                   heads, a window that is not causal, width outside 1..256, a family
+                                   that there is not, scale not above 0, cap below 0, one not finite */
+  TRACESTEP_BAD_POINTER = -2,   /* a tensor that is needed is NULL */
   TRACESTEP_BAD_WORKSPACE = -3, /* NULL, unaligned or smaller than the query says */
   TRACESTEP_BAD_DTYPE = -4,     /* outside tracestep_dtype */
   TRACESTEP_NO_DEVICE = -5      /* no current CUDA device, or older than sm_80 */

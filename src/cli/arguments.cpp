@@ -1,7 +1,6 @@
 #include "cli/arguments.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include <fmt/ranges.h>
 
@@ -9,13 +8,13 @@
 #include "base/suggest.h"
 #include "cli/output.h"
 #include "cli/syntax.h"
-#include "nn/config.h"
+#include "cli/unknown_words.h"
 
 namespace tracestep::cli {
 namespace {
 
-const Command& find_command(std::span<const Command> commands, const std::string& name) {
-  std::vector<std::string> names;
+const Command& find_command(std::span<const Command> commands, const std::string& name,
+                            std::vector<std::string> names = {}) {
   for (const Command& command : commands) {
     if (command.name == name) return command;
     names.push_back(command.name);
@@ -26,6 +25,15 @@ const Command& find_command(std::span<const Command> commands, const std::string
                   ? fmt::format("the command comes first, then {}", name)
                   : fmt::format("there is no command \"{}\"{}", name, did_you_mean(name, names)),
               "tracestep --help lists them");
+}
+
+// The program's help, that of the command that is named behind it, or that of the architecture.
+std::string help_on(std::span<const Command> commands, std::span<const std::string> arguments) {
+  if (arguments.size() == 1) {
+    return arguments[0] == "-h" ? command_list(commands) + "\n" : help_text(commands);
+  }
+  if (arguments[1] == kArchitectureTopic) return architecture_help(commands);
+  return help_text(find_command(commands, arguments[1], {kArchitectureTopic}));
 }
 
 // More values than the option has: what follows belongs to nothing.
@@ -72,99 +80,6 @@ void read_option(const Option& option, const CommandLine& line) {
   }
   if (count > option.max_values) fail_usage(option.flag, "it is given more than once");
   for (const std::string& value : values) option.read(option.flag, value);
-}
-
-// "; did you mean --init W.safetensors?" for a file that one of the options is for, for a folder
-// that weights are read from, or for a model that is known by name.
-std::string meant_option(const Command& command, const std::string& word) {
-  std::error_code none;
-  const bool is_folder = std::filesystem::is_directory(word, none);
-  for (const Option& option : command.options.options()) {
-    if (const ModelConfig* known = find_model(word); known != nullptr && option.flag == "--size") {
-      const bool is_preset = std::ranges::find(model_presets(), *known) != model_presets().end();
-      return fmt::format("; did you mean {} {}?", is_preset ? "--size" : "--model", word);
-    }
-    if (is_folder && option.flag == "--init") return fmt::format("; did you mean --init {}?", word);
-    for (const std::string& ending : option.endings) {
-      if (word.ends_with(ending)) return fmt::format("; did you mean {} {}?", option.flag, word);
-    }
-  }
-  return {};
-}
-
-// What other trainers (nanoGPT, llm.c, transformers) call an option; empty: nothing known.
-std::string_view flag_elsewhere(std::string flag) {
-  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"--learning-rate", "--lr"},
-      {"--min-lr", "--lr-min"},
-      {"--max-iters", "--steps"},
-      {"--max-steps", "--steps"},
-      {"--num-iterations", "--steps"},
-      {"--eval-interval", "--validate-every"},
-      {"--eval-steps", "--validate-every"},
-      {"--log-interval", "--log-every"},
-      {"--logging-steps", "--log-every"},
-      {"--save-steps", "--checkpoint-every"},
-      {"--batch-size", "--batch"},
-      {"--block-size", "--context"},
-      {"--seq-len", "--context"},
-      {"--sequence-length", "--context"},
-      {"--gradient-accumulation-steps", "--accumulate"},
-      {"--grad-clip", "--clip"},
-      {"--max-grad-norm", "--clip"},
-      {"--lr-scheduler-type", "--schedule"},
-      {"--decay-lr", "--schedule"},
-      {"--out-dir", "--checkpoint"},
-      {"--output-dir", "--checkpoint"},
-      {"--dataset", "--text"},
-      {"--data", "--text"},
-      {"--init-from", "--init"},
-      {"--n-layer", "--layers"},
-      {"--n-head", "--heads"},
-      {"--n-embd", "--d-model"},
-      {"--vocab-size", "--vocab"},
-      {"--dtype", "--precision"},
-      {"--compile", "--executor"},
-      {"--max-new-tokens", "--max-tokens"},
-  };
-  std::ranges::replace(flag, '_', '-');
-  const auto found = std::ranges::find_if(kNames, [&](const auto& n) { return n.first == flag; });
-  return found == std::end(kNames) ? std::string_view() : found->second;
-}
-
-// "; did you mean --size?" for "--sise", and "--lr" for "--learning_rate".
-std::string meant_flag(const std::string& flag, const std::vector<std::string>& flags) {
-  const std::string_view elsewhere = flag_elsewhere(flag);
-  const bool is_known = std::ranges::find(flags, elsewhere) != flags.end();
-  return is_known ? fmt::format("; did you mean {}?", elsewhere) : did_you_mean(flag, flags);
-}
-
-// "; it is one of train" for a flag that other commands alone have.
-std::string owner_of(const std::string& flag) {
-  std::vector<std::string> owners;
-  for (const Command& command : all_commands()) {
-    const std::vector<Option>& options = command.options.options();
-    if (std::ranges::find(options, flag, &Option::flag) != options.end()) {
-      owners.push_back(command.name);
-    }
-  }
-  return owners.empty() ? "" : fmt::format("; it is one of {}", fmt::join(owners, ", "));
-}
-
-[[noreturn]] void fail_unknown(const Command& command, const std::string& word) {
-  std::vector<std::string> flags{"--help"};
-  for (const Option& option : command.options.options()) flags.push_back(option.flag);
-  const std::string flag = word.substr(0, word.find('='));
-  const std::string hint = fmt::format("tracestep {} --help lists the options", command.name);
-  if (flag.starts_with("-")) {
-    const std::string meant = meant_flag(flag, flags);
-    throw Error(ErrorCode::kUsage, command.name,
-                fmt::format("unknown option {}{}", flag, meant.empty() ? owner_of(flag) : meant),
-                hint);
-  }
-  throw Error(ErrorCode::kUsage, command.name,
-              fmt::format("\"{}\" belongs to no option{}", word, meant_option(command, word)),
-              hint);
 }
 
 Words words_of_none(const CommandLine& line) {
@@ -229,11 +144,7 @@ const Command* parse_arguments(std::span<const Command> commands,
                 "as in: tracestep fit --size small --memory-limit 24GiB");
   }
   if (asks_for_help(arguments[0]) || arguments[0] == "help") {
-    const bool is_short = arguments[0] == "-h";
-    write_text(arguments.size() > 1 ? help_text(find_command(commands, arguments[1]))
-               : is_short           ? command_list(commands) + "\n"
-                                    : help_text(commands),
-               {});
+    write_text(help_on(commands, arguments), {});
     return nullptr;
   }
   const std::string& first = arguments[0];

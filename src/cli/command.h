@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,17 +52,20 @@ void runs_with(Command& command, const std::shared_ptr<Options>& options, Run ru
 // NAME_command() of a file command_NAME.cpp, found by its name.
 const std::vector<Command>& all_commands();
 
+// The headings of the help text, in its order.
+std::span<const std::string_view> help_sections();
 // A line for each command; the help of the program and of one command, at most 100 columns wide.
 std::string command_list(std::span<const Command> commands);
 std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
-// What `-h` shows: the question, the ten commonest options in a line each, the examples.
+// What `-h` shows: the question, examples, the ten commonest options in a line each.
 std::string short_help(const Command& command);
-// Parts of these texts: what stands before the options, a line of one (whose doc names flags), and
-// what stands behind them.
+// What `help architecture` shows: the options that a help has one line for.
+inline constexpr const char* kArchitectureTopic = "architecture";
+std::string architecture_help(std::span<const Command> commands);
+// Parts of these texts: what stands before the options, and a line of one (whose doc names flags).
 std::string opening_of(const Command& command);
 std::string option_line(const Option& option);
-std::string examples_of(const Command& command);
 // The text of docs/cli.md, and the same commands and options as data.
 std::string cli_reference(std::span<const Command> commands);
 Json cli_listing(std::span<const Command> commands);

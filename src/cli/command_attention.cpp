@@ -229,7 +229,7 @@ Command attention_command() {
   add_field(set, options->grid, "precision", Values::kGrid, "of q, k, v and products");
   add_field(set, options->grid, "memory_limit_bytes", Values::kOne,
             "behave like a device with this much memory; on a CPU nine tenths of the machine's "
-            "memory");
+            "memory; none: try even what this machine has no room for");
   add_field(set, options->grid, "seed", Values::kOne, "seed of the values");
   add_output_options(set, options->output);
   runs_with(command, options, run_attention, plan_of);

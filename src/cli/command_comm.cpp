@@ -18,6 +18,8 @@ namespace {
 
 constexpr const char* kDefaultSizes = "1MiB,4MiB,16MiB,64MiB";
 constexpr std::int64_t kMostRanks = 4096, kMostCalls = 1'000'000;
+constexpr std::int64_t kMostBytes = std::int64_t{1}
+                                    << 48;  // of all ranks it is a number of 64 bits
 
 struct CommOptions {
   std::vector<std::string> collectives = kTimedCollectives;
@@ -30,7 +32,11 @@ struct CommOptions {
 
 std::vector<std::int64_t> parse_sizes(const std::string& where, const std::string& text) {
   std::vector<std::int64_t> out;
-  for (const std::string& size : split_list(where, text)) out.push_back(parse_bytes(where, size));
+  for (const std::string& size : split_list(where, text)) {
+    out.push_back(parse_bytes(where, size));
+    if (out.back() <= kMostBytes) continue;
+    fail_usage(where, "\"{}\" is more than {}", size, format_bytes(kMostBytes));
+  }
   return out;
 }
 
@@ -66,11 +72,14 @@ int run_comm(CommOptions o, std::span<const std::string> arguments) {
     progress->begin(
         fmt::format("{} of {}, {} ranks", spec.op, format_bytes(spec.bytes), spec.ranks));
     o.run.parallel.ranks = spec.ranks;
-    times.push_back(time_collective(make_rank_devices(*device, o.run), spec));
+    times.push_back(time_collective(make_rank_devices(*device, o.run), o.run.place, spec));
   }
   progress.reset();
   write_tables(o.output, "tracestep.comm/1", environment_of(arguments, o.run),
                {collective_table(times)});
+  if (specs.size() == 1 && times.size() == 1 && times[0].status == Status::kOutOfMemory) {
+    throw Error(ErrorCode::kOutOfMemory, "comm", times[0].detail);
+  }
   return status_after(times.size(), specs.size(), stop);
 }
 
@@ -101,6 +110,7 @@ Command comm_command() {
       },
       kDefaultSizes);
   add_flag(set, options->run, field_named("device"), "cpu; cuda, with launch");
+  add_flag(set, options->run, field_named("memory_limit_bytes"));
   set.integer("--warmup", options->each.warmup, {0, kMostCalls}, "calls before the timed ones");
   set.integer("--calls", options->each.calls, {1, kMostCalls}, "timed calls");
   add_output_options(set, options->output);

@@ -118,8 +118,9 @@ Command compare_command() {
   set.group("What to run");
   set.values(
       "--run", "CMD", 1, 2,
-      "instead of files, given twice: a command line for the shell that prints a result, A "
-      "first; the two are run in pairs, the order in each drawn by lot",
+      "instead of files, given twice: a command line for the shell, A first; the two are run in "
+      "pairs, the order in each drawn by lot, and compared by the results that they print, or by "
+      "the time that they take where they print none",
       [options](const std::string&, const std::string& text) { options->runs.push_back(text); });
   set.integer(
       "--processes", options->processes, {1, 10000},

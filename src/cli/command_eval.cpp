@@ -8,6 +8,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -79,8 +80,10 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   o.eval.tokenizer = std::move(input.tokenizer);
   run.model = model_for(o.grid, pointer_to(weights), o.eval.tokenizer.get());
+  note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(run, o.grid, choose_forms(run));
   check_run(run);
+  log_info("{}", input.words);
   const auto device = make_device(run);
   std::optional<CellProgress> progress;
   const EvalResult result = evaluate(*device, o.eval, input.tokens, [&](std::int64_t batches) {

@@ -36,16 +36,15 @@ bool is_of(const std::filesystem::path& origin, const Tokenizer& tokenizer) {
   }
 }
 
-// The tokenizer is that of the origin, or a tokenizer.json of another one, or stays here.
+// The tokenizer is that of the origin, or the same as a tokenizer.json, or stays here.
 void take_tokenizer(FamilyExport& what, const Weights& weights) {
   const auto own = tokenizer_for_numbers(&weights);
   if (own == nullptr || is_of(what.origin, *own)) return;
   what.has_tokenizer_of_origin = false;
-  std::string content = own->content();
-  if (content.starts_with('{')) {
-    what.tokenizer_json = std::move(content);
-  } else {
-    log_warn("[export] the tokenizer stays behind: transformers does not read those made here");
+  what.tokenizer_json = own->tokenizer_json();
+  what.has_own_tokenizer = !is_tokenizer_json(own->content()) && !what.tokenizer_json.empty();
+  if (what.tokenizer_json.empty()) {
+    log_warn("[export] the tokenizer stays behind: its rules have no tokenizer.json that is known");
   }
 }
 

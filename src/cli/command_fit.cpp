@@ -1,6 +1,7 @@
 // tracestep fit: does a step fit, what is the least change that makes it fit, how many devices and
 // days it takes, and how large a batch, a context or a model would fit.
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 
@@ -75,7 +76,7 @@ void check_times(const TimeSource& source, const PlanOptions& plan) {
                 "give another one, or another device");
   }
   if (!plan.is_training()) return;
-  throw Error(ErrorCode::kUsage, plan.tokens > 0 ? "--tokens" : "--days",
+  throw Error(ErrorCode::kUsage, flag_of_training(plan),
               "no time of a step is known, and so no speed",
               source.device != nullptr ? source.note
                                        : "give --published H100, or measure this device once: "
@@ -93,9 +94,8 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSou
     tables.push_back(fit_table(*cell, asked));
     known.asked = figures_of(asked.step, cell->run.program, asked.traits, asked.times);
   }
-  if (!o.largest.empty()) {
-    const Growth growth = o.largest == name_of(Growth::kBatch) ? Growth::kBatch : Growth::kContext;
-    tables.push_back(largest_table(known, growth));
+  if (const std::optional<Growth> growth = growth_named(o.largest)) {
+    tables.push_back(largest_table(known, *growth));
     return out;
   }
   const FitVerdict verdict = fit_verdict(cell->run.predicted_peak_bytes, asked);
@@ -140,14 +140,37 @@ void write_page(const FitOptions& o, FitQuestion asked, const Fitted& found,
   log_info("the plan is in {}", o.output.path.string());
 }
 
-int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
+Fitted answer_to(const FitQuestion& asked, const FitOptions& o, const TimeSource& source,
+                 SearchProgress& progress) {
+  if (o.largest == kLargestModel) return largest_model(asked, o.plan, source);
+  if (!o.plan.has_devices()) return fit_as_asked(asked, o, source, progress);
+  if (const std::optional<Growth> growth = growth_named(o.largest)) {
+    return largest_on_devices(asked, *growth, o.plan, source);
+  }
+  return fit_on_devices(asked, o.plan, source);
+}
+
+// What is assumed of the step, as it is for the devices that were found, in the environment and
+// below the answer. What is searched for is not assumed.
+void say_assumed_for(std::vector<const RunField*> fields, const FitOptions& o, RunSpec run,
+                     const Fitted& found, Json& environment, std::vector<std::string>& notes) {
+  std::erase_if(fields, [&](const RunField* field) { return field->name == o.largest; });
+  if (found.batch > 0) run.shape.batch = found.batch;
+  say_assumed(fields, {&run, 1}, environment, notes);
+}
+
+int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
+  FitOptions o = given;
   check_plan(o.plan, o.grid, o.largest);
-  const RunGrid grid = on_planned_device(on_timed_device(o.grid, o.times), o.plan);
+  RunGrid grid = on_planned_device(on_timed_device(o.grid, o.times), o.plan);
+  const std::vector<const RunField*> assumed = assume_planned(grid, o.times, o.plan.gpus);
+  o.plan.is_batch_assumed = std::ranges::count(assumed, "batch", &RunField::name) > 0;
   const RunSpec run = run_of(grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed);
   probe_output(o.output);
-  const Json environment = environment_of(arguments, run);
+  Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);
   check_times(source, o.plan);
+  const std::string counted = count_tokens(run.model, o.plan);
   std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
   SearchProgress progress;
   const FitQuestion asked{.step = run,
@@ -159,10 +182,11 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
                             progress.update(trying, sets.done, sets.all);
                           }};
   asked.progress("planning " + label_of(run), {});
-  Fitted found = o.largest == kLargestModel ? largest_model(asked, o.plan, source)
-                 : o.plan.has_devices()     ? fit_on_devices(asked, o.plan, source)
-                                            : fit_as_asked(asked, o, source, progress);
+  Fitted found = answer_to(asked, o, source, progress);
   progress.done();
+  std::vector<std::string> notes;
+  if (!counted.empty()) notes.push_back(counted);
+  say_assumed_for(assumed, o, run, found, environment, notes);
   std::string note = source.note;
   const bool is_linked = predictor && predictor->link && source.device != nullptr;
   if (is_linked && o.plan.link_gb_s == 0 && o.plan.nodes <= 1) {
@@ -170,7 +194,8 @@ int run_fit(const FitOptions& o, std::span<const std::string> arguments) {
   }
   const auto answer = pages::first_answer(kFitSchema, found.tables, environment);
   Table& shown = shown_table(answer, found.tables);
-  shown.notes.push_back(note);
+  notes.push_back(note);
+  std::ranges::move(notes, std::back_inserter(shown.notes));
   const std::string hint =
       o.times.published.empty() ? split_hint(run, environment) : split_hint(run, source);
   if (!hint.empty()) shown.notes.push_back(hint);

@@ -10,12 +10,14 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
 #include "train/loop.h"
+#include "train/text_source.h"
 
 namespace tracestep::cli {
 namespace {
@@ -24,8 +26,7 @@ struct GenerateCommand {
   GenerateOptions generate;
   std::string prompt, prompt_tokens, tokenizer;
   std::int64_t context = 0;  // 0: as long as the prompt and what is sampled
-  RunGrid grid{
-      {.model = preset("tiny"), .shape = {.batch = 1}, .launch_order = LaunchOrder::kDependent}};
+  RunGrid grid{{.model = preset("tiny"), .shape = {1, 1}, .launch_order = LaunchOrder::kDependent}};
   OutputOptions output;
 };
 
@@ -63,6 +64,7 @@ std::string text_of_stdin() {
     out.append(part.data(), count);
     if (out.size() > kMostBytes) fail_input("--prompt", "stdin has more than {} bytes", kMostBytes);
   }
+  out = text_of_bytes(std::move(out), "stdin");
   if (out.ends_with('\n')) out.pop_back();
   if (out.empty()) fail_input("--prompt", "stdin is empty");
   return out;
@@ -200,6 +202,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   run.shape.context = o.context > 0 ? o.context : needed;
   run.model = model_for(o.grid, pointer_to(weights), tokenizer.get());
   check_positions(o, needed);
+  note_positions(run.model, origin_of(weights), run.shape.context);
   check_run(run);
   take_forms(run, o.grid, choose_forms(run));
   if (o.generate.init.empty()) log_warn("no --init: the weights are random");

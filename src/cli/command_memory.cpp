@@ -1,7 +1,9 @@
 // tracestep memory: where the bytes of a step go, predicted from its program and measured on a
 // device, buffer by buffer.
 #include <algorithm>
+#include <iterator>
 #include <memory>
+#include <optional>
 
 #include "backends/null/null_device.h"
 #include "base/error.h"
@@ -14,10 +16,12 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
+#include "cli/time_source.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fingerprint.h"
 #include "lab/memory/snapshot.h"
 #include "lab/memory/tables.h"
+#include "run/memory_limit.h"
 
 namespace tracestep::cli {
 namespace {
@@ -35,6 +39,9 @@ struct MemoryOptions {
   std::size_t max_entries = 1'000'000;
   std::string account_as;
   Accounting accounting;
+  TimeOptions times;
+
+  bool has_times() const { return !times.published.empty() || !times.calibration.empty(); }
 };
 
 constexpr const char* kCourse = "course-pytorch";
@@ -141,20 +148,21 @@ MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_only) {
                                         .recorded_steps = 1},
                            .times = is_only};
   if (!o.predict) return run_memory(make_device, spec);
-  const NullOptions null{.traits = traits_of(run.place),
-                         .memory_limit = run.place.memory_limit_bytes};
+  const NullOptions null{.traits = traits_of(run.place), .memory_limit = limit_in_bytes(run.place)};
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
 MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
   MemoryCell out{
       .run = o.predict ? predict_memory(run, traits_of(run.place)) : recorded(run, o, is_only),
-      .limit_bytes = run.place.memory_limit_bytes};
+      .limit_bytes = limit_in_bytes(run.place)};
   if (!o.account_as.empty()) out.accounted = accounted_peak(run, o.accounting);
   return out;
 }
 
-void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Table>& tables) {
+// `times`: of changes that would fit; nullptr: none are known.
+void add_failure(const MemoryCell& cell, const MemoryOptions& o, const Predictor* times,
+                 std::vector<Table>& tables) {
   MemoryCell failed = cell;
   if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, false);
   if (!failed.run.oom) return;
@@ -170,7 +178,8 @@ void add_failure(const MemoryCell& cell, const MemoryOptions& o, std::vector<Tab
       .step = failed.run.spec.step,
       .traits = failed.run.traits,
       .limit_bytes = limit,
-      .asked = figures_of(failed.run.spec.step, failed.run.program, failed.run.traits, nullptr),
+      .times = times,
+      .asked = figures_of(failed.run.spec.step, failed.run.program, failed.run.traits, times),
       .division = BatchDivision::kIfNeeded};
   tables.push_back(remedy_table(asked, advise(asked)));
 }
@@ -231,6 +240,39 @@ int run_fingerprint(const MemoryOptions& o, std::span<const std::string> argumen
   return 0;
 }
 
+void check_published(const MemoryOptions& o) {
+  if (o.predict || !o.has_times()) return;
+  throw Error(ErrorCode::kUsage, o.times.published.empty() ? "--calibration" : "--published",
+              "this step runs, and its bytes are those of the device that it runs on",
+              "add --predict, or --sbatch DIR: jobs request what is predicted");
+}
+
+// A step that is planned: its runs, on the device that is named and with its limit.
+struct PlannedMemory {
+  std::vector<RunSpec> runs;
+  std::vector<const RunField*> assumed = {};
+  std::optional<TimeSource> source = {};
+  std::optional<Predictor> predictor = {};
+};
+
+PlannedMemory planned_memory(const MemoryOptions& o) {
+  if (!o.predict) return {runs_of(o.grid, Takes::kPlanner, DeviceUse::kRun, Ranks::kUsed)};
+  RunGrid grid = on_timed_device(o.grid, o.times);
+  std::vector<const RunField*> assumed = assume_planned(grid, o.times);
+  return {runs_of(grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed), std::move(assumed)};
+}
+
+// The limit and the times of the device that is named.
+void take_source(const MemoryOptions& o, const Json& environment, PlannedMemory& out) {
+  if (!o.has_times()) return;
+  out.source = time_source(out.runs[0], o.times, environment);
+  for (RunSpec& run : out.runs) {
+    std::int64_t& limit = run.place.memory_limit_bytes;
+    if (limit == 0) limit = out.source->usable_bytes;
+  }
+  if (out.source->model) out.predictor.emplace(out.source->predictor());
+}
+
 int run_memory_command(const MemoryOptions& o, std::span<const std::string> arguments) {
   const NamedPath input[] = {{"--fingerprint", o.fingerprint}};
   const NamedPath outputs[] = {{"--snapshot", o.snapshot},
@@ -238,11 +280,15 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
                                {"--output", o.output.path}};
   check_apart(input, outputs);
   if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
-  const std::vector<RunSpec> runs = runs_of(
-      o.grid, Takes::kPlanner, o.predict ? DeviceUse::kPlan : DeviceUse::kRun, Ranks::kUsed);
+  check_published(o);
+  PlannedMemory plan = planned_memory(o);
+  const std::vector<RunSpec>& runs = plan.runs;
   probe_output(o.output);
   check_options(o, runs.size());
-  const Json environment = environment_of(arguments, runs[0]);
+  take_source(o, environment_of(arguments, runs[0]), plan);
+  Json environment = environment_of(arguments, runs[0]);
+  std::vector<std::string> notes;
+  say_assumed(plan.assumed, runs, environment, notes);
   const bool is_only = runs.size() == 1 && !CapturedResult::is_on();
   std::vector<MemoryCell> cells;
   {
@@ -253,19 +299,21 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
           is_only, run, [&] { return cell_of(run, o, is_only); },
           [&](const BudgetNotMet& error) {
             return MemoryCell{.run = run_beyond_budget(run, error),
-                              .limit_bytes = run.place.memory_limit_bytes};
+                              .limit_bytes = limit_in_bytes(run.place)};
           }));
     }
   }
   check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
+  std::ranges::move(notes, std::back_inserter(tables[0].notes));
+  if (plan.source) tables[0].notes.push_back(plan.source->note);
   if (!is_only) {
     if (o.tables.empty()) tables.push_back(category_grid(cells));
     if (!o.tables.empty() || o.output.format == Format::kJson) {
       tables.push_back(component_table(cells, o.filter));
     }
   } else if (runs_out(cells[0]) && !cells[0].accounted) {
-    add_failure(cells[0], o, tables);
+    add_failure(cells[0], o, plan.predictor ? &*plan.predictor : nullptr, tables);
     if (cells[0].run.status == Status::kOk) add_one_cell(cells[0], o, tables);
   } else {
     add_one_cell(cells[0], o, tables);
@@ -328,6 +376,7 @@ Command memory_command() {
   OptionSet& set = command.options;
   set.group("What to map");
   set.toggle("--predict", o.predict, "compute the bytes from the program alone; touch no device");
+  add_time_options(set, o.times);
   add_run_fields(set, o.grid, Values::kGrid, "cpu; cuda[:N]; null (plans and counts only)");
   set.group("How it is measured");
   add_protocol_flag(set, o.protocol, "warmup", "steps before the recorded one");

@@ -13,6 +13,7 @@
 #include "lab/pages/pivot.h"
 #include "lab/report/column_facts.h"
 #include "lab/report/writers.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -51,10 +52,11 @@ std::string column_meant(const Table& table, const std::string& asked) {
   return out.empty() ? asked : out;
 }
 
-// "mode step, precision fp32": what all rows have in common.
+// "mode step, precision fp32": what all rows have in common, without settings that are as usual.
 std::string common_keys(const Table& table, const pages::Pivot& pivot) {
   std::vector<std::string> out;
   if (table.rows.empty()) return {};
+  const Json* const size = pages::cell_in(table, table.rows.front(), "size");
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     const Column& column = table.columns[c];
     const bool is_named = column.name == pivot.across ||
@@ -62,7 +64,12 @@ std::string common_keys(const Table& table, const pages::Pivot& pivot) {
     if (column.role != ColumnRole::kKey || column.data_only || is_named || varies(table, c))
       continue;
     const Json& value = table.rows.front()[c];
-    if (!value.is_null()) out.push_back(column.name + " " + pages::words_of(value));
+    const RunField* const field = find_field(column.name);
+    const bool is_as_usual = field != nullptr && field->show != FieldShow::kPeople &&
+                             is_usual(*field, value, size == nullptr ? Json() : *size);
+    if (!value.is_null() && !is_as_usual) {
+      out.push_back(column.name + " " + pages::words_of(value));
+    }
   }
   return fmt::format("{}", fmt::join(out, ", "));
 }
@@ -100,7 +107,7 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
   const NamedPath input[] = {{"FILE", o.file}}, output[] = {{"--output", o.output.path}};
   check_apart(input, output);
   probe_output(o.output);
-  const Json document = Json::parse(read_text_file(o.file, "FILE", kMaxResultBytes), o.file);
+  const Json document = result_document(read_text_file(o.file, "FILE", kMaxResultBytes), o.file);
   check_members(document, o.file);
   const std::vector<Table> tables = tables_of(document, o.file, "rows");
   if (tables.empty()) fail_input(o.file, "it is no result: there are no rows in it");

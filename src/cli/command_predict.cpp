@@ -188,21 +188,23 @@ int time_products(const std::vector<RunSpec>& runs, const PredictionFiles& files
 }
 
 void write_predictions(const PredictOptions& o, const Json& environment,
-                       const std::vector<Prediction>& predictions, const std::string& note) {
+                       const std::vector<Prediction>& predictions,
+                       const std::vector<std::string>& notes) {
   std::vector<Table> tables{prediction_table(predictions)};
-  if (!note.empty()) tables[0].notes.push_back(note);
+  for (const std::string& note : notes) tables[0].notes.push_back(note);
   if (predictions.size() == 1) tables.push_back(prediction_parts_table(predictions[0]));
   write_tables(o.output, kSchema, environment, std::move(tables));
 }
 
-int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const Json& environment) {
+int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const Json& environment,
+                      std::vector<std::string> notes) {
   TimeSource source = published_source(o.times.published);
   for (const RunSpec& run : runs) {
     if (source.model) check_precision(run.precision, source);
   }
   if (!source.model) {
     throw Error(ErrorCode::kUsage, "--published", source.note,
-                "fit says what fits, memory --predict --device cuda the bytes");
+                "fit and memory --predict say with --published what fits");
   }
   for (RunSpec& run : runs) {
     std::int64_t& limit = run.place.memory_limit_bytes;
@@ -214,7 +216,8 @@ int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const 
   if (has_ranks && !predictor.link) {
     predictor.link = published_link(o, runs, *source.device, source.note);
   }
-  write_predictions(o, environment, predict_all(runs, predictor), source.note);
+  notes.push_back(source.note);
+  write_predictions(o, environment, predict_all(runs, predictor), notes);
   return 0;
 }
 
@@ -259,16 +262,21 @@ void check_ranks(const PredictOptions& o, const RunSpec& run) {
 int run_predict(const PredictOptions& o, std::span<const std::string> arguments) {
   check_options(o);
   const bool runs_here = o.calibrate || o.check;
-  const std::vector<RunSpec> runs = runs_of(on_timed_device(o.grid, o.times), Takes::kFast,
-                                            runs_here ? DeviceUse::kRun : DeviceUse::kPlan,
-                                            runs_here ? Ranks::kRefused : Ranks::kUsed);
+  RunGrid grid = on_timed_device(o.grid, o.times);
+  std::vector<const RunField*> assumed;
+  if (!runs_here) assumed = assume_planned(grid, o.times);
+  const std::vector<RunSpec> runs =
+      runs_of(grid, Takes::kFast, runs_here ? DeviceUse::kRun : DeviceUse::kPlan,
+              runs_here ? Ranks::kRefused : Ranks::kUsed);
   for (const RunSpec& run : runs) check_ranks(o, run);
   if (o.link.gb_s > 0 && std::ranges::none_of(runs, [](auto& r) { return r.parallel.is_on(); })) {
     throw Error(ErrorCode::kUsage, "--link-gb-s", "one rank alone uses no link", "give --parallel");
   }
   probe_output(o.output);
-  const Json environment = environment_of(arguments, runs[0]);
-  if (!o.times.published.empty()) return predict_published(o, runs, environment);
+  Json environment = environment_of(arguments, runs[0]);
+  std::vector<std::string> notes;
+  say_assumed(assumed, runs, environment, notes);
+  if (!o.times.published.empty()) return predict_published(o, runs, environment, std::move(notes));
   if (o.calibrate) return run_calibrate(o, runs[0], environment);
   const PredictionFiles files = prediction_files(runs[0], o.times.calibration);
   KnownDevice known =
@@ -293,7 +301,8 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
       predict_all(runs, {*known.model, known.history, link_of(o), sheet});
   const std::string& date_utc = environment.at("date_utc").as_string();
   const int status = o.check ? check_all(o, date_utc, known, files, predictions) : 0;
-  write_predictions(o, environment, predictions, doubt);
+  if (!doubt.empty()) notes.push_back(doubt);
+  write_predictions(o, environment, predictions, notes);
   if (o.check && runs.size() == 1 && !predictions.empty() &&
       predictions[0].status == Status::kOutOfMemory) {
     throw Error(ErrorCode::kOutOfMemory, "predict", predictions[0].detail,

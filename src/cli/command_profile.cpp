@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/command.h"
@@ -43,8 +44,9 @@ ProfileSpec spec_of(const RunSpec& run, const ProfileOptions& o) {
 // memory, or nine tenths of what the device has.
 void add_largest_contexts(std::vector<RunSpec>& runs, const Json& environment) {
   const Place place = runs[0].place;
-  const std::int64_t limit = place.memory_limit_bytes > 0 ? place.memory_limit_bytes
-                                                          : memory_of(place, environment) / 10 * 9;
+  const std::int64_t limit = place.memory_limit_bytes > 0
+                                 ? place.memory_limit_bytes
+                                 : usable_part(memory_of(place, environment));
   for (std::size_t i = 0, given = runs.size(); i < given; ++i) {
     const auto largest = at_largest_context(runs[i], traits_of(place), limit);
     const auto is_largest = [&](const RunSpec& run) { return key_of(run) == key_of(*largest); };
@@ -98,8 +100,9 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
 void add_cell_tables(const ProfileOptions& o, const ProfiledCell& cell, bool is_only,
                      std::vector<Table>& tables) {
   const ComponentFilter filter("--components", o.components, cell.profile.program);
-  for (Table table : {lane_table(cell), attention_table(cell), kernel_table(cell, filter),
-                      kind_table(cell, filter), matrix_table(cell, filter)}) {
+  for (Table table :
+       {top_table(cell, filter), lane_table(cell), attention_table(cell),
+        kernel_table(cell, filter), kind_table(cell, filter), matrix_table(cell, filter)}) {
     table.title += fmt::format(": {}, {}", label_of(cell.profile), cell.profile.source);
     if (!is_only) table.name += "@" + label_of(cell.profile);
     if (!table.rows.empty()) tables.push_back(std::move(table));

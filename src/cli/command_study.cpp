@@ -23,6 +23,8 @@
 #include "lab/measure/ceilings.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
+#include "run/memory_limit.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
@@ -73,8 +75,10 @@ Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::in
                                      place.device,
                                      "--threads",
                                      std::to_string(place.threads)};
-  if (place.memory_limit_bytes > 0) {
-    arguments.insert(arguments.end(), {"--memory-limit", exact_bytes(place.memory_limit_bytes)});
+  if (place.memory_limit_bytes != 0) {
+    const RunSpec here{.place = place};
+    arguments.insert(arguments.end(),
+                     {"--memory-limit", text_of(field_named("memory_limit_bytes"), here)});
   }
   return warmup_study({step}, warmups, arguments, nullptr);
 }
@@ -247,9 +251,8 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
 // It chooses sizes that fit the memory it finds, or its limit.
 JobPlan plan_of(const StudyOptions& o) {
   const Place place = run_alone(o, DeviceUse::kPlan).place;
-  return {.place = place,
-          .peak_bytes = place.memory_limit_bytes,
-          .seconds = 60.0 * minutes_of(o, place)};
+  return {
+      .place = place, .peak_bytes = limit_in_bytes(place), .seconds = 60.0 * minutes_of(o, place)};
 }
 
 }  // namespace

@@ -12,12 +12,15 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/hints.h"
+#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
 #include "cli/split_hint.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
+#include "cli/training_notices.h"
 #include "cli/training_view.h"
 #include "course/tables.h"
 #include "lab/measure/statistics.h"
@@ -42,6 +45,7 @@ struct TrainCommand {
   std::optional<std::int64_t> log_every;
   std::string sample_prompt;  // empty: a newline
   std::string recipe;
+  std::string read;  // what the tokens are of, in words
   GivenOptions given = {};
 };
 
@@ -86,6 +90,9 @@ void add_file_options(OptionSet& set, TrainCommand& o) {
         o.validation_fraction = parse_real(where, text, 0.0, 1.0);
       },
       fmt::format("{}", kDefaultValidationFraction));
+  set.integer("--validation-batches", o.train.validation_batches, {1},
+              "batches that a validation reads, from the beginning of these tokens; when left out "
+              "every token once, as eval does");
 }
 
 void check_together(const TrainCommand& o) {
@@ -102,7 +109,10 @@ void check_together(const TrainCommand& o) {
   if (t.sample_every == 0 && o.given.contains("--sample-prompt") && !t.resume) {
     fail_usage("--sample-prompt", "it needs --sample-every N");
   }
-  // A resumed run may leave out the validation of which its checkpoint has the fraction.
+  // A resumed run may leave out the validation of which its checkpoint has the options.
+  if (t.validate_every == 0 && o.given.contains("--validation-batches") && !t.resume) {
+    fail_usage("--validation-batches", "it needs --validate-every N");
+  }
   if (t.validate_every == 0 && o.validation_fraction && !t.resume) {
     fail_usage("--validation-fraction", "it needs --validate-every N");
   }
@@ -247,7 +257,11 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
     check_same(*processes(), "the checkpoint whose options it takes",
                found ? std::stoull(found->checksum, nullptr, 16) : 0);
   }
-  if (found) take_kept_options(set, o.given, *found);
+  if (!found) return found;
+  take_kept_options(set, o.given, *found);
+  if (!o.given.contains("--validation-batches")) {
+    o.train.validation_batches = validation_batches_of(found->meta);
+  }
   return found;
 }
 
@@ -286,17 +300,19 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
+  note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(o, run, resumed);
   o.train.tokenizer = std::move(input.tokenizer);
+  o.read = std::move(input.words);
   return input.tokens;
 }
 
 // The run with the training's own flags; the other options of the optimizer are the run's.
 // Checkpoints keep its forms, as another version or device would choose others.
 void set_run(TrainOptions& train, RunSpec run) {
-  run.optimizer.clip = train.run.optimizer.clip;
-  run.optimizer.weight_decay = train.run.optimizer.weight_decay;
-  run.optimizer.decay_on = train.run.optimizer.decay_on;
+  OptimizerOptions own = train.run.optimizer;
+  own.moments = run.optimizer.moments;
+  run.optimizer = own;
   train.arguments["executor"] = Json::Array{name_of(run.executor)};
   train.arguments["attention"] = Json::Array{name_of(run.attention)};
   train.run = std::move(run);
@@ -329,12 +345,17 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
                                         : "nothing is saved, as there is no --checkpoint");
   const RankDevices devices = make_rank_devices(*device, run);
   if (const std::string hint = split_hint(run, environment); !hint.empty()) log_info("{}", hint);
+  log_info("{}", o.read);
+  say_what_is_lost(o.train);
+  if (split.validation) say_validation(o.train, *split.validation);
   TrainingView view(view_of(o, environment));
-  const TrainResult result = train(devices, o.train, split.train, split.validation, &stop,
-                                   [&, is_first = true](const TrainStep& step) mutable {
-                                     if (std::exchange(is_first, false)) say_forms(run);
-                                     view.add(step);
-                                   });
+  const TrainResult result = with_oom_hint(run, [&] {
+    return train(devices, o.train, split.train, split.validation, &stop,
+                 [&, is_first = true](const TrainStep& step) mutable {
+                   if (std::exchange(is_first, false)) say_forms(run);
+                   view.add(step);
+                 });
+  });
   view.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   write_tables(o.output, "tracestep.train/1", environment,

@@ -63,11 +63,12 @@ std::string bash_script(std::span<const Command> commands) {
       "_tracestep() {{\n"
       "  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} words=\n"
       "  case $COMP_CWORD:${{COMP_WORDS[1]}} in\n"
-      "    1:*|2:help) words='{} help' ;;\n"
+      "    1:*) words='{0} help' ;;\n"
+      "    2:help) words='{0} {1}' ;;\n"
       "    *) words= ;;\n"
       "  esac\n"
       "  [[ $COMP_CWORD -gt 1 ]] && case ${{COMP_WORDS[1]}} in\n",
-      names_of(commands));
+      names_of(commands), kArchitectureTopic);
   for (const Command& command : commands) out += bash_command(command);
   return out + kBashEnd;
 }
@@ -199,6 +200,7 @@ std::string manual_page(std::span<const Command> commands) {
   for (const Command& command : commands) {
     out += fmt::format(".SS {}\n", command.name) + roff_lines(help_text(command));
   }
+  out += ".SH ARCHITECTURE\n" + roff_lines(architecture_help(commands));
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/output_file.h"
 #include "base/units.h"
+#include "run/memory_limit.h"
 #ifdef TRACESTEP_WITH_CUDA
 #include "backends/comm/nccl/nccl_group.h"
 #include "backends/cuda/ceilings.h"
@@ -98,7 +99,7 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
       {.index = *cuda_index(place.device),
        .guarded = env::guarded_allocator(),
        .pooled = !env::plain_allocator(),
-       .memory_limit = place.memory_limit_bytes,
+       .memory_limit = limit_in_bytes(place),
        .tf32 = run.precision.tf32,
        .dependent_launch = run.launch_order == LaunchOrder::kDependent,
        // Stored choices are used; new ones would depend on measured times.
@@ -106,6 +107,13 @@ std::unique_ptr<Device> make_cuda(const RunSpec& run) {
        .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
        .kernel_cache =
            place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string()});
+}
+
+std::optional<std::int64_t> cuda_free_bytes(Device& device) {
+  const std::optional<int> index = cuda_index(device.name());
+  if (!index) return std::nullopt;
+  const std::int64_t all = cuda_device_info(*index).memory_bytes;
+  return all > 0 ? std::optional(all - device.resident_bytes()) : std::nullopt;
 }
 
 std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device) {
@@ -214,6 +222,10 @@ void check_cuda(const Place& place) {
 std::unique_ptr<Device> make_cuda(const RunSpec& run) {
   check_cuda(run.place);
   return nullptr;
+}
+
+std::optional<std::int64_t> cuda_free_bytes(Device&) {
+  return std::nullopt;
 }
 
 std::unique_ptr<Communicator> make_cuda_group(Processes&, Device&) {

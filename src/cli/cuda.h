@@ -2,6 +2,7 @@
 // the CUDA back end was built; without it these functions report that it is missing.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -27,6 +28,9 @@ void check_tuning(const Place& place);
 
 // Errors as check_cuda(), and Error{kDevice} for a GPU that is too old.
 std::unique_ptr<Device> make_cuda(const RunSpec& run);
+
+// What a GPU has free, by the driver; nullopt where the device is none.
+std::optional<std::int64_t> cuda_free_bytes(Device& device);
 
 // A group of ranks with a GPU each. Errors as make_nccl_group().
 std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device);

@@ -10,12 +10,16 @@
 #include "backends/reference/reference_device.h"
 #include "base/env.h"
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/shell_words.h"
 #include "base/suggest.h"
 #include "cli/cuda.h"
+#include "cli/model_notes.h"
 #include "cli/processes.h"
 #include "lab/predict/devices.h"
 #include "planning/needs.h"
+#include "run/memory_limit.h"
+#include "session/room.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -65,18 +69,18 @@ const std::vector<NamedDevice>& all_devices() {
        [](const RunSpec& run) {
          return make_cpu_device({.threads = threads_of(run.place),
                                  .guarded = env::guarded_allocator(),
-                                 .memory_limit = run.place.memory_limit_bytes});
+                                 .memory_limit = limit_in_bytes(run.place)});
        },
        cpu_ceiling_tables},
       {"cuda", Takes::kFast, make_cuda, cuda_ceiling_tables},
       {"reference", Takes::kOracle,
        [](const RunSpec& run) {
          return make_reference_device(
-             {.guarded = env::guarded_allocator(), .memory_limit = run.place.memory_limit_bytes});
+             {.guarded = env::guarded_allocator(), .memory_limit = limit_in_bytes(run.place)});
        }},
       {"null", Takes::kPlanner, [](const RunSpec& run) {
          return make_null_device(
-             {.traits = traits_of(run.place), .memory_limit = run.place.memory_limit_bytes});
+             {.traits = traits_of(run.place), .memory_limit = limit_in_bytes(run.place)});
        }}};
   return all;
 }
@@ -106,6 +110,7 @@ const NamedDevice& row_of(const std::string& device) {
 void register_devices() {
   for (const NamedDevice& device : all_devices()) register_device(device.name, device.make);
   register_group(connect_ranks);
+  register_free_bytes(cuda_free_bytes);
 }
 
 void check_device(const RunSpec& run, Takes takes, DeviceUse use) {
@@ -144,6 +149,8 @@ void check_device(const RunSpec& run, Takes takes, DeviceUse use) {
 RunSpec placed(RunSpec run, Takes takes, DeviceUse use, Ranks ranks) {
   run.place.device = device_of_process(run.place.device);
   check_device(run, takes, use);
+  const bool runs = use == DeviceUse::kRun && traits_named(run.place.device).computes;
+  run.model = checked_model(std::move(run.model), run.shape.context, runs);
   if (run.parallel.is_on()) {
     check_ranks(run, use, ranks);
   } else if (processes() != nullptr && use == DeviceUse::kRun) {
@@ -195,7 +202,7 @@ Place with_limit(Place place, const Json& environment) {
   const DeviceTraits traits = traits_of(place);
   const bool is_host = traits.computes && traits.shares_kernels_among_threads();
   const bool is_free = is_host && place.memory_limit_bytes == 0;
-  if (is_free) place.memory_limit_bytes = memory_of(place, environment) / 10 * 9;
+  if (is_free) place.memory_limit_bytes = usable_part(memory_of(place, environment));
   return place;
 }
 

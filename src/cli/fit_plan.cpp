@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/integers.h"
 #include "cli/devices.h"
 #include "lab/memory/advice.h"
 #include "lab/memory/fit.h"
@@ -10,6 +11,7 @@
 #include "lab/report/columns.h"
 #include "nn/families.h"
 #include "run/parallel.h"
+#include "spec/planned.h"
 
 namespace tracestep::cli {
 namespace {
@@ -52,11 +54,26 @@ Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks)
   return out;
 }
 
+// The batch that so many devices share where their number is searched for: that which is assumed
+// for them, or the next to the one that was given that they can share.
+std::int64_t batch_for(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source,
+                       std::int64_t gpus) {
+  const std::int64_t given = asked.step.shape.batch;
+  if (!o.is_smallest || gpus == 1) return given;
+  if (o.is_batch_assumed) return planned_batch(gpus);
+  const bool can_share =
+      !parallel_choices(asked.step, static_cast<int>(gpus), devices_of_node(o, source, gpus))
+           .empty();
+  return can_share ? given : ceil_div(given, gpus) * gpus;
+}
+
 // The question for so many devices; `predictor` outlives it.
 FitQuestion for_devices(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source,
                         std::int64_t gpus, std::optional<Predictor>& predictor) {
   FitQuestion out = asked;
   out.division = BatchDivision::kFreely;
+  out.step.shape.batch = batch_for(asked, o, source, gpus);
+  if (out.step.shape.batch != asked.step.shape.batch) out.asked.reset();
   if (asked.times != nullptr && gpus > 1) {
     predictor.emplace(*asked.times);
     predictor->link = link_of(o, source, gpus);
@@ -97,35 +114,43 @@ bool is_in_time(const FitQuestion& question, const Advice& advice, const Trainin
 }
 
 struct Planned {
-  std::int64_t gpus = 1;
+  std::int64_t gpus = 1, batch = 0;
   Advice advice;
   Table table;
   std::optional<Link> link;
+  bool is_enough = false;  // it fits, and is done in time
 
   Fitted fitted() && {
     Fitted out;
     out.tables.push_back(std::move(table));
     out.plans = std::move(advice.remedies);
     out.link = link;
+    out.batch = batch;
     return out;
   }
 };
 
 // nullopt: so many devices cannot share the step.
 std::optional<Planned> planned(const FitQuestion& asked, const PlanOptions& o,
-                               const TimeSource& source, std::int64_t gpus,
-                               bool* is_enough = nullptr) {
+                               const TimeSource& source, std::int64_t gpus) {
   std::optional<Predictor> predictor;
   const FitQuestion question = for_devices(asked, o, source, gpus, predictor);
   if (gpus > 1 && question.parallels.empty()) return std::nullopt;
   Advice advice = advice_for(question, gpus);
   const Training training = training_of(o, source, static_cast<int>(gpus));
-  if (is_enough != nullptr) {
-    *is_enough = keeps_task(advice) && is_in_time(question, advice, training);
-  }
+  const bool is_enough = keeps_task(advice) && is_in_time(question, advice, training);
   Table table = plan_table(question, advice.remedies, training);
-  return Planned{gpus, std::move(advice), std::move(table),
-                 predictor ? predictor->link : std::nullopt};
+  const std::int64_t batch = question.step.shape.batch;
+  if (!o.is_batch_assumed && batch != asked.step.shape.batch) {
+    table.notes.push_back(fmt::format("{} devices cannot share a batch of {}: {} is the next", gpus,
+                                      asked.step.shape.batch, batch));
+  }
+  return Planned{gpus,
+                 batch,
+                 std::move(advice),
+                 std::move(table),
+                 predictor ? predictor->link : std::nullopt,
+                 is_enough};
 }
 
 // That a step of this task holds in the device's memory, whatever is changed.
@@ -153,7 +178,31 @@ FitQuestion named(FitQuestion question, const std::string& name) {
   return question;
 }
 
-// Powers of two, as groups of devices come.
+std::optional<Planned> tried(const FitQuestion& asked, const PlanOptions& o,
+                             const TimeSource& source, std::int64_t gpus) {
+  return planned(named(asked, fmt::format("{} device{}", gpus, gpus == 1 ? "" : "s")), o, source,
+                 gpus);
+}
+
+// `enough`, or fewer of those between it and a number that is too small, in halves. Nodes are
+// whole.
+Planned fewest_above(std::int64_t too_few, Planned enough, const FitQuestion& asked,
+                     const PlanOptions& o, const TimeSource& source) {
+  const std::int64_t of_node = devices_of_node(o, source, enough.gpus);
+  const std::int64_t unit = enough.gpus > of_node ? of_node : 1;
+  for (std::int64_t low = too_few / unit; enough.gpus / unit - low > 1;) {
+    const std::int64_t middle = low + (enough.gpus / unit - low) / 2;
+    std::optional<Planned> next = tried(asked, o, source, middle * unit);
+    if (next && next->is_enough) {
+      enough = std::move(*next);
+    } else {
+      low = middle;
+    }
+  }
+  return enough;
+}
+
+// Powers of two up to a number that is enough, then those below it.
 Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;
@@ -168,20 +217,16 @@ Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource&
           last->gpus));
       return std::move(*last);
     }
-    bool is_enough = false;
-    const FitQuestion question =
-        named(asked, fmt::format("{} device{}", gpus, gpus == 1 ? "" : "s"));
-    std::optional<Planned> next = planned(question, o, source, gpus, &is_enough);
+    std::optional<Planned> next = tried(asked, o, source, gpus);
     if (!next) break;
+    if (next->is_enough) return fewest_above(gpus / 2, std::move(*next), asked, o, source);
     last = std::move(next);
-    if (is_enough) return std::move(*last);
   }
   last->table.notes.push_back(
       gpus > kMostTried
           ? fmt::format("more than {} devices were not tried", last->gpus)
-          : fmt::format("{} devices cannot share a batch of {}: for more than {} give a larger "
-                        "--batch",
-                        gpus, asked.step.shape.batch, last->gpus));
+          : fmt::format("{} devices cannot share the step: for more than {} give a larger --batch",
+                        gpus, last->gpus));
   return std::move(*last);
 }
 
@@ -205,8 +250,7 @@ void add_plan_options(OptionSet& set, PlanOptions& o) {
            "default 0.73 of the data sheet's link");
   set.real("--network-gb-s", o.network_gb_s, {.min = 0.0},
            "GB/s that each device gets from other nodes");
-  set.integer("--tokens", o.tokens, {1, std::int64_t{1} << 60, Thousand::kDecimal},
-              "tokens to train on, as 1T: says how many days that takes");
+  add_data_options(set, o);
   set.real(
       "--days", o.days, {.min = 0.001},
       "days to train for: says how many tokens that is, or, with --tokens and --smallest gpus, "
@@ -228,9 +272,9 @@ void check_plan(const PlanOptions& o, const RunGrid& grid, const std::string& la
     fail("--nodes", "every node has as many devices as the others",
          "give --gpus, a multiple of it");
   }
-  if (o.has_devices() && !largest.empty() && largest != kLargestModel) {
-    fail("--largest", "on several devices the largest model alone is searched for",
-         "give --parallel instead of --gpus");
+  if (o.is_smallest && !largest.empty() && largest != kLargestModel) {
+    fail("--largest", "the fewest devices are of one batch and one context",
+         "give --gpus instead of --smallest");
   }
   const bool is_one = o.has_devices() ? o.gpus == 1 : !grid.is_given("parallel");
   if (is_one && (o.link_gb_s > 0 || o.network_gb_s > 0)) {
@@ -241,11 +285,12 @@ void check_plan(const PlanOptions& o, const RunGrid& grid, const std::string& la
     fail("--largest", "the model is what is searched for", "leave out --model and --size");
   }
   if (o.is_training() && !largest.empty() && largest != kLargestModel) {
-    fail(o.tokens > 0 ? "--tokens" : "--days", "a training is of one batch and one context",
+    fail(flag_of_training(o), "a training is of one batch and one context",
          "leave out --largest, and give the batch that it found");
   }
-  if (o.tokens > 0 && o.days > 0 && !o.is_smallest) {
-    fail("--days", "how many days --tokens take is what is answered",
+  check_data(o);
+  if (o.has_tokens() && o.days > 0 && !o.is_smallest) {
+    fail("--days", "how many days the tokens take is what is answered",
          "give one of the two, or --smallest gpus: the fewest devices that are done by then");
   }
   if (o.cost_per_hour > 0 && !o.is_training()) {
@@ -288,6 +333,19 @@ Fitted fit_on_devices(const FitQuestion& asked, const PlanOptions& o, const Time
   out.tables.push_back(least_table(asked, advice));
   out.tables.push_back(
       holder_table({.run = predict_memory(repeated_part(*advice.least), asked.traits)}));
+  return out;
+}
+
+Fitted largest_on_devices(const FitQuestion& asked, Growth growth, const PlanOptions& o,
+                          const TimeSource& source) {
+  std::optional<Predictor> predictor;
+  FitQuestion step = asked;
+  if (growth == Growth::kBatch) step.step.shape.batch = o.gpus;  // which any way to share it takes
+  const FitQuestion question = for_devices(step, o, source, o.gpus, predictor);
+  if (o.gpus > 1 && question.parallels.empty()) fail_batch(asked.step, o.gpus);
+  Fitted out;
+  out.tables.push_back(largest_table(question, growth));
+  if (predictor) out.link = predictor->link;
   return out;
 }
 

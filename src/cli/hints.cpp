@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "base/host_memory.h"
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "cli/devices.h"
 #include "lab/memory/fit.h"
 #include "lab/memory/search.h"
+#include "run/memory_limit.h"
+#include "session/room.h"
 
 namespace tracestep::cli {
 namespace {
@@ -23,13 +26,25 @@ std::string host_hint(const RunSpec& run) {
       format_bytes(bytes), may_shrink ? ", with --moments bf16 less" : "", flags_of(without));
 }
 
+// What the host has for a run now, as a flag takes it: in whole MiB.
+std::string room_text() {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const std::int64_t room = usable_part(available_memory().value_or(0)) / kMiB * kMiB;
+  return room > 0 ? exact_bytes(room) : "SIZE";
+}
+
 }  // namespace
 
 std::string oom_hint(const RunSpec& run, std::string_view error) {
   if (run.offload != Offload::kNone && error.find("host memory") != error.npos) {
     return host_hint(run);
   }
-  const std::int64_t limit = run.place.memory_limit_bytes;
+  const std::int64_t limit = limit_in_bytes(run.place);
+  const bool has_no_room = error.find(kNoRoom) != error.npos;
+  if (has_no_room && !traits_of(run.place).has_own_memory()) {  // it is to be said at once
+    return fmt::format("tracestep fit {} --memory-limit {} says what would fit", flags_of(run),
+                       room_text());
+  }
   if (limit == 0) {
     return fmt::format("tracestep fit {} --memory-limit SIZE says what would fit", flags_of(run));
   }

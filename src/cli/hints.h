@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "run/run_spec.h"
+#include "runtime/allocator.h"
 
 namespace tracestep::cli {
 
@@ -18,9 +19,21 @@ std::string nsys_command(const std::filesystem::path& program,
                          std::span<const std::string> arguments, std::size_t cells);
 
 // What to try when a single run is out of memory. `error`: the message of the OutOfMemory, which
-// names the memory that was full. Where that is the host's: how much of it the run needs. Else,
-// with a memory limit: the smallest change that fits, its peak, and the command that shows the
-// others. Nothing runs; the search takes seconds for large models.
+// names the memory that was full. Where that is the host's beside a GPU: how much of it the run
+// needs. Where the machine has no room: the command that says what would fit. Else, with a memory
+// limit: the smallest change that fits, its peak, and the command that shows the others. Nothing
+// runs; the search takes seconds for large models.
 std::string oom_hint(const RunSpec& run, std::string_view error);
+
+// The result of `work`, a single run; an OutOfMemory gets the hint behind its own.
+template <class Work>
+auto with_oom_hint(const RunSpec& run, const Work& work) {
+  try {
+    return work();
+  } catch (const OutOfMemory& error) {
+    throw Error(error.code(), error.where(), error.message(),
+                error.hint() + "; " + oom_hint(run, error.what()));
+  }
+}
 
 }  // namespace tracestep::cli

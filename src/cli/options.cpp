@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/output_file.h"
 #include "cli/cuda.h"
+#include "cli/model_notes.h"
 #include "lab/measure/environment.h"
 #include "lab/precision/tables.h"
 
@@ -46,8 +47,9 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
   const std::string value_name =
       is_list ? fmt::format("{}[,{}]", field.value_name, field.value_name) : field.value_name;
   const auto by = std::make_shared<std::string>();  // the flag that gave the values
-  const auto read = [&grid, &field, is_list, by](const std::string& where,
-                                                 const std::string& text) {
+  const bool is_model = field.name == "size";
+  const auto read = [&grid, &field, is_list, is_model, by](const std::string& where,
+                                                           const std::string& text) {
     if (!by->empty() && *by != where) {
       throw Error(ErrorCode::kUsage, where, fmt::format("{} is given beside it", *by),
                   "give one of them");
@@ -56,7 +58,12 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
     if (field.is_axis && !is_list) check_only(where, text);
     const std::vector<std::string> given =
         is_list ? split_list(where, text) : std::vector<std::string>{text};
-    grid.give(field, where, given);
+    try {
+      grid.give(field, where, given);
+    } catch (const Error&) {
+      if (is_model) std::ranges::for_each(given, [&](const auto& t) { refuse_as_model(where, t); });
+      throw;
+    }
     if (field.thousand == Thousand::kDecimal) return;
     const std::vector<std::string> as_read = grid.texts(field);
     for (std::size_t i = 0; i < given.size(); ++i) say_if_scaled(where, given[i], as_read[i]);

@@ -19,6 +19,7 @@
 #include "base/signals.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "cli/model_notes.h"
 #include "cli/pictures.h"
 #include "lab/measure/marks.h"
 #include "lab/pages/first_answer.h"
@@ -322,6 +323,12 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
   if (is_screen && output.columns.empty()) {
     if (const auto text = answer_text(output, schema, environment, tables)) {
       return write_text(*text, {});
+    }
+  }
+  if (!is_screen && !tables.empty()) {  // a screen has said them already
+    for (const std::string& note : model_notes()) {
+      std::vector<std::string>& notes = tables.front().notes;
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
     }
   }
   std::string answer;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/child_process.h"
@@ -66,6 +67,16 @@ bool write_png(const fs::path& svg) {
   return true;
 }
 
+// A chart that cannot be drawn is no reason to lose what was measured.
+std::string drawn(const Chart& chart, std::span<const Table> tables) {
+  try {
+    return draw_chart(chart, tables);
+  } catch (const Error& error) {
+    log_warn("pictures: {}", error.what());
+    return {};
+  }
+}
+
 }  // namespace
 
 std::string picture_name(const Chart& chart) {
@@ -104,7 +115,7 @@ void write_pictures(const fs::path& folder, std::span<const Chart> charts,
   const bool makes_png = has_converter();
   int count = 0, pngs = 0;
   for (const Chart& chart : charts) {
-    const std::string drawing = draw_chart(chart, tables);
+    const std::string drawing = drawn(chart, tables);
     if (drawing.empty()) continue;
     const fs::path svg = folder / (picture_name(chart) + ".svg");
     write_file(svg, as_picture(drawing, titles == Titles::kNone ? "" : chart.title));

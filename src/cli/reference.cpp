@@ -56,7 +56,8 @@ A mark before a measured row says whether it is sound (`✓`), noisy (`~`) or im
 it contradicts arithmetic by more than noise explains); the reasons stand below, once
 ([timing](timing.md#the-validity-checker)). Without UTF-8 in the locale the marks are `+`, `~`
 and `x`, and `NO_COLOR` turns colours off. Grids and long runs say on stderr how far they are
-and how long is left; Ctrl-C is answered at once. `tracestep COMMAND -h` is one screen.
+and how long is left; Ctrl-C is answered at once. `tracestep COMMAND -h` is one screen,
+`tracestep help COMMAND` all of it.
 `tracestep completions SHELL` writes completions for bash, zsh and fish.
 
 The first signal of those above ends a command behind the step under way, with what it has
@@ -156,7 +157,7 @@ std::string named(const Option& option, const SharedOption& shared) {
 }
 
 // The options of one command: its own in full, then the names of those it shares.
-std::string options_of(const Command& command, const SharedOptions& shared) {
+std::string reference_of(const Command& command, const SharedOptions& shared) {
   std::string own, group;
   std::vector<std::string> groups;
   std::map<std::string, std::vector<std::string>> names;
@@ -187,8 +188,8 @@ std::string cli_reference(std::span<const Command> commands) {
   const SharedOptions shared(commands);
   std::string out = kIntroduction;
   for (const Command& command : commands) {
-    out += fmt::format("\n## {}\n\n```text\n{}{}{}```\n", command.name, opening_of(command),
-                       options_of(command, shared), examples_of(command));
+    out += fmt::format("\n## {}\n\n```text\n{}{}```\n", command.name, opening_of(command),
+                       reference_of(command, shared));
   }
   return out + "\n## Shared options\n\n```text\n" + shared.text() + "```\n";
 }

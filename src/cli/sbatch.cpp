@@ -37,6 +37,7 @@ constexpr int kSecondsToSave = 120;
 struct SbatchOptions {
   fs::path folder;
   TimeOptions times;
+  bool has_own_times = false;  // the command has these flags too, and predicts by them
 };
 
 // One task with what it needs.
@@ -91,9 +92,23 @@ void check_files(const Command& command, const JobTasks& lines) {
   }
 }
 
-Jobs jobs_of(const Command& command, Request request) {
+// Jobs that measure have no use for what their requests were predicted from. A card that is named
+// is the device that they run on.
+void settle_times(const Command& command, const SbatchOptions& o, Request& request) {
+  const bool predicts = o.has_own_times && !command.plan().has_time;
+  if (predicts) return;
+  for (const char* flag : {"--published", "--calibration"}) request.drop(flag);
+  const bool names_device = o.times.published.empty() || request.has("--device") ||
+                            command.options.find("--device") == nullptr;
+  if (names_device) return;
+  request.set("--device", "cuda");
+  parse_arguments(all_commands(), Words{command.name, "--device", "cuda"});
+}
+
+Jobs jobs_of(const Command& command, const SbatchOptions& o, Request request) {
   check_flags(command, request);
-  for (const char* flag : {kFlag, "--published", "--calibration"}) request.drop(flag);
+  request.drop(kFlag);
+  settle_times(command, o, request);
   Jobs out{.command = command, .lines = {request, {}}};
   if (out.has_result()) {
     out.format = request.value("--format").value_or(out.format);
@@ -122,6 +137,11 @@ Jobs jobs_of(const Command& command, Request request) {
   out.lines = {request, divide(request, command.divided)};
   check_files(command, out.lines);
   return out;
+}
+
+TimeOptions times_of(const Request& request) {
+  return {.published = request.value("--published").value_or(""),
+          .calibration = request.value("--calibration").value_or("")};
 }
 
 TimeSource without_times(std::string note) {
@@ -176,6 +196,10 @@ void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
     } else {
       task.needs = needs_of(task.plan, nullptr);
     }
+    if (times.usable_bytes == 0 || task.needs.peak_bytes <= times.usable_bytes) continue;
+    log_warn("task {} needs {}, and a program can use {} of {}", task.index,
+             format_bytes(task.needs.peak_bytes), format_bytes(times.usable_bytes),
+             times.device->name);
   }
 }
 
@@ -317,7 +341,7 @@ void write_script(const fs::path& path, const std::string& text) {
 
 int write_jobs(const Command& command, const SbatchOptions& o,
                std::span<const std::string> arguments) {
-  Jobs jobs = jobs_of(command, Request(arguments));
+  Jobs jobs = jobs_of(command, o, Request(arguments));
   plan_tasks(o, jobs);
   if (jobs.output) check_writable(*jobs.output, "output");
   OutputFolder output(o.folder, kFlag);
@@ -337,18 +361,15 @@ int write_jobs(const Command& command, const SbatchOptions& o,
   return 0;
 }
 
-void check_alone(const SbatchOptions& o) {
-  constexpr const char* kWhat = "it predicts the times that jobs request, and no bytes";
-  constexpr const char* kHint = "add --sbatch DIR, or leave it out";
-  if (!o.times.published.empty()) {
-    const auto gib =
-        static_cast<double>(published_source(o.times.published).usable_bytes >> 20) / 1024;
-    throw Error(ErrorCode::kUsage, "--published", kWhat,
-                fmt::format("{}; whether a step fits, fit says with --published, and memory "
-                            "--predict with --device cuda --memory-limit {:.4g}GiB",
-                            kHint, gib));
-  }
-  if (!o.times.calibration.empty()) throw Error(ErrorCode::kUsage, "--calibration", kWhat, kHint);
+// The command itself runs here, and only what its jobs request is predicted.
+void check_alone(const SbatchOptions& o, const std::string& name) {
+  const bool is_published = !o.times.published.empty();
+  if (!is_published && o.times.calibration.empty()) return;
+  if (is_published) published_source(o.times.published);  // a name that nobody knows comes first
+  throw Error(ErrorCode::kUsage, is_published ? "--published" : "--calibration",
+              fmt::format("{} runs here, and predicts what its jobs request alone", name),
+              "add --sbatch DIR, or leave it out; fit, predict and memory --predict say what a "
+              "step needs on such a device");
 }
 
 // What takes minutes says so before it starts, to a person at a terminal. Training has lines of its
@@ -371,12 +392,14 @@ void add_sbatch(Command& command) {
   set.path(kFlag, "DIR", options->folder,
            "run nothing; write job scripts for Slurm into this new folder, with a task for each "
            "value of the lists that are given, and requests from what is predicted");
-  add_time_options(set, options->times);
+  options->has_own_times = set.find("--published") != nullptr;
+  if (!options->has_own_times) add_time_options(set, options->times);
   // The command is looked up by its name: this one is moved to where all of them are.
   command.run = [options, name = command.name, plan = command.plan,
                  run = std::move(command.run)](std::span<const std::string> arguments) {
+    if (options->has_own_times) options->times = times_of(Request(arguments));
     if (options->folder.empty()) {
-      check_alone(*options);
+      if (!options->has_own_times) check_alone(*options, name);
       say_if_long(name, plan);
       return run(arguments);
     }

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/units.h"
 #include "cli/text_stream.h"
 #include "session/devices.h"
 #include "train/text_source.h"
@@ -19,6 +18,7 @@ namespace {
 
 constexpr std::int64_t kSteps = 200, kLeastSteps = 20;
 constexpr double kValidationFraction = 0.05;
+constexpr std::int64_t kValidationBatches = 8;
 // Validation and sampling take a part of the time too.
 constexpr double kShareOfSteps = 0.8;
 
@@ -63,6 +63,7 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
   out.run.optimizer.weight_decay = 0.1;
   out.run.optimizer.clip = 1.0;
   out.validate_every = std::max<std::int64_t>(1, steps / 4);
+  out.validation_batches = kValidationBatches;  // all would take longer than the steps
   out.save = o.folder / kStudyWeights;
   out.log = o.folder / kStudyLog;
   return out;
@@ -89,8 +90,8 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, dou
   out.text_bytes = static_cast<std::int64_t>(source.text.size());
   TrainOptions options = train_options(o, steps_for(o, seconds, step_ms));
   options.tokenizer = tokenizer;
-  log_info("study: training {} for {} steps on {} files of {}, {}", o.run.model.name, options.steps,
-           out.file_count, fmt::join(out.texts, ", "), format_bytes(out.text_bytes));
+  log_info("study: training {} for {} steps on {}: {}", o.run.model.name, options.steps,
+           fmt::join(out.texts, ", "), words_of(source));
   const TokenSplit split =
       split_tokens(memory_tokens("text", tokenizer->encode(source.text)), kValidationFraction);
   const auto device = make_device(o.run);

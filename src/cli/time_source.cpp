@@ -1,10 +1,13 @@
 #include "cli/time_source.h"
 
+#include <algorithm>
+
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "cli/prediction_files.h"
 #include "planning/device_traits.h"
+#include "spec/planned.h"
 
 namespace tracestep::cli {
 
@@ -31,6 +34,35 @@ RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
   return grid;
 }
 
+std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& options,
+                                            std::int64_t devices) {
+  PlannedFor planned{.devices = std::max<std::int64_t>(1, devices)};
+  if (!options.published.empty()) {
+    const PublishedDevice* device =
+        require_device("--published", options.published).devices.front();
+    planned.multiplies_in = [device](const Precision& precision) {
+      return device->product_tflops(precision) > 0;
+    };
+  }
+  for (const RunChange& change : grid.changes("parallel")) {
+    RunSpec run;
+    change(run);
+    if (devices == 0) {
+      planned.devices = std::max<std::int64_t>(planned.devices, run.parallel.replicas());
+    }
+  }
+  return tracestep::assume_planned(grid, planned);
+}
+
+void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpec> runs,
+                 Json& environment, std::vector<std::string>& notes) {
+  if (fields.empty()) return;
+  Json values = Json::object();
+  for (const RunField* field : fields) values[field->name] = field->value(runs.front());
+  environment["assumed"] = std::move(values);
+  notes.push_back("assumed: " + flags_of(fields, runs));
+}
+
 TimeSource published_source(const std::string& name) {
   const DevicesOfName found = require_device("--published", name);
   const PublishedDevice& device = *found.devices.front();
@@ -49,7 +81,10 @@ TimeSource published_source(const std::string& name) {
       fmt::format("times are from published peaks of {}: nothing was measured on it", device.name);
   std::vector<std::string> others;
   for (const PublishedDevice* other : found.others) others.push_back(other->name);
-  if (!others.empty()) out.note += fmt::format(" ({} by name)", fmt::join(others, ", "));
+  if (!others.empty()) {
+    out.note +=
+        fmt::format("; \"{}\" is taken for it, not for {}", name, fmt::join(others, " or "));
+  }
   return out;
 }
 

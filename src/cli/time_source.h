@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,16 @@ void add_time_options(OptionSet& set, TimeOptions& options);
 // `grid` on the kind of device that its times are of: with --published on a GPU. Error{kUsage} when
 // --device names another.
 RunGrid on_timed_device(RunGrid grid, const TimeOptions& options);
+
+// Gives `grid` the defaults of a plan (spec/planned.h), for the precisions of the device that is
+// named, and returns the fields that have them. `devices`: that share the batch; 0: as --parallel
+// says.
+std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& options,
+                                            std::int64_t devices = 0);
+// Says in `environment` what is assumed of these runs, by field, and in a note below a table, by
+// the flags that change it.
+void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpec> runs,
+                 Json& environment, std::vector<std::string>& notes);
 
 struct TimeSource {
   std::unique_ptr<TimeModel> model;  // nullptr: `note` says why

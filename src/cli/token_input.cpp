@@ -6,11 +6,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/model_notes.h"
 #include "spec/fields.h"
 #include "train/checkpoint_names.h"
 #include "train/family_files.h"
 #include "train/model_store.h"
 #include "train/text_source.h"
+#include "train/weight_files.h"
 
 namespace tracestep::cli {
 namespace {
@@ -28,6 +30,7 @@ TokenInput read_text_tokens(const TokenOptions& options, const Weights* weights)
   TokenInput out;
   out.tokenizer = tokenizer_for_text(weights, std::move(asked));
   out.tokens = memory_tokens(options.text.front().string(), out.tokenizer->encode(source.text));
+  out.words = fmt::format("text: {} tokens of {}", out.tokens->size(), words_of(source));
   return out;
 }
 
@@ -105,6 +108,10 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
   set.path("--tokens", "FILE", tokens.tokens,
            "token file: headerless, .npy or with the llm.c header");
   set.takes_files({".bin", ".npy"});
+  add_text_options(set, tokens);
+}
+
+void add_text_options(OptionSet& set, TokenOptions& tokens) {
   set.value("--token-dtype", "uint16|uint32", "element type of a headerless token file",
             [&tokens](const std::string& where, const std::string& text) {
               tokens.dtype = parse_token_dtype(text);
@@ -143,14 +150,17 @@ void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Wei
   if (init == "none") return init.clear();
   const std::filesystem::path folder = grid.combinations().front().model.source;
   if (!init.empty() || find_model(folder.string()) != nullptr || !is_model_folder(folder)) return;
+  require_no_doubts(read_model(folder), folder.string());
   if (has_family_weights(folder)) {
     init = folder;
     log_info("weights: those in {} (--init none starts from --seed)", folder.string());
   } else if (then == Weightless::kFails) {
+    refuse_foreign_weights(folder);
     throw Error(ErrorCode::kUsage, "--model",
                 fmt::format("{} has no {}", folder.string(), kFamilyWeights),
                 "give --init FILE, or --init none for weights from --seed");
   } else {
+    refuse_foreign_weights(folder);
     log_info("weights: from --seed, as {} has no {}", folder.string(), kFamilyWeights);
   }
 }
@@ -181,7 +191,9 @@ TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
   if (!options.tokenizer.empty()) {
     fail_usage("--tokenizer", "it goes with --text; --tokens are numbers already");
   }
-  return {open_token_file(options.tokens, options.dtype), nullptr};
+  const TokenSourcePtr tokens = open_token_file(options.tokens, options.dtype);
+  return {.tokens = tokens,
+          .words = fmt::format("tokens: {} in {}", tokens->size(), tokens->name())};
 }
 
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer) {
@@ -195,6 +207,12 @@ ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokeniz
     config = model_in_file(grid, grid.combinations().front().model, *weights);
   } else {
     config = grid.run().model;
+    const bool is_own_folder =
+        weights != nullptr && !config.source.empty() && weights->path == config.source;
+    if (!grid.is_given("tied_head")) {  // the folder's files may hold another head
+      config.is_tied = is_own_folder ? config_of(weights->tensors, {.heads = 1}).is_tied
+                                     : checked_model(config, 0, true).is_tied;
+    }
     const bool takes_vocab = !grid.is_given("vocab");
     if (weights != nullptr) {
       const ModelConfig in_file = config_of(weights->tensors, {.heads = 1});

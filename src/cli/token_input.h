@@ -22,10 +22,13 @@ struct TokenOptions {
 
 struct TokenInput {
   TokenSourcePtr tokens;
-  std::unique_ptr<Tokenizer> tokenizer;  // only for text
+  std::unique_ptr<Tokenizer> tokenizer = nullptr;  // only for text
+  std::string words = {};  // what was read, and left out, for a line where the run begins
 };
 
 void add_token_options(OptionSet& set, TokenOptions& tokens);
+// The same but for --tokens.
+void add_text_options(OptionSet& set, TokenOptions& tokens);
 void add_init_option(OptionSet& set, std::filesystem::path& init);
 
 // Where --init is left out and --model names a folder that has weights, these are `init`; a line
@@ -38,6 +41,11 @@ void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Wei
 // nothing is there.
 std::optional<Weights> weights_at(const std::filesystem::path& path,
                                   const std::string& where = "--init");
+
+// The folder of the published model that weights began from; empty: none.
+inline std::filesystem::path origin_of(const std::optional<Weights>& weights) {
+  return weights ? weights->tensors.origin() : "";
+}
 
 // Weights that may not be given; nullptr: they are not.
 inline const Weights* pointer_to(const std::optional<Weights>& weights) {

@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "cli/remaining_time.h"
 #include "cli/text_stream.h"
+#include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
 #include "train/tokenizer.h"
 
@@ -17,7 +18,6 @@ namespace {
 
 constexpr std::int64_t kLines = 20;
 constexpr std::chrono::minutes kLongestSilence{1};
-constexpr double kMemory = 0.95;  // of the moving mean, per step
 constexpr std::size_t kSparklineWidth = 60;
 
 // 1, 2, 5, 10, …: the first with at most kLines lines.
@@ -93,10 +93,13 @@ void TrainingView::add(const TrainStep& step) {
   ++count_;
   loss_sum_ += step.loss;
   if (step.validation_loss) validation_ = step.validation_loss;
-  // The first step also makes what all of them use, so it stands for none.
-  if (done_ == 2) seconds_per_token_ = weights_ = 0.0;
-  seconds_per_token_ = kMemory * seconds_per_token_ + (1 - kMemory) / step.tokens_per_s;
-  weights_ = kMemory * weights_ + (1 - kMemory);
+  if (done_ == 1) first_at_ = now;
+  if (done_ == 2) rates_.clear();  // the first step stands for none behind it
+  if (rates_.size() < kMostRates) {
+    rates_.push_back(step.tokens_per_s);
+  } else {
+    rates_[static_cast<std::size_t>(count_) % kMostRates] = step.tokens_per_s;
+  }
   if (!step.not_finite) curve_.add(step);
   const bool due = is_due(step, now);
   if (due || progress_.is_shown()) {
@@ -107,6 +110,7 @@ void TrainingView::add(const TrainStep& step) {
   if (due) {
     line_at_ = now;
     count_ = 0;
+    rates_.clear();
     loss_sum_ = 0.0;
     validation_.reset();
   }
@@ -129,7 +133,7 @@ bool TrainingView::is_due(const TrainStep& step, Clock::time_point now) const {
 }
 
 std::string TrainingView::text(const TrainStep& step, Clock::time_point now) const {
-  const double tokens_per_s = weights_ / seconds_per_token_;
+  const double rate = median_of(rates_);
   std::string out = fmt::format("step {}/{}  loss {:.4f}  ", step.step, setup_.steps,
                                 loss_sum_ / static_cast<double>(count_));
   if (validation_) out += fmt::format("validation loss {:.4f}  ", *validation_);
@@ -139,16 +143,14 @@ std::string TrainingView::text(const TrainStep& step, Clock::time_point now) con
     out += fmt::format("scale {:g}  skipped {}  ", *step.loss_scale, step.skipped_steps);
   }
   constexpr double kThousand = 1000;
-  out += tokens_per_s < kThousand ? fmt::format("{:.3g} tokens/s", tokens_per_s)
-                                  : format_count(tokens_per_s) + " tokens/s";
+  out += rate < kThousand ? fmt::format("{:.3g} tokens/s", rate) : format_count(rate) + " tokens/s";
   if (setup_.peak_flops > 0) {
-    out += fmt::format("  MFU {:.1f} %",
-                       100 * tokens_per_s * setup_.flops_per_token / setup_.peak_flops);
+    out += fmt::format("  MFU {:.1f} %", 100 * rate * setup_.flops_per_token / setup_.peak_flops);
   }
-  const std::chrono::duration<double> passed = now - start_;
   const double left = static_cast<double>(setup_.steps - step.step);
-  if (left <= 0) return out;
-  return out + "  " + words_of_remaining(passed.count() / static_cast<double>(done_) * left) +
+  if (left <= 0 || done_ == 1) return out;
+  const std::chrono::duration<double> passed = now - first_at_;
+  return out + "  " + words_of_remaining(passed.count() / static_cast<double>(done_ - 1) * left) +
          " left";
 }
 

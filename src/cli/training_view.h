@@ -56,20 +56,22 @@ class TrainingView {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::size_t kMostRates = TrainResult::kRecentSteps;
 
   bool is_due(const TrainStep& step, Clock::time_point now) const;
   std::string text(const TrainStep& step, Clock::time_point now) const;
 
   Setup setup_;
-  const Clock::time_point start_ = Clock::now();
-  Clock::time_point line_at_ = start_;
+  Clock::time_point line_at_ = Clock::now();
+  Clock::time_point first_at_;  // the end of the first step, which makes what all of them use
   std::int64_t done_ = 0;
   // Since the last line.
   std::int64_t count_ = 0;
   double loss_sum_ = 0.0;
   std::optional<double> validation_;
-  // A moving mean, and the sum of its weights.
-  double seconds_per_token_ = 0.0, weights_ = 0.0;
+  // Tokens/s since the last line, at most kMostRates. Their median is shown, as the result has that
+  // of all steps: one that something else held up counts for one.
+  std::vector<double> rates_;
   LossCurve curve_;
   ProgressLine progress_;
 };

@@ -8,12 +8,14 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "course/tables.h"
 #include "lab/measure/statistics.h"
 #include "lab/pages/pivot.h"
 #include "lab/report/columns.h"
 #include "lab/report/csv_reader.h"
 #include "lab/report/prose.h"
+#include "lab/report/spread.h"
 #include "lab/study/summary.h"
 #include "spec/fields.h"
 
@@ -87,9 +89,14 @@ Table table_of(const ProblemPivot& wanted, const StudyReport& report) {
     const auto found = std::ranges::find(report.tables, name, &Table::name);
     if (found != report.tables.end()) tables.push_back(&*found);
   }
-  Table out = pages::pivoted(wanted.pivot, tables);
-  if (out.rows.size() < 2 && out.columns.size() < 3) out.rows.clear();
-  return out;
+  try {
+    Table out = pages::pivoted(wanted.pivot, tables);
+    if (out.rows.size() < 2 && out.columns.size() < 3) out.rows.clear();
+    return out;
+  } catch (const Error& error) {  // rows that nothing tells apart
+    log_warn("the table \"{}\" is left out: {}", wanted.pivot.title, error.what());
+    return {};
+  }
 }
 
 // --- times of one's own --------------------------------------------------------------------------
@@ -222,11 +229,10 @@ Table own_times_table(std::span<const OwnTime> times, const StudyReport& report)
     if (ours.empty() && published.empty()) {
       alone.push_back(fmt::format("{}(line {})", label, own.line));
     }
-    row.emplace_back(pages::mean_and_deviation(own.mean_ms, own.std_ms));
+    row.emplace_back(mean_and_deviation(own.mean_ms, own.std_ms));
     row.emplace_back(own.steps);
-    row.push_back(ours.empty()
-                      ? Json()
-                      : Json(pages::mean_and_deviation(mean_of(ours), population_std_of(ours))));
+    row.push_back(ours.empty() ? Json()
+                               : Json(mean_and_deviation(mean_of(ours), population_std_of(ours))));
     row.push_back(ours.empty() ? Json() : Json(ratios.back()));
     row.push_back(published.empty() ? Json() : Json(published));
     out.add_row(std::move(row));

@@ -11,8 +11,9 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
-#include "base/log.h"
+#include "base/log_once.h"
 #include "base/suggest.h"
+#include "nn/harmless_fields.h"
 
 namespace tracestep {
 namespace {
@@ -20,57 +21,6 @@ namespace {
 constexpr const char* kConfigFile = "config.json";
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 constexpr std::int64_t kMostLayers = 4096;  // as by flags (spec/fields)
-
-// Fields that only say how a model generates, runs, starts or is stored.
-constexpr std::string_view kWithoutMeaning[] = {"architectures",
-                                                "model_type",
-                                                "torch_dtype",
-                                                "dtype",
-                                                "transformers_version",
-                                                "use_cache",
-                                                "bos_token_id",
-                                                "eos_token_id",
-                                                "pad_token_id",
-                                                "sep_token_id",
-                                                "cls_token_id",
-                                                "decoder_start_token_id",
-                                                "initializer_range",
-                                                "_name_or_path",
-                                                "name_or_path",
-                                                "_attn_implementation",
-                                                "_attn_implementation_autoset",
-                                                "attn_implementation",
-                                                "cache_implementation",
-                                                "pretraining_tp",
-                                                "task_specific_params",
-                                                "summary_activation",
-                                                "summary_first_dropout",
-                                                "summary_proj_to_labels",
-                                                "summary_type",
-                                                "summary_use_proj",
-                                                "is_llama_config",
-                                                "transformers.js_config",
-                                                "return_dict",
-                                                "output_attentions",
-                                                "output_hidden_states",
-                                                "torchscript",
-                                                "id2label",
-                                                "label2id",
-                                                "problem_type",
-                                                "is_decoder",
-                                                "cross_attention_hidden_size",
-                                                "gradient_checkpointing",
-                                                "chunk_size_feed_forward",
-                                                "finetuning_task",
-                                                "tokenizer_class",
-                                                "prefix",
-                                                "tie_encoder_decoder",
-                                                "use_bfloat16",
-                                                "tf_legacy_loss",
-                                                "reorder_and_upcast_attn",
-                                                "unsloth_version",
-                                                "unsloth_fixed",
-                                                "n_ctx"};
 
 // Shares of values that training sets to zero, which no program here does.
 constexpr std::string_view kDropouts[] = {"attention_dropout",
@@ -81,12 +31,13 @@ constexpr std::string_view kDropouts[] = {"attention_dropout",
                                           "embd_dropout",
                                           "attention_probs_dropout_prob",
                                           "hidden_dropout_prob"};
-constexpr std::string_view kDropoutsOfOtherHeads[] = {"classifier_dropout"};
 
-// The fields of a config.json; those that nobody asks for are reported at the end.
+// The fields of a config.json; those that nobody asks for are listed at the end.
 class Fields {
  public:
-  Fields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
+  // `unknown`: the list.
+  Fields(const Json& json, std::string where, std::vector<std::string>& unknown)
+      : json_(json), where_(std::move(where)), unknown_(unknown) {}
 
   // The member, or nullptr where it is missing or null.
   const Json* find(std::string_view key) {
@@ -132,32 +83,22 @@ class Fields {
     fail_input(where_, "\"{}\" is {}; {} is expected", key, seen, expected);
   }
 
-  // Error for members that nobody has asked for.
+  // Lists the members that nobody has asked for, unless they are harmless.
   void finish() {
-    std::vector<std::string> unknown;
     for (const auto& [key, value] : json_.members()) {
-      const bool is_known =
-          used_.contains(key) || value.is_null() ||
-          std::ranges::find(kWithoutMeaning, key) != std::end(kWithoutMeaning) ||
-          std::ranges::find(kDropoutsOfOtherHeads, key) != std::end(kDropoutsOfOtherHeads);
-      if (!is_known) unknown.push_back(key.size() > 60 ? key.substr(0, 57) + "..." : key);
+      if (used_.contains(key) || is_harmless_field(key, value, json_)) continue;
+      unknown_.push_back(key.size() > 60 ? key.substr(0, 57) + "..." : key);
     }
-    if (unknown.empty()) return;
-    constexpr std::size_t kShown = 8;
-    const std::size_t count = unknown.size();
-    unknown.resize(std::min(count, kShown));
-    throw Error(ErrorCode::kInput, where_,
-                fmt::format("unknown fields, which may change the model: {}{}",
-                            fmt::join(unknown, ", "), count > kShown ? ", ..." : ""),
-                "remove them if they only say how to generate or run");
   }
 
   const std::string& where() const { return where_; }
   const Json& json() const { return json_; }
+  std::vector<std::string>& unknown() const { return unknown_; }
 
  private:
   const Json& json_;
   std::string where_;
+  std::vector<std::string>& unknown_;
   std::set<std::string, std::less<>> used_;
 };
 
@@ -182,28 +123,51 @@ double yarn_magnitude(Fields& f, double factor) {
   return f.real("attention_factor", usual);
 }
 
-// `positions`: max_position_embeddings.
-RopeScaling scaling_of(Fields& f, std::int64_t positions) {
+struct Lengths {
+  std::int64_t most = 2048;    // max_position_embeddings
+  std::int64_t original = 0;   // original_max_position_embeddings beside it; 0: there is none
+  bool has_old_names = false;  // longrope was called su and yarn
+};
+
+RopeScalingKind scaling_kind_of(Fields& f) {
   const std::string old = f.text("type", "default"), kind = f.text("rope_type", old);
-  RopeScaling out;
-  if (kind == "default") return out;
-  if (kind != "linear" && kind != "llama3" && kind != "yarn") {
+  if (kind == "default") return RopeScalingKind::kNone;
+  const auto found = std::ranges::find_if(
+      kAllRopeScalings, [&](RopeScalingKind one) { return name_of(one) == kind; });
+  if (found == std::end(kAllRopeScalings) || kind == "none") {
     f.fail(f.find("rope_type") != nullptr ? "rope_type" : "type",
-           "default, linear, llama3 or yarn");
+           "default, linear, llama3, yarn or longrope");
+  }
+  return *found;
+}
+
+// Says whether frequencies have a factor each, which changes neither bytes nor times. It leaves the
+// lists of these factors to those that nobody knows.
+bool is_longrope(Fields& f, const Lengths& lengths) {
+  const std::string kind = f.text("rope_type", f.text("type", ""));
+  const bool has_old_name = lengths.has_old_names && (kind == "su" || kind == "yarn");
+  if (kind != "longrope" && !has_old_name) return false;
+  for (const char* key : {"factor", "attention_factor", "original_max_position_embeddings"}) {
+    f.find(key);
+  }
+  f.unknown().push_back("rope_type longrope");
+  return true;
+}
+
+RopeScaling scaling_of(Fields& f, const Lengths& lengths) {
+  if (is_longrope(f, lengths)) return {};
+  RopeScaling out{.kind = scaling_kind_of(f)};
+  if (out.kind == RopeScalingKind::kNone) return out;
+  const std::int64_t own = f.integer("original_max_position_embeddings", lengths.most);
+  if (out.kind != RopeScalingKind::kLinear) {
+    out.original = lengths.original > 0 ? lengths.original : own;
   }
   if (f.find("factor") == nullptr) f.fail("factor", "a factor of at least 1");
   out.factor = f.real("factor", 1.0);
-  if (kind == "linear") {
-    out.kind = RopeScalingKind::kLinear;
-    return out;
-  }
-  out.original = f.integer("original_max_position_embeddings", positions);
-  if (kind == "llama3") {
-    out.kind = RopeScalingKind::kLlama3;
+  if (out.kind == RopeScalingKind::kLlama3) {
     out.low = f.real("low_freq_factor", 1.0);
     out.high = f.real("high_freq_factor", 4.0);
-  } else {
-    out.kind = RopeScalingKind::kYarn;
+  } else if (out.kind == RopeScalingKind::kYarn) {
     out.low = f.real("beta_slow", 1.0);
     out.high = f.real("beta_fast", 32.0);
     out.magnitude = yarn_magnitude(f, out.factor);
@@ -212,40 +176,44 @@ RopeScaling scaling_of(Fields& f, std::int64_t positions) {
   return out;
 }
 
-// A member that is an object of fields of its own.
-void read_rope(const Json& json, const std::string& where, std::int64_t positions, double& theta,
-               ModelConfig& c, bool is_scaled) {
+// A member that is an object of fields of its own. `from`: the fields around it.
+void read_rope(const Json& json, const std::string& where, const Fields& from,
+               const Lengths& lengths, double& theta, ModelConfig& c) {
   if (!json.is_object()) fail_input(where, "it is {}; an object is expected", json.dump());
-  Fields f(json, where);
+  Fields f(json, where, from.unknown());
   theta = f.real("rope_theta", theta);
   if (theta < 1.0) f.fail("rope_theta", "a base of at least 1");
   c.rope_share = f.real("partial_rotary_factor", c.rope_share);
-  const RopeScaling scaling = scaling_of(f, positions);
-  if (is_scaled) c.rope_scaling = scaling;
+  c.rope_scaling = scaling_of(f, lengths);
   f.finish();
 }
 
 // rope_theta and rope_scaling, or rope_parameters, which may be apart for layers with a window.
-void read_rotation(Fields& f, ModelConfig& c) {
-  const std::int64_t positions = f.integer("max_position_embeddings", 2048);
-  f.integer("original_max_position_embeddings", positions);
+// `lengths`: the usual ones.
+void read_rotation(Fields& f, ModelConfig& c, Lengths lengths = {}) {
+  if (f.find("max_position_embeddings") != nullptr) {
+    c.max_positions = lengths.most = f.integer("max_position_embeddings", 1);
+  }
+  if (f.find("original_max_position_embeddings") != nullptr) {
+    lengths.original = f.integer("original_max_position_embeddings", 1);
+  }
   f.expect("rope_interleaved", false);
   c.rope_theta = f.real("rope_theta", c.rope_theta);
   c.rope_share = f.real("partial_rotary_factor", c.rope_share);
   if (const Json* scaling = f.find("rope_scaling")) {
-    read_rope(*scaling, f.where() + " rope_scaling", positions, c.rope_theta, c, true);
+    read_rope(*scaling, f.where() + " rope_scaling", f, lengths, c.rope_theta, c);
   }
   const Json* all = f.find("rope_parameters");
   if (all == nullptr) return;
   const std::string where = f.where() + " rope_parameters";
   if (!all->is_object()) f.fail("rope_parameters", "an object");
   const Json *full = all->find("full_attention"), *windowed = all->find("sliding_attention");
-  if (full == nullptr) return read_rope(*all, where, positions, c.rope_theta, c, true);
-  read_rope(*full, where + " full_attention", positions, c.rope_theta, c, true);
+  if (full == nullptr) return read_rope(*all, where, f, lengths, c.rope_theta, c);
+  read_rope(*full, where + " full_attention", f, lengths, c.rope_theta, c);
   if (windowed == nullptr) return;
   double theta = c.rope_theta_windowed;
-  ModelConfig unscaled{.rope_share = c.rope_share};
-  read_rope(*windowed, where + " sliding_attention", positions, theta, unscaled, true);
+  ModelConfig unscaled = c;
+  read_rope(*windowed, where + " sliding_attention", f, lengths, theta, unscaled);
   if (unscaled.rope_scaling.kind != RopeScalingKind::kNone) {
     fail_input(where, "layers with a window are scaled; only the others can be");
   }
@@ -289,7 +257,8 @@ void read_sizes(Fields& f, ModelConfig& c) {
   c.heads = f.integer("num_attention_heads", c.heads);
   c.is_tied = f.flag("tie_word_embeddings", c.is_tied);
 }
-void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads) {
+void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads,
+                     const Lengths& lengths = {}) {
   read_sizes(f, c);
   // A null says that all heads have their own, a missing field that the number is the usual one.
   const bool is_usual = kv_heads > 0 && f.json().find("num_key_value_heads") == nullptr;
@@ -297,7 +266,7 @@ void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads) {
   c.head_size = f.find("head_dim") != nullptr ? f.integer("head_dim", 1) : c.head_size;
   c.norm_eps = f.real("rms_norm_eps", c.norm_eps);
   c.activation = activation_of(f, "hidden_act", "silu");
-  read_rotation(f, c);
+  read_rotation(f, c, lengths);
 }
 
 void read_attention_bias(Fields& f, ModelConfig& c, bool usual) {
@@ -403,7 +372,7 @@ void read_olmo2(Fields& f, ModelConfig& c) {
 
 void read_phi3(Fields& f, ModelConfig& c) {
   c.norm_eps = 1e-5;
-  read_like_llama(f, c, 0);
+  read_like_llama(f, c, 0, {.most = 4096, .original = 4096, .has_old_names = true});
   f.expect("attention_bias", false);
   read_windows(f, c, 0, "w");
 }
@@ -475,47 +444,88 @@ std::vector<std::string> known_families() {
   return out;
 }
 
-ReadModel model_of_json(const Json& json, const std::string& where) {
-  if (!json.is_object()) fail_input(where, "it is no object with a model's fields");
-  if (const Json* text = json.find("text_config"); text != nullptr && text->is_object()) {
-    ReadModel out = model_of_json(*text, where + " text_config");
-    Fields whole(json, where);
-    if (whole.find("quantization_config") != nullptr) whole.fail("quantization_config", "none");
-    whole.expect("tie_word_embeddings", out.config.is_tied);
-    out.notes.insert(out.notes.begin(), "only its text part is read");
-    out.is_part = true;
-    return out;
+namespace {
+
+// "gptq, 4 bits" of a member that says how weights are stored; empty: there is none.
+std::string quantization_of(Fields& f) {
+  const Json* how = nullptr;
+  for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
+    const Json* found = f.find(key);
+    if (how == nullptr) how = found;
   }
-  Fields fields(json, where);
+  if (how == nullptr) return "";
+  std::string out;
+  const auto add = [&](const std::string& part) { out += (out.empty() ? "" : ", ") + part; };
+  if (const Json* method = how->find("quant_method"); method != nullptr && method->is_string()) {
+    add(method->as_string().substr(0, 40));
+  }
+  for (const char* key : {"bits", "w_bit", "wbits"}) {
+    const Json* bits = how->find(key);
+    if (bits != nullptr && bits->is_int()) {
+      add(fmt::format("{} bits", bits->as_int()));
+      return out;
+    }
+  }
+  for (const int bits : {4, 8}) {
+    const Json* is_on = how->find(fmt::format("load_in_{}bit", bits));
+    if (is_on != nullptr && *is_on == Json(true)) add(fmt::format("{} bits", bits));
+  }
+  return out.empty() ? "in a form that is not known" : out;
+}
+
+ReadModel text_part_of(const Json& json, const Json& text, const std::string& where) {
+  ReadModel out = model_of_json(text, where + " text_config");
+  Fields whole(json, where, out.unknown);
+  if (out.quantized.empty()) out.quantized = quantization_of(whole);
+  whole.expect("tie_word_embeddings", out.config.is_tied);
+  out.notes.insert(out.notes.begin(), "only its text part is read");
+  out.is_part = true;
+  return out;
+}
+
+const Family& family_of(const Json& json, const std::string& where) {
   const Json* type = json.find("model_type");
   if (type == nullptr || !type->is_string()) {
     fail_input(where, "it has no \"model_type\", which says what the other fields mean");
   }
   const auto* const family = std::ranges::find(kFamilies, type->as_string(), &Family::type);
-  if (family == std::end(kFamilies)) {
-    std::string name = type->as_string().substr(0, 60);
-    throw Error(ErrorCode::kInput, where,
-                fmt::format("models of the type \"{}\" are not known{}", name,
-                            did_you_mean(name, known_families())),
-                fmt::format("known are {}", fmt::join(known_families(), ", ")));
+  if (family != std::end(kFamilies)) return *family;
+  // None is suggested: a model read as one of a family with a similar name would be another.
+  throw Error(
+      ErrorCode::kInput, where,
+      fmt::format("models of the type \"{}\" are not known", type->as_string().substr(0, 60)),
+      fmt::format("known are {}", fmt::join(known_families(), ", ")));
+}
+
+}  // namespace
+
+ReadModel model_of_json(const Json& json, const std::string& where) {
+  if (!json.is_object()) fail_input(where, "it is no object with a model's fields");
+  if (const Json* text = json.find("text_config"); text != nullptr && text->is_object()) {
+    return text_part_of(json, *text, where);
   }
-  ReadModel out{.config = {}, .family = std::string(family->type)};
+  const Family& family = family_of(json, where);
+  ReadModel out{.config = {}, .family = std::string(family.type)};
+  Fields fields(json, where, out.unknown);
+  fields.find("model_type");
   ModelConfig& c = out.config;
-  c = {.vocab = family->vocab,
-       .d_model = family->d_model,
-       .d_ff = family->d_ff,
-       .layers = family->layers,
-       .heads = family->heads};
-  family->read(fields, c);
+  c = {.vocab = family.vocab,
+       .d_model = family.d_model,
+       .d_ff = family.d_ff,
+       .layers = family.layers,
+       .heads = family.heads};
+  family.read(fields, c);
   fields.expect("is_encoder_decoder", false);
   fields.expect("add_cross_attention", false);
   const Json* pruned = fields.find("pruned_heads");
   if (pruned != nullptr && *pruned != Json::object()) fields.fail("pruned_heads", "none");
   add_dropout_note(fields, out.notes);
+  out.quantized = quantization_of(fields);
   if (fields.find("auto_map") != nullptr) {
     out.notes.emplace_back("code that comes with the model is not run");
   }
   fields.finish();
+  out.positions = c.max_positions;
   c = normalised(c);
   try {
     validate(c);
@@ -523,6 +533,41 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
     throw Error(ErrorCode::kInput, where, fmt::format("{}: {}", error.where(), error.message()));
   }
   return out;
+}
+
+namespace {
+
+// "a, b, ..." of at most eight.
+std::string listed(std::vector<std::string> names) {
+  constexpr std::size_t kShown = 8;
+  if (names.size() > kShown) {
+    names.resize(kShown);
+    names.emplace_back("...");
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> doubts_of(const ReadModel& model) {
+  std::vector<std::string> out;
+  if (!model.unknown.empty()) out.push_back("not known: " + listed(model.unknown));
+  if (!model.quantized.empty()) {
+    out.push_back(
+        fmt::format("its weights are quantized ({}); read are bf16, f16, f32", model.quantized));
+  }
+  return out;
+}
+
+void require_no_doubts(const ReadModel& model, const std::string& where) {
+  if (!model.quantized.empty()) {
+    throw Error(ErrorCode::kInput, where, doubts_of(model).back(),
+                "take the model that they were quantized from");
+  }
+  if (model.unknown.empty()) return;
+  throw Error(ErrorCode::kInput, where,
+              "unknown fields, which may change the model: " + listed(model.unknown),
+              "remove them if they only say how to generate or run; planning goes on with them");
 }
 
 ReadModel read_model(const std::filesystem::path& path) {
@@ -550,18 +595,18 @@ ModelConfig model_called(const std::string& where, const std::string& text) {
   std::error_code error;
   if (std::filesystem::exists(text, error)) {
     ReadModel read = read_model(text);
-    static std::set<std::string> said;  // a flag may be read more than once
-    for (const std::string& note : read.notes) {
-      const std::string line = fmt::format("[{}] {}", text, note);
-      if (said.insert(line).second) log_info("{}", line);
-    }
+    for (const std::string& note : read.notes) log_once(fmt::format("[{}] {}", text, note));
     return read.config;
   }
+  if (const KnownModel* known = stored_as(text)) {
+    log_once(fmt::format("[{}] taken as {}, whose sizes are known; weights are read from a folder",
+                         text, known->config.name));
+    return known->config;
+  }
   const bool is_path = text.find('/') != std::string::npos || text.ends_with(".json");
-  if (is_path) {
-    const ModelConfig* named = find_model(text.substr(text.rfind('/') + 1));  // "meta-llama/…"
+  if (is_path && type_that_is_not_read(text).empty()) {
     throw Error(ErrorCode::kInput, text, "there is no such file or folder",
-                named == nullptr ? "" : fmt::format("did you mean '{}'?", named->name));
+                "tracestep models lists the models that are known by name");
   }
   try {
     return preset(text);

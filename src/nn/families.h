@@ -14,33 +14,51 @@
 namespace tracestep {
 
 struct ReadModel {
-  ModelConfig config;                   // its name is `where`'s
-  std::vector<std::string> notes = {};  // what a reader should know: "its text part alone"
-  std::string family = {};              // its model_type
-  bool is_part = false;                 // its text part
+  ModelConfig config;                     // its name is `where`'s
+  std::vector<std::string> notes = {};    // what a reader should know: "its text part alone"
+  std::string family = {};                // its model_type
+  bool is_part = false;                   // its text part
+  std::int64_t positions = 0;             // max_position_embeddings; 0: it does not say
+  std::vector<std::string> unknown = {};  // fields that nobody knows, which may change the model
+  std::string quantized = {};  // "gptq, 4 bits": how its weights are stored; empty: whole
 };
 
 // The values of "model_type" that are read.
 std::vector<std::string> known_families();
 
-// `json`: a config.json. Error{kInput} naming `where` for a family that nobody knows, for a field
-// that nobody knows unless it only says how to generate or run, and for values that no field takes.
+// `json`: a config.json. Error{kInput} naming `where` for a family that nobody knows, and for
+// values that no field takes.
 ReadModel model_of_json(const Json& json, const std::string& where);
+
+// Why its weights cannot be read, nor it be trained, though a step of its sizes can be planned: one
+// sentence each.
+std::vector<std::string> doubts_of(const ReadModel& model);
+// Error{kInput} naming `where` where there are any: for whoever reads weights, or runs the model.
+void require_no_doubts(const ReadModel& model, const std::string& where);
 
 // The model in a folder with a config.json, or in such a file. Its name is that of the folder, or
 // of a file that is called otherwise; "custom" where that is the name of another known model.
 // Error{kInput}.
 ReadModel read_model(const std::filesystem::path& path);
 
-// What a flag names: a preset or a published model by name, in any case, or a path. Error{kUsage}
-// naming `where` for a name that is neither, Error{kInput} for a file that is no model.
+// What a flag names: a preset or a published model by name, in any case, a path, or a published
+// model as it is stored ("meta-llama/Llama-3.1-8B-Instruct", with or without its owner), which a
+// line says. Error{kUsage} naming `where` for a name that is none of these, Error{kInput} for a
+// file that is no model.
 ModelConfig model_called(const std::string& where, const std::string& text);
 
 // Models by name ("llama-3.1-8b"), for planning without any file.
 struct KnownModel {
   std::string_view family;  // its model_type
   ModelConfig config;
+  std::int64_t positions = 0;  // max_position_embeddings
 };
 const std::vector<KnownModel>& known_models();
+
+// The one that is stored under this name, with an owner before a slash or without; nullptr: none.
+const KnownModel* stored_as(std::string_view name);
+// The type of a model that is no known one and whose name, an owner before it or not, is that of
+// another type: "mixtral" of "mixtral-8x7b"; empty: nothing is known of it.
+std::string_view type_that_is_not_read(std::string_view name);
 
 }  // namespace tracestep

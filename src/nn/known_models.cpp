@@ -24,13 +24,14 @@ ModelConfig sized(const Sizes& s) {
   return normalised(std::move(c));
 }
 
+// `positions`: max_position_embeddings.
 class Table {
  public:
   template <class Change>
-  void add(std::string_view family, const Sizes& sizes, Change change) {
+  void add(std::string_view family, std::int64_t positions, const Sizes& sizes, Change change) {
     ModelConfig c = sized(sizes);
     change(c);
-    rows_.push_back({family, std::move(c)});
+    rows_.push_back({family, std::move(c), positions});
   }
   std::vector<KnownModel> take() { return std::move(rows_); }
 
@@ -39,54 +40,55 @@ class Table {
 };
 
 void add_llamas(Table& t) {
-  const auto llama = [&t](const Sizes& s, double theta, double factor, bool is_tied = false) {
-    t.add("llama", s, [&](ModelConfig& c) {
+  const auto llama = [&t](std::int64_t positions, const Sizes& s, double theta, double factor,
+                          bool is_tied = false) {
+    t.add("llama", positions, s, [&](ModelConfig& c) {
       c.norm_eps = 1e-5;
       c.rope_theta = theta;
       c.is_tied = is_tied;
       if (factor > 1) c.rope_scaling = {RopeScalingKind::kLlama3, factor, 1, 4, 8192, 1};
     });
   };
-  llama({"llama-2-7b", 32000, 4096, 11008, 32, 32, 32, 128}, 1e4, 1);
-  llama({"llama-2-13b", 32000, 5120, 13824, 40, 40, 40, 128}, 1e4, 1);
-  llama({"llama-2-70b", 32000, 8192, 28672, 80, 64, 8, 128}, 1e4, 1);
-  llama({"llama-3-8b", 128256, 4096, 14336, 32, 32, 8, 128}, 5e5, 1);
-  llama({"llama-3-70b", 128256, 8192, 28672, 80, 64, 8, 128}, 5e5, 1);
-  llama({"llama-3.1-8b", 128256, 4096, 14336, 32, 32, 8, 128}, 5e5, 8);
-  llama({"llama-3.1-70b", 128256, 8192, 28672, 80, 64, 8, 128}, 5e5, 8);
-  llama({"llama-3.1-405b", 128256, 16384, 53248, 126, 128, 8, 128}, 5e5, 8);
-  llama({"llama-3.2-1b", 128256, 2048, 8192, 16, 32, 8, 64}, 5e5, 32, true);
-  llama({"llama-3.2-3b", 128256, 3072, 8192, 28, 24, 8, 128}, 5e5, 32, true);
-  llama({"smollm2-135m", 49152, 576, 1536, 30, 9, 3, 64}, 1e5, 1, true);
-  llama({"smollm2-360m", 49152, 960, 2560, 32, 15, 5, 64}, 1e5, 1, true);
-  llama({"smollm2-1.7b", 49152, 2048, 8192, 24, 32, 32, 64}, 1.3e5, 1, true);
+  llama(4096, {"llama-2-7b", 32000, 4096, 11008, 32, 32, 32, 128}, 1e4, 1);
+  llama(4096, {"llama-2-13b", 32000, 5120, 13824, 40, 40, 40, 128}, 1e4, 1);
+  llama(4096, {"llama-2-70b", 32000, 8192, 28672, 80, 64, 8, 128}, 1e4, 1);
+  llama(8192, {"llama-3-8b", 128256, 4096, 14336, 32, 32, 8, 128}, 5e5, 1);
+  llama(8192, {"llama-3-70b", 128256, 8192, 28672, 80, 64, 8, 128}, 5e5, 1);
+  llama(131072, {"llama-3.1-8b", 128256, 4096, 14336, 32, 32, 8, 128}, 5e5, 8);
+  llama(131072, {"llama-3.1-70b", 128256, 8192, 28672, 80, 64, 8, 128}, 5e5, 8);
+  llama(131072, {"llama-3.1-405b", 128256, 16384, 53248, 126, 128, 8, 128}, 5e5, 8);
+  llama(131072, {"llama-3.2-1b", 128256, 2048, 8192, 16, 32, 8, 64}, 5e5, 32, true);
+  llama(131072, {"llama-3.2-3b", 128256, 3072, 8192, 28, 24, 8, 128}, 5e5, 32, true);
+  llama(8192, {"smollm2-135m", 49152, 576, 1536, 30, 9, 3, 64}, 1e5, 1, true);
+  llama(8192, {"smollm2-360m", 49152, 960, 2560, 32, 15, 5, 64}, 1e5, 1, true);
+  llama(8192, {"smollm2-1.7b", 49152, 2048, 8192, 24, 32, 32, 64}, 1.3e5, 1, true);
 }
 
 void add_mistrals(Table& t) {
-  t.add("mistral", {"mistral-7b-v0.1", 32000, 4096, 14336, 32, 32, 8, 128},
+  t.add("mistral", 32768, {"mistral-7b-v0.1", 32000, 4096, 14336, 32, 32, 8, 128},
         [](ModelConfig& c) { c.window = 4096; });
-  t.add("mistral", {"mistral-7b-v0.3", 32768, 4096, 14336, 32, 32, 8, 128},
+  t.add("mistral", 32768, {"mistral-7b-v0.3", 32768, 4096, 14336, 32, 32, 8, 128},
         [](ModelConfig& c) { c.rope_theta = 1e6; });
 }
 
 void add_qwens(Table& t) {
-  const auto qwen2 = [&t](const Sizes& s, bool is_tied, double eps = 1e-6) {
-    t.add("qwen2", s, [&](ModelConfig& c) {
+  const auto qwen2 = [&t](std::int64_t positions, const Sizes& s, bool is_tied, double eps = 1e-6) {
+    t.add("qwen2", positions, s, [&](ModelConfig& c) {
       c.rope_theta = 1e6;
       c.norm_eps = eps;
       c.qkv_bias = true;
       c.is_tied = is_tied;
     });
   };
-  qwen2({"qwen2.5-0.5b", 151936, 896, 4864, 24, 14, 2, 64}, true);
-  qwen2({"qwen2.5-1.5b", 151936, 1536, 8960, 28, 12, 2, 128}, true);
-  qwen2({"qwen2.5-3b", 151936, 2048, 11008, 36, 16, 2, 128}, true);
-  qwen2({"qwen2.5-7b", 152064, 3584, 18944, 28, 28, 4, 128}, false);
-  qwen2({"qwen2.5-14b", 152064, 5120, 13824, 48, 40, 8, 128}, false, 1e-5);
-  qwen2({"qwen2.5-32b", 152064, 5120, 27648, 64, 40, 8, 128}, false, 1e-5);
-  qwen2({"qwen2.5-72b", 152064, 8192, 29568, 80, 64, 8, 128}, false);
+  qwen2(32768, {"qwen2.5-0.5b", 151936, 896, 4864, 24, 14, 2, 64}, true);
+  qwen2(131072, {"qwen2.5-1.5b", 151936, 1536, 8960, 28, 12, 2, 128}, true);
+  qwen2(32768, {"qwen2.5-3b", 151936, 2048, 11008, 36, 16, 2, 128}, true);
+  qwen2(131072, {"qwen2.5-7b", 152064, 3584, 18944, 28, 28, 4, 128}, false);
+  qwen2(131072, {"qwen2.5-14b", 152064, 5120, 13824, 48, 40, 8, 128}, false, 1e-5);
+  qwen2(131072, {"qwen2.5-32b", 152064, 5120, 27648, 64, 40, 8, 128}, false, 1e-5);
+  qwen2(131072, {"qwen2.5-72b", 152064, 8192, 29568, 80, 64, 8, 128}, false);
   const auto qwen3 = [&t](const Sizes& s, bool is_tied) {
-    t.add("qwen3", s, [&](ModelConfig& c) {
+    t.add("qwen3", 40960, s, [&](ModelConfig& c) {
       c.rope_theta = 1e6;
       c.norm_eps = 1e-6;
       c.qk_norm = QkNorm::kHead;
@@ -113,7 +115,7 @@ void add_gemmas(Table& t) {
     if (width != static_cast<double>(c.head_width())) c.score_scale = 1 / std::sqrt(width);
   };
   const auto gemma2 = [&](const Sizes& s, double width) {
-    t.add("gemma2", s, [&](ModelConfig& c) {
+    t.add("gemma2", 8192, s, [&](ModelConfig& c) {
       gemma(c, width);
       c.window = 4096;
       c.window_layers = "wf";
@@ -125,7 +127,8 @@ void add_gemmas(Table& t) {
   gemma2({"gemma-2-9b", 256000, 3584, 14336, 42, 16, 8, 256}, 256);
   gemma2({"gemma-2-27b", 256000, 4608, 36864, 46, 32, 16, 128}, 144);
   const auto gemma3 = [&](const Sizes& s, double width, std::int64_t window, double factor) {
-    t.add("gemma3_text", s, [&](ModelConfig& c) {
+    const std::int64_t positions = factor > 1 ? 131072 : 32768;
+    t.add("gemma3_text", positions, s, [&](ModelConfig& c) {
       gemma(c, width);
       c.qk_norm = QkNorm::kHead;
       c.rope_theta = 1e6;
@@ -144,7 +147,7 @@ void add_gemmas(Table& t) {
 
 void add_olmos(Table& t) {
   const auto olmo2 = [&t](const Sizes& s) {
-    t.add("olmo2", s, [](ModelConfig& c) {
+    t.add("olmo2", 4096, s, [](ModelConfig& c) {
       c.norm_eps = 1e-6;
       c.rope_theta = 5e5;
       c.norm_place = NormPlace::kAfter;
@@ -158,11 +161,11 @@ void add_olmos(Table& t) {
 }
 
 void add_phis(Table& t) {
-  t.add("phi3", {"phi-3-mini", 32064, 3072, 8192, 32, 32, 32, 96},
+  t.add("phi3", 4096, {"phi-3-mini", 32064, 3072, 8192, 32, 32, 32, 96},
         [](ModelConfig& c) { c.window = 2047; });
-  t.add("phi3", {"phi-3-medium", 32064, 5120, 17920, 40, 40, 10, 128},
+  t.add("phi3", 4096, {"phi-3-medium", 32064, 5120, 17920, 40, 40, 10, 128},
         [](ModelConfig& c) { c.window = 2047; });
-  t.add("phi3", {"phi-4", 100352, 5120, 17920, 40, 40, 10, 128},
+  t.add("phi3", 16384, {"phi-4", 100352, 5120, 17920, 40, 40, 10, 128},
         [](ModelConfig& c) { c.rope_theta = 250000; });
 }
 
@@ -176,11 +179,12 @@ void add_gpts(Table& t) {
   };
   const auto gpt2 = [&](const char* name, std::int64_t width, std::int64_t layers,
                         std::int64_t heads) {
-    t.add("gpt2", {name, 50257, width, 4 * width, layers, heads, heads, 64}, [&](ModelConfig& c) {
-      biased(c, true, Activation::kGeluTanh);
-      c.positions = Positions::kLearned;
-      c.max_positions = 1024;
-    });
+    t.add("gpt2", 1024, {name, 50257, width, 4 * width, layers, heads, heads, 64},
+          [&](ModelConfig& c) {
+            biased(c, true, Activation::kGeluTanh);
+            c.positions = Positions::kLearned;
+            c.max_positions = 1024;
+          });
   };
   gpt2("gpt2", 768, 12, 12);
   gpt2("gpt2-medium", 1024, 24, 16);
@@ -188,7 +192,7 @@ void add_gpts(Table& t) {
   gpt2("gpt2-xl", 1600, 48, 25);
   const auto pythia = [&](const char* name, std::int64_t vocab, std::int64_t width,
                           std::int64_t layers, std::int64_t heads) {
-    t.add("gpt_neox", {name, vocab, width, 4 * width, layers, heads, heads, width / heads},
+    t.add("gpt_neox", 2048, {name, vocab, width, 4 * width, layers, heads, heads, width / heads},
           [&](ModelConfig& c) {
             biased(c, false, Activation::kGelu);
             c.rope_share = 0.25;

@@ -110,22 +110,26 @@ std::vector<Val> updated_group(Expansion e, const AdamwGroups& groups, std::size
     return e.builder.call1("from_moment_codes", {e.inputs[codes], e.inputs[codes + 2]},
                            {{"first", first}});
   };
-  std::vector<Val> operands{weight,      gradient,   decoded(p + 2, true), decoded(p + 3, false),
+  const bool rounds = e.attrs.flag("rounds_weight") && weight.dtype() == DType::kBF16;
+  const Val moved = rounds ? cast(weight, DType::kF32) : weight,
+            count = e.inputs[groups.step_count()];
+  std::vector<Val> operands{moved,       gradient,   decoded(p + 2, true), decoded(p + 3, false),
                             e.inputs[0], e.inputs[1]};
   if (groups.scaled) operands.push_back(e.inputs[groups.scale()]);
   Attrs attrs;
   for (const AttrDef& attr : adamw_factors()) attrs.set(attr.name, *e.attrs.find(attr.name));
+  attrs.set("rounds_weight", false);  // that is done below, with the moments
   if (const AttrValue* lane = e.attrs.find("lane")) attrs.set("lane", *lane);
   const std::vector<Val> exact = e.builder.call(find_op("adamw"), operands, attrs);
   const auto coded = [&](std::size_t i, bool first) {
-    return e.builder.call(find_op("moment_codes"),
-                          {exact[i], weight, gradient, e.inputs[groups.step_count()]},
+    return e.builder.call(find_op("moment_codes"), {exact[i], weight, gradient, count},
                           {{"first", first}});
   };
   const std::vector<Val> m = coded(1, true), v = coded(2, false);
-  std::vector<Val> out{exact[0], m[0], v[0], m[1], v[1]};
+  const Val p1 = rounds ? rounded_weight(e, exact[0], weight, gradient, count) : exact[0];
+  std::vector<Val> out{p1, m[0], v[0], m[1], v[1]};
   if (!groups.guarded) {
-    out[0] = copy(exact[0]);  // made last, as what becomes of the weight, which all others read
+    out[0] = copy(p1);  // made last, as what becomes of the weight, which all others read
     return out;
   }
   constexpr std::size_t kOld[] = {0, 2, 3, 4, 5};

@@ -18,6 +18,11 @@ void require_factors(const OpCall& call, const AdamwGroups& groups);
 void require_group(const OpCall& call, const AdamwGroups& groups, std::size_t p,
                    std::size_t inputs);
 
+// Throws Error{kUsage} where a weight would be rounded at random by no number of the step.
+void require_count(const OpCall& call, bool counted);
+// x, what becomes of `weight`, in its dtype, rounded at random.
+Val rounded_weight(const OpExpansion& expansion, Val x, Val weight, Val gradient, Val count);
+
 // `adamw` of the group p, grad, m, v from operand `p` on: what these become, but for grad.
 std::vector<Val> adamw_of(const OpExpansion& expansion, const AdamwGroups& groups, std::size_t p);
 

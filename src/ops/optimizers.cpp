@@ -19,6 +19,11 @@ void require_rounded_moments(const OpCall& c, int m) {
   }
 }
 
+// Whether the call rounds a parameter of this dtype at random.
+bool rounds_weight(const Attrs& attrs, DType dtype) {
+  return attrs.flag("rounds_weight") && dtype == DType::kBF16;
+}
+
 std::vector<Type> adamw_type(const OpCall& c) {
   require_lane(c);
   for (int i = 0; i < 4; ++i) {
@@ -30,6 +35,7 @@ std::vector<Type> adamw_type(const OpCall& c) {
     fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[7].str());
   }
   if (c.inputs.size() > 8) require_rounded_moments(c, 2);
+  require_count(c, c.inputs.size() > 8);
   return {c.inputs[0], c.inputs[2], c.inputs[3]};
 }
 
@@ -44,7 +50,9 @@ std::vector<Val> adamw_decomposed(Expansion e) {
   const auto old = [&](std::size_t i) {
     return rounds ? cast(e.inputs[i], DType::kF32) : e.inputs[i];
   };
-  const Val p = e.inputs[0], m = old(2), v = old(3);
+  const bool moves_wide = rounds_weight(e.attrs, e.inputs[0].dtype());
+  const Val p = moves_wide ? cast(e.inputs[0], DType::kF32) : e.inputs[0];
+  const Val m = old(2), v = old(3);
   const DType dtype = m.dtype();
   const double beta1 = e.attrs.real("beta1"), beta2 = e.attrs.real("beta2");
   Val g = cast(e.inputs[1], dtype);
@@ -54,11 +62,14 @@ std::vector<Val> adamw_decomposed(Expansion e) {
   const Val v1 = add(affine(v, beta2), affine(mul(g, g), 1.0 - beta2));
   const Val root = affine(unary("sqrt", v1), 1.0, e.attrs.real("eps"));
   const Val step = div(mul(m1, cast(e.inputs[5], dtype)), root);
-  const Val p1 = sub(mul(p, cast(decay, p.dtype())), cast(step, p.dtype()));
+  const Val moved = sub(mul(p, cast(decay, p.dtype())), cast(step, p.dtype()));
   const Val m2 = rounds ? rounded(e, m1, false) : m1, v2 = rounds ? rounded(e, v1, true) : v1;
+  const Val p1 =
+      moves_wide ? rounded_weight(e, moved, e.inputs[0], e.inputs[1], e.inputs[8]) : moved;
   if (e.inputs.size() <= 7) return {p1, m2, v2};
   const Val apply = broadcast_to(e.inputs[7], p.shape());
-  return {select(apply, p1, p), select(apply, m2, e.inputs[2]), select(apply, v2, e.inputs[3])};
+  return {select(apply, p1, e.inputs[0]), select(apply, m2, e.inputs[2]),
+          select(apply, v2, e.inputs[3])};
 }
 
 std::vector<AttrDef> adamw_attrs() {
@@ -93,7 +104,7 @@ void register_adamw() {
            "unscaling); where apply is false p, m and v stay as they are, whatever the gradient. "
            "With "
            "count, the number of the step, m and v in bfloat16 are rounded at random instead of to "
-           "nearest (stochastic_round).",
+           "nearest (stochastic_round), and with rounds_weight so is p in bfloat16.",
        .source = "Loshchilov and Hutter 2019, alg. 2",
        .inputs = {"p", "grad", "m", "v", "lr", "step_size", "grad_scale?", "apply?", "count?"},
        .outputs = {"p_new", "m_new", "v_new"},
@@ -174,7 +185,9 @@ void register_stochastic_round() {
        .inputs = {"x", "weight", "gradient", "step"},
        .outputs = {"y"},
        .attrs = {{"dtype", AttrKind::kDType, std::nullopt, "bf16, or the dtype of x"},
-                 {"upper", AttrKind::kBool, AttrValue(false), "which half of the hash decides"}},
+                 {"upper", AttrKind::kBool, AttrValue(false), "which half of the hash decides"},
+                 {"of_weight", AttrKind::kBool, AttrValue(false),
+                  "a hash of the hash decides, as of what becomes of the weight"}},
        .kernel_class = KernelClass::kOptimizer,
        .precision_class = PrecisionClass::kFull,
        .infer =
@@ -240,7 +253,19 @@ std::vector<AttrDef> adamw_factors() {
   return {{"beta1", AttrKind::kReal, AttrValue(0.9), "decay of m"},
           {"beta2", AttrKind::kReal, AttrValue(0.999), "decay of v"},
           {"eps", AttrKind::kReal, AttrValue(1e-8), "added to the uncorrected root"},
-          {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"}};
+          {"weight_decay", AttrKind::kReal, AttrValue(0.0), "decoupled decay"},
+          {"rounds_weight", AttrKind::kBool, AttrValue(false),
+           "p in bfloat16 is rounded at random, by count"}};
+}
+
+void require_count(const OpCall& c, bool counted) {
+  if (!c.attrs.flag("rounds_weight") || counted) return;
+  fail_usage(c.op.name, "rounds_weight without `count`, the number of the step");
+}
+
+Val rounded_weight(const OpExpansion& e, Val x, Val weight, Val gradient, Val count) {
+  return e.builder.call1("stochastic_round", {x, weight, gradient, count},
+                         {{"dtype", weight.dtype()}, {"of_weight", true}});
 }
 
 std::vector<AttrDef> optional_operands() {
@@ -286,6 +311,7 @@ void require_group(const OpCall& c, const AdamwGroups& groups, std::size_t p, st
 }
 
 void require_factors(const OpCall& c, const AdamwGroups& groups) {
+  require_count(c, groups.counted);
   for (std::size_t i = 0; i < groups.first_input(0); ++i) {
     rules::require_shape(c, static_cast<int>(i), {});
   }

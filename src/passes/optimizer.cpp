@@ -1,5 +1,6 @@
 #include "passes/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -22,7 +23,7 @@ struct Pair {
 struct Use {
   Val scale;  // factor on the gradients
   Val apply;  // rank-0 bool: whether the step counts
-  Val count;  // steps so far, where moments are rounded at random
+  Val count;  // steps so far, where moments or weights are rounded at random
 };
 
 class OptimizerPass {
@@ -48,7 +49,9 @@ class OptimizerPass {
     if (options_.kind == OptimizerKind::kAdamw) step_size_ = b.input("step_size", lr_.type());
     const ValueId loss = program_.find_output("loss");
     const Use shared = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
-    const bool counts = options_.kind == OptimizerKind::kAdamw && options_.moments != Moments::kF32;
+    const bool rounds = options_.moments != Moments::kF32 ||
+                        std::ranges::any_of(pairs, [&](const Pair& p) { return rounds_weight(p); });
+    const bool counts = options_.kind == OptimizerKind::kAdamw && rounds;
     const Use use = counts ? with_count(b, shared) : shared;
     for (const Pair& pair : pairs) update(b, pair, use);
     if (use.count) update_count(b, use.count, shared.apply);
@@ -191,6 +194,10 @@ class OptimizerPass {
     b.update(pair.parameter, updated);
   }
 
+  bool rounds_weight(const Pair& pair) const {
+    return context_.rounds_weights && pair.parameter.dtype() == DType::kBF16;
+  }
+
   // Parameters in float64 keep their moments in it.
   bool is_coded(const Pair& pair) const {
     return options_.moments == Moments::k8Bit && pair.parameter.dtype() != DType::kF64;
@@ -227,7 +234,8 @@ class OptimizerPass {
     return {{"beta1", options_.beta1},
             {"beta2", options_.beta2},
             {"eps", options_.eps},
-            {"weight_decay", decays ? options_.weight_decay : 0.0}};
+            {"weight_decay", decays ? options_.weight_decay : 0.0},
+            {"rounds_weight", rounds_weight(pair)}};
   }
 
   // Moments in 8 bits: codes, and a scale for each block of them.

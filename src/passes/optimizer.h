@@ -32,6 +32,8 @@ struct UpdateContext {
   int shards = 1;
   // Ranks of a replica, each with its part of the parameters that passes/split.cpp divides.
   int tensor = 1;
+  // Whether updated parameters in bfloat16 are rounded at random.
+  bool rounds_weights = false;
 };
 
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
@@ -47,8 +49,9 @@ struct UpdateContext {
 // below kGradNormLimit, or the output "loss" (if the program has it) is infinite or NaN. The caller
 // learns of it by is_applied(), from the outputs "grad_norm" and "loss".
 //
-// With moments in bfloat16 or in 8 bits the program also has the state kStepCount, which every step
-// adds 1 to. Those in 8 bits are of whole tensors: Error{kUsage} with `shards` or `tensor`.
+// With moments in bfloat16 or in 8 bits, and with weights that are rounded at random, the program
+// also has the state kStepCount, which every step adds 1 to. Those in 8 bits are of whole tensors:
+// Error{kUsage} with `shards` or `tensor`.
 //
 // With `shards`, states are parts as the gradients are; each rank updates its part of a parameter
 // that is whole, and gathers the others. The norm is that of all ranks' parts, and with `tensor` of

@@ -174,7 +174,8 @@ Program update(const Program& p, const Options& o) {
   return optimizer(p, options,
                    {.undecayed = spares_vectors ? vectors_of(o.run.model) : std::set<std::string>(),
                     .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
-                    .tensor = parallel.tensor});
+                    .tensor = parallel.tensor,
+                    .rounds_weights = o.context.rounds_weights});
 }
 
 Program lower(const Program& p, const Options& o) {

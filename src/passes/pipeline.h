@@ -22,6 +22,8 @@ struct PassContext {
   bool has_gradients = false;
   // Whether gradients in states are summed over the replicas in each run (passes/sum_shards.cpp).
   bool sums_shards = false;
+  // Whether updated weights in bfloat16 are rounded at random.
+  bool rounds_weights = false;
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // last pass to run; empty: all
   // The program is what the passes up to this one have made, `run.parallel` with its bucket; empty:

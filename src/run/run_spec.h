@@ -27,7 +27,7 @@ inline bool scales_loss(const Precision& precision) {
 struct Place {
   std::string device = "cpu";            // "cpu", "cuda:1"
   int threads = 0;                       // 0: OMP_NUM_THREADS, else all allowed cores
-  std::int64_t memory_limit_bytes = 0;   // 0: none
+  std::int64_t memory_limit_bytes = 0;   // 0: none; or as run/memory_limit.h says
   bool deterministic = false;            // refuses kernels that may not repeat bit for bit
   bool tune = false;                     // times kernels for products without a stored choice
   std::filesystem::path tune_file = {};  // empty: the default of tuning_path()

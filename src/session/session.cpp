@@ -1,7 +1,9 @@
 #include "session/session.h"
 
 #include "exec/ranked_executor.h"
+#include "runtime/communicator.h"
 #include "session/devices.h"
+#include "session/room.h"
 
 namespace tracestep {
 
@@ -14,11 +16,15 @@ RankStores::RankStores(const RankDevices& devices) : group_(devices.group()) {
 }
 
 std::unique_ptr<Executor> RankStores::executor(const RunSpec& run, const Program& program) const {
+  std::vector<Wanted> wanted;
+  for (const auto& store : stores_) wanted.push_back(wanted_by(run, *store, program));
+  check_room(run.place, wanted, group_ == nullptr ? nullptr : group_->processes());
   return make_executor(run.executor, stores_, program, run.parallel, group_);
 }
 
 std::unique_ptr<Executor> RankStores::executor_of_first(const RunSpec& run,
                                                         const Program& program) const {
+  check_room(run.place, std::vector{wanted_by(run, first(), program)});
   return make_executor(run.executor, first(), program);
 }
 

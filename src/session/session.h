@@ -23,7 +23,8 @@ class RankStores {
   Store& at(int rank) const { return *stores_[static_cast<std::size_t>(rank)]; }
   Store& first() const { return at(0); }
 
-  // Of all ranks, as `run` says (executor, parallel). Errors as make_executor().
+  // Of all ranks, as `run` says (executor, parallel). Errors as make_executor(); DoesNotFit, before
+  // anything is allocated, where the machine has no room (session/room.h).
   std::unique_ptr<Executor> executor(const RunSpec& run, const Program& program) const;
   // Of the first rank alone, beside which the others do nothing.
   std::unique_ptr<Executor> executor_of_first(const RunSpec& run, const Program& program) const;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "passes/pipeline.h"
+#include "run/memory_limit.h"
 #include "spec/model_fields.h"
 #include "spec/parse_words.h"
 
@@ -52,6 +53,21 @@ RunField parallel_field(RunField row) {
   }
   row.joint = ',';
   return row;
+}
+
+constexpr const char* kNone = "none";
+
+// Besides a number of bytes there is "none".
+void add_none(RunField& limit) {
+  limit.value = [](const RunSpec& spec) {
+    const std::int64_t bytes = spec.place.memory_limit_bytes;
+    return bytes == kAnyMemory ? Json(kNone) : Json(bytes);
+  };
+  limit.parse = [of_bytes = limit.parse](const std::string& where,
+                                         const std::string& text) -> RunChange {
+    if (text != kNone) return of_bytes(where, text);
+    return [](RunSpec& spec) { spec.place.memory_limit_bytes = kAnyMemory; };
+  };
 }
 
 // "GPU:1" is cuda:1, which people call their GPU.
@@ -184,7 +200,8 @@ void add_form_fields(Rows& rows) {
                "multiplies float32 by parts on tensor cores; bf16 and fp16 compute "
                "matrix products in 16 bits and keep float32 weights; fp8 is bf16 with those "
                "of the layers in 8 bits; bf16-pure and fp16-pure "
-               "store everything in 16 bits",
+               "store weights, activations and gradients in 16 bits, and AdamW's states as "
+               "option moments says: in float32, or with bf16 in 16 bits too",
        .about = "of parameters and activations"},
       all_precisions(), in(&RunSpec::precision));
   rows.choice(
@@ -247,7 +264,8 @@ void add_form_fields(Rows& rows) {
        .is_axis = true,
        .is_optional = true,
        .is_kept = true,
-       .help = "how AdamW's states m and v are stored: fp32; bf16, rounded at random, which the "
+       .help = "how AdamW's states m and v are stored, in every precision: fp32; bf16, rounded at "
+               "random, which the "
                "step's number and the data decide; or 8bit, rounded so to codes in blocks of 128, "
                "each with a scale",
        .about = "how AdamW's states are stored"},
@@ -313,10 +331,12 @@ void add_place_fields(Rows& rows) {
             "the "
             "ranks"),
       1, kMaxThreads, in(&RunSpec::place, &Place::threads));
-  RunField limit = place("memory_limit_bytes", Show::kKey,
-                         "behave like a device with this much memory, such as 16GiB");
+  RunField limit =
+      place("memory_limit_bytes", Show::kKey,
+            "behave like a device with this much memory, such as 16GiB; none: try even "
+            "what this machine has no room for");
   limit.flag = "--memory-limit";
-  rows.bytes(std::move(limit), in(&RunSpec::place, &Place::memory_limit_bytes));
+  add_none(rows.bytes(std::move(limit), in(&RunSpec::place, &Place::memory_limit_bytes)));
   RunField seed = place("seed", Show::kKey, "seed of weights, batches and sampling");
   seed.role = Role::kBits;
   rows.integer(std::move(seed), 0, std::numeric_limits<std::int64_t>::max(), in(&RunSpec::seed));

@@ -6,7 +6,9 @@
 
 #include <fmt/ranges.h>
 
+#include "planning/device_traits.h"
 #include "spec/fields.h"
+#include "spec/planned.h"
 
 namespace tracestep {
 namespace {
@@ -28,6 +30,12 @@ std::optional<ModelConfig> preset_of(const Json& key) {
     return own == nullptr || *own == field.value(usual);
   });
   return is_whole ? std::optional(*found) : std::nullopt;
+}
+
+bool is_on_gpu(const Json& key) {
+  const Json* device = key.find("device");
+  return device != nullptr && device->is_string() &&
+         traits_named(device->as_string()).has_own_memory();
 }
 
 // Whether a command has to be told the field. `usual`: of the preset, if the key has one.
@@ -64,7 +72,8 @@ Grid grid_of(const Json& key, std::span<const std::string_view> more,
     const bool is_named = std::ranges::find(varying, name) != varying.end() ||
                           std::ranges::find(more, name) != more.end();
     const bool is_flag =
-        is_named || (field != nullptr && is_needed(*field, value, usual, preset.has_value()));
+        is_named || (field != nullptr && is_needed(*field, value, usual, preset.has_value())) ||
+        (field != nullptr && is_planned(*field) && is_on_gpu(key));
     if (is_flag && !value.is_null()) out[name] = {flag_text(value)};
   }
   return out;
@@ -97,17 +106,28 @@ void join_along(std::string_view name, std::vector<Grid>& grids) {
 
 std::string flags_of_grid(const Grid& grid, std::span<const std::string_view> more) {
   std::vector<std::string> out;
-  const auto add = [&](const std::string& flag, std::string_view name) {
+  const auto add = [&](std::string_view name, const auto& flag) {
     const auto found = grid.find(name);
-    if (found != grid.end())
-      out.push_back(fmt::format("{} {}", flag, fmt::join(found->second, ",")));
+    if (found == grid.end()) return;
+    out.push_back(fmt::format("{} {}", flag(found->second), fmt::join(found->second, ",")));
   };
-  for (const RunField& field : run_fields()) add(field.flag, field.name);
-  for (std::string_view name : more) add("--" + with_dashes(name), name);
+  for (const RunField& field : run_fields()) {
+    add(field.name, [&](const auto& texts) { return flag_for(field, texts); });
+  }
+  for (std::string_view name : more) {
+    add(name, [&](const auto&) { return "--" + with_dashes(name); });
+  }
   return fmt::format("{}", fmt::join(out, " "));
 }
 
 }  // namespace
+
+const std::string& flag_for(const RunField& field, std::span<const std::string> texts) {
+  const auto is_choice = [&](const std::string& text) {
+    return std::ranges::find(field.choices, text) != field.choices.end();
+  };
+  return field.alias.empty() || std::ranges::all_of(texts, is_choice) ? field.flag : field.alias;
+}
 
 std::vector<std::string> flags_of(std::span<const Json> keys,
                                   std::span<const std::string_view> more) {

@@ -6,8 +6,13 @@
 #include <vector>
 
 #include "base/json.h"
+#include "spec/fields.h"
 
 namespace tracestep {
+
+// The flag that takes these values of the field: its other one, of published models, where a value
+// is none of its choices.
+const std::string& flag_for(const RunField& field, std::span<const std::string> texts);
 
 // The flags of grids that together have exactly the runs of `keys` (as of key_of()):
 // {"--size small --context 128 --batch 4 --mode forward,step --precision fp32 --ops fused"}. Fields

@@ -112,6 +112,17 @@ bool is_usual(const RunField& field, const Json& value, const Json& size) {
   return value == field.value(RunSpec{.model = preset(size.as_string())});
 }
 
+namespace {
+
+// Lists of many numbers (rope_scaling longrope) by their beginning.
+std::string shortened(std::string text) {
+  constexpr std::size_t kMost = 60;
+  if (text.size() > kMost) text = text.substr(0, kMost - 3) + "...";
+  return text;
+}
+
+}  // namespace
+
 std::string label_of(const std::function<const Json*(const std::string& name)>& value_of) {
   const Json* size = value_of("size");
   std::string out;
@@ -123,7 +134,7 @@ std::string label_of(const std::function<const Json*(const std::string& name)>& 
     if (!is_in_all && is_usual(field, *value, size == nullptr ? Json() : *size)) continue;
     if (!out.empty()) out += " ";
     if (!is_in_all || value->is_number()) out += field.name + " ";
-    out += flag_text(*value);
+    out += is_of_architecture(field) ? shortened(flag_text(*value)) : flag_text(*value);
   }
   return out;
 }

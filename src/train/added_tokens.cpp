@@ -26,7 +26,12 @@ bool is_word_alone(std::string_view before, std::string_view behind) {
          (behind.empty() || !begins_with_word(behind));
 }
 
-// Where white space at the end of `text` begins, and where that at its start ends.
+// Of no length where one token has taken what is behind the begin of the next.
+std::string_view between(std::string_view text, std::size_t begin, std::size_t end) {
+  return text.substr(begin, end > begin ? end - begin : 0);
+}
+
+// Where white space at the end of `text` begins.
 std::size_t end_without_space(std::string_view text) {
   while (!text.empty() && begins_with_space(last_character(text))) {
     text.remove_suffix(last_character(text).size());
@@ -34,11 +39,25 @@ std::size_t end_without_space(std::string_view text) {
   return text.size();
 }
 
-std::size_t white_space_at_start(std::string_view text) {
-  std::size_t out = 0;
-  while (begins_with_space(text.substr(out))) out += first_character(text.substr(out)).size();
-  return out;
-}
+// Where runs of white space end, for places that are asked for from left to right: a run is read
+// once, however many tokens lie in it.
+class SpaceEnds {
+ public:
+  explicit SpaceEnds(std::string_view text) : text_(text) {}
+
+  std::size_t from(std::size_t at) {
+    if (at >= begin_ && at < end_) return end_;
+    begin_ = end_ = at;
+    while (begins_with_space(text_.substr(end_))) {
+      end_ += first_character(text_.substr(end_)).size();
+    }
+    return end_;
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t begin_ = 0, end_ = 0;
+};
 
 }  // namespace
 
@@ -76,6 +95,7 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
 void AddedTokens::split(std::string_view text, const OnText& on_text,
                         const OnToken& on_token) const {
   std::size_t done = 0;
+  SpaceEnds space_ends(text);
   for (std::size_t at = 0; at < text.size() && !tokens_.empty();) {
     const AddedToken* token =
         begins_[static_cast<unsigned char>(text[at])] ? longest_at(text.substr(at)) : nullptr;
@@ -87,10 +107,12 @@ void AddedTokens::split(std::string_view text, const OnText& on_text,
     // Where a search goes on does not depend on the white space that a token takes along.
     at = end;
     if (token->single_word && !is_word_alone(text.substr(0, begin), text.substr(end))) continue;
-    if (token->lstrip) begin = std::max(end_without_space(text.substr(0, begin)), done);
-    if (token->rstrip) end += white_space_at_start(text.substr(end));
+    if (token->lstrip) begin = done + end_without_space(between(text, done, begin));
+    if (token->rstrip) end = space_ends.from(end);
+    // Another one has taken all of it along. One whose end was taken, `tokenizers` fails at.
+    if (begin > end) continue;
     if (begin > done) on_text(text.substr(done, begin - done));
-    on_token(token->id);
+    if (begin < end) on_token(token->id);
     done = end;
   }
   if (done < text.size()) on_text(text.substr(done));

@@ -25,8 +25,8 @@ Batches::Batches(TokenSourcePtr tokens, const Options& options)
                kMaxBatchTokens);
   }
   if (tokens_->size() <= context) {
-    fail_input("batches", "{} has {} tokens; a context of {} needs at least {}", tokens_->name(),
-               tokens_->size(), context, context + 1);
+    fail_input("batches", "{} has {} token{}; a context of {} needs at least {}", tokens_->name(),
+               tokens_->size(), tokens_->size() == 1 ? "" : "s", context, context + 1);
   }
 }
 

@@ -14,6 +14,9 @@
 
 #include "base/own_file.h"
 #include "base/utf8.h"
+#include "train/piece_rules.h"
+#include "train/tokenizer_export.h"
+#include "train/tokenizer_fields.h"
 
 namespace tracestep {
 namespace {
@@ -22,6 +25,7 @@ constexpr std::int64_t kMinBpeTokens = 300, kMaxBpeTokens = 1'000'000;
 constexpr std::size_t kMaxTrainingBytes = std::size_t{16} << 20;
 // Lines are cut here for training and encoding: the library's memory grows with the line.
 constexpr std::size_t kMaxLineBytes = 4000;
+constexpr const char* kNewline = "\n";
 constexpr std::string_view kSpace = "\u2581";  // three bytes for one
 
 // Takes the next line off `text`, its newline included; cut at kMaxLineBytes, between characters.
@@ -71,7 +75,14 @@ class Lines final : public sentencepiece::SentenceIterator {
 class BpeTokenizer : public Tokenizer {
  public:
   BpeTokenizer(std::string model, const std::string& origin) : model_(std::move(model)) {
+    check_piece_rules(model_, origin);
     if (!load()) fail_input("tokenizer", "{} is no tokenizer file", origin);
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      if (const std::size_t size = processor_.IdToPiece(id).size(); size > kMostTokenBytes) {
+        fail_input("tokenizer", "{}: a token has {} bytes, more than {}", origin, size,
+                   kMostTokenBytes);
+      }
+    }
     is_own_ = processor_.bos_id() < 0 && processor_.eos_id() < 0;
     cuts_at_lines_ = !is_own_ && keeps_lines_apart();
   }
@@ -123,6 +134,20 @@ class BpeTokenizer : public Tokenizer {
     static_assert(kTokenizerMark.size() == 21);
     if (model_.ends_with(kTokenizerMark)) return model_;
     return fmt::format("{}{}{}", model_, kField, kTokenizerMark);
+  }
+
+  // Of our own models alone: published ones have a tokenizer.json beside them, or rules of their
+  // own.
+  std::string tokenizer_json() const override {
+    if (!is_own_) return {};
+    std::vector<VocabPiece> pieces;
+    for (int id = 0; id < processor_.GetPieceSize(); ++id) {
+      const std::string& text = processor_.IdToPiece(id);
+      const bool is_text = !processor_.IsByte(id) && !processor_.IsUnknown(id) &&
+                           !processor_.IsControl(id) && !processor_.IsUnused(id);
+      pieces.push_back({text, is_text && text != kNewline, text == kNewline});
+    }
+    return tokenizer_json_of_pieces(pieces);
   }
 
  private:
@@ -196,7 +221,7 @@ std::unordered_map<std::string, std::string> training_options(std::int64_t vocab
           {"add_dummy_prefix", "false"},
           {"allow_whitespace_only_pieces", "true"},  // indentation is one token
           {"split_digits", "true"},
-          {"user_defined_symbols", "\n"},
+          {"user_defined_symbols", kNewline},
           {"bos_id", "-1"},
           {"eos_id", "-1"},
           {"max_sentence_length", std::to_string(kMaxLineBytes + 1)},

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/utf8.h"
+#include "train/text_pattern.h"
 
 namespace tracestep {
 namespace {
@@ -42,25 +43,10 @@ const std::array<std::string, 256>& byte_names() {
   return names;
 }
 
-std::string in_alphabet(std::string_view bytes) {
-  std::string out;
-  for (char c : bytes) out += byte_names()[static_cast<unsigned char>(c)];
-  return out;
-}
-
 constexpr std::string_view kFallbackStart = "<0x";
 
 std::string fallback_name(unsigned byte) {
   return fmt::format("{}{:02X}>", kFallbackStart, byte);
-}
-
-std::string with_spaces(std::string_view name, std::string_view space) {
-  std::string out(name);
-  if (space.empty()) return out;
-  for (std::size_t at = 0; (at = out.find(space, at)) != out.npos; ++at) {
-    out.replace(at, space.size(), " ");
-  }
-  return out;
 }
 
 // Null or of no length: published files have both.
@@ -86,6 +72,12 @@ std::optional<std::string> bytes_of_alphabet(std::string_view text) {
     out += found->second;
     text.remove_prefix(character.size());
   }
+  return out;
+}
+
+std::string in_alphabet(std::string_view bytes) {
+  std::string out;
+  for (char c : bytes) out += byte_names()[static_cast<unsigned char>(c)];
   return out;
 }
 
@@ -119,6 +111,7 @@ std::optional<std::int32_t> BytePairs::find(std::string_view name) const {
 void BytePairs::read_vocab(const TokenizerFields& model) {
   const Json::Object& vocab = model.object("vocab");
   for (const auto& [name, value] : vocab) {
+    model.check_token(name);
     const auto id = static_cast<std::size_t>(model.id(value, name));
     if (id >= 2 * vocab.size() + kMostLeftOut) {
       model.refuse("\"{}\" has the id {} in a vocabulary of {}", name, id, vocab.size());
@@ -146,8 +139,8 @@ void BytePairs::read_vocab(const TokenizerFields& model) {
 }
 
 std::string BytePairs::text_of(std::string_view name) const {
-  if (!is_byte_level_) return with_spaces(name, space_);
-  return bytes_of_alphabet(name).value_or(std::string(name));
+  if (is_byte_level_) return bytes_of_alphabet(name).value_or(std::string(name));
+  return space_.empty() ? std::string(name) : exchanged(name, space_, " ");
 }
 
 void BytePairs::read_merges(const TokenizerFields& model) {

@@ -29,6 +29,8 @@ using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>
 // The bytes that `text` stands for where each character is a byte (GPT-2's alphabet); nullopt: it
 // has others.
 std::optional<std::string> bytes_of_alphabet(std::string_view text);
+// Each byte as its character.
+std::string in_alphabet(std::string_view bytes);
 
 class BytePairs {
  public:
@@ -46,6 +48,8 @@ class BytePairs {
   std::optional<std::int32_t> find(std::string_view name) const;
   // The token of characters that have none; nullopt: all have one, or an error.
   std::optional<std::int32_t> unknown() const { return unknown_; }
+  // The bytes that a token of this name stands for.
+  std::string text_of(std::string_view name) const;
   // The bytes that each token stands for, by its number; nullopt: there is none.
   std::vector<std::optional<std::string>> take_texts() { return std::move(texts_); }
 
@@ -77,7 +81,6 @@ class BytePairs {
   }
 
   void read_vocab(const TokenizerFields& model);
-  std::string text_of(std::string_view name) const;
   void read_merges(const TokenizerFields& model);
   void add_merge(const TokenizerFields& model, std::string_view left, std::string_view right);
   const Merge* merge_of(std::int32_t left, std::int32_t right) const;

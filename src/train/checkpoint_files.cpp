@@ -20,6 +20,7 @@
 #include "base/output_file.h"
 #include "base/utf8.h"
 #include "train/checkpoint_names.h"
+#include "train/weight_files.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
@@ -186,9 +187,17 @@ std::optional<Checkpoint> checkpoint_of_weights(const fs::path& path) {
                 : std::nullopt;
   }
   auto found = load_checkpoint(path);
-  if (!found) fail_input("checkpoint", "there is no checkpoint in {}", path.string());
+  if (!found) {
+    refuse_foreign_weights(path);
+    fail_input("checkpoint", "there is no checkpoint in {}", path.string());
+  }
   for (const std::string& warning : found->warnings) log_warn("[checkpoint] {}", warning);
   return found;
+}
+
+bool has_checkpoints(const fs::path& path) {
+  const auto folder = Directory::open(path);
+  return folder && !list_steps(*folder).empty();
 }
 
 Checkpoint load_checkpoint(const fs::path& path, std::int64_t step) {

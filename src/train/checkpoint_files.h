@@ -22,6 +22,9 @@ namespace tracestep {
 // there is none.
 std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
+// Says whether the folder has any, whole or not.
+bool has_checkpoints(const std::filesystem::path& folder);
+
 // The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().
 // With Verify::kDescription it may be one whose tensors are damaged.
 std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder,

@@ -11,6 +11,7 @@
 #include "spec/step_program.h"
 #include "train/loop.h"
 #include "train/model_store.h"
+#include "train/text_parts.h"
 #include "train/tokenizer.h"
 #include "train/weights.h"
 
@@ -21,47 +22,6 @@ RunSpec in_mode(RunSpec run, Mode mode, BatchShape shape) {
   run.mode = mode;
   run.shape = shape;
   return run;
-}
-
-// Rows one behind the other: what one run of a program reads.
-struct Part {
-  std::int64_t start = 0;  // its first token
-  BatchShape shape = {};
-
-  std::int64_t tokens() const { return shape.batch * shape.context; }
-};
-
-// Every token once: whole batches, then the rows that are left, then a row as long as what is left.
-std::vector<Part> parts_of(const EvalOptions& options, const TokenSource& tokens) {
-  const auto [batch, context] = options.run.shape;
-  const std::int64_t last = tokens.size() - 1;  // has no token that follows it
-  if (last < 1) {
-    fail_input("eval", "{} has {} token; the loss of one needs the next", tokens.name(),
-               tokens.size());
-  }
-  std::vector<Part> out;
-  std::int64_t at = 0;
-  const auto add = [&](BatchShape shape) {
-    out.push_back({at, shape});
-    at += out.back().tokens();
-  };
-  const auto is_wanted = [&] { return options.batches == 0 || std::ssize(out) < options.batches; };
-  while (is_wanted() && at < last) {
-    const std::int64_t rows = std::min(batch, (last - at) / context);
-    add(rows > 0 ? BatchShape{rows, context} : BatchShape{1, last - at});
-  }
-  return out;
-}
-
-Batch batch_of(const Part& part, const TokenSource& tokens) {
-  const auto [rows, context] = part.shape;
-  std::vector<std::int64_t> read(static_cast<std::size_t>(part.tokens() + 1));
-  tokens.read(part.start, read);
-  Batch out{HostTensor::zeros(DType::kI64, {rows, context}),
-            HostTensor::zeros(DType::kI64, {rows, context})};
-  std::copy(read.begin(), read.end() - 1, out.tokens.as<std::int64_t>().begin());
-  std::copy(read.begin() + 1, read.end(), out.targets.as<std::int64_t>().begin());
-  return out;
 }
 
 // Returns the first weight that is not finite.
@@ -94,7 +54,7 @@ void unscale(HostTensor& gradient) {
 
 // The first batch's gradients, under the parameters' names; returns the first that is not finite.
 std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOptions& options,
-                                         const Part& part, const TokenSource& tokens) {
+                                         const TextPart& part, const TokenSource& tokens) {
   RunSpec run = in_mode(options.run, Mode::kForwardBackward, part.shape);
   const bool scaled = scales_loss(run.precision);
   run.optimizer.loss_scaling.enabled = scaled;
@@ -134,7 +94,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   if (!options.logits.empty()) check_writable(options.logits, "logits");
   if (!options.gradients.empty()) check_writable(options.gradients, "gradients");
   check_vocabulary(*tokens, options.run.model.vocab);
-  const std::vector<Part> parts = parts_of(options, *tokens);
+  const std::vector<TextPart> parts = parts_of(*tokens, options.run.shape, options.batches);
   const RankStores stores(device);
   const bool want_logits = !options.logits.empty();
   const auto forward_of = [&](BatchShape shape) {
@@ -150,7 +110,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   bool has_text = true;
   double total = 0.0;
   BatchShape shape = parts.front().shape;
-  for (const Part& part : parts) {
+  for (const TextPart& part : parts) {
     if (before_batch) before_batch(out.batches);
     const bool is_alike = part.shape.batch == shape.batch && part.shape.context == shape.context;
     if (!is_alike) forward = forward_of(shape = part.shape);

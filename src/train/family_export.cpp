@@ -9,6 +9,7 @@
 #include "base/output_folder.h"
 #include "train/family_files.h"
 #include "train/tokenizer.h"
+#include "train/tokenizer_export.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
@@ -20,9 +21,10 @@ constexpr const char* kConfig = "config.json";
 
 // What is copied from the origin, where it is there.
 constexpr const char* kBeside[] = {"generation_config.json"};
+constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTokenizerFiles[] = {
-    kTokenizerJson, kTokenizerModel,     "tokenizer_config.json", "special_tokens_map.json",
-    "vocab.json",   "added_tokens.json", "chat_template.jinja",   "merges.txt"};
+    kTokenizerJson, kTokenizerModel,     kTokenizerConfig,      "special_tokens_map.json",
+    "vocab.json",   "added_tokens.json", "chat_template.jinja", "merges.txt"};
 
 // --- config.json --------------------------------------------------------------------------------
 
@@ -98,7 +100,9 @@ Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   const Json given = Json::parse(text, path.string());
   const ReadModel read = model_of_json(given, path.string());
   Json document = read.is_part ? given.at("text_config") : given;
+  require_no_doubts(read, path.string());
   if (read.config.vocab != what.model.vocab) document["vocab_size"] = what.model.vocab;
+  if (read.config.is_tied && !what.model.is_tied) document["tie_word_embeddings"] = false;
   for (const char* key : {"torch_dtype", "dtype"}) {
     if (dtype && document.find(key) != nullptr) document[key] = torch_name(*dtype);
   }
@@ -231,6 +235,7 @@ void write_family_folder(const fs::path& path, const FamilyExport& what,
     }
   }
   if (!what.tokenizer_json.empty()) write_file(folder, kTokenizerJson, what.tokenizer_json);
+  if (what.has_own_tokenizer) write_file(folder, kTokenizerConfig, tokenizer_config_json());
   write_weights(folder, targets, divided(targets, what.shard_bytes), tensors);
   output.commit();
 }

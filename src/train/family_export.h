@@ -16,6 +16,7 @@ struct FamilyExport {
   std::filesystem::path origin;  // the folder of the published model that it is; empty: none
   bool has_tokenizer_of_origin = true;
   std::string tokenizer_json = {};  // the content of another one; empty: none
+  bool has_own_tokenizer = false;   // which was made here, and has no tokenizer_config.json yet
   std::optional<DType> dtype = {};  // of the files; nullopt: that of the origin, else the tensors'
   std::int64_t shard_bytes = 5'000'000'000;  // the most in a file, unless one tensor has more
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -14,8 +15,10 @@
 #include "base/hash.h"
 #include "base/input_file.h"
 #include "base/json.h"
+#include "base/log_once.h"
 #include "base/utf8.h"
 #include "nn/transformer.h"
+#include "train/left_out.h"
 #include "train/model_store.h"
 #include "train/weight_files.h"
 
@@ -98,14 +101,14 @@ Spelling spelling_of(std::string_view stem, std::string_view embedding, const Fi
 
 constexpr std::string_view kLmHead = "lm_head.weight", kEmbedOut = "embed_out.weight";
 
-// Without meaning here: what is computed from the config, and a head that is the embedding.
+bool is_head(std::string_view name) {
+  return name.ends_with(kLmHead) || name.ends_with(kEmbedOut);
+}
+
+// Of a multimodal model all but its text, and the head of a tied one, which has been looked at.
 bool is_left_out(std::string_view name, const ReadModel& model, const Spelling& spelled) {
-  constexpr std::string_view kBuffers[] = {"rotary_emb.inv_freq", ".attn.bias", ".masked_bias",
-                                           ".attention.bias"};
-  const auto ends = [name](std::string_view end) { return name.ends_with(end); };
-  if (std::ranges::any_of(kBuffers, ends)) return true;
-  if (model.config.is_tied && (ends(kLmHead) || ends(kEmbedOut))) return true;
-  const bool is_text = name.starts_with(spelled.instead) || ends(kLmHead);
+  if (model.config.is_tied && is_head(name)) return true;
+  const bool is_text = name.starts_with(spelled.instead) || name.ends_with(kLmHead);
   return model.is_part && !is_text;
 }
 
@@ -144,6 +147,25 @@ std::string fault_of(const Held& held, const Files& files) {
   return fmt::format("{} is {}, where {} is expected", name, type.str(), held.place.shape.str());
 }
 
+// The same of a tensor that is none of the model's.
+std::string fault_of_other(const std::string& name, const SafetensorsFile& file,
+                           const ModelConfig& model) {
+  const std::string shown = message_line(name, 200);
+  if (!is_buffer(name)) return shown + " is unknown";
+  const std::string fault = fault_of_buffer(file, name, model);
+  return fault.empty() ? "" : shown + " " + fault;
+}
+
+// Says whether the files hold a head beside the embedding, other than it, by so many bytes of both.
+bool differs_from_embedding(const Files& files, const Table& table, std::uint64_t most_bytes) {
+  const auto is_one = [](const auto& entry) { return is_head(entry.first); };
+  const auto head = std::ranges::find_if(files.by_tensor, is_one);
+  const std::string& embedding = table.at("token_embeddings.weight").place.name;
+  if (head == files.by_tensor.end() || !files.by_tensor.contains(embedding)) return false;
+  return !hold_same({files.all[head->second], head->first}, {files.of(embedding), embedding},
+                    most_bytes);
+}
+
 void check_tensors(const fs::path& folder, const ReadModel& model, const Files& files,
                    const Table& table, const Spelling& spelled) {
   std::set<std::string> faults;
@@ -154,7 +176,7 @@ void check_tensors(const fs::path& folder, const ReadModel& model, const Files& 
   }
   for (const auto& [name, file] : files.by_tensor) {
     if (known.contains(name) || is_left_out(name, model, spelled)) continue;
-    faults.insert(message_line(name, 200) + " is unknown");
+    faults.insert(fault_of_other(name, files.all[file], model.config));
   }
   faults.erase("");
   if (faults.empty()) return;
@@ -239,6 +261,7 @@ bool has_family_weights(const fs::path& path) {
 std::vector<fs::path> family_weight_files(const fs::path& folder) {
   if (has_file(folder / kFamilyWeights)) return {folder / kFamilyWeights};
   if (!has_file(folder / kFamilyIndex)) {
+    refuse_foreign_weights(folder);
     throw Error(ErrorCode::kInput, folder.string(),
                 fmt::format("it has neither {} nor {}", kFamilyWeights, kFamilyIndex),
                 "weights of another format have to be saved as safetensors first");
@@ -248,11 +271,38 @@ std::vector<fs::path> family_weight_files(const fs::path& folder) {
   return {out.begin(), out.end()};
 }
 
+bool has_own_head(const fs::path& folder) {
+  constexpr std::uint64_t kEnough = std::uint64_t{4} << 20;
+  try {
+    const ReadModel model = read_model(folder);
+    if (!model.config.is_tied || !has_family_weights(folder)) return false;
+    const Files files = open_files(folder);
+    Spelling spelled;
+    return differs_from_embedding(files, table_of(model, files, spelled), kEnough);
+  } catch (const Error&) {  // whoever reads the weights will say it
+    return false;
+  }
+}
+
+std::string own_head_note(const fs::path& folder) {
+  return fmt::format(
+      "[{}] config.json says that the head is the embedding, and the files hold "
+      "another head: the model is read as untied",
+      folder.string());
+}
+
 SavedTensors open_family_weights(const fs::path& folder) {
-  const ReadModel model = read_model(folder);
+  ReadModel model = read_model(folder);
+  require_no_doubts(model, (folder / "config.json").string());
   Files files = open_files(folder);
   Spelling spelled;
   Table table = table_of(model, files, spelled);
+  constexpr auto kAll = std::numeric_limits<std::uint64_t>::max();
+  if (model.config.is_tied && differs_from_embedding(files, table, kAll)) {
+    model.config.is_tied = false;
+    table = table_of(model, files, spelled);
+    log_once(own_head_note(folder));
+  }
   check_tensors(folder, model, files, table, spelled);
   SavedTensors::Metadata metadata = metadata_of(model.config);
   metadata[kOrigin] = fs::absolute(folder).lexically_normal().string();

@@ -26,10 +26,17 @@ bool has_family_weights(const std::filesystem::path& path);
 // that is damaged or names what lies elsewhere; links are followed, as downloads are stored so.
 std::vector<std::filesystem::path> family_weight_files(const std::filesystem::path& folder);
 
+// Says whether the folder's files hold a head other than the embedding, though its config.json says
+// that they are tied, as the beginnings of both tell: for planning, which reads no weights.
+bool has_own_head(const std::filesystem::path& folder);
+std::string own_head_note(const std::filesystem::path& folder);
+
 // Opens them: their tensors under our names, in our order of rows, read when they are asked for.
-// What a file holds beside the weights is left out: buffers of rotation and masks, the head of a
-// model that is tied, and in a file of a multimodal model all but its text part. Error{kInput}, one
-// for all of them, for tensors that are missing, unknown or of another shape than by config.json.
+// What a file holds beside the weights is left out: buffers of rotation and masks that say the same
+// as the config, the head of a model that is tied, if it is the embedding (else the model is
+// untied, which a line says), and in a file of a multimodal model all but its text part.
+// Error{kInput}, one for all of them, for tensors that are missing, unknown, of another shape than
+// by config.json or buffers that say something else; for a config.json that is not wholly known.
 // **Memory** of the host: one tensor.
 SavedTensors open_family_weights(const std::filesystem::path& folder);
 

@@ -18,6 +18,8 @@ namespace tracestep {
 namespace {
 
 constexpr const char* kChanges = "changes";
+constexpr const char* kValidationBatches = "validation-batches";
+constexpr std::int64_t kOlderValidationBatches = 8;
 
 struct Run {
   const TrainOptions& options;
@@ -55,9 +57,11 @@ Json optimizer_of(const Run& run) {
   const OptimizerOptions& o = run.options.run.optimizer;
   const LossScaling& scaling = o.loss_scaling;
   const char* kind = o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd";
-  return Json::Array{
-      kind, o.beta1, o.beta2, o.eps, scaling.growth, scaling.backoff, scaling.growth_interval};
+  return Json::Array{kind, scaling.growth, scaling.backoff, scaling.growth_interval};
 }
+
+// Checkpoints of versions without options for them hold these behind the optimizer's kind.
+constexpr const char* kOnceOfOptimizer[] = {"beta1", "beta2", "eps"};
 
 std::string tokens_text(std::int64_t tokens) {
   return fmt::format("{} tokens", tokens);
@@ -92,6 +96,7 @@ void add_training(std::vector<Entry>& out) {
                          const bool applies = !field.applies || field.applies(r.options);
                          return applies ? field.value(r.options) : Json();
                        },
+                   .on_change = field.is_kept ? OnChange::kRefuse : OnChange::kAsk,
                    .older = field.is_optional ? field.value(TrainOptions()) : Json()});
   }
   out.push_back({.key = "steps", .value = [](R r) {
@@ -159,6 +164,12 @@ std::vector<Entry> all_entries() {
   out.push_back({.key = "validation", .value = [](R r) -> Json {
                    return validation_text(r.content.validation_tokens, r.tokens());
                  }});
+  out.push_back({.key = kValidationBatches,
+                 .value = [](R r) -> Json {
+                   const bool validates = r.content.validation_tokens > 0;
+                   return validates ? Json(r.options.validation_batches) : Json();
+                 },
+                 .older = kOlderValidationBatches});
   add_rounding(out);
   return out;
 }
@@ -181,13 +192,26 @@ std::string text_of(const Json& value) {
   return printable(value.is_string() ? value.as_string() : value.dump());
 }
 
+Json with_factors_apart(Json saved) {
+  constexpr std::size_t kCount = std::size(kOnceOfOptimizer);
+  const Json* optimizer = saved.find("optimizer");
+  if (optimizer == nullptr || saved.find(kOnceOfOptimizer[0]) != nullptr) return saved;
+  std::vector<Json> kept = optimizer->items();
+  if (kept.size() <= kCount) return saved;
+  const auto first = kept.begin() + 1, end = first + kCount;
+  for (std::size_t i = 0; i < kCount; ++i) saved[kOnceOfOptimizer[i]] = kept[i + 1];
+  kept.erase(first, end);
+  saved["optimizer"] = Json::Array(kept.begin(), kept.end());
+  return saved;
+}
+
 // Checkpoints with the schema tracestep.checkpoint/1 hold numbers of tokens in the place of the
-// last two entries.
+// entries of text and validation.
 Json upgraded(const Json& saved, const Json& now) {
   const Json *tokens = saved.find("tokens"), *held_out = saved.find("validation_tokens");
-  if (tokens == nullptr || held_out == nullptr) return saved;
+  Json out = with_factors_apart(saved);
+  if (tokens == nullptr || held_out == nullptr) return out;
   const std::int64_t all = tokens->as_int() + held_out->as_int();
-  Json out = saved;
   out["validation"] = validation_text(held_out->as_int(), all);
   // Only the text's length is known: equal lengths count as no difference.
   if (!now.at("text").as_string().starts_with(tokens_text(all))) out["text"] = tokens_text(all);
@@ -254,6 +278,12 @@ void check_changes(std::span<const std::string> names) {
                          : fmt::format("there is no \"{}\"{}", name, did_you_mean(name, known)),
                 fmt::format("one of {}", fmt::join(known, ", ")));
   }
+}
+
+std::int64_t validation_batches_of(const Json& saved) {
+  const Json* found = saved.find(kValidationBatches);
+  if (found == nullptr) return kOlderValidationBatches;
+  return found->is_null() ? 0 : found->as_int();
 }
 
 Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,

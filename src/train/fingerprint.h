@@ -35,4 +35,8 @@ void check_changes(std::span<const std::string> names);
 Json continue_run(const Json& saved, const Json& now, std::span<const std::string> changes,
                   std::int64_t step);
 
+// How many batches a validation of the run `saved` reads, 0: all. Earlier versions read 8 and did
+// not say so.
+std::int64_t validation_batches_of(const Json& saved);
+
 }  // namespace tracestep

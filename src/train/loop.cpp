@@ -14,6 +14,7 @@
 #include "train/log_file.h"
 #include "train/model_store.h"
 #include "train/run_checkpoints.h"
+#include "train/small_updates.h"
 #include "train/tokenizer.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -94,7 +95,16 @@ void warn_of_late_updates(const TrainOptions& o) {
   log_warn("train: no update is early: {} needs the gradients of all weights first", waits_for(o));
 }
 
+void check_rounding(const TrainOptions& o) {
+  if (o.rounding == Rounding::kNearest || o.run.precision.parameters == DType::kBF16) return;
+  throw Error(ErrorCode::kUsage, "rounding",
+              fmt::format("{}, but the weights are {}", name_of(o.rounding),
+                          name_of(o.run.precision.parameters)),
+              "leave it out, or give option precision bf16-pure, whose weights are in bfloat16");
+}
+
 void check_numbers(const TrainOptions& o) {
+  check_rounding(o);
   warn_of_late_updates(o);
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
   if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
@@ -199,6 +209,7 @@ class Run {
                options.steps);
     }
     log_.emplace(options_.log, step_);
+    if (is_first_process(group_)) warn_of_small_updates(trainer_.store(), options_);
   }
 
   TrainResult go(const StopSignal* stop, const std::function<void(const TrainStep&)>& progress) {
@@ -355,6 +366,7 @@ void TrainResult::add(const TrainStep& step) {
   if (steps == 0) first = step;
   last = step;
   if (step.validation_loss) validation_loss = step.validation_loss;
+  if (steps == 1) recent_rates.clear();
   if (recent_rates.size() < kRecentSteps) {
     recent_rates.push_back(step.tokens_per_s);
   } else {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -23,6 +24,16 @@ namespace tracestep {
 
 class Tokenizer;
 
+// How updated weights in bfloat16 are rounded.
+enum class Rounding : std::uint8_t {
+  kNearest,
+  kRandom,  // so that updates below half a rounding are not lost
+};
+inline constexpr Rounding kAllRoundings[] = {Rounding::kNearest, Rounding::kRandom};
+constexpr std::string_view name_of(Rounding rounding) {
+  return rounding == Rounding::kNearest ? "nearest" : "random";
+}
+
 struct TrainOptions {
   RunSpec run;  // includes the optimizer's weight decay and clip
   std::int64_t steps = 200;
@@ -33,6 +44,7 @@ struct TrainOptions {
   std::int64_t shards = 0;
   Order order = Order::kShuffled;
   Schedule schedule;
+  Rounding rounding = Rounding::kNearest;
   // What made the tokens; it is saved beside the weights and in checkpoints. nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
   Json arguments = {};                // kept in checkpoints for whoever continues the run
@@ -45,7 +57,9 @@ struct TrainOptions {
   bool overwrite = false;             // earlier checkpoints, after the first new one
   std::vector<std::string> change;    // entries of the fingerprint that may differ on resume
   std::int64_t validate_every = 0;    // steps; 0: never
-  std::int64_t validation_batches = 8;
+  // Batches of the validation tokens, from their beginning, that a validation reads; 0: every token
+  // once, as evaluate() does.
+  std::int64_t validation_batches = 0;
   std::int64_t sample_every = 0;                 // steps; 0: never
   std::vector<std::int64_t> sample_prompt = {};  // token ids that samples continue
 };
@@ -83,7 +97,9 @@ struct TrainResult {
   std::optional<double> validation_loss;  // the last one measured
   // The lowest one, those before a resume included; with checkpoints, that step is kept.
   std::optional<Validated> best;
-  std::vector<double> recent_rates;  // tokens/s of the last kRecentSteps steps, in no order
+  // Tokens/s of the last kRecentSteps steps, in no order, without the first step of several: it
+  // also makes what all of them use.
+  std::vector<double> recent_rates;
   std::int64_t resumed_from = 0;
   bool interrupted = false;
 

@@ -152,4 +152,15 @@ std::optional<TextPattern::Match> TextPattern::find(std::string_view text, std::
   return Match{ends[0], ends[1]};
 }
 
+std::string exchanged(std::string_view text, std::string_view from, std::string_view by) {
+  std::string out;
+  std::size_t at = 0;
+  for (std::size_t found; (found = text.find(from, at)) != text.npos; at = found + from.size()) {
+    out += text.substr(at, found - at);
+    out += by;
+  }
+  out += text.substr(at);
+  return out;
+}
+
 }  // namespace tracestep

@@ -36,4 +36,7 @@ class TextPattern {
   std::shared_ptr<const void> code_;  // of PCRE2; null: a literal
 };
 
+// `text` with `by` in place of each `from`, which has some length.
+std::string exchanged(std::string_view text, std::string_view from, std::string_view by);
+
 }  // namespace tracestep

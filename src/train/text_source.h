@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,14 +13,26 @@ namespace tracestep {
 struct TextSource {
   std::string text;                          // all files, one after the other
   std::vector<std::filesystem::path> files;  // what was read, in order
-  std::int64_t skipped_binary_count = 0;     // files in folders that contain a NUL byte
+  // What of the folders was left out, by the reason, as in "binary".
+  std::map<std::string, std::vector<std::filesystem::path>> left_out;
+  // Files that are read but have what a user may not expect, by what that is.
+  std::map<std::string, std::vector<std::filesystem::path>> remarks;
 };
 
 // Reads every path: a file as it is, a folder recursively and sorted by path. Inside a folder
-// hidden names (".git"), symbolic links, binary files and everything that is not a regular file are
-// skipped: links could form a cycle or read a text twice. A newline is added between files where
-// one is missing. Errors: kInput when a path is missing, unreadable or a binary file, when nothing
-// is left to read, or when the text is larger than 4 GiB.
+// hidden names (".git"), symbolic links, empty and binary files and everything that is not a
+// regular file are left out: links could form a cycle or read a text twice. A newline is added
+// between files where one is missing. UTF-16 with a byte-order mark becomes UTF-8, and a mark is no
+// part of the text; otherwise bytes stay as they are, line ends and what is not UTF-8 included.
+// Errors: kInput when a path is missing, unreadable or a binary file, when nothing is left to read,
+// or when the text is larger than 4 GiB.
 TextSource read_text(std::span<const std::filesystem::path> paths);
+
+// "12 files, 3.10 MiB; left out: a.png, b.png and 3 more (binary), .git (hidden); CRLF line ends,
+// kept: c.txt".
+std::string words_of(const TextSource& source);
+
+// Text from elsewhere: UTF-16 and marks as in files. `name`: what an error is about.
+std::string text_of_bytes(std::string bytes, const std::string& name);
 
 }  // namespace tracestep

@@ -1,12 +1,15 @@
 // The only file that normalizes by utf8proc.
 #include "train/text_steps.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
 #include <utility>
 
 #include <utf8proc.h>
+
+#include "base/utf8.h"
 
 namespace tracestep {
 namespace {
@@ -37,15 +40,29 @@ bool is_space(const TokenizerFields& step) {
   return text != nullptr && *text == Json(" ");
 }
 
-std::string replaced(std::string_view text, const TextPattern& pattern, std::string_view by) {
-  std::string out;
+// A text that a step changes. `first_bytes` as in TextNormalizer::Result.
+using Changed = TextNormalizer::Result;
+
+// What is put in place of a match comes from its last byte. nullopt: there are more than `most`
+// bytes.
+std::optional<Changed> replaced(std::string_view text, std::size_t first_bytes,
+                                const TextPattern& pattern, std::string_view by, std::size_t most) {
+  Changed out{"", 0};
   std::size_t at = 0;
+  const auto keep = [&](std::size_t end) {
+    if (first_bytes > at) out.first_bytes = out.text.size() + std::min(first_bytes, end) - at;
+    out.text += text.substr(at, end - at);
+    at = end;
+  };
   while (const auto match = pattern.find(text, at)) {
-    out += text.substr(at, match->begin - at);
-    out += by;
+    if (out.text.size() + match->begin - at + by.size() > most) return std::nullopt;
+    keep(match->begin);
+    out.text += by;
+    if (match->end <= first_bytes) out.first_bytes = out.text.size();
     at = match->end;
   }
-  out += text.substr(at);
+  if (out.text.size() + text.size() - at > most) return std::nullopt;
+  keep(text.size());
   return out;
 }
 
@@ -81,6 +98,18 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
+// The first characters of the composed text are those that the first ones became.
+Changed composed(const Changed& before) {
+  Changed out{nfc(before.text), 0};
+  std::string first = nfc(std::string_view(before.text).substr(0, before.first_bytes));
+  for (std::string_view rest = first; !rest.empty();) {
+    rest.remove_prefix(first_character(rest).size());
+    if (out.first_bytes == out.text.size()) break;
+    out.first_bytes += first_character(std::string_view(out.text).substr(out.first_bytes)).size();
+  }
+  return out;
+}
+
 }  // namespace
 
 TextNormalizer::TextNormalizer(const TokenizerFields& component) {
@@ -92,30 +121,48 @@ void TextNormalizer::add(const TokenizerFields& step) {
   const std::string type = step.type();
   if (type == "NFC") {
     step.allow({});
-    steps_.emplace_back(Nfc());
+    steps_.push_back({Nfc(), step.where()});
   } else if (type == "Prepend") {
     step.allow({"prepend"});
-    steps_.emplace_back(Prepend{step.text("prepend")});
+    std::string content = step.text("prepend");
+    // `tokenizers` repeats the first character then, where NFC follows.
+    if (content.empty()) step.refuse("it prepends nothing");
+    steps_.push_back({Prepend{std::move(content)}, step.where()});
     prepends_space_ = true;
   } else if (type == "Replace") {
     step.allow({"pattern", "content"});
-    steps_.emplace_back(Replace{pattern_of(step), step.text("content")});
+    steps_.push_back({Replace{pattern_of(step), step.text("content")}, step.where()});
     if (is_space(step)) space_ = step.text("content");
   } else {
     step.refuse("the normalizer {} is not known here; NFC, Prepend, Replace are", type);
   }
 }
 
-std::string TextNormalizer::apply(std::string_view text) const {
-  std::string out(text);
-  for (const auto& step : steps_) {
-    if (const auto* prepend = std::get_if<Prepend>(&step)) {
-      if (!out.empty()) out = prepend->content + out;
-    } else if (const auto* replace = std::get_if<Replace>(&step)) {
-      out = replaced(out, replace->pattern, replace->content);
+TextNormalizer::Result TextNormalizer::apply(std::string_view text, std::size_t& room) const {
+  Result out{std::string(text), text.empty() ? 0 : first_character(text).size()};
+  for (const Step& step : steps_) {
+    const std::size_t before = out.text.size(), most = before + room;
+    std::optional<Result> changed;
+    if (const auto* prepend = std::get_if<Prepend>(&step.change)) {
+      const std::size_t added = before == 0 ? 0 : prepend->content.size();
+      if (added <= room) {
+        out.text.insert(0, prepend->content, 0, added);
+        if (out.first_bytes > 0) out.first_bytes += added;
+        changed = std::move(out);
+      }
+    } else if (const auto* replace = std::get_if<Replace>(&step.change)) {
+      changed = replaced(out.text, out.first_bytes, replace->pattern, replace->content, most);
     } else {
-      out = nfc(out);
+      changed = composed(out);  // a text of at most three times the bytes
     }
+    if (!changed || changed->text.size() > most) {
+      fail_input("tokenizer",
+                 "{}: a text grows by more than the {} bytes that are left for it; all steps may "
+                 "add 8 times its bytes and 1 MiB",
+                 step.where, room);
+    }
+    out = *std::move(changed);
+    room -= std::max(out.text.size(), before) - before;
   }
   return out;
 }
@@ -179,7 +226,9 @@ void PreTokenizer::add_metaspace(const TokenizerFields& step) {
   step.allow({"replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   if (!steps_.empty()) step.refuse("Metaspace has to be the first step");
   space_ = step.text("replacement");
-  if (space_.empty()) step.refuse("its replacement is empty");
+  if (space_.empty() || first_character(space_).size() != space_.size()) {
+    step.refuse("its replacement has {} bytes; one character is needed", space_.size());
+  }
   const bool is_given = step.find("prepend_scheme") != nullptr;
   const std::string scheme = is_given ? step.text("prepend_scheme") : "always";
   if (scheme != "always" && scheme != "first" && scheme != "never") {
@@ -242,7 +291,7 @@ void PreTokenizer::cut(std::size_t step, std::string_view text, bool at_start,
                           [&](std::string_view piece) { cut(step + 1, piece, at_start, on_word); });
   }
   if (const auto* spaces = std::get_if<Spaces>(&steps_[step])) {
-    const std::string changed = replaced(text, TextPattern::literal(" "), spaces->content);
+    const std::string changed = exchanged(text, " ", spaces->content);
     return cut(step + 1, changed, at_start, on_word);
   }
   const Prefix& prefix = std::get<Prefix>(steps_[step]);

@@ -17,13 +17,23 @@ namespace tracestep {
 // NFC, Prepend, Replace, and a Sequence of them.
 class TextNormalizer {
  public:
+  struct Result {
+    std::string text;
+    std::size_t first_bytes;  // how many bytes of it, from its start, the first character became
+  };
+
   TextNormalizer() = default;
   // Errors: kInput.
   explicit TextNormalizer(const TokenizerFields& component);
 
+  // How many bytes all steps together may add to a text: far more than those of published
+  // tokenizers do, but a small file cannot make a text of any length out of it.
+  static std::size_t room_of(std::size_t text_bytes) { return 8 * text_bytes + (1u << 20); }
+
   bool is_empty() const { return steps_.empty(); }
-  // `text`: valid UTF-8. Errors: kInput.
-  std::string apply(std::string_view text) const;
+  // `text`: valid UTF-8. Takes what the steps add off `room`. Errors: kInput where that does not
+  // suffice.
+  Result apply(std::string_view text, std::size_t& room) const;
 
   // What stands for a space behind it; empty: the space.
   const std::string& space() const { return space_; }
@@ -40,9 +50,14 @@ class TextNormalizer {
     std::string content;
   };
 
+  struct Step {
+    std::variant<Nfc, Prepend, Replace> change;
+    std::string where;
+  };
+
   void add(const TokenizerFields& step);
 
-  std::vector<std::variant<Nfc, Prepend, Replace>> steps_;
+  std::vector<Step> steps_;
   std::string space_;
   bool prepends_space_ = false;
 };
@@ -56,8 +71,8 @@ class PreTokenizer {
   // Errors: kInput.
   explicit PreTokenizer(const TokenizerFields& component);
 
-  // Calls `on_word` for each word of `text`, valid UTF-8, in turn. `at_start`: nothing lies before
-  // it. Errors: kInput.
+  // Calls `on_word` for each word of `text`, valid UTF-8, in turn. `at_start`: it comes from the
+  // first character of all. Errors: kInput.
   void cut(std::string_view text, bool at_start, const OnWord& on_word) const {
     cut(0, text, at_start, on_word);
   }

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/input_file.h"
 #include "base/output_file.h"
+#include "train/tokenizer_export.h"
 #include "train/tokenizer_kinds.h"
 
 namespace tracestep {
@@ -37,6 +38,7 @@ class ByteTokenizer : public Tokenizer {
   }
 
   std::string content() const override { return std::string(kByteFile); }
+  std::string tokenizer_json() const override { return tokenizer_json_of_bytes(); }
 };
 
 }  // namespace

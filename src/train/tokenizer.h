@@ -34,6 +34,8 @@ class Tokenizer {
   virtual std::vector<std::int32_t> start() const { return {}; }
   // Its file, which parse_tokenizer() reads: the same for tokenizers that are the same.
   virtual std::string content() const = 0;
+  // A tokenizer.json that gives texts the same tokens; empty: none is known.
+  virtual std::string tokenizer_json() const { return {}; }
 
   // The hash of that file, as 16 hexadecimal digits.
   std::string hash() const;

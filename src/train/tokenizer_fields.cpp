@@ -59,6 +59,11 @@ std::int32_t TokenizerFields::id(const Json& value, std::string_view name) const
   return static_cast<std::int32_t>(value.as_int());
 }
 
+void TokenizerFields::check_token(std::string_view text) const {
+  if (text.size() <= kMostTokenBytes) return;
+  refuse("a token has {} bytes, more than {}", text.size(), kMostTokenBytes);
+}
+
 TokenizerFields TokenizerFields::part(std::string_view name) const {
   return {at(name), fmt::format("{}: {}", where_, name)};
 }

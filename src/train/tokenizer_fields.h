@@ -33,6 +33,8 @@ class TokenizerFields {
   const Json::Object& object(std::string_view name) const;
   // A number of a token, at most kMostTokenId.
   std::int32_t id(const Json& value, std::string_view name) const;
+  // Refuses a token of more than kMostTokenBytes: what a text of ids decodes to is bounded then.
+  void check_token(std::string_view text) const;
   // The component in field `name`.
   TokenizerFields part(std::string_view name) const;
 
@@ -47,6 +49,7 @@ class TokenizerFields {
 };
 
 inline constexpr std::int32_t kMostTokenId = 10'000'000;
+inline constexpr std::size_t kMostTokenBytes = 65536;
 
 // Calls `add(component)` for `component`, or for each part of a Sequence, whose list is the field
 // `list`; sequences in sequences are opened as well, to some depth.

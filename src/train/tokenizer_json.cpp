@@ -11,6 +11,9 @@
 namespace tracestep {
 namespace {
 
+// A template may name a list of ids again and again.
+constexpr std::size_t kMostStart = 1024;
+
 // The tokens that a template sets before a text; only kinds are taken that set nothing within it.
 std::vector<std::int32_t> start_in(const TokenizerFields& file) {
   std::vector<std::int32_t> out;
@@ -28,6 +31,7 @@ std::vector<std::int32_t> start_in(const TokenizerFields& file) {
       if (piece.find("SpecialToken") == nullptr) break;  // the text
       const std::string name = piece.part("SpecialToken").text("id");
       for (const Json& id : tokens.part(name).array("ids")) out.push_back(step.id(id, name));
+      if (out.size() > kMostStart) step.refuse("more than {} tokens before a text", kMostStart);
     }
   });
   return out;
@@ -64,13 +68,15 @@ class JsonTokenizer : public Tokenizer {
       pairs_.encode(word, cache, out);
     };
     const auto on_token = [&out](std::int32_t id) { out.push_back(id); };
+    std::size_t room = TextNormalizer::room_of(text.size());
     const auto on_raw = [&](std::string_view raw) {
-      const bool at_start = raw.data() == text.data();
-      std::string changed;
-      if (!normalizer_.is_empty()) changed = normalizer_.apply(raw);
-      const std::string_view normal = normalizer_.is_empty() ? raw : changed;
+      TextNormalizer::Result changed{"", 1};
+      if (!normalizer_.is_empty()) changed = normalizer_.apply(raw, room);
+      const std::string_view normal = normalizer_.is_empty() ? raw : changed.text;
+      const std::size_t first = raw.data() == text.data() ? changed.first_bytes : 0;
       const auto on_normal = [&](std::string_view part) {
-        pre_tokenizer_.cut(part, at_start && part.data() == normal.data(), on_word);
+        const auto begin = static_cast<std::size_t>(part.data() - normal.data());
+        pre_tokenizer_.cut(part, begin < first, on_word);
       };
       of_normalized_.split(normal, on_normal, on_token);
     };
@@ -97,6 +103,7 @@ class JsonTokenizer : public Tokenizer {
 
   std::vector<std::int32_t> start() const override { return start_; }
   std::string content() const override { return content_; }
+  std::string tokenizer_json() const override { return content_; }
 
  private:
   std::string space() const {
@@ -112,6 +119,7 @@ class JsonTokenizer : public Tokenizer {
     if (file.find("added_tokens") == nullptr) return;
     std::vector<AddedToken> of_raw, of_normalized;
     std::int32_t next = pairs_.vocab_count();
+    std::size_t room = TextNormalizer::room_of(content_.size());
     int index = 0;
     for (const Json& item : file.array("added_tokens")) {
       const TokenizerFields fields(item,
@@ -123,32 +131,38 @@ class JsonTokenizer : public Tokenizer {
                        .lstrip = fields.flag("lstrip", false),
                        .rstrip = fields.flag("rstrip", false)};
       if (token.content.empty()) continue;
+      fields.check_token(token.content);
       const auto known = pairs_.find(token.content);
       token.id = fields.id(fields.at("id"), token.content);
       if (const std::int32_t expected = known ? *known : next++; token.id != expected) {
         fields.refuse("\"{}\" has the id {}, where the vocabulary gives it {}",
                       escaped(token.content), token.id, expected);
       }
-      set_text(token, fields);
       const bool special = fields.flag("special", false);
       const bool is_normalized = fields.flag("normalized", !special);
-      token.pattern = is_normalized ? normalizer_.apply(token.content) : token.content;
+      token.pattern = is_normalized ? normalizer_.apply(token.content, room).text : token.content;
       if (token.pattern.empty()) fields.refuse("its content is normalized to nothing");
+      fields.check_token(token.pattern);
+      set_text(token, fields);
       (is_normalized ? of_normalized : of_raw).push_back(std::move(token));
     }
     of_raw_ = AddedTokens(std::move(of_raw), file.where());
     of_normalized_ = AddedTokens(std::move(of_normalized), file.where());
   }
 
-  // One that the vocabulary has may also come from merges, and stands for what it stands for there.
+  // It stands for what it is found as, in which a normalizer may have put a space in front. One
+  // that the vocabulary has, too, may also come from merges, and stands for what it stands for
+  // there, unless it is found as another.
   void set_text(const AddedToken& token, const TokenizerFields& fields) {
-    if (pairs_.find(token.content)) return;
     const auto id = static_cast<std::size_t>(token.id);
+    const bool is_known = pairs_.find(token.content).has_value();
+    if (is_known && token.pattern == token.content) return;
     if (id >= texts_.size()) texts_.resize(id + 1);
-    if (texts_[id]) {
+    if (texts_[id] && !is_known) {
       fields.refuse("\"{}\" has the id {} of another token", escaped(token.content), id);
     }
-    texts_[id] = token.content;
+    // The characters of one that is in no vocabulary of bytes are themselves.
+    texts_[id] = pre_tokenizer_.is_byte_level() ? token.pattern : pairs_.text_of(token.pattern);
   }
 
   std::string content_;

@@ -35,9 +35,30 @@ std::vector<TrainField> all_fields() {
             in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::clip));
   rows.real(row("weight_decay", kProgram, "decoupled"), 0, kAnyReal,
             in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::weight_decay));
+  // Of a beta above it float32 knows no 1 - beta, and of a smaller eps no reciprocal.
+  constexpr double kMostBeta = 0.9999999, kLeastEps = 1e-38;
+  const auto of_adamw = [&](const char* name, const char* help, double least, double most,
+                            double OptimizerOptions::*member) {
+    rows.real(row(name, kProgram, help), least, most,
+              in(&TrainOptions::run, &RunSpec::optimizer, member))
+        .is_optional = true;
+  };
+  of_adamw("beta1", "AdamW's decay of the mean of gradients", 0, kMostBeta,
+           &OptimizerOptions::beta1);
+  of_adamw("beta2", "AdamW's decay of the mean of their squares", 0, kMostBeta,
+           &OptimizerOptions::beta2);
+  of_adamw("eps", "added to the root of that mean, before its bias is corrected", kLeastEps, 1,
+           &OptimizerOptions::eps);
   rows.choice(row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),
               kAllDecayOn, in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::decay_on))
       .is_optional = true;
+  TrainField& rounding = rows.choice(
+      row("rounding", kBits,
+          "with precision bf16-pure, how an updated weight becomes 16 bits: nearest, which loses "
+          "an update below half the spacing of the numbers there, or random, which the step's "
+          "number and the data decide, and which is right on average"),
+      kAllRoundings, in(&TrainOptions::rounding));
+  rounding.is_optional = rounding.is_kept = true;  // checkpoints hold the step's number
   return rows.take();
 }
 

@@ -99,15 +99,12 @@ Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenS
     : options_(options),
       stores_(devices),
       group_(devices.group()),
-      batches_(tokens, batch_options()) {
+      batches_(tokens, batch_options()),
+      validation_(std::move(validation)) {
   options_.schedule.check();
   options_.run.optimizer = guarded(options);
   build();
-  if (!validation) return;
-  validation_.emplace(
-      validation,
-      Batches::Options{options.run.shape.batch, options.run.shape.context, Order::kSequential, 0});
-  build_evaluator();
+  if (validation_) build_evaluators();
 }
 
 Trainer::Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
@@ -143,6 +140,7 @@ PassContext Trainer::context() const {
   // It adds up a tensor and the terms of a product in one sum, which other numbers of ranks add up
   // in two.
   if (options_.shards > 0) out.disabled.insert("epilogue");
+  out.rounds_weights = rounds_weights();
   return out;
 }
 
@@ -184,15 +182,30 @@ void Trainer::build() {
   step_->observe({.early = {"grad_norm"}});
 }
 
-// On the first rank of the process alone, unless ranks hold parts of the weights.
-void Trainer::build_evaluator() {
+// On the first rank of the process alone, unless ranks hold parts of the weights. A part with fewer
+// rows than a batch has a program of its own.
+void Trainer::build_evaluators() {
   RunSpec spec = spec_of(Mode::kInference);  // the loss, nothing kept for backward
   const bool on_all = spec.parallel.shards_weights() || spec.parallel.is_divided();
   if (!on_all) spec.parallel = {};
-  Program loss = loss_program(spec, {.scale = 1.0 / spec.parallel.replicas()});
-  if (on_all) loss = reduce(loss, spec.parallel);
-  const Program program = program_for(loss, spec, device());
-  evaluator_ = on_all ? executor_of(program) : stores_.executor_of_first(spec, program);
+  const Parallel& parallel = spec.parallel;
+  const int divisor = parallel.replicas() * (parallel.divides_rows ? parallel.tensor : 1);
+  validated_ = parts_of(*validation_, spec.shape, options_.validation_batches, divisor);
+  for (const TextPart& part : validated_) {
+    auto& evaluator = evaluators_[{part.shape.batch, part.shape.context}];
+    if (evaluator) continue;
+    spec.shape = part.shape;
+    Program loss = loss_program(spec, {.scale = 1.0 / parallel.replicas()});
+    if (on_all) loss = reduce(loss, parallel);
+    const Program program = program_for(loss, spec, device());
+    evaluator = on_all ? executor_of(program) : stores_.executor_of_first(spec, program);
+  }
+}
+
+Executor& Trainer::evaluator_of(const TextPart& part) {
+  Executor& out = *evaluators_.at({part.shape.batch, part.shape.context});
+  set_batch(out, batch_of(part, *validation_), options_.run.model.vocab);
+  return out;
 }
 
 std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
@@ -218,7 +231,9 @@ Program Trainer::update_program() const {
     }
   }
   return program_for(b.finish(), spec_of(Mode::kStep), device(),
-                     {.has_gradients = true, .sums_shards = options_.shards > 0});
+                     {.has_gradients = true,
+                      .sums_shards = options_.shards > 0,
+                      .rounds_weights = rounds_weights()});
 }
 
 double Trainer::state_value(std::string_view name) const {
@@ -339,24 +354,26 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
 }
 
 double Trainer::validate() {
-  TRACESTEP_CHECK(validation_.has_value(), "there is no text to validate on");
+  TRACESTEP_CHECK(can_validate(), "there is no text to validate on");
   double total = 0.0;
-  for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
-    set_batch(*evaluator_, validation_->at(i), options_.run.model.vocab);
-    evaluator_->run();
-    total += evaluator_->scalar("loss");
+  const std::int64_t tokens = tokens_of(validated_);
+  ProgressLine progress;
+  std::int64_t done = 0;
+  for (const TextPart& part : validated_) {
+    Executor& evaluator = evaluator_of(part);
+    evaluator.run();
+    total += evaluator.scalar("loss") * static_cast<double>(part.tokens());
+    done += part.tokens();
+    progress.update(fmt::format("validating: {} %", 100 * done / tokens));
   }
-  evaluator_->release_outputs();
-  return total / static_cast<double>(options_.validation_batches);
+  for (auto& [shape, evaluator] : evaluators_) evaluator->release_outputs();
+  return total / static_cast<double>(tokens);
 }
 
 std::optional<NotFinite> Trainer::find_cause_in_validation() {
   Search search(group_);
-  for (std::int64_t i = 0; i < options_.validation_batches; ++i) {
-    search.look([&] {
-      set_batch(*evaluator_, validation_->at(i), options_.run.model.vocab);
-      return find_not_finite(*evaluator_);
-    });
+  for (const TextPart& part : validated_) {
+    search.look([&] { return find_not_finite(evaluator_of(part)); });
   }
   return search.result();
 }

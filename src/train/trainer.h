@@ -1,12 +1,15 @@
 // The state of a running training: the store and the programs that work on it.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "session/session.h"
 #include "train/loop.h"
+#include "train/text_parts.h"
 #include "train/whole_tensors.h"
 
 namespace tracestep {
@@ -36,10 +39,10 @@ class Trainer {
   // nullopt when everything is finite this time.
   std::optional<NotFinite> find_cause(std::int64_t index);
 
-  bool can_validate() const { return evaluator_ != nullptr; }
-  // The mean loss over the first batches of the validation tokens.
+  bool can_validate() const { return validation_ != nullptr; }
+  // The mean loss over the validation tokens, or as many as the options say.
   double validate();
-  // Searches the validation batches in the same way.
+  // Searches what validation reads in the same way.
   std::optional<NotFinite> find_cause_in_validation();
 
  private:
@@ -53,6 +56,7 @@ class Trainer {
   }
   // A step that is not finite is left out, and the norm of its gradients is known.
   bool guards() const { return options_.run.optimizer.guard_finite; }
+  bool rounds_weights() const { return options_.rounding == Rounding::kRandom; }
   bool is_scaled() const { return options_.run.optimizer.loss_scaling.enabled; }
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
@@ -60,7 +64,8 @@ class Trainer {
   // With what --shards leaves out.
   PassContext context() const;
   void build();
-  void build_evaluator();
+  void build_evaluators();
+  Executor& evaluator_of(const TextPart& part);
   Program update_program() const;
   Device& device() const { return stores_.first().device(); }
 
@@ -80,13 +85,15 @@ class Trainer {
   const RankStores stores_;
   Communicator* const group_;  // nullptr: there is one rank
   Batches batches_;
-  std::optional<Batches> validation_;
+  TokenSourcePtr validation_;  // nullptr: there is none
+  std::vector<TextPart> validated_;
   struct ReadBatch {
     std::int64_t number = 0;
     Batch batch;
   };
   std::optional<ReadBatch> ahead_;
-  std::unique_ptr<Executor> step_, first_, next_, evaluator_;
+  std::unique_ptr<Executor> step_, first_, next_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::unique_ptr<Executor>> evaluators_;  // B, T
   std::int64_t skips_in_a_row_ = 0;
 };
 

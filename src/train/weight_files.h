@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
@@ -14,6 +15,11 @@ struct ForeignFile {
   std::string_view what;  // "text": empty where it is none of those known
   std::string_view hint;  // how to make weights of it
 };
+
+// Error{kInput} that says what the weights of a folder are where it has none that are read, but an
+// adapter, PyTorch archives, GGUF files and the like. To be asked about a folder without a model's
+// weights or checkpoints.
+void refuse_foreign_weights(const std::filesystem::path& folder);
 
 inline constexpr std::size_t kForeignStart = 512;  // bytes that tell
 

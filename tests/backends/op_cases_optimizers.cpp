@@ -33,8 +33,9 @@ OpCase adamw_counted(Shape shape, bool wide_state) {
   return out;
 }
 
-OpCase stochastic_round_on(const Shape& shape, bool upper) {
-  return {{wide(shape), plain(shape), plain(shape), wide({}, 3.0, 3.0)}, {{"upper", upper}}};
+OpCase stochastic_round_on(const Shape& shape, bool upper, bool of_weight = false) {
+  return {{wide(shape), plain(shape), plain(shape), wide({}, 3.0, 3.0)},
+          {{"upper", upper}, {"of_weight", of_weight}}};
 }
 
 // The rates and factors of an AdamW over groups, which follow.
@@ -250,7 +251,8 @@ std::vector<OpTest> optimizer_tests() {
       {.op = "stochastic_round",
        .bound = Bound::kBeside,
        .cases = {stochastic_round_on({1031}, false), stochastic_round_on({67, 31}, true),
-                 stochastic_round_on({0}, false), stochastic_round_on({1}, true)},
+                 stochastic_round_on({0}, false), stochastic_round_on({1}, true),
+                 stochastic_round_on({1031}, false, true)},
        .dtypes = {DType::kF32, DType::kBF16},
        .gradient_outputs = {}},
   };

@@ -32,6 +32,17 @@ TEST(SuggestTest, AWordThatIsAPartOfANameMeansThatName) {
   EXPECT_EQ(closest("peak", std::vector<std::string>{"status", "peak_bytes"}), "peak_bytes");
 }
 
+TEST(SuggestTest, ASwapIsLikelierThanALetterLessAndAStartThanTwoSlips) {
+  const std::vector<std::string> flags = {"--help", "--loss",        "--mode", "--model",
+                                          "--ops",  "--temperature", "--seed"};
+  EXPECT_EQ(closest("--modle", flags), "--model");
+  EXPECT_EQ(closest("--temp", flags), "--temperature");
+  // Two slips in four letters are no slips; the dashes are no letters.
+  for (const char* other : {"--gpus", "--lora", "--seq"}) {
+    EXPECT_EQ(closest(other, flags), std::nullopt) << other;
+  }
+}
+
 TEST(SuggestTest, NamesAreTheSameInAnyCaseAndWithAnyBlanks) {
   EXPECT_EQ(folded("RTX 5090"), folded("rtx5090"));
   EXPECT_EQ(folded(" A100-SXM4-40GB"), "a100-sxm4-40gb");

@@ -126,6 +126,10 @@ TEST(UnitsTest, BytesHaveAUnit) {
   EXPECT_EQ(parse_bytes("--m", "40GiB"), 40ll << 30);
   EXPECT_EQ(parse_bytes("--m", "1.5GiB"), 3ll << 29);
   EXPECT_EQ(parse_bytes("--m", "9223372036854775807B"), INT64_MAX);
+  for (const char letter : {'K', 'M', 'G', 'T'}) {  // as schedulers and other tools write them
+    const std::string short_form = std::string("24") + letter;
+    EXPECT_EQ(parse_bytes("--m", short_form), parse_bytes("--m", short_form + "iB"));
+  }
   for (const char* text : {"",           "24",
                            "0",          "1.5",
                            "24Gi",       "24GBs",

@@ -187,7 +187,7 @@ TEST(CompareCommandTest, CommandsAreRunInPairs) {
   folder.write("a.json", result(100));
   folder.write("b.json", result(150));
   const RunHow here{.folder = folder.path()};
-  // Each notes its turn; "--format json" comes behind and is ignored.
+  // Each notes its turn.
   const std::string call =
       "compare --run 'echo A >> turns; cat a.json #' --run 'echo B >> turns; cat b.json #' "
       "--processes 9 --format json";
@@ -236,12 +236,57 @@ TEST(CompareCommandTest, ACommandThatFailsIsNamed) {
   }
   EXPECT_TRUE(contains(run_tracestep(words_of(cases[0].first), here).err,
                        "ended with status 9: out of paper"));
-  for (const char* printed : {"text", "[1, 2]", "{}"}) {
-    const std::string call =
-        fmt::format("compare --run 'echo \"{0}\" #' --run 'echo \"{0}\" #'", printed);
-    const std::string said = run_tracestep(words_of(call), here).err;
-    EXPECT_TRUE(contains(said, "` prints no result that can be compared: ")) << said;
-    EXPECT_TRUE(contains(said, "give commands that measure, as tracestep bench")) << said;
+  const std::string said = run_tracestep(words_of(cases[1].first), here).err;
+  EXPECT_TRUE(contains(said, "`cat a.json #` prints a result, and `echo text #` prints none"));
+  const ProgramRun silent = run_tracestep(words_of("compare --run false --run true"), here);
+  EXPECT_EQ(silent.status, 1);
+  EXPECT_TRUE(contains(silent.err, "`false` ended with status 1")) << silent.err;
+  const std::string wrong = testing::program_path().string() + " bench --sise tiny";
+  const ProgramRun ours = run_tracestep({"compare", "--run", wrong, "--run", wrong});
+  EXPECT_TRUE(contains(ours.err, "bench --sise tiny --format json` ended with status 2"))
+      << ours.err;
+}
+
+TEST(CompareCommandTest, CommandsThatPrintNoResultAreTimedAsAWhole) {
+  const TempFolder folder;
+  const RunHow here{.folder = folder.path()};
+  const ProgramRun run = run_tracestep(
+      words_of("compare --run 'echo got >> said' --run 'sleep 0.03' --processes 9"), here);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(contains(run.err, "the time that each takes as a whole is compared")) << run.err;
+  const std::string answer = run.out.substr(0, run.out.find("\n\n"));
+  EXPECT_TRUE(contains(answer, "slower.")) << run.out;
+  EXPECT_TRUE(contains(answer, "differ in command echo got >> said → sleep 0.03")) << run.out;
+  std::string said;
+  for (int i = 0; i < 9; ++i) said += "got\n";
+  EXPECT_EQ(content_of(folder / "said"), said) << "no flags are added to commands of others";
+}
+
+// A command of ours without tables is timed like any other, and is not asked for a format.
+TEST(CompareCommandTest, CommandsOfOursWithoutTablesAreTimedToo) {
+  const std::string version = testing::program_path().string() + " version";
+  const ProgramRun run =
+      run_tracestep({"compare", "--run", version, "--run", version, "--processes", "9"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(contains(run.out, "B takes ")) << run.out;
+}
+
+TEST(CompareCommandTest, WhatIsNoResultOfOursIsCalledSo) {
+  const TempFolder folder;
+  folder.write("log.csv", "step,loss\n1,2.5\n");
+  folder.write("log.txt", "step,loss\n1,2.5\n");
+  folder.write("trace.json", R"({"traceEvents": []})");
+  folder.write("other.json", R"({"rows": []})");
+  const RunHow here{.folder = folder.path()};
+  for (const std::string file : {"log.csv", "log.txt", "trace.json", "other.json"}) {
+    for (const char* command : {"compare FILE FILE", "study --from FILE", "explain oom --from FILE",
+                                "pivot FILE --across context"}) {
+      std::string call = command;
+      for (std::size_t at; (at = call.find("FILE")) != call.npos;) call.replace(at, 4, file);
+      const ProgramRun run = run_tracestep(words_of(call), here);
+      EXPECT_EQ(run.status, 3) << call << run.err;
+      EXPECT_TRUE(contains(run.err, "it is no result of tracestep: ")) << call << ": " << run.err;
+    }
   }
 }
 

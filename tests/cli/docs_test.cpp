@@ -1,4 +1,5 @@
 // The pages that the program writes about itself are the committed ones, and help works.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -65,6 +66,33 @@ TEST(DocsTest, EveryCommandExplainsItselfWithExamples) {
   }
   EXPECT_TRUE(contains(run_tracestep({"--help"}).out, "Usage: tracestep COMMAND"));
   EXPECT_TRUE(contains(run_tracestep({"--version"}).out, "tracestep "));
+}
+
+// The options that tell architectures apart are many and come with a model: one line of a command's
+// help leads to them, and nothing else is left out.
+TEST(DocsTest, HelpHasEveryOptionAndALineForThoseOfTheArchitecture) {
+  const ProgramRun topic = run_tracestep({"help", "architecture"});
+  EXPECT_EQ(topic.status, 0) << topic.err;
+  std::size_t takers = 0;
+  for (const cli::Command& command : cli::all_commands()) {
+    const std::string help = run_tracestep({"help", command.name}).out;
+    std::size_t left_out = 0;
+    for (const cli::Option& option : command.options.options()) {
+      const std::string line = "\n  " + option.flag + " ";
+      if (contains(help, line)) continue;
+      ++left_out;
+      EXPECT_TRUE(contains(topic.out, line)) << option.flag;
+    }
+    if (left_out == 0) continue;
+    ++takers;
+    EXPECT_TRUE(contains(help, fmt::format("\n  {} options from ", left_out))) << help;
+    EXPECT_TRUE(contains(help, ": tracestep help architecture\n")) << help;
+    EXPECT_TRUE(contains(topic.out, command.name)) << topic.out;
+  }
+  EXPECT_GT(takers, 5u);
+  EXPECT_TRUE(contains(run_tracestep({"help", "architectur"}).err, "did you mean architecture?"));
+  const std::string manual = run_tracestep({"show", "--docs", "man"}).out;
+  EXPECT_TRUE(contains(manual, ".SH ARCHITECTURE")) << manual.substr(0, 200);
 }
 
 TEST(DocsTest, HelpFitsIntoAHundredColumns) {

@@ -163,6 +163,31 @@ TEST(MemoryCommandTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
               ::testing::HasSubstr("the least peak is"));
 }
 
+TEST(FitCommandTest, APriceNamesItsDeviceAndIsOneForOneChangeThere) {
+  const std::string step =
+      " --d-model 64 --d-ff 96 --layers 2 --heads 2 --vocab 64 --batch 8 --context 64 "
+      "--memory-limit 2MiB --format json";
+  const auto remedies = [&](const std::string& command) {
+    const ProgramRun run = run_tracestep(words_of(command + step));
+    return Json::parse(run.out, command).at("tables").at("remedies");
+  };
+  const auto title = [](const Json& table) {
+    return table.at("columns").at("time_per_token").at("title").as_string();
+  };
+  const Json one = remedies("memory --predict --device cuda"),
+             published = remedies("fit --published H100"), planned = remedies("fit --device cuda");
+  EXPECT_EQ(title(one), "time a token on a usual GPU");
+  EXPECT_EQ(title(planned), "time a token on a usual GPU");
+  EXPECT_TRUE(contains(title(published), "time a token on H100")) << title(published);
+  for (const Json& row : one.at("rows").items()) {
+    for (const Json& other : planned.at("rows").items()) {
+      if (row.at("flags") == other.at("flags")) {
+        EXPECT_EQ(row.at("time_per_token"), other.at("time_per_token"));
+      }
+    }
+  }
+}
+
 TEST(FitCommandTest, WhatDoesNotFitGetsTheCommandsThatDo) {
   const ProgramRun run =
       run_tracestep(words_of("fit --memory-limit 800KiB --format json" + kLongModel));
@@ -268,11 +293,13 @@ TEST(MemoryCommandTest, TheFirstLineSaysWhetherItFitsAndByHowMuch) {
             .out;
     return out.substr(0, out.find('\n'));
   };
-  EXPECT_THAT(first_line("--context 64 --memory-limit 1000KiB"),
-              ::testing::StartsWith("It does not fit: the peak is 1023.14 KiB, 23.14 KiB above the "
-                                    "limit of 1000.00 KiB; with --"));
+  EXPECT_THAT(
+      first_line("--context 64 --memory-limit 1000KiB"),
+      ::testing::StartsWith("It does not fit: at batch 2, context 64, fp32 the peak is "
+                            "1023.14 KiB, 23.14 KiB above the limit of 1000.00 KiB; with --"));
   EXPECT_EQ(first_line("--context 64 --memory-limit 16MiB"),
-            "It fits: the peak is 1023.14 KiB, 15.00 MiB below the limit of 16.00 MiB");
+            "It fits: at batch 2, context 64, fp32 the peak is 1023.14 KiB, 15.00 MiB below the "
+            "limit of 16.00 MiB");
   EXPECT_EQ(first_line("--context 8,64 --memory-limit 1000KiB"), "1 of 2 steps fit in 1000.00 KiB");
 }
 

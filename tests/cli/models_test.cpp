@@ -13,6 +13,7 @@
 #include "support/family_folder.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
+#include "train/tokenizer.h"
 
 namespace tracestep {
 namespace {
@@ -190,6 +191,25 @@ TEST_F(ModelsCommandTest, AModelIsFineTunedAndHandedBackAsReadmePrintsIt) {
   }
 }
 
+// A model that began here is whole in transformers' format: with it text becomes the same tokens.
+TEST_F(ModelsCommandTest, ATokenizerMadeHereGoesWithItsWeights) {
+  std::vector<std::string> kinds{"bytes"};
+  if (has_bpe()) kinds.emplace_back("bpe --bpe-vocab 320");
+  for (const std::string& kind : kinds) {
+    const std::string name = kind.substr(0, kind.find(' '));
+    const std::string text = " --text text.txt --context 8 --batch 2 ";
+    output_of("train --d-model 16 --d-ff 32 --layers 1 --heads 2 --steps 1 --tokenizer " + kind +
+              " --save " + name + ".safetensors" + text);
+    EXPECT_THAT(run("export " + name + ".safetensors " + name).err,
+                ::testing::Not(HasSubstr("stays behind")));
+    EXPECT_EQ(Json::parse(content_of(folder_ / name / "tokenizer_config.json"), "config")
+                  .at("tokenizer_class"),
+              Json("PreTrainedTokenizerFast"));
+    EXPECT_EQ(output_of("eval --model " + name + text),
+              output_of("eval --init " + name + ".safetensors" + text));
+  }
+}
+
 TEST_F(ModelsCommandTest, TheTokenizerOfAFolderGoesWithItsWeights) {
   testing::write_family_fixture("qwen2", folder_ / "qwen");
   folder_.write("qwen/tokenizer.json", tokenizer_of_letters());
@@ -204,13 +224,10 @@ TEST_F(ModelsCommandTest, TheTokenizerOfAFolderGoesWithItsWeights) {
   }
   EXPECT_THAT(output_of("generate --model out --prompt 'a small' --max-tokens 4"),
               ::testing::StartsWith("a small"));
-  // A new model has it too; one made here stays.
+  // A new model has it too.
   output_of("train --size tiny --steps 1 --tokenizer qwen --save new.safetensors" + text);
   output_of("export new.safetensors new");
   EXPECT_EQ(content_of(folder_ / "new/tokenizer.json"), tokenizer_of_letters());
-  output_of("train --size tiny --steps 1 --save bytes.safetensors" + text);
-  EXPECT_THAT(run("export bytes.safetensors bytes").err, HasSubstr("the tokenizer stays behind"));
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "bytes/tokenizer.json"));
   folder_.write("qwen/tokenizer.json", "{}");
   EXPECT_THAT(error_of("eval --init qwen" + text, 3), HasSubstr("tokenizer.json"));
   const ProgramRun numbers = run("generate --init qwen --prompt-tokens 1,2 --max-tokens 3");
@@ -339,6 +356,130 @@ TEST_F(ModelsCommandTest, TheCommandOfAFitIsOneThatAShellTakes) {
   std::filesystem::copy(folder_ / "my-gpt2", folder_ / "my gpt2");
   EXPECT_THAT(output_of("fit --model 'my gpt2' --context 8 --memory-limit 1GiB"),
               HasSubstr("tracestep bench --size 'my gpt2' --context 8"));
+}
+
+TEST_F(ModelsCommandTest, AModelWithUnknownFieldsIsPlannedAndNotRun) {
+  testing::write_family_fixture("llama2", folder_ / "odd");
+  Json config = Json::parse(content_of(folder_ / "odd/config.json"), "config");
+  config["residual_multiplier"] = 0.2;
+  folder_.write("odd/config.json", config.dump());
+  const std::string note = "[odd] not known: residual_multiplier";
+  for (const std::string plan :
+       {"memory --predict", "fit --memory-limit 1GiB", "predict --published H100", "show"}) {
+    const ProgramRun found = run(plan + " --model odd --context 8 --batch 1");
+    EXPECT_EQ(found.status, 0) << plan << ": " << found.err;
+    EXPECT_THAT(found.err, HasSubstr(note)) << plan;
+  }
+  const Json result = Json::parse(
+      output_of("memory --predict --model odd --context 8 --batch 1 --format json"), "memory");
+  EXPECT_THAT(result.at("notes").dump(), HasSubstr(note));
+  const std::string words = " --model odd --context 8 --text text.txt --tokenizer bytes";
+  for (const std::string& use : {"train --steps 1" + words, "train --init none --steps 1" + words,
+                                 "eval" + words, std::string("bench --model odd --context 8"),
+                                 std::string("generate --model odd --prompt-tokens 1,2")}) {
+    EXPECT_THAT(error_of(use, 3), HasSubstr("unknown fields, which may change the model: res"));
+  }
+  EXPECT_THAT(error_of("export odd out", 3), HasSubstr("unknown fields"));
+}
+
+TEST_F(ModelsCommandTest, AQuantizedFolderIsPlannedAndNotRead) {
+  testing::write_family_fixture("llama2", folder_ / "q");
+  Json config = Json::parse(content_of(folder_ / "q/config.json"), "config");
+  config["quantization_config"]["quant_method"] = "gptq";
+  config["quantization_config"]["bits"] = 4;
+  folder_.write("q/config.json", config.dump());
+  const std::string says = "its weights are quantized (gptq, 4 bits); read are bf16, f16, f32";
+  const ProgramRun planned = run("memory --predict --model q --context 8 --batch 1");
+  EXPECT_EQ(planned.status, 0);
+  EXPECT_THAT(planned.err, HasSubstr(says));
+  EXPECT_THAT(error_of("generate --model q --prompt-tokens 1,2", 3), HasSubstr(says));
+}
+
+TEST_F(ModelsCommandTest, AHeadOfItsOwnIsEvaluatedTrainedAndHandedBack) {
+  testing::write_family_fixture("llama3", folder_ / "headed");
+  testing::write_family_fixture("llama3", folder_ / "untied");
+  const SafetensorsFile file(folder_ / "headed/model.safetensors");
+  std::map<std::string, HostTensor> tensors;
+  for (const std::string& name : file.names()) tensors[name] = file.read(name);
+  HostTensor head = tensors.at("model.embed_tokens.weight");
+  std::ranges::reverse(head.as<float>());
+  tensors["lm_head.weight"] = head;
+  for (const char* name : {"headed", "untied"}) {
+    write_safetensors(folder_ / name / "model.safetensors", {tensors.begin(), tensors.end()});
+  }
+  Json config = Json::parse(content_of(folder_ / "untied/config.json"), "config");
+  config["tie_word_embeddings"] = false;
+  folder_.write("untied/config.json", config.dump());
+  std::string numbers;
+  for (int i = 0; i < 400; ++i) numbers += std::string{static_cast<char>(i * i % 48), 0};
+  folder_.write("tokens.bin", numbers);
+  const std::string shape = " --tokens tokens.bin --token-dtype uint16 --context 8 --batch 2 ";
+  const std::string wanted = output_of("eval --model untied" + shape);
+  const ProgramRun found = run("eval --model headed" + shape);
+  EXPECT_EQ(found.out, wanted);
+  EXPECT_THAT(found.err, HasSubstr("the model is read as untied"));
+  EXPECT_EQ(output_of("eval --init headed" + shape), wanted);
+  EXPECT_EQ(output_of("generate --model headed --prompt-tokens 1,2 --max-tokens 5"),
+            output_of("generate --model untied --prompt-tokens 1,2 --max-tokens 5"));
+  output_of("export headed out");
+  EXPECT_EQ(output_of("eval --model out" + shape), wanted);
+  EXPECT_THAT(content_of(folder_ / "out/config.json"), HasSubstr("\"tie_word_embeddings\": false"));
+  output_of("train --steps 2 --checkpoint run --model headed" + shape);
+  output_of("train --checkpoint run --resume --steps 3");
+  output_of("export run tuned");
+  EXPECT_EQ(output_of("eval --init run" + shape), output_of("eval --model tuned" + shape));
+  EXPECT_EQ(output_of("eval --init run --model headed" + shape),
+            output_of("eval --model tuned" + shape));
+  const std::string plan = "memory --predict --context 8 --batch 1 --all --model ";
+  EXPECT_THAT(run(plan + "headed").err, HasSubstr("the model is read as untied"));
+  EXPECT_THAT(output_of(plan + "headed"), HasSubstr("parameters"));
+}
+
+TEST_F(ModelsCommandTest, AContextBeyondTheModelsPositionsIsSaid) {
+  EXPECT_THAT(
+      run("memory --predict --model llama-2-7b --context 32768 --batch 1").err,
+      HasSubstr("[context] 32768 tokens are more than the 4096 positions that llama-2-7b was "
+                "made for"));
+  EXPECT_THAT(run("memory --predict --model llama-2-7b --context 4096 --batch 1").err,
+              Not(HasSubstr("positions")));
+  testing::write_family_fixture("llama2", folder_ / "made");
+  EXPECT_THAT(
+      run("generate --model made --prompt-tokens 1,2 --max-tokens 63").err,
+      HasSubstr("[context] 65 tokens are more than the 64 positions that made was made for"));
+  EXPECT_THAT(run("eval --model made --init none --text text.txt --batch 1 --context 70").err,
+              HasSubstr("[context] 70 tokens are more than the 64"));
+}
+
+TEST_F(ModelsCommandTest, CheckpointsAndAdaptersInThePlaceOfAModelAreNamed) {
+  output_of("train --size tiny --text text.txt --steps 1 --context 8 --batch 1 --checkpoint run");
+  for (const std::string use : {"generate --prompt a", "eval --text text.txt", "memory --predict",
+                                "train --steps 1 --text text.txt"}) {
+    EXPECT_THAT(error_of(use + " --model run", 3),
+                HasSubstr("[--model] run holds checkpoints, and no config.json; train, eval and "
+                          "generate take it as --init run"));
+  }
+  EXPECT_THAT(error_of("generate --checkpoint run --prompt a", 2),
+              HasSubstr("unknown option --checkpoint; did you mean --init?"));
+  folder_.write("lora/adapter_config.json", R"({"base_model_name_or_path": "x/base"})");
+  EXPECT_THAT(error_of("memory --predict --model lora", 3), HasSubstr("an adapter (LoRA), which "));
+  EXPECT_THAT(error_of("generate --init lora --prompt a", 3),
+              HasSubstr("an adapter (LoRA), which "));
+  folder_.write("old/pytorch_model.bin", "x");
+  folder_.write("old/config.json", content_of(folder_ / "my-qwen3/config.json"));
+  for (const std::string use : {"generate --prompt-tokens 1", "train --steps 1 --text text.txt"}) {
+    EXPECT_THAT(error_of(use + " --model old", 3),
+                HasSubstr("PyTorch archives (pytorch_model.bin)"));
+  }
+}
+
+TEST_F(ModelsCommandTest, AModelIsTakenUnderTheNameThatItIsStoredUnder) {
+  const ProgramRun found =
+      run("memory --predict --model meta-llama/Llama-3.1-8B --batch 1 --context 128 --all");
+  EXPECT_THAT(found.out, HasSubstr("llama-3.1-8b"));
+  EXPECT_THAT(found.err, HasSubstr("[meta-llama/Llama-3.1-8B] taken as llama-3.1-8b"));
+  EXPECT_THAT(error_of("memory --predict --model mixtral", 2),
+              AllOf(HasSubstr("of the type mixtral (a mixture of experts), which is not known"),
+                    Not(HasSubstr("did you mean"))));
 }
 
 TEST_F(ModelsCommandTest, ScalingThatDividesByNothingIsRefused) {

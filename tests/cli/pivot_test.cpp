@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/input_file.h"
 #include "cli/run_binary.h"
 #include "support/temp_folder.h"
 
@@ -54,9 +55,19 @@ TEST_F(PivotTest, AnotherValueAndAnotherKeyAcross) {
   EXPECT_THAT(shown, ::testing::ContainsRegex("1024 +1.00 GiB +OOM"));
 }
 
-TEST_F(PivotTest, RowsThatAreNotToldApartAreCounted) {
-  EXPECT_THAT(run("bench.json --across mode --down size").out,
-              HasSubstr("more rows have the keys of another one here"));
+TEST_F(PivotTest, KeysThatTellRowsApartGoDownUnasked) {
+  const ProgramRun shown = run("bench.json --across mode --down size --format csv");
+  EXPECT_THAT(shown.out, HasSubstr("size,context,step"));
+  EXPECT_THAT(shown.out, HasSubstr("small,512,4.000 ± 0.000 ms"));
+}
+
+TEST_F(PivotTest, RowsThatNothingTellsApartAreRefused) {
+  std::string text = read_text_file(folder_ / "bench.json", "bench.json", 1 << 20);
+  text.replace(text.find("\"context\": 512"), 14, "\"context\": 1024");
+  folder_.write("twice.json", text);
+  const ProgramRun shown = run("twice.json");
+  EXPECT_EQ(shown.status, 3);
+  EXPECT_THAT(shown.err, HasSubstr("two rows are alike in all keys"));
 }
 
 TEST_F(PivotTest, WhatIsNotThereIsNamedWithWhatIs) {

@@ -203,12 +203,13 @@ TEST_F(PredictCommandTest, ANameIsTakenAsItIsTyped) {
         first_row("predict --size tiny --context 64 --published " + name).at("source").as_string(),
         HasSubstr("from published peaks of RTX 4090"));
   }
-  const ProgramRun open = run("predict --size tiny --published a100");
-  EXPECT_EQ(open.status, 2);
-  EXPECT_THAT(open.err, HasSubstr("A100 PCIe 40 GB"));
   EXPECT_THAT(
-      run("predict --size tiny --context 64 --published h100").out,
-      HasSubstr("peaks of H100 SXM: nothing was measured on it (H100 PCIe, H100 NVL by name)"));
+      run("predict --size tiny --context 64 --published a100").out,
+      HasSubstr("peaks of A100 SXM 80 GB: nothing was measured on it; \"a100\" is taken for "
+                "it, not for A100 SXM 40 GB or A100 PCIe 40 GB or A100 PCIe 80 GB"));
+  EXPECT_THAT(run("predict --size tiny --context 64 --published h100").out,
+              HasSubstr("\"h100\" is taken for it, not for H100 PCIe or H100 NVL"));
+  EXPECT_EQ(run("predict --size tiny --published 80g").status, 2);
   EXPECT_THAT(run("show --devices").out, HasSubstr("GB200 NVL72 data sheet"));
 }
 

@@ -1,4 +1,7 @@
 // profile and precision as a person calls them, on a model that takes no time.
+#include <regex>
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "base/json.h"
@@ -67,6 +70,34 @@ TEST(ProfileCommandTest, TablesOfBothModesComeWithTheirNames) {
     EXPECT_NEAR(sum, 100.0, 0.1) << name;
   }
   EXPECT_EQ(matrices, 2u);  // inference and step
+}
+
+TEST(ProfileCommandTest, TheScreenOfOneStepListsWhereItsTimeGoesAndSaysNoShareTwice) {
+  const std::string shown = run(std::string("profile --mode step") + kFast).out;
+  const std::string answer = shown.substr(0, shown.find("\n\n"));
+  const std::regex share("[0-9.]+ %");
+  std::set<std::string> said;
+  for (std::sregex_iterator it(answer.begin(), answer.end(), share), end; it != end; ++it) {
+    EXPECT_TRUE(said.insert(it->str()).second) << answer;
+  }
+  EXPECT_EQ(said.size(), 2u) << answer;
+  const Json top =
+      Json::parse(run(std::string("profile --mode step --format json") + kFast).out, "profile")
+          .at("tables")
+          .at("top");
+  ASSERT_EQ(top.at("rows").size(), 8u);
+  double before = 1e300, sum = 0;
+  std::set<std::string> ops;
+  for (const Json& row : top.at("rows").items()) {
+    EXPECT_LE(row.at("ms").as_double(), before);
+    before = row.at("ms").as_double();
+    sum += row.at("share_percent").as_double();
+    EXPECT_GE(row.at("launches").as_double(), 1);
+    ops.insert(row.at("op").as_string());
+    EXPECT_NE(shown.find(row.at("part").as_string().substr(0, 5)), shown.npos) << shown;
+  }
+  EXPECT_GT(ops.size(), 1u);
+  EXPECT_LE(sum, 100.0);
 }
 
 TEST(ProfileCommandTest, ComponentsNarrowTheRowsAndKeepTheTotal) {

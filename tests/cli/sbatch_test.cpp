@@ -18,6 +18,7 @@
 namespace tracestep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -225,13 +226,31 @@ TEST_F(SbatchTest, RequestsFollowFromPredictions) {
   EXPECT_THAT(script, HasSubstr("#SBATCH --time=5\n"));
   const Json peaks = Json::parse(
       tracestep("predict --size small,xl --context 128 --mode step --device cuda --published H100 "
-                "--format json")
+                "--batch 4 --precision fp32 --attention naive --executor eager --format json")
           .out,
       "predict");
   for (const Json& row : peaks.at("rows").items()) {
     EXPECT_THAT(script, HasSubstr("# peak " + format_bytes(row.at("peak_bytes").as_int())));
   }
   EXPECT_THAT(script, Not(HasSubstr("--published"))) << "it is for the requests alone";
+}
+
+// The card is the device of the jobs, and its memory their limit.
+TEST_F(SbatchTest, ACardThatIsNamedIsWhatTheJobsRunOn) {
+  const ProgramRun run = tracestep(
+      "bench --size tiny,2.7B --context 2048 --batch 8 --mode step --published 4090 "
+      "--sbatch jobs");
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_THAT(job("tasks-1.sh"), AllOf(HasSubstr("--device cuda"), HasSubstr("--gres=gpu:1"),
+                                       HasSubstr("times are from published peaks of RTX 4090")));
+  EXPECT_THAT(run.err, HasSubstr("task 1 needs "));
+  EXPECT_THAT(run.err, HasSubstr("of RTX 4090"));
+  EXPECT_THAT(run.err, Not(HasSubstr("task 0 needs ")));
+}
+
+TEST_F(SbatchTest, APredictionKeepsTheCardThatItIsOf) {
+  write_jobs("memory --predict --size tiny,small --published H100");
+  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("--published H100"));
 }
 
 TEST_F(SbatchTest, TheCalibrationOfANodeIsTakenOnAnotherMachine) {
@@ -345,7 +364,7 @@ TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   EXPECT_EQ(tracestep("bench --context 8,many --sbatch other").status, 2);
   const std::string alone = tracestep(kGrid + " --published A100-40GB").err;
   EXPECT_THAT(alone, HasSubstr("add --sbatch DIR"));
-  EXPECT_THAT(alone, HasSubstr("--memory-limit 39.4GiB"));
+  EXPECT_THAT(alone, HasSubstr("memory --predict say what a step needs on such a device"));
   EXPECT_THAT(tracestep(kGrid + " --published H100 --sbatch other").err,
               HasSubstr("[--published] its times are not those of the device null"));
   const Json identity = Json::Object{{"device", "cpu"}, {"cpu", "this machine lacks"}};

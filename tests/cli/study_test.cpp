@@ -198,7 +198,7 @@ TEST(StudyTest, WritesAPageWithTheNumbersOfItsJsonAndSaysWhatItLeftOut) {
   EXPECT_THAT(text_of(folder / "study.tex"), ::testing::EndsWith("\\end{document}\n"));
   EXPECT_THAT(text_of(folder / "study.typ"), HasSubstr("== #\"1.1.3 Time\";"));
   EXPECT_THAT(run.err, HasSubstr(" at most)"));
-  EXPECT_THAT(run.err, HasSubstr(" files of README.md, docs, src"));
+  EXPECT_THAT(run.err, HasSubstr(" on README.md, docs, src"));
   EXPECT_THAT(page, HasSubstr("models: tiny (vocabulary 256: one token a byte)"));
   expect_short(folder);
   for (const char* file : {"study.html", "study.md", "study.tex", "study.typ", "study.json"}) {

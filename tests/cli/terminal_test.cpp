@@ -120,7 +120,7 @@ TEST(TerminalTest, ColumnsAreChosenByNameInEveryFormat) {
 TEST(TerminalTest, AnAnswerOfNoComesWithTheSmallestChangeThatFits) {
   const ProgramRun run = run_tracestep(
       words_of("memory --predict --size tiny --context 512 --batch 8 --memory-limit 400MiB"));
-  EXPECT_THAT(run.out, ::testing::StartsWith("It does not fit: the peak is "));
+  EXPECT_THAT(run.out, ::testing::StartsWith("It does not fit: at batch 8, context 512, "));
   EXPECT_THAT(run.out.substr(0, run.out.find('\n')), HasSubstr("; with --"));
 }
 

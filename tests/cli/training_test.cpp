@@ -5,6 +5,9 @@
 #include <numbers>
 #include <sstream>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -96,7 +99,90 @@ TEST_F(TrainingTest, TheLossOfALineIsTheMeanOfItsSteps) {
   EXPECT_THAT(lines[2], HasSubstr("step 20/20  " + mean(16, 20)));
 }
 
-TEST(TrainingViewTest, TheShareOfThePeakIsThatOfTheMovingMean) {
+TEST_F(TrainingTest, WhereNothingWillBeSavedTheFirstLinesSaySo) {
+  const std::string words = "will be saved: give --save FILE or --checkpoint DIR";
+  const std::string without = train("--steps 2").err;
+  EXPECT_LT(without.find("nothing " + words), without.find("step 1/2")) << without;
+  EXPECT_THAT(train("--steps 2 --log log").err, HasSubstr("nothing but the log " + words));
+  for (const char* kept : {"--save w", "--checkpoint c"}) {
+    EXPECT_THAT(train(fmt::format("--steps 2 {}", kept)).err, Not(HasSubstr(words))) << kept;
+  }
+}
+
+// The last tenth of the text, of which rows and a part of one are left behind whole batches.
+TEST_F(TrainingTest, AValidationIsWhatEvalSaysOfThePartThatIsSetAside) {
+  const std::string text = file("text.txt");
+  folder_.write("held", text.substr(text.size() - text.size() / 10));
+  const std::string common = " --batch 2 --context 16 --format json --text held --init w";
+  const auto validated = [&](const std::string& more) {
+    const ProgramRun run = train(
+        "--steps 3 --validate-every 3 --validation-fraction 0.1 "
+        "--save w --format json " +
+        more);
+    return std::pair(row(run).at("validation_loss").as_double(), run.err);
+  };
+  const auto [all, said_of_all] = validated("");
+  EXPECT_EQ(all, row(run("eval" + common)).at("loss").as_double());
+  EXPECT_THAT(said_of_all, HasSubstr("validation on all of 899 tokens held out, every 3 steps; it "
+                                     "takes as long as about 9 steps (--validation-batches"));
+  const auto [some, said_of_some] = validated("--validation-batches 2");
+  EXPECT_EQ(some, row(run("eval --batches 2" + common)).at("loss").as_double());
+  EXPECT_NE(some, all);
+  EXPECT_THAT(said_of_some, HasSubstr("validation on 64 of 899 tokens held out, every 3 steps; it "
+                                      "takes as long as less than a step\n"));
+}
+
+TEST_F(TrainingTest, AResumedRunValidatesOnAsManyBatches) {
+  train("--steps 2 --validate-every 1 --validation-batches 3 --checkpoint c");
+  const ProgramRun same = run("train --checkpoint c --resume --steps 3");
+  EXPECT_THAT(same.err, HasSubstr("validation on 96 of 449 tokens"));
+  const ProgramRun other = run("train --checkpoint c --resume --steps 4 --validation-batches 4");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("other validation-batches: 3, now 4"));
+}
+
+TEST_F(TrainingTest, WhatIsReadAndLeftOutOfFoldersIsSaidByTrainAndEval) {
+  folder_.write("texts/a.txt", file("text.txt"));
+  folder_.write("texts/b.txt", "\xff\xfe" + std::string("h\0i\0\n\0", 6));
+  folder_.write("texts/c.txt", "caf\xe9\r\n");
+  folder_.write("texts/image.png", std::string("\x89PNG\0\0\0\x0d", 8));
+  const std::string words =
+      "text: 9010 tokens of 3 files, 8.80 KiB; left out: texts/image.png (binary); CRLF line "
+      "ends, kept: texts/c.txt; not UTF-8 (Latin-1?), its bytes taken as they are: texts/c.txt; "
+      "read as UTF-16: texts/b.txt\n";
+  EXPECT_THAT(run("train --text texts --steps 1 --save w" + kSizes).err, HasSubstr(words));
+  EXPECT_THAT(run("eval --text texts --init w --batches 1").err, HasSubstr(words));
+}
+
+TEST_F(TrainingTest, APromptFromAPipeMayBeUtf16) {
+  train("--steps 1 --save w");
+  const auto sampled = [&](const std::string& prompt) {
+    const std::filesystem::path from = folder_.write("prompt", prompt);
+    const ProgramRun out = run_tracestep(
+        words_of("generate --init w --prompt - --max-tokens 4 --format json"),
+        {.folder = folder_.path(),
+         .before_start = [&] { ::dup2(::open(from.c_str(), O_RDONLY), STDIN_FILENO); }});
+    return row(out).at("text").as_string();
+  };
+  EXPECT_EQ(sampled("\xff\xfe" + std::string("h\0i\0", 4)), sampled("hi"));
+  EXPECT_EQ(sampled("\xef\xbb\xbfhi"), sampled("hi"));
+}
+
+// One step that something held up does not count for all of them.
+TEST(TrainingViewTest, TheRateOfALineIsTheMedianOfItsStepsWithoutTheFirstOfTheRun) {
+  cli::TrainingView view({.steps = 8, .log_every = 8});
+  TrainResult result;
+  testing::internal::CaptureStderr();
+  for (const double rate : {1.0, 1e5, 1e5, 1e5, 10.0, 1e5, 1e5, 1e5}) {
+    const TrainStep step{.step = result.steps + 1, .loss = 1, .tokens_per_s = rate};
+    view.add(step);
+    result.add(step);
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("100.00 k tokens/s"));
+  EXPECT_EQ(result.recent_rates.size(), 7u) << "the first one stands for none";
+}
+
+TEST(TrainingViewTest, TheShareOfThePeakIsThatOfTheRate) {
   cli::TrainingView view({.steps = 2, .log_every = 1, .flops_per_token = 2e6, .peak_flops = 1e12});
   testing::internal::CaptureStderr();
   view.add({.step = 1, .loss = 1, .tokens_per_s = 1});

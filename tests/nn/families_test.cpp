@@ -22,6 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kLlama = R"({"model_type": "llama", "vocab_size": 48, "hidden_size": 24,
   "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -35,7 +36,8 @@ ReadModel llama(const std::string& more) {
 
 std::string error_of(const std::string& text) {
   try {
-    model_of_json(Json::parse(text, "config.json"), "config.json");
+    require_no_doubts(model_of_json(Json::parse(text, "config.json"), "config.json"),
+                      "config.json");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kInput) << error.what();
     return error.what();
@@ -117,15 +119,15 @@ TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
       {"[]", "no object"},
       {"{}", "it has no \"model_type\""},
       {R"({"model_type": 3})", "it has no \"model_type\""},
-      {R"({"model_type": "lama"})", "did you mean llama?"},
+      {R"({"model_type": "lama"})", "models of the type \"lama\" are not known; known are llama"},
       {R"({"model_type": "bert"})", "known are llama, mistral"},
       {with(R"("num_experts": 8)"), "unknown fields, which may change the model: num_experts"},
       {with(R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})"),
-       "\"rope_type\" is \"dynamic\"; default, linear, llama3 or yarn is expected"},
+       "\"rope_type\" is \"dynamic\"; default, linear, llama3, yarn or longrope is expected"},
       {with(R"("rope_scaling": {"rope_type": "linear", "factor": 0.5})"), "at least 1"},
       {with(R"("rope_scaling": {"rope_type": "linear"})"), "\"factor\" is missing"},
       {with(R"("rope_scaling": {"type": "longrope", "long_factor": [1]})"),
-       "\"type\" is \"longrope\"; default, linear"},
+       "unknown fields, which may change the model: rope_type longrope, long_factor"},
       {with(R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
                 "high_freq_factor": 1})"),
        "high more than low"},
@@ -145,7 +147,12 @@ TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
        "\"tie_word_embeddings\" is true; false is expected"},
       {R"({"model_type": "x", "quantization_config": {"bits": 4}, "text_config": )" +
            with(R"("x": null)") + "}",
-       "\"quantization_config\" is"},
+       "its weights are quantized (4 bits); read are bf16, f16, f32"},
+      {with(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"),
+       "its weights are quantized (gptq, 4 bits)"},
+      {with(R"("quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true})"),
+       "its weights are quantized (bitsandbytes, 4 bits)"},
+      {with(R"("quantization": {"group_size": 64, "bits": 8})"), "quantized (8 bits)"},
       {with(R"("rope_scaling": "linear")"), "an object is expected"},
       {with(R"("rope_parameters": [])"), "an object is expected"},
       {with(R"("hidden_act": "mish")"), "\"hidden_act\" is \"mish\"; silu, gelu"},
@@ -191,8 +198,101 @@ TEST(FamiliesTest, AModelIsANameAFolderOrAFile) {
   };
   EXPECT_THAT(error("llama-3.1-9b"), HasSubstr("did you mean llama-3.1-8b?"));
   EXPECT_THAT(error("./nothing"), HasSubstr("there is no such file or folder"));
-  EXPECT_THAT(error("meta-llama/Llama-3.1-8B"), HasSubstr("did you mean 'llama-3.1-8b'?"));
   EXPECT_THAT(error(folder.path().string()), HasSubstr("config.json"));
+}
+
+TEST(FamiliesTest, ATypeThatIsNotKnownIsNotTakenForItsNearest) {
+  for (const std::string type :
+       {"gemma", "gptj", "qwen", "mixtral", "olmo3", "phi", "llama4_text"}) {
+    EXPECT_THAT(error_of(R"({"model_type": ")" + type + "\"}"),
+                AllOf(HasSubstr("known are llama, mistral"), Not(HasSubstr("did you mean"))));
+  }
+  for (const std::string name :
+       {"mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1", "gemma-2b", "phi-2", "olmo-1b"}) {
+    try {
+      model_called("--model", name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("which is not known; known are llama"),
+                                      Not(HasSubstr("did you mean"))));
+    }
+  }
+}
+
+TEST(FamiliesTest, AModelIsKnownByTheNameThatItIsStoredUnder) {
+  const std::pair<const char*, const char*> names[] = {
+      {"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+      {"meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+      {"meta-llama/Llama-2-7b-hf", "llama-2-7b"},
+      {"Llama-3.2-1B-Instruct", "llama-3.2-1b"},
+      {"Qwen/Qwen2.5-7B", "qwen2.5-7b"},
+      {"qwen/qwen2.5-7b-instruct", "qwen2.5-7b"},
+      {"Qwen/Qwen3-0.6B-Base", "qwen3-0.6b"},
+      {"openai-community/gpt2", "gpt2"},
+      {"google/gemma-2-2b-it", "gemma-2-2b"},
+      {"google/gemma-3-4b-pt", "gemma-3-4b"},
+      {"mistralai/Mistral-7B-v0.1", "mistral-7b-v0.1"},
+      {"HuggingFaceTB/SmolLM2-135M", "smollm2-135m"},
+      {"EleutherAI/pythia-160m-deduped", "pythia-160m"},
+      {"microsoft/Phi-3-mini-4k-instruct", "phi-3-mini"},
+      {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"}};
+  for (const auto& [stored, known] : names) {
+    EXPECT_EQ(model_called("model", stored), *find_model(known)) << stored;
+  }
+  for (const char* other : {"./gpt2", "~/gpt2", "a/b/gpt2", "microsoft/Phi-3-mini-128k-instruct",
+                            "mistralai/Mistral-7B-v0.2"}) {
+    EXPECT_EQ(stored_as(other), nullptr) << other;
+  }
+}
+
+TEST(FamiliesTest, AFolderOfThatPathIsTheModelThatIsMeant) {
+  TempFolder folder;
+  folder.write("openai-community/gpt2/config.json", std::string(kLlama) + "}");
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  EXPECT_EQ(model_called("model", "openai-community/gpt2").vocab, 48);
+  std::filesystem::current_path(before);
+}
+
+TEST(FamiliesTest, WhatTransformersAndToolsWriteIntoEveryFileIsNoFieldOfTheModel) {
+  const std::string harmless = R"("max_length": 20, "min_length": 0, "do_sample": true,
+    "early_stopping": true, "num_beams": 4, "num_beam_groups": 1, "diversity_penalty": 0.0,
+    "temperature": 0.7, "top_k": 50, "top_p": 0.9, "typical_p": 1.0, "repetition_penalty": 1.1,
+    "length_penalty": 1.0, "no_repeat_ngram_size": 3, "encoder_no_repeat_ngram_size": 0,
+    "num_return_sequences": 1, "output_scores": true, "return_dict_in_generate": true,
+    "forced_eos_token_id": 2, "remove_invalid_values": true, "num_labels": 2, "max_new_tokens": 9,
+    "use_flash_attn": true, "model_max_length": 4096, "neftune_noise_alpha": 5,
+    "unsloth_tiled_mlp": true, "num_logits_to_keep": 0, "loss_type": "ForCausalLM",
+    "output_past": true, "n_special": 0, "predict_special_tokens": true,
+    "use_sliding_window": false, "max_window_layers": 28, "sliding_window": 4096,
+    "layer_types": ["full_attention", "full_attention", "full_attention"], "use_mrope": false,
+    "use_qk_norm": false, "some_switch": false)";
+  const ReadModel read = llama(harmless);
+  EXPECT_THAT(read.unknown, ::testing::IsEmpty());
+  EXPECT_EQ(read.config, llama("").config);
+}
+
+TEST(FamiliesTest, WhatMayChangeTheModelIsListedAndNotTakenForNothing) {
+  const ReadModel read = llama(R"("is_causal": false, "use_rope": false, "residual_multiplier": 0.2,
+    "n_special": 4, "layer_types": ["full_attention", "full_attention", "linear_attention"],
+    "sliding_window": 512, "num_experts": 8, "rope_parameters": {"beta": 3})");
+  EXPECT_THAT(read.unknown, ::testing::UnorderedElementsAre(
+                                "is_causal", "use_rope", "residual_multiplier", "n_special",
+                                "layer_types", "sliding_window", "num_experts", "beta"));
+  EXPECT_THAT(doubts_of(read), ElementsAre(HasSubstr("not known: ")));
+  EXPECT_THAT(doubts_of(llama("")), ::testing::IsEmpty());
+}
+
+TEST(FamiliesTest, LongropeIsPlannedUnscaled) {
+  for (const std::string type : {"longrope", "su", "yarn"}) {
+    const std::string text = R"({"model_type": "phi3", "max_position_embeddings": 131072,
+      "rope_scaling": {"short_factor": [1], "long_factor": [2], "type": ")" +
+                             type + "\"}}";
+    const ReadModel read = model_of_json(Json::parse(text, "c"), "c");
+    EXPECT_EQ(read.config.rope_scaling.kind, RopeScalingKind::kNone);
+    EXPECT_THAT(doubts_of(read), ElementsAre(HasSubstr("rope_type longrope, short_factor")));
+    EXPECT_EQ(read.positions, 131072);
+  }
 }
 
 // --- damage -------------------------------------------------------------------------------------

@@ -276,6 +276,17 @@ class EndTest(unittest.TestCase):
         self.assertGreaterEqual(int(steps), 1)
 
 
+class AttentionTest(unittest.TestCase):
+    def test_a_last_axis_that_is_not_contiguous_is_refused_without_assertions_too(self):
+        script = ("import sys, types\n"
+                  f"sys.path.insert(0, {str(ROOT / 'python')!r})\n"
+                  "sys.modules['torch'] = types.SimpleNamespace(float32=0, bfloat16=1, float16=2)\n"
+                  "from tracestep._attention_library import strides_of\n"
+                  "strides_of(types.SimpleNamespace(stride=lambda axis: 2, size=lambda axis: 8))\n")
+        run = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True)
+        self.assertIn("ValueError: the last axis has a stride of 2; it has to be contiguous", run.stderr)
+
+
 class NameTest(unittest.TestCase):
     """No name, element of a list or text is taken for anything but itself."""
 

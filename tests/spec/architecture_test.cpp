@@ -128,7 +128,7 @@ TEST(ArchitectureTest, CommandsOfAModelSayWhatItIs) {
     return flags_of({&key, 1}, {});
   };
   EXPECT_THAT(flags({.model = preset("llama-3.2-1b"), .shape = {1, 16}}),
-              ElementsAre(HasSubstr("--size llama-3.2-1b --context 16")));
+              ElementsAre(HasSubstr("--model llama-3.2-1b --context 16")));
   EXPECT_THAT(flags(grid_of({{"size", "tiny"}, {"kv_heads", "2"}}).run()),
               ElementsAre(::testing::AllOf(HasSubstr("--d-model 256"), HasSubstr("--kv-heads 2"),
                                            ::testing::Not(HasSubstr("--size")))));

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "base/json.h"
@@ -143,18 +144,139 @@ TEST_F(FamilyFolderTest, OneMessageListsWhatDoesNotFit) {
   EXPECT_THAT(refusal_of(folder), AllOf(HasSubstr("42 tensors"), HasSubstr("; ...")));
 }
 
-TEST_F(FamilyFolderTest, BuffersAndTheHeadOfATiedModelAreLeftOut) {
-  for (const std::string family : {"gpt2", "llama3", "pythia"}) {
-    const fs::path folder = make(family);
-    change(folder, [&](auto& tensors) {
-      for (const char* name : {"model.layers.0.self_attn.rotary_emb.inv_freq", "h.0.attn.bias",
-                               "gpt_neox.layers.0.attention.masked_bias"}) {
-        tensors[name] = HostTensor::zeros(DType::kF32, {3});
-      }
-      if (family != "pythia") tensors["lm_head.weight"] = HostTensor::zeros(DType::kF32, {48, 24});
-    });
-    EXPECT_NO_THROW(open_family_weights(folder)) << family;
+// The lower triangle.
+HostTensor causal_mask(std::int64_t side) {
+  HostTensor out = HostTensor::zeros(DType::kBool, {1, 1, side, side});
+  for (std::int64_t i = 0; i < side * side; ++i) {
+    out.bytes[static_cast<std::size_t>(i)] = std::byte{i % side <= i / side};
   }
+  return out;
+}
+
+HostTensor floats(std::vector<float> values) {
+  return HostTensor::of<float>(DType::kF32, {std::ssize(values)}, std::span<const float>(values));
+}
+
+TEST_F(FamilyFolderTest, BuffersAndTheHeadOfATiedModelThatSayTheSameAreLeftOut) {
+  const fs::path llama = make("llama3"), gpt2 = make("gpt2"), pythia = make("pythia");
+  const std::string frequencies = "model.layers.0.self_attn.rotary_emb.inv_freq";
+  const double theta = read_model(llama).config.rope_theta;
+  std::vector<float> plain;
+  for (const double pair : {0.0, 1.0, 2.0}) {
+    plain.push_back(static_cast<float>(std::pow(theta, -2 * pair / 6)));
+  }
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    change(llama, [&](auto& tensors) {
+      tensors[frequencies] = as_dtype(floats(plain), dtype);
+      tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+    });
+    EXPECT_TRUE(config_of(open_family_weights(llama), {}).is_tied);
+  }
+  change(gpt2, [&](auto& tensors) {
+    tensors["transformer.h.0.attn.bias"] = causal_mask(32);
+    tensors["transformer.h.0.attn.masked_bias"] =
+        HostTensor::of<float>(DType::kF32, {}, std::span<const float>(std::vector{-1e4f}));
+    tensors["lm_head.weight"] = as_dtype(tensors.at("transformer.wte.weight"), DType::kF64);
+  });
+  EXPECT_TRUE(config_of(open_family_weights(gpt2), {}).is_tied);
+  change(pythia, [&](auto& tensors) {
+    tensors["gpt_neox.layers.0.attention.bias"] = causal_mask(64);
+    tensors["gpt_neox.layers.0.attention.rotary_emb.inv_freq"] = floats({1.0f, 0.01f});
+  });
+  EXPECT_NO_THROW(open_family_weights(pythia));
+}
+
+TEST_F(FamilyFolderTest, ABufferThatSaysSomethingElseIsRefusedByName) {
+  const auto with = [&](const std::string& name, const HostTensor& value) {
+    const fs::path folder = make(name.starts_with("model.") ? "llama2" : "gpt2");
+    change(folder, [&](auto& tensors) { tensors[name] = value; });
+    return refusal_of(folder);
+  };
+  const std::string frequencies = "model.layers.1.self_attn.rotary_emb.inv_freq";
+  EXPECT_THAT(with(frequencies, floats({1.0f, 0.02f, 0.002f})),
+              AllOf(HasSubstr(frequencies + " has the frequency 0.02 for pair 1"),
+                    HasSubstr("by its config.json 0.0464159")));
+  EXPECT_THAT(with(frequencies, floats({1.0f})), HasSubstr("has one frequency of rotation"));
+  HostTensor mask = causal_mask(8);
+  mask.bytes[3] = std::byte{1};
+  EXPECT_THAT(with("transformer.h.1.attn.bias", mask), HasSubstr("by which token 0 sees token 3"));
+  mask = causal_mask(8);
+  mask.bytes[8 * 7] = std::byte{0};
+  EXPECT_THAT(with("transformer.h.1.attn.bias", mask),
+              HasSubstr("by which token 7 does not see token 0"));
+  EXPECT_THAT(with("transformer.h.1.attn.bias", floats({1.0f})), HasSubstr("which is no mask"));
+  EXPECT_THAT(with("transformer.h.1.attn.masked_bias", floats({-1.0f})),
+              HasSubstr("is -1, which hides no score"));
+}
+
+TEST_F(FamilyFolderTest, AHeadOtherThanTheEmbeddingIsReadThoughTheConfigSaysTied) {
+  const std::pair<const char*, const char*> families[] = {{"llama3", "lm_head.weight"},
+                                                          {"qwen2", "lm_head.weight"},
+                                                          {"gemma2", "lm_head.weight"},
+                                                          {"smollm2", "lm_head.weight"},
+                                                          {"gpt2", "lm_head.weight"}};
+  for (const auto& [family, name] : families) {
+    const fs::path folder = make(family);
+    const Shape shape = open_family_weights(folder).type("token_embeddings.weight").shape;
+    EXPECT_FALSE(has_own_head(folder));
+    const HostTensor head = testing::random_tensor({DType::kF32, shape}, name);
+    change(folder, [&, name = name](auto& tensors) { tensors[name] = head; });
+    EXPECT_TRUE(has_own_head(folder)) << family;
+    const SavedTensors read = open_family_weights(folder);
+    EXPECT_FALSE(config_of(read, {}).is_tied) << family;
+    EXPECT_TRUE(read.read("lm_head.weight").bytes == head.bytes) << family;
+    fs::remove_all(folder_ / "out");
+    write_family_folder(folder_ / "out", {.model = config_of(read, {}), .origin = folder},
+                        all_of(read));
+    expect_same(in_files(folder), in_files(folder_ / "out"));
+    EXPECT_FALSE(read_model(folder_ / "out").config.is_tied) << family;
+  }
+}
+
+TEST_F(FamilyFolderTest, AHeadThatDiffersInItsLastNumberAloneIsReadToo) {
+  const fs::path folder = make("llama3");
+  change(folder, [](auto& tensors) {
+    HostTensor head = tensors.at("model.embed_tokens.weight");
+    head.template as<float>().back() += 1.0f;
+    tensors["lm_head.weight"] = head;
+  });
+  EXPECT_FALSE(config_of(open_family_weights(folder), {}).is_tied);
+}
+
+TEST_F(FamilyFolderTest, WeightsInOtherFilesAreCalledWhatTheyAre) {
+  const auto with = [&](const std::string& file, const std::string& content = "x") {
+    const fs::path folder = make("llama2");
+    fs::remove(folder / "model.safetensors");
+    folder_.write("llama2/" + file, content);
+    return refusal_of(folder);
+  };
+  EXPECT_THAT(
+      with("adapter_config.json", R"({"base_model_name_or_path": "x/base"})"),
+      HasSubstr("it holds an adapter (LoRA), which changes x/base, and no model; merge it"));
+  EXPECT_THAT(with("adapter_config.json", "{"), HasSubstr("an adapter (LoRA), and no model"));
+  EXPECT_THAT(with("pytorch_model-00001-of-00002.bin"),
+              HasSubstr("its weights are PyTorch archives (pytorch_model-00001-of-00002.bin)"));
+  EXPECT_THAT(with("consolidated.00.pth"), HasSubstr("names of the model's first code"));
+  EXPECT_THAT(with("m.Q4_K_M.gguf"), HasSubstr("GGUF files of llama.cpp"));
+  EXPECT_THAT(with("other.safetensors"), HasSubstr("safetensors under another name"));
+  EXPECT_THAT(with("notes.txt"), HasSubstr("it has neither model.safetensors nor"));
+}
+
+TEST_F(FamilyFolderTest, AModelThatIsNotWhollyKnownIsNotRead) {
+  const auto with = [&](const std::string& field, const Json& value) {
+    const fs::path folder = make("llama2");
+    Json config = Json::parse(content_of(folder / "config.json"), "config.json");
+    config[field] = value;
+    folder_.write("llama2/config.json", config.dump());
+    return refusal_of(folder);
+  };
+  EXPECT_THAT(with("residual_multiplier", 0.2),
+              HasSubstr("unknown fields, which may change the model: residual_multiplier"));
+  Json gptq = Json::object();
+  gptq["quant_method"] = "gptq";
+  gptq["bits"] = 4;
+  EXPECT_THAT(with("quantization_config", gptq),
+              HasSubstr("its weights are quantized (gptq, 4 bits); read are bf16, f16, f32"));
 }
 
 TEST_F(FamilyFolderTest, AModelWithoutItsHeadHasNoStemBeforeItsNames) {

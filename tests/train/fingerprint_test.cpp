@@ -18,6 +18,7 @@ using Names = std::vector<std::string>;
 TrainOptions some_options() {
   TrainOptions out;
   out.schedule = {ScheduleKind::kCosine, 1e-3, 1e-4, 5, 100};
+  out.validation_batches = 8;
   return out;
 }
 
@@ -80,7 +81,12 @@ Runs other_runs() {
     out.emplace_back(field.name, fingerprint(options, some_content()));
   }
   add("model", [](TrainOptions& o, RunContent&) { o.run.model.layers += 1; });
-  add("optimizer", [](TrainOptions& o, RunContent&) { o.run.optimizer.beta2 = 0.95; });
+  add("optimizer", [](TrainOptions& o, RunContent&) { o.run.optimizer.loss_scaling.growth = 3; });
+  add("beta1", [](TrainOptions& o, RunContent&) { o.run.optimizer.beta1 = 0.8; });
+  add("beta2", [](TrainOptions& o, RunContent&) { o.run.optimizer.beta2 = 0.95; });
+  add("eps", [](TrainOptions& o, RunContent&) { o.run.optimizer.eps = 1e-6; });
+  add("rounding", [](TrainOptions& o, RunContent&) { o.rounding = Rounding::kRandom; });
+  add("validation-batches", [](TrainOptions& o, RunContent&) { o.validation_batches = 9; });
   add("device", [](TrainOptions&, RunContent& c) { c.device = "cuda:0"; });
   add("shards", [](TrainOptions& o, RunContent&) { o.shards = 4; });
   add("accumulate", [](TrainOptions& o, RunContent&) { o.accumulate = 2; });
@@ -176,7 +182,8 @@ TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
 TEST(FingerprintTest, AChangeIsTakenWhenItIsNamedAndKeptFromThenOn) {
   for (const auto& [key, run] : other_runs()) {
     const Names names{key};
-    if (key == "model" || key == "optimizer" || key == "moments" || key == "init") {
+    if (key == "model" || key == "optimizer" || key == "moments" || key == "rounding" ||
+        key == "init") {
       EXPECT_THAT(message_of(ErrorCode::kUsage, [&] { check_changes(names); }),
                   HasSubstr(key + " cannot change"));
       continue;
@@ -242,6 +249,34 @@ Json earlier_run(std::int64_t tokens, std::int64_t held_out) {
   out["validation_tokens"] = held_out;
   out["validate_every"] = 10;
   return out;
+}
+
+// Versions before had betas and eps behind the kind of the optimizer, and no flag for them.
+TEST(FingerprintTest, AnEarlierVersionsOptimizerIsComparedPartByPart) {
+  const Json run = some_run();
+  Json earlier = Json::object();
+  for (const auto& [key, value] : run.members()) {
+    if (key != "beta1" && key != "beta2" && key != "eps") earlier[key] = value;
+  }
+  earlier["optimizer"] = Json::Array{"adamw", 0.9, 0.999, 1e-8, 2.0, 0.5, 2000};
+  EXPECT_EQ(continue_run(stored(earlier), some_run(), {}, 1), some_run());
+  TrainOptions options = some_options();
+  options.run.optimizer.beta2 = 0.95;
+  EXPECT_THAT(difference(stored(earlier), fingerprint(options, some_content())),
+              HasSubstr("trained with other beta2: 0.999, now 0.95; use"));
+  earlier["optimizer"] = Json::Array{"adamw", 0.9, 0.95, 1e-8, 2.0, 0.5, 2000};
+  const Json now = fingerprint(options, some_content());
+  EXPECT_EQ(continue_run(stored(earlier), now, {}, 1), now);
+}
+
+TEST(FingerprintTest, AnEarlierVersionsValidationReadsEightBatches) {
+  EXPECT_EQ(validation_batches_of(earlier_run(950, 50)), 8);
+  EXPECT_EQ(validation_batches_of(some_run()), some_options().validation_batches);
+  TrainOptions all = some_options();
+  all.validation_batches = 0;
+  EXPECT_EQ(validation_batches_of(fingerprint(all, some_content())), 0);
+  EXPECT_THAT(difference(earlier_run(950, 50), fingerprint(all, some_content())),
+              HasSubstr("other validation-batches: 8, now 0"));
 }
 
 TEST(FingerprintTest, AnEarlierVersionsCheckpointIsComparedByWhatItHolds) {

@@ -249,6 +249,22 @@ TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
   }
 }
 
+TEST_F(LoopTest, WeightsThatAreRoundedAtRandomResumeWithTheSameBits) {
+  TrainOptions whole = tiny_options();
+  whole.run.precision = parse_precision("test", "bf16-pure");
+  whole.rounding = Rounding::kRandom;
+  expect_exact_resume(whole, folder_.path());
+}
+
+TEST_F(LoopTest, WeightsThatAreNotInBfloat16AreNotRoundedAtRandom) {
+  TrainOptions options = tiny_options();
+  options.rounding = Rounding::kRandom;
+  for (const char* precision : {"fp32", "bf16", "fp16-pure"}) {
+    options.run.precision = parse_precision("test", precision);
+    EXPECT_THROW(run(options), Error) << precision;
+  }
+}
+
 // A token follows from the one before, but for every seventh.
 TokenSourcePtr tokens_of_a_rule() {
   std::vector<std::int32_t> tokens{1};

@@ -94,6 +94,25 @@ TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
   }
 }
 
+// The noise does not depend on where an element lies.
+TEST_F(RanksTest, WeightsRoundedAtRandomHaveTheSameBitsInPartsAndWhole) {
+  const auto weights_with = [&](const char* choice) {
+    TrainOptions options = tiny_options(1);
+    options.run.precision = parse_precision("test", "bf16-pure");
+    options.run.parallel = parse_parallel("", choice);
+    options.run.optimizer.clip = 0;  // whose norm is added up part by part
+    options.rounding = Rounding::kRandom;
+    options.schedule.lr = 1e-4;
+    options.save = folder_.path() / "w.safetensors";
+    run(options);
+    return bytes_of(options.save);
+  };
+  const std::string whole = weights_with("dp=2");
+  for (const char* choice : {"dp=2,shard=1", "dp=2,shard=2", "dp=2,shard=3"}) {
+    EXPECT_TRUE(weights_with(choice) == whole) << choice;
+  }
+}
+
 // A matrix is decayed also where a rank holds a vector of it.
 TEST_F(RanksTest, DecayOfMatricesAloneLeavesTheOtherWeightsAsTheyWere) {
   const auto weights = [&](const TrainOptions& options) {

@@ -144,7 +144,7 @@ TEST(TextSourceTest, ALargeBinaryFileInAFolderIsPassedOver) {
   const std::vector<std::filesystem::path> paths{folder.path()};
   const TextSource source = read_text(paths);
   EXPECT_EQ(source.text, "A");
-  EXPECT_EQ(source.skipped_binary_count, 1);
+  EXPECT_EQ(source.left_out.at("binary").size(), 1u);
 }
 
 TEST(TextSourceTest, AFolderIsReadInOrderWithoutHiddenBinaryOrLinkedFiles) {
@@ -164,7 +164,12 @@ TEST(TextSourceTest, AFolderIsReadInOrderWithoutHiddenBinaryOrLinkedFiles) {
   const TextSource source = read_text(paths);
   EXPECT_EQ(source.text, "Y\nZ\nB");
   EXPECT_EQ(source.files.size(), 3u);
-  EXPECT_EQ(source.skipped_binary_count, 1);
+  std::map<std::string, std::size_t> left_out;
+  for (const auto& [why, files] : source.left_out) left_out[why] = files.size();
+  EXPECT_EQ(left_out,
+            (std::map<std::string, std::size_t>{
+                {"a link", 2}, {"binary", 1}, {"empty", 1}, {"hidden", 2}, {"no file", 1}}));
+  EXPECT_TRUE(contains(words_of(source), "3 files, 5 B; left out: "));
 }
 
 TEST(TextSourceTest, FilesAreReadByteForByteAndJoinedByNewlines) {
@@ -173,6 +178,46 @@ TEST(TextSourceTest, FilesAreReadByteForByteAndJoinedByNewlines) {
   EXPECT_EQ(read_text(one).text, "\xff one");
   const std::vector two = {folder / "1", folder.write("2", "two\n"), folder / "1"};
   EXPECT_EQ(read_text(two).text, "\xff one\ntwo\n\xff one");
+}
+
+TEST(TextSourceTest, Utf16WithAMarkIsReadAndMarksAreNoText) {
+  using namespace std::string_literals;
+  const TempFolder folder;
+  const std::vector little = {folder.write("little", "\xff\xfeh\0\xe9\0"s)};
+  const std::vector big = {folder.write("big", "\xfe\xff\0h\xd8\x3d\xde\x00"s)};
+  const std::vector marked = {folder.write("marked", "\xef\xbb\xbfhi")};
+  EXPECT_EQ(read_text(little).text, "hé");
+  EXPECT_EQ(read_text(big).text, "h😀");
+  EXPECT_EQ(read_text(marked).text, "hi");
+  EXPECT_EQ(read_text(std::vector{folder.path()}).text, "h😀\nhé\nhi");
+}
+
+TEST(TextSourceTest, OtherEncodingsAreNamedInTheirErrorAndInWhatIsLeftOut) {
+  using namespace std::string_literals;
+  const TempFolder folder;
+  folder.write("a/text", "A");
+  const auto refused = [&](const std::string& name, const std::string& bytes) {
+    const std::vector paths = {folder.write("a/" + name, bytes)};
+    return message_of(ErrorCode::kInput, [&] { read_text(paths); });
+  };
+  EXPECT_TRUE(contains(refused("wide", "\xff\xfe\0\0h\0\0\0"s), "is no text in UTF-8 (UTF-32)"));
+  EXPECT_TRUE(
+      contains(refused("bare", "h\0i\0!\0"s), "(UTF-16 without a mark?); save it as UTF-8"));
+  EXPECT_TRUE(contains(refused("odd", "\xff\xfeh\0i"s), "is a binary file"));
+  EXPECT_TRUE(contains(refused("half", "\xff\xfe\x3d\xd8h\0"s), "is a binary file"));
+  const TextSource source = read_text(std::vector{folder / "a"});
+  EXPECT_EQ(source.text, "A");
+  EXPECT_EQ(source.left_out.at("UTF-32").front(), folder / "a/wide");
+  EXPECT_EQ(source.left_out.at("UTF-16 without a mark?").front(), folder / "a/bare");
+  EXPECT_EQ(source.left_out.at("binary").size(), 2u);
+}
+
+TEST(TextSourceTest, OfManyFilesLeftOutThreeAreNamed) {
+  const TempFolder folder;
+  folder.write("text", "A");
+  for (const char* name : {"1", "2", "3", "4", "5"}) folder.write(name, std::string_view("\0", 1));
+  const std::string words = words_of(read_text(std::vector{folder.path()}));
+  EXPECT_TRUE(contains(words, "/3 and 2 more (binary)")) << words;
 }
 
 TEST(TextSourceTest, PathsWithoutTextAreRefused) {

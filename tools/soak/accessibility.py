@@ -45,7 +45,7 @@ def axe_source():
     if not found:
         subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
         subprocess.run([VENV / "bin/pip", "install", "--quiet", "--no-deps",
-                        "axe-playwright-python"], check=True)
+                        "axe-playwright-python==0.1.8"], check=True)
         found = list(VENV.glob("lib/python*/site-packages/axe_playwright_python/axe.min.js"))
     return found[0].read_text()
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Follows README.md on an empty machine: its quick start, word by word, in a bare Debian 12.
 
-    tools/soak/empty_machine.py --count 4 [--mirror URL] [--ccache DIR]
+    tools/soak/empty_machine.py --count 10 [--mirror URL] [--ccache DIR]
 
 Needs root, debootstrap and a Debian mirror (debootstrap's own choice unless --mirror names one).
-Makes a root folder with debootstrap's smallest variant, where not even make is, unpacks HEAD into
-it at /root/tracestep, and runs the lines of the block below "## Quick start" one after the other,
---count of them. Each must end with status 0; behind `make study` there must be a report, behind
-`make install` the program must answer from its place, and `make uninstall` must leave nothing of
-it. --ccache lends the machine a compiler cache, to save time. Prints one line per command, with its
+Makes a root folder with debootstrap's smallest variant, where not even make is, clones HEAD into
+it at /root/tracestep, and runs the lines of the blocks below "## Quick start" one after the other,
+--count of them. Each must end with status 0; behind those that write pages the pages must be there,
+behind `make wheel` a wheel and an archive, behind `make install` the program must answer from its
+place, and `make uninstall` must leave nothing of it. `make wheel` asks pip's index for what builds
+wheels. --ccache lends the machine a compiler cache, to save time. Prints one line per command, with its
 time and the processor time in it, and a summary in JSON; status 1 when there was a fault.
 """
 import argparse
@@ -28,6 +29,9 @@ from empty_root import empty_root, in_own_mounts, run_inside  # noqa: E402
 PLACE, CACHE = "root/tracestep", "root/.cache/ccache"
 # What must hold behind a command; run in the folder of the source.
 CHECKS = {
+    "build/tracestep fit": "test -s plan.html",
+    "build/tracestep study": "test -s out/study.html",
+    "make wheel": "test -s out/dist/*.whl && test -s out/dist/tracestep-x86_64-linux.tar.xz",
     "make study": "test -s out/study.html && test -s out/study.md && test -s out/study.json",
     "make install": "cd / && tracestep version && test -s /usr/local/share/man/man1/tracestep.1",
 }
@@ -36,15 +40,18 @@ LAST = "make uninstall && ! command -v tracestep"
 
 def quick_start():
     text = (ROOT / "README.md").read_text().split("## Quick start", 1)[1]
-    block = re.search(r"```sh\n(.*?)```", text, re.DOTALL)[1]
-    return [line.split("#")[0].strip() for line in block.splitlines() if line.strip()]
+    blocks = re.findall(r"```sh\n(.*?)```", text.split("\n## ", 1)[0], re.DOTALL)
+    lines = "".join(blocks).splitlines()
+    return [line.split("#")[0].strip() for line in lines if line.strip()]
 
 
-def unpack_source(root, ccache):
-    source = root / PLACE
-    source.mkdir(parents=True)
-    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True)
-    subprocess.run(["tar", "-x", "-C", source], input=archive.stdout, check=True)
+def check_behind(command):
+    return next((CHECKS[begin] for begin in CHECKS if command.startswith(begin)), None)
+
+
+def clone_source(root, ccache):
+    subprocess.run(["git", "clone", "--quiet", "--depth", "1", f"file://{ROOT}", root / PLACE],
+                   check=True)
     if ccache:
         place = root / CACHE
         place.mkdir(parents=True)
@@ -71,9 +78,9 @@ def follow_command(root, command):
 
 def follow(options, root):
     """(commands, faults)"""
-    unpack_source(root, options.ccache)
+    clone_source(root, options.ccache)
     commands = quick_start()[:options.count]
-    steps = [step for command in commands for step in (command, CHECKS.get(command)) if step]
+    steps = [step for command in commands for step in (command, check_behind(command)) if step]
     if "make install" in commands:
         steps.append(LAST)
     for step in steps:  # each needs those before it
@@ -84,7 +91,7 @@ def follow(options, root):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=4, help="commands, of those there are")
+    parser.add_argument("--count", type=int, default=10, help="commands, of those there are")
     parser.add_argument("--seed", type=int, default=1, help="1: the only one that does anything")
     parser.add_argument("--mirror", help="a Debian mirror; without it, debootstrap's own choice")
     parser.add_argument("--ccache", type=pathlib.Path, help="a compiler cache to lend")

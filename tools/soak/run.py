@@ -23,8 +23,10 @@ BATTERIES = [
     ("damaged_folders.py", "--count", 100, "damaged checkpoint folders"),
     ("damaged_models.py", "--count", 2000, "damaged folders of published models"),
     ("full_disks.py", "--count", 100, "runs on full disks"),
+    ("limits.py", "--count", 400, "runs with little memory, no place for files or no shared memory"),
     ("accessibility.py", "--count", 6, "audits of a report by axe-core, three widths in both schemes"),
-    ("empty_machine.py", "--count", 5, "commands of README.md's quick start on an empty Debian 12"),
+    ("empty_machine.py", "--count", 10, "commands of README.md's quick start on an empty Debian 12"),
+    ("readme_commands.py", "--count", 40, "commands of README.md's table that take minutes"),
     ("claims.py", "--count", 50, "commands of published claims, as they are printed"),
     ("random_tables.py", "--count", 100000, "random tables through each question of the study"),
     ("recompute_budgets.py", "--count", 384, "steps of ten memory budgets each, predicted"),
@@ -40,11 +42,12 @@ BATTERIES = [
     ("hostile_names.py", "--count", 20000, "names that look like something else, for every flag and file"),
     ("safetensors_headers.py", "--count", 30000, "headers beside the reference library"),
     ("tokenizer_ids.py", "--count", 100000, "random texts for each family's tokenizer, beside the library"),
+    ("random_tokenizers.py", "--count", 20000, "random tokenizer.json files, beside the library"),
     ("fuzz.py", "--runs", 1000000, "executions of every fuzz target"),
 ]
 BUILDING = ("empty_machine.py", "recompute_budgets.py", "fit_questions.py",
             "random_programs.py", "thread_races.py", "safetensors_headers.py",
-            "tokenizer_ids.py", "fuzz.py")
+            "tokenizer_ids.py", "random_tokenizers.py", "fuzz.py")
 
 
 def summary_of(output):

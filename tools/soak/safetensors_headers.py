@@ -125,7 +125,7 @@ def main():
         args.program = ROOT / "build/tests/judge_safetensors"
     if not (VENV / "bin/python").exists():
         subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
-        subprocess.run([VENV / "bin/pip", "install", "--quiet", "safetensors"], check=True)
+        subprocess.run([VENV / "bin/pip", "install", "--quiet", "safetensors==0.8.0"], check=True)
     ours = start([args.program])
     theirs = start([VENV / "bin/python", "-c", REFERENCE])
     rng = random.Random(args.seed)

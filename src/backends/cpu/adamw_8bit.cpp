@@ -81,12 +81,13 @@ struct Weights {
   float* p_new;
 };
 
-HWY_INLINE void update_block(const Factors& f, const Weights& w, Block& b) {
+HWY_INLINE void update_block(const Factors& f, bool rounds_weight, const Weights& w, Block& b) {
   for (std::size_t i = 0; i < kBlock; i += kLanes) {
     const V p = load(w.p + i), g = load(w.g + i);
-    hn::Store(noise_of(f, p, g).v, DU(), b.noise + i);
+    const U noise = noise_of(f, p, g);
+    hn::Store(noise.v, DU(), b.noise + i);
     const auto r = updated(f, p, g, load(b.m + i), load(b.v + i));
-    store(r.parameter, w.p_new + i);
+    store(rounds_weight ? rounded_weight(r.parameter, noise) : r.parameter, w.p_new + i);
     store(r.m, b.m + i);
     store(r.v, b.v + i);
   }
@@ -141,17 +142,18 @@ class Moments {
 void update_tile(const Factors& f, const Tensor& tensor, std::int64_t begin, std::int64_t n,
                  const Weights& w) {
   Block b;
+  const bool rounds_weight = f.rounds_weight && tensor.in[0].dtype == DType::kBF16;
   for (std::int64_t i = 0; i < n; i += kCodedBlock) {
     const auto count = static_cast<std::size_t>(std::min(kCodedBlock, n - i));
     const Moments moments(tensor, (begin + i) / kCodedBlock, count);
     moments.load(b);
     if (count == kBlock) {
-      update_block(f, {w.p + i, w.g + i, w.p_new + i}, b);
+      update_block(f, rounds_weight, {w.p + i, w.g + i, w.p_new + i}, b);
     } else {
       alignas(64) float p[kBlock] = {}, g[kBlock] = {};
       std::copy_n(w.p + i, count, p);
       std::copy_n(w.g + i, count, g);
-      update_block(f, {p, g, p}, b);
+      update_block(f, rounds_weight, {p, g, p}, b);
       std::copy_n(p, count, w.p_new + i);
     }
     moments.store(b);

@@ -28,6 +28,8 @@ struct Tensor {
   std::array<TensorRef, 3> results;  // p, m, v; each may share the old one's memory
   bool rounds = false;               // m and v, at random
   TensorRef shadow = {};
+
+  bool rounds_weight(const Factors& f) const { return f.rounds_weight && p.dtype == DType::kBF16; }
 };
 
 struct Streams {
@@ -39,14 +41,17 @@ struct Streams {
 // fetches by itself.
 constexpr std::int64_t kAhead = 512;
 
-template <bool kRounds>
+template <bool kRounds, bool kRoundsWeight>
 void update_tile(const Factors& f, std::int64_t n, const Streams& s) {
   const auto update = [&](V p, V g, V m, V v) HWY_ATTR {
     auto r = updated(f, p, g, m, v);
-    if constexpr (kRounds) {
+    if constexpr (kRounds || kRoundsWeight) {
       const U noise = noise_of(f, p, g);
-      r.m = functors::StochasticRound()(r.m, noise);
-      r.v = functors::StochasticRound()(r.v, noise >> 16);
+      if constexpr (kRounds) {
+        r.m = functors::StochasticRound()(r.m, noise);
+        r.v = functors::StochasticRound()(r.v, noise >> 16);
+      }
+      if constexpr (kRoundsWeight) r.parameter = rounded_weight(r.parameter, noise);
     }
     return r;
   };
@@ -80,6 +85,7 @@ void keep_tile(std::int64_t n, const Streams& s) {
 void update_tensor(const KernelCall& call, const Tensor& tensor, const Factors& factors,
                    bool apply) {
   const Operand p(tensor.p), g(tensor.g), m(tensor.m), v(tensor.v);
+  const bool rounds_weight = tensor.rounds_weight(factors);
   for_tiles(call, tensor.p.count(), [&](std::int64_t begin, std::int64_t n) {
     Tile p_tile, g_tile, m_tile, v_tile, out[3];
     float* to[3];
@@ -97,9 +103,11 @@ void update_tensor(const KernelCall& call, const Tensor& tensor, const Factors& 
     if (!apply) {
       keep_tile(n, streams);
     } else if (tensor.rounds) {
-      update_tile<true>(factors, n, streams);
+      rounds_weight ? update_tile<true, true>(factors, n, streams)
+                    : update_tile<true, false>(factors, n, streams);
     } else {
-      update_tile<false>(factors, n, streams);
+      rounds_weight ? update_tile<false, true>(factors, n, streams)
+                    : update_tile<false, false>(factors, n, streams);
     }
     for (std::size_t i = 0; i < 3; ++i) {
       if (tensor.results[i].data != nullptr) finish(tensor.results[i], begin, n, out[i]);
@@ -141,9 +149,11 @@ void stochastic_round_kernel(const KernelCall& call) {
   const Operand x(call.inputs[0]), weight(call.inputs[1]), gradient(call.inputs[2]);
   const TensorRef& y = call.outputs[0];
   const int shift = call.attrs.flag("upper") ? 16 : 0;
+  const bool of_weight = call.attrs.flag("of_weight");
   const float step = scalar_of(call.inputs[3]);
   const auto round = [&](V value, V w, V g) HWY_ATTR {
-    const U noise = functors::RoundingNoise()(bits(splat(step)), bits(w), bits(g));
+    const U own = functors::RoundingNoise()(bits(splat(step)), bits(w), bits(g));
+    const U noise = of_weight ? functors::WeightNoise()(own) : own;
     return y.dtype == DType::kBF16 ? functors::StochasticRound()(value, noise >> shift) : value;
   };
   for_tiles(call, y.count(), [&](std::int64_t begin, std::int64_t n) {

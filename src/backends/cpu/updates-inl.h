@@ -50,7 +50,8 @@ HWY_INLINE U operator<<(U a, int count) {
 
 struct Factors {
   float decay, step_size, grad_scale, beta1, beta2, eps;
-  float count;  // of steps; what random rounding depends on
+  float count;         // of steps; what random rounding depends on
+  bool rounds_weight;  // a weight in bfloat16, at random
 };
 
 // `scale` and `count`: nullptr where the call has none.
@@ -64,7 +65,8 @@ HWY_INLINE Factors factors_of(const KernelCall& call, const TensorRef& lr,
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
           .eps = static_cast<float>(attrs.real("eps")),
-          .count = count != nullptr ? scalar_of(*count) : 0.0f};
+          .count = count != nullptr ? scalar_of(*count) : 0.0f,
+          .rounds_weight = attrs.flag("rounds_weight")};
 }
 
 // `apply`: nullptr where the call has none.
@@ -79,6 +81,11 @@ HWY_INLINE auto updated(const Factors& f, V p, V g, V m, V v) {
 
 HWY_INLINE U noise_of(const Factors& f, V p, V g) {
   return functors::RoundingNoise()(bits(splat(f.count)), bits(p), bits(g));
+}
+
+// `noise`: that of the element.
+HWY_INLINE V rounded_weight(V p, U noise) {
+  return functors::StochasticRound()(p, functors::WeightNoise()(noise));
 }
 
 }  // namespace tracestep::cpu::HWY_NAMESPACE

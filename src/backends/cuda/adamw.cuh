@@ -134,12 +134,13 @@ struct Rates {
   Stream count;                 // of steps; without data nothing is rounded at random
   const bool* apply = nullptr;  // nullptr: always
   float weight_decay, beta1, beta2, eps;
+  bool rounds_weight;  // a weight in bfloat16, at random
 };
 
 struct Factors {
   Real decay, step_size, grad_scale, beta1, beta2, eps;
   Real count;
-  bool apply, rounds;
+  bool apply, rounds, rounds_weight;
 };
 
 __device__ inline Factors factors_of(const Rates& r) {
@@ -151,7 +152,13 @@ __device__ inline Factors factors_of(const Rates& r) {
           .eps = {r.eps},
           .count = {scalar_of(r.count, 0.0f)},
           .apply = r.apply == nullptr || *r.apply,
-          .rounds = r.count.data != nullptr};
+          .rounds = r.count.data != nullptr,
+          .rounds_weight = r.rounds_weight};
+}
+
+// `noise`: that of the element.
+__device__ inline Real rounded_weight(Real p, Bits noise) {
+  return scalar::StochasticRound()(p, scalar::WeightNoise()(noise));
 }
 
 template <int N>
@@ -172,15 +179,19 @@ __device__ Pack<float, N> update_group(const Tensor& t, const Factors& f, std::i
   Pack<float, N> v = widened<N>(group.v, t.v.dtype);
   const Pack<float, N> g = widened<N>(group.g, t.g.dtype);
   const bool rounds = f.rounds && t.m.dtype == DType::kBF16;
+  const bool rounds_weight = f.rounds_weight && t.p.dtype == DType::kBF16;
 #pragma unroll
   for (int j = 0; j < N; ++j) {
     auto r = scalar::Adamw()(Real{p.at[j]}, Real{g.at[j]} * f.grad_scale, Real{m.at[j]},
                              Real{v.at[j]}, f.decay, f.step_size, f.beta1, f.beta2, f.eps);
-    if (rounds) {
+    if (rounds || rounds_weight) {
       const Bits noise =
           scalar::RoundingNoise()(bits(f.count), bits(Real{p.at[j]}), bits(Real{g.at[j]}));
-      r.m = scalar::StochasticRound()(r.m, noise);
-      r.v = scalar::StochasticRound()(r.v, noise >> 16);
+      if (rounds) {
+        r.m = scalar::StochasticRound()(r.m, noise);
+        r.v = scalar::StochasticRound()(r.v, noise >> 16);
+      }
+      if (rounds_weight) r.parameter = rounded_weight(r.parameter, noise);
     }
     p.at[j] = f.apply ? r.parameter.v : p.at[j];
     m.at[j] = f.apply ? r.m.v : m.at[j];
@@ -205,7 +216,8 @@ inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorR
           .weight_decay = static_cast<float>(attrs.real("weight_decay")),
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
-          .eps = static_cast<float>(attrs.real("eps"))};
+          .eps = static_cast<float>(attrs.real("eps")),
+          .rounds_weight = attrs.flag("rounds_weight")};
 }
 
 // The row of a table to which a chunk of elements belongs, where chunks are numbered through.

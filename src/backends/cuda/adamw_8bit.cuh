@@ -58,8 +58,9 @@ __device__ inline scalar::AdamwResult<Quick> updated(const Factors& f, float p, 
                          quick(f.step_size), quick(f.beta1), quick(f.beta2), quick(f.eps));
 }
 
-__device__ inline Updated update_lane(const Factors& f, const Pack<float, kFour>& p,
-                                      const Pack<float, kFour>& g, const Coded& m, const Coded& v) {
+__device__ inline Updated update_lane(const Factors& f, bool rounds_weight,
+                                      const Pack<float, kFour>& p, const Pack<float, kFour>& g,
+                                      const Coded& m, const Coded& v) {
   Updated out;
   Pack<float, kFour> m_new, v_new;
   Bits noise[kFour];
@@ -68,7 +69,7 @@ __device__ inline Updated update_lane(const Factors& f, const Pack<float, kFour>
     const auto r = updated(f, p.at[j], g.at[j], decoded<scalar::FirstMoment>(m.word, j, m.scale),
                            decoded<scalar::SecondMoment>(v.word, j, v.scale));
     noise[j] = scalar::RoundingNoise()(bits(f.count), bits(Real{p.at[j]}), bits(Real{g.at[j]}));
-    out.p.at[j] = r.parameter.v;
+    out.p.at[j] = rounds_weight ? rounded_weight(Real{r.parameter.v}, noise[j]).v : r.parameter.v;
     m_new.at[j] = r.m.v;
     v_new.at[j] = r.v.v;
   }
@@ -124,8 +125,8 @@ class Blocks {
       const Lane<W, G> now = load(first + k);
       const float m_scale = __shfl_sync(kAllLanes, scale, static_cast<int>(k)),
                   v_scale = __shfl_sync(kAllLanes, scale, static_cast<int>(kPerWarp + k));
-      const Updated x =
-          update_lane(f, floats_of(now.p), floats_of(now.g), {now.m, m_scale}, {now.v, v_scale});
+      const Updated x = update_lane(f, std::is_same_v<W, BF16> && f.rounds_weight, floats_of(now.p),
+                                    floats_of(now.g), {now.m, m_scale}, {now.v, v_scale});
       store(first + k, x);
       if (own == k) scale = lane() < kPerWarp ? x.m.scale : x.v.scale;
     }
@@ -185,7 +186,8 @@ __device__ inline void update_short(const CodedTensor& t, const Factors& f, std:
     m.word |= std::uint32_t{t.m.codes[first + j]} << (8 * j);
     v.word |= std::uint32_t{t.v.codes[first + j]} << (8 * j);
   }
-  const Updated out = f.apply ? update_lane(f, p, g, m, v) : Updated{p, m, v};
+  const bool rounds_weight = f.rounds_weight && t.p.dtype == DType::kBF16;
+  const Updated out = f.apply ? update_lane(f, rounds_weight, p, g, m, v) : Updated{p, m, v};
   for (int j = 0; j < kFour && first + j < count; ++j) {
     store<1>(t.p_new, first + j, {out.p.at[j]});
     store<1>(t.shadow, first + j, {out.p.at[j]});

@@ -160,7 +160,7 @@ void multi_adamw(const KernelCall& call) {
 // --- rounding alone ----------------------------------------------------------------------------
 __global__ void __launch_bounds__(kThreads)
     stochastic_round_kernel(Predecessors before, Stream x, Stream weight, Stream gradient,
-                            Stream step, Stream y, int shift, std::int64_t count) {
+                            Stream step, Stream y, int shift, bool of_weight, std::int64_t count) {
   before.wait();
   const Bits number = bits(Real{scalar_of(step, 0.0f)});
   const auto at = [](const Stream& from, std::int64_t i) {
@@ -169,7 +169,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t stride = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < count; i += stride) {
     const Real value = at(x, i);
-    const Bits noise = scalar::RoundingNoise()(number, bits(at(weight, i)), bits(at(gradient, i)));
+    const Bits own = scalar::RoundingNoise()(number, bits(at(weight, i)), bits(at(gradient, i)));
+    const Bits noise = of_weight ? scalar::WeightNoise()(own) : own;
     const bool rounds = y.dtype == DType::kBF16;
     store<1>(y, i, {rounds ? scalar::StochasticRound()(value, noise >> shift).v : value.v});
   }
@@ -182,7 +183,7 @@ void stochastic_round(const KernelCall& call) {
   const Grid grid{.blocks = blocks_for(call, count, kThreads, kResident, 8), .threads = kThreads};
   const int shift = call.attrs.flag("upper") ? 16 : 0;
   launch(call, grid, stochastic_round_kernel, Stream(in[0]), Stream(in[1]), Stream(in[2]),
-         Stream(in[3]), Stream(call.outputs[0]), shift, count);
+         Stream(in[3]), Stream(call.outputs[0]), shift, call.attrs.flag("of_weight"), count);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "lab/measure/no_times.h"
 #include "lab/measure/processes.h"
 #include "lab/measure/row_facts.h"
 #include "lab/measure/validity.h"
@@ -198,6 +199,12 @@ void show_heads(Table& table) {
       table.rows, [at](const std::vector<Json>& row) { return row[at] == Json(1); });
 }
 
+void empty_times_of(std::span<const AttentionResult> results, Table& table) {
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!results[i].computes) empty_times(table, i);
+  }
+}
+
 void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment) {
   std::vector<ResultRow> rows;
   for (const AttentionResult& r : results) {
@@ -227,6 +234,7 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   Table table =
       table_of("attention", "Attention alone: forward, backward, and the bytes in between",
                attention_row_fields(), of_table);
+  empty_times_of(results, table);
   show_heads(table);
   table.columns.push_back(verdict_column());
   for (auto& row : table.rows) row.emplace_back();
@@ -244,7 +252,8 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
   if (computed) {
     add_verdicts(table, results, environment);
   } else {
-    table.notes.push_back("this device plans and counts: bytes are those of a run, times are not");
+    table.notes.push_back(
+        "this device computes nothing, so there are no times; bytes are those of a run");
   }
   return table;
 }

@@ -22,6 +22,9 @@ QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> va
 // Rows: cells. With the verdicts of the checker, where the device computes.
 Table attention_table(std::span<const AttentionResult> results, const Json& environment);
 
+// Leaves no times in rows of a device that computes nothing; the rows of `table` are of `results`.
+void empty_times_of(std::span<const AttentionResult> results, Table& table);
+
 // Shows the column of heads only if a cell has several.
 void show_heads(Table& table);
 

@@ -9,6 +9,7 @@
 #include "ops/collective_sizes.h"
 #include "record/recorder.h"
 #include "runtime/communicator.h"
+#include "session/room.h"
 
 namespace tracestep {
 namespace {
@@ -116,28 +117,53 @@ void check(const CollectiveSpec& spec) {
   }
 }
 
-double gigabytes_per_s(std::int64_t bytes, const CollectiveTimes& t) {
-  return static_cast<double>(bytes) / (median_of(t.samples_ms) * 1e6);
+// The statistic of a row that was timed.
+template <class F>
+Json if_timed(const CollectiveTimes& t, const F& of) {
+  return t.samples_ms.empty() ? Json() : finite_or_null(of(t.samples_ms));
 }
 
-}  // namespace
+Json gigabytes_per_s(std::int64_t bytes, const CollectiveTimes& t) {
+  return if_timed(t, [bytes](const std::vector<double>& samples) {
+    return static_cast<double>(bytes) / (median_of(samples) * 1e6);
+  });
+}
 
-CollectiveTimes time_collective(const RankDevices& devices, const CollectiveSpec& spec) {
-  check(spec);
+void check_room_for(const RankDevices& devices, const Place& place, const CollectiveSpec& spec) {
+  const std::int64_t count = TimedRank::count_of(spec);
+  const auto bytes =
+      (count + part_count(count, spec.ranks)) * static_cast<std::int64_t>(sizeof(float));
+  std::vector<Wanted> wanted;
+  for (Device* device : devices.all()) wanted.push_back({device, bytes});
+  check_room(place, wanted, devices.group()->processes());
+}
+
+void time_on(const RankDevices& devices, const Place& place, CollectiveTimes& out) {
+  check_room_for(devices, place, out.spec);
   std::vector<std::unique_ptr<TimedRank>> ranks;
-  for (Device* device : devices.all()) ranks.push_back(std::make_unique<TimedRank>(*device, spec));
+  for (Device* device : devices.all()) {
+    ranks.push_back(std::make_unique<TimedRank>(*device, out.spec));
+  }
   RankThreads threads(static_cast<int>(ranks.size()));
   const RankThreads::Failure failure =
       threads.run([&](int rank) { ranks[static_cast<std::size_t>(rank)]->run(); },
                   [&] { devices.group()->end(); });
   if (failure.error) std::rethrow_exception(failure.error);
-  CollectiveTimes out{.spec = spec,
-                      .are_processes = devices.group()->processes() != nullptr,
-                      .received_bytes = ranks[0]->received_bytes,
-                      .samples_ms = {}};
-  for (int i = 0; i < spec.calls; ++i) {
+  out.received_bytes = ranks[0]->received_bytes;
+  for (int i = 0; i < out.spec.calls; ++i) {
     out.samples_ms.push_back(duration_ms(ranks, static_cast<std::size_t>(i)));
   }
+}
+
+}  // namespace
+
+CollectiveTimes time_collective(const RankDevices& devices, const Place& place,
+                                const CollectiveSpec& spec) {
+  check(spec);
+  CollectiveTimes out{.spec = spec, .are_processes = devices.group()->processes() != nullptr};
+  const Outcome outcome = attempt([&] { time_on(devices, place, out); });
+  out.status = outcome.status;
+  out.detail = outcome.detail;
   return out;
 }
 
@@ -148,18 +174,17 @@ Table collective_table(const std::vector<CollectiveTimes>& times) {
       {as_key(int_column("ranks")), [](const T& t) { return t.spec.ranks; }},
       {as_key(bytes_column("bytes", "size", "of the whole tensor")),
        [](const T& t) { return t.spec.bytes; }},
+      {text_column("status"), [](const T& t) { return name_of(t.status); }},
       {bytes_column("received_bytes", "received", "by the first rank from the others, in a call"),
        &T::received_bytes},
       {real_column("median_ms", "median", "ms", 3, "from the last rank's call to the last result"),
-       [](const T& t) { return finite_or_null(median_of(t.samples_ms)); }},
-      {real_column("min_ms", "least", "ms", 3),
-       [](const T& t) { return finite_or_null(min_of(t.samples_ms)); }},
-      {real_column("max_ms", "most", "ms", 3),
-       [](const T& t) { return finite_or_null(max_of(t.samples_ms)); }},
+       [](const T& t) { return if_timed(t, median_of); }},
+      {real_column("min_ms", "least", "ms", 3), [](const T& t) { return if_timed(t, min_of); }},
+      {real_column("max_ms", "most", "ms", 3), [](const T& t) { return if_timed(t, max_of); }},
       {real_column("algorithm_gb_s", "algorithm", "GB/s", 2, "the tensor's bytes per second"),
-       [](const T& t) { return finite_or_null(gigabytes_per_s(t.spec.bytes, t)); }},
+       [](const T& t) { return gigabytes_per_s(t.spec.bytes, t); }},
       {real_column("bus_gb_s", "bus", "GB/s", 2, "what a rank gets from the others, per second"),
-       [](const T& t) { return finite_or_null(gigabytes_per_s(t.received_bytes, t)); }},
+       [](const T& t) { return gigabytes_per_s(t.received_bytes, t); }},
       {data_only(reals_column("samples_ms", "every call")),
        [](const T& t) { return list_of(t.samples_ms); }}};
   Table table = table_of("collectives", "Collectives of float32, alone", fields, times);

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "exec/rank_devices.h"
+#include "lab/measure/measurement.h"
 #include "lab/report/table.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 
@@ -21,16 +23,20 @@ struct CollectiveSpec {
 
 struct CollectiveTimes {
   CollectiveSpec spec;
+  Status status = Status::kOk;
+  std::string detail = {};          // why it is out of memory
   bool are_processes = false;       // the ranks; else they are threads of this one
   std::int64_t received_bytes = 0;  // by the first rank in a call, as it counted them
   // Threads: from the last rank's call to the last one's result. Processes: from one result to the
   // next on the first rank, by its device's clock, with calls back to back.
-  std::vector<double> samples_ms;
+  std::vector<double> samples_ms = {};
 };
 
-// Makes tensors on the device of each rank of this process, which all-reduce uses in place.
-// Error{kUsage} when `bytes` is no whole number of float32 elements.
-CollectiveTimes time_collective(const RankDevices& devices, const CollectiveSpec& spec);
+// Makes tensors on the device of each rank of this process, which all-reduce uses in place. Out of
+// memory is a result, not an exception. Error{kUsage} when `bytes` is no whole number of float32
+// elements. `place`: of the run that the devices were made for.
+CollectiveTimes time_collective(const RankDevices& devices, const Place& place,
+                                const CollectiveSpec& spec);
 
 // Rows: `times`. Algorithm bandwidth is the tensor's bytes per second, bus bandwidth what a rank
 // gets from the others per second; in gigabytes (10⁹).

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/utf8.h"
 #include "lab/compare/declared.h"
 #include "lab/report/column_facts.h"
 #include "spec/fields.h"
@@ -54,6 +55,11 @@ const Table* declared_as(const std::string& name, const Json& table) {
     most = std::max(most, columns);
   }
   return best;
+}
+
+[[noreturn]] void fail_foreign(const std::string& name, const std::string& why) {
+  throw Error(ErrorCode::kInput, name, fmt::format("it is no result of tracestep: {}", why),
+              "give what one of its commands has written, in the format json");
 }
 
 // Rows that nothing identifies, or without figures, cannot be compared.
@@ -106,8 +112,28 @@ void add_table(const std::string& name, const Json& table,
   out.tables.push_back(std::move(added));
 }
 
+Json result_document(std::string_view text, const std::string& name) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  if (text.substr(begin, 1) != "{") {
+    constexpr std::size_t kShown = 24;
+    const std::string_view line = text.substr(begin, text.find_first_of("\r\n", begin) - begin);
+    fail_foreign(name, line.empty()
+                           ? "it is empty"
+                           : fmt::format("it begins with \"{}\", and one in JSON with a {{",
+                                         printable(line.substr(0, kShown))));
+  }
+  Json out = Json::parse(text, name);
+  if (text_at(out, "schema").empty()) {
+    fail_foreign(name, out.find("traceEvents") != nullptr
+                           ? "it is a trace, and programs of others are not read"
+                           : "there is no \"schema\"");
+  }
+  return out;
+}
+
 void fail_without_tables(const ResultFile& file) {
-  const std::string schema = file.schema.empty() ? "" : fmt::format(" ({})", file.schema);
+  if (file.schema.empty()) fail_foreign(file.name, "no table of its commands has such columns");
+  const std::string schema = fmt::format(" ({})", file.schema);
   throw Error(ErrorCode::kInput, file.name,
               fmt::format("it holds nothing that can be compared{}", schema),
               "give a result of bench, attention, memory, profile, precision, compile or study");
@@ -124,10 +150,7 @@ void check_members(const Json& document, const std::string& name) {
 
 ResultFile result_of(const Json& document, const std::string& name) {
   const std::string schema = text_at(document, "schema");
-  if (schema.empty()) {
-    throw Error(ErrorCode::kInput, name, "it is no JSON result: there is no \"schema\"",
-                "results are compared in the format json");
-  }
+  if (schema.empty()) fail_foreign(name, "there is no \"schema\"");
   check_members(document, name);
   ResultFile out{name, schema, document.at("environment"), {}};
   const auto machine = std::make_shared<const Json>(out.environment);
@@ -146,7 +169,7 @@ ResultFile result_of(const Json& document, const std::string& name) {
 ResultFile read_result(const std::filesystem::path& path) {
   if (path.extension() == ".csv") return read_result_csv(path);
   const std::string name = path.filename().string();
-  return result_of(Json::parse(read_text_file(path, name, kMaxResultBytes), name), name);
+  return result_of(result_document(read_text_file(path, name, kMaxResultBytes), name), name);
 }
 
 }  // namespace tracestep

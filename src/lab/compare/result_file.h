@@ -39,6 +39,10 @@ inline constexpr std::size_t kMaxResultRows = 10000;  // of cells; a hundred tim
 // Error{kInput} naming the file when a result has no environment or no rows.
 void check_members(const Json& document, const std::string& name);
 
+// The JSON of a result's text. Error{kInput} naming `name` when it is none of ours, as a table or a
+// trace of another program.
+Json result_document(std::string_view text, const std::string& name);
+
 // The text of a member; empty: it is not there, or no text.
 std::string text_at(const Json& object, std::string_view key);
 

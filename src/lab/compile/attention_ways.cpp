@@ -106,6 +106,7 @@ Table way_attention_table(std::span<const AttentionResult> results) {
   for (const AttentionResult& r : results) rows.push_back(attention_way(results, r));
   Table table = table_of("attention_ways", "Attention by itself, eager and compiled",
                          attention_fields(), rows);
+  empty_times_of(results, table);
   table.notes = {
       "forward and backward are timed with a stop between them, where nothing is replayed as a "
       "graph; whole is without a stop",

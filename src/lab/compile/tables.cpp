@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "lab/compile/against.h"
+#include "lab/measure/no_times.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -232,6 +233,9 @@ Table way_table(std::span<const CompileCell> cells) {
     rows.push_back({cell, samples, against(base_of(cells, cell)), against(eager_of(cells, cell))});
   }
   Table table = table_of("ways", "One step, eager and compiled", way_fields(), rows);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i].result.computes) empty_times(table, i);
+  }
   table.notes = {"starts leave out the start of the device and the filling in of weights", kIsNote};
   note_energy(table);
   std::vector<ResultRow> to_judge;
@@ -250,6 +254,9 @@ Table ladder_table(std::span<const LadderStep> steps) {
     below = &step;
   }
   Table table = table_of("ladder", "The ladder: what each rung buys", ladder_fields(), rows);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (!steps[i].cell.result.computes) empty_times(table, i);
+  }
   note_rungs_without_effect(rows, table);
   for (const LadderRow& row : rows) {
     const CellResult& here = row.step.cell.result;

@@ -104,8 +104,7 @@ void explain_checkpointing(const ExplainInput& input, Explanation& out) {
   Values& halving = out.values.add("halving").set("inputs", levels + 1).set("bytes", nested);
   halving.set("runs", n.l * (1 + levels / 2)).set("each", 1 + levels / 2);
   forms.push_back(form_of(input, "nested", nested));
-  const double forward = forward_flops(input.model, n.b, n.t);
-  out.values.set("recomputing", 4 * forward).set("plain", 3 * forward);
+  out.values.set("flops_ratio", forms[1].flops_ratio);  // of blocks
   if (n.l == kHandoutBlocks && stream == kHandoutInput) add_handout(out);
   ExplainInput four = input;
   four.model.layers = 4;

@@ -40,6 +40,11 @@ double activation_sums_s(const ModelConfig& model, double tokens, double ranks, 
   return sums * 2 * gathered(kValueBytes * tokens * of(model.d_model), ranks) / w;
 }
 
+// Of each rank where all get as many tokens: whole ones.
+double sequences_of_a_rank(const BatchShape& shape, const RankRates& rates) {
+  return std::max(1.0, std::floor(of(shape.batch) / rates.ranks));
+}
+
 struct Division {
   int replicas = 1, tensor = 1;
 };
@@ -119,10 +124,10 @@ int mesh_width(const ModelConfig& model) {
 ScaledStep scaled_step(RankForm form, const ModelConfig& model, const BatchShape& shape,
                        const RankRates& rates, int ranks, bool is_weak) {
   const std::optional<Division> division = division_of(form, model, ranks);
-  if (!division || (!is_weak && division->replicas > shape.batch)) return {};
+  if (!division || (!is_weak && shape.batch % division->replicas != 0)) return {};
   const double n = ranks;
   const double replicas = division->replicas, tensor = division->tensor;
-  const double sequences = is_weak ? of(shape.batch) * n / rates.ranks : of(shape.batch);
+  const double sequences = is_weak ? n * sequences_of_a_rank(shape, rates) : of(shape.batch);
   ScaledStep out{.is_possible = true, .tokens = sequences * of(shape.context)};
   out.compute_s = 3 * forward_flops(model, sequences, of(shape.context)) / (n * rates.flops_per_s);
   const double gather_s =
@@ -159,9 +164,10 @@ Table scaling_table(const ModelConfig& model, const BatchShape& shape, const Ran
       kind_of(is_weak) + "_scaling",
       is_weak ? "Weak scaling: as many tokens for each rank" : "Strong scaling: the batch stays",
       fields, rows);
+  const double each = sequences_of_a_rank(shape, rates);
   table.notes.push_back(
-      is_weak ? fmt::format("{:g} sequences for each rank", of(shape.batch) / rates.ranks)
-              : fmt::format("a batch of {} sequences", shape.batch));
+      is_weak ? fmt::format("{:g} sequence{} for each rank", each, each == 1 ? "" : "s")
+              : fmt::format("a batch of {} sequences, divided evenly", shape.batch));
   table.notes.push_back(fmt::format("sharded × tensor: replicas of {} ranks; a host has {}",
                                     mesh_width(model), kRanksOfHost));
   return table;

@@ -27,6 +27,7 @@ template <class Result>
 std::vector<BesideCell> beside_cells(const std::vector<Result>& results) {
   std::vector<BesideCell> out;
   for (const Result& r : results) {
+    if (!r.computes) continue;  // it has no times
     std::string label = label_of(r.spec);
     if (r.spec.copy > 1) label += " (copy " + std::to_string(r.spec.copy) + ")";
     Json key = key_of(r.spec);

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <fstream>
 #include <sstream>
@@ -20,6 +19,7 @@
 
 #include "base/cores.h"
 #include "base/env.h"
+#include "base/host_memory.h"
 #include "lab/measure/commit.h"
 #include "lab/measure/host_facts.h"
 #include "lab/report/columns.h"
@@ -69,26 +69,6 @@ Json memory_total_bytes() {
   return std::int64_t{pages} * page_bytes;
 }
 
-// The number in a file; that of an unlimited group where there is none.
-constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;
-std::int64_t limit_in(const std::filesystem::path& path) {
-  const std::string text = first_line(path);
-  std::int64_t bytes = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), bytes);
-  return result.ec == std::errc() ? bytes : kUnlimited;
-}
-
-// The least of the limits in files called `name`, in `folder` and in each folder of `path` below.
-std::int64_t least_limit(std::filesystem::path folder, const std::filesystem::path& path,
-                         const char* name) {
-  std::int64_t out = limit_in(folder / name);
-  for (const std::filesystem::path& part : path.relative_path()) {
-    folder /= part;
-    out = std::min(out, limit_in(folder / name));
-  }
-  return out;
-}
-
 Json memory_limit_bytes() {
   const auto limit = memory_limit_of_groups();
   return limit ? Json(*limit) : Json();
@@ -136,25 +116,6 @@ std::string utc_now() {
 int allowed_cores() {
   const auto known = static_cast<int>(cores_at_start().size());
   return known > 0 ? known : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-std::optional<std::int64_t> memory_limit_of_groups(const std::filesystem::path& groups,
-                                                   const std::filesystem::path& root) {
-  std::string group, memory_group;  // of version 2, of version 1
-  std::ifstream file(groups);
-  for (std::string line; std::getline(file, line);) {  // NUMBER:CONTROLLERS:PATH
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (controllers.empty()) group = line.substr(second + 1);
-    if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      memory_group = line.substr(second + 1);
-    }
-  }
-  const std::int64_t limit =
-      std::min(least_limit(root, group, "memory.max"),
-               least_limit(root / "memory", memory_group, "memory.limit_in_bytes"));
-  return limit < kUnlimited ? std::optional(limit) : std::nullopt;
 }
 
 std::string without_folders(const std::string& argument) {

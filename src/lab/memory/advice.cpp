@@ -124,6 +124,14 @@ void note_micro_batches(const std::vector<Remedy>& remedies, Table& table) {
       "whole");
 }
 
+// The device whose time a price is of.
+std::string priced_on(const FitQuestion& asked) {
+  if (asked.times != nullptr) {
+    return asked.times->sheet != nullptr ? asked.times->sheet->name : "this device";
+  }
+  return asked.traits.has_own_memory() ? "a usual GPU" : "a usual CPU";
+}
+
 Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   using R = const Remedy&;
   Fields<Remedy> fields = {
@@ -137,9 +145,9 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   }
   if (asked.times != nullptr) fields.add(time_fields());
   fields.add(Fields<Remedy>{
-      {real_column("time_per_token", "time a token", "× as asked", 3,
-                   "1: as in the step that was asked for; where no time is predicted, by rounded "
-                   "rates of a usual device"),
+      {real_column("time_per_token", fmt::format("time a token on {}", priced_on(asked)),
+                   "× as asked", 3,
+                   "1: as in the step that was asked for; of a usual device by rounded rates"),
        &Remedy::time_ratio},
       {real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
        &Remedy::flops_ratio},

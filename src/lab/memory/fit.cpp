@@ -13,6 +13,8 @@
 #include "lab/report/fields.h"
 #include "planning/device_traits.h"
 #include "spec/fields.h"
+#include "spec/planned.h"
+#include "spec/run_flags.h"
 #include "spec/run_grid.h"
 
 namespace tracestep {
@@ -51,15 +53,17 @@ std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out)
     const bool is_size = is_own_size(field);
     const bool is_preset = field.name == "size";
     const bool counts = field.name == "device" || (field.name == "threads" && !is_on_gpu);
-    const bool is_said = is_size || is_preset || field.name == "context" || field.name == "batch" ||
-                         field.name == "mode";
+    // A plan for a GPU has defaults of its own.
+    const bool is_said = is_size || is_preset || is_shape(field) || field.name == "mode" ||
+                         (is_on_gpu && is_planned(field));
     const bool comes_with_preset = is_size || is_of_architecture(field);
     const bool is_else = is_custom ? is_preset : comes_with_preset;
     if ((field.role == FieldRole::kPlace && !counts) || is_else) continue;
     if (left_out.contains(std::string(field.name))) continue;
     if (!is_said && field.value(step) == field.value(RunSpec())) continue;
     if (!out.empty()) out += ' ';
-    out += fmt::format("{} {}", field.flag, shell_quoted(text_of(field, step)));
+    const std::string text = text_of(field, step);
+    out += fmt::format("{} {}", flag_for(field, {&text, 1}), shell_quoted(text));
   }
   return out;
 }

@@ -102,6 +102,9 @@ Fields<PeakRow> cell_fields() {
         [](PeakRowRef r) { return or_null(r.run().device); }},
        {text_column("status", {}, "ok, or oom against the memory limit"),
         [](PeakRowRef r) { return r.fits() ? "ok" : "oom"; }},
+       {data_only(
+            bytes_column("limit_bytes", "limit", "what the run may use; empty: all there is")),
+        [](PeakRowRef r) { return when(r.cell.limit_bytes > 0, r.cell.limit_bytes); }},
        {verdict_column(), [](PeakRowRef) { return Json(); }},
        {data_only(int_column("parameters")), [](PeakRowRef r) { return r.run().parameters; }}});
 }

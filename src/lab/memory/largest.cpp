@@ -86,20 +86,21 @@ class Finder {
   Finder(const FitQuestion& q, Growth growth) : q_(q), judge_(q), growth_(growth) {}
 
   std::vector<Largest> find() {
-    std::vector<Largest> out{largest({}, 1)};
+    std::vector<Largest> out{largest({}, 0)};
     if (out[0].size > 0) judge_.answer(out[0].remedy);
     const std::vector<Choices> all = sets();
     for (std::size_t i = 0; i < all.size(); ++i) {
       judge_.reach({static_cast<std::int64_t>(i), std::ssize(all)});
       const Choices& set = all[i];
       const std::int64_t before = out.back().size;
-      Largest next = largest(set, before + 1);
+      if (before > 0 && is_of_another_task(set)) continue;
+      Largest next = largest(set, before);
       const bool is_worth_it = next.size > 0 && static_cast<double>(next.size) >=
                                                     kWorthARow * static_cast<double>(before);
       if (!is_worth_it) continue;
       // Without a change that is not needed more may fit: an early update with states that are not
       // in the device's memory.
-      out.push_back(largest(needed(set, next), next.size));
+      out.push_back(largest(needed(set, next), next.size - 1));
       judge_.answer(out.back().remedy);
     }
     return out;
@@ -108,8 +109,22 @@ class Finder {
  private:
   // --- sizes ------------------------------------------------------------------------------------
 
-  std::int64_t unit() const {
-    return growth_ == Growth::kContext ? kContextUnit : q_.step.parallel.replicas();
+  // How ranks may share the step: with the model divided in each way, with the least and the most
+  // of its states.
+  std::vector<Parallel> ways() const {
+    if (q_.parallels.empty()) return {q_.step.parallel};
+    std::vector<Parallel> out;
+    for (std::size_t i = 0; i < q_.parallels.size(); ++i) {
+      const auto is_alike = [&](std::size_t other) {
+        return other < q_.parallels.size() && q_.parallels[other].tensor == q_.parallels[i].tensor;
+      };
+      if (!is_alike(i - 1) || !is_alike(i + 1)) out.push_back(q_.parallels[i]);
+    }
+    return out;
+  }
+
+  std::int64_t unit(const RunSpec& step) const {
+    return growth_ == Growth::kContext ? kContextUnit : step.parallel.replicas();
   }
   // Where commands end, or the model's positions.
   std::int64_t most_size() const {
@@ -117,15 +132,17 @@ class Finder {
     const bool is_bounded = growth_ == Growth::kContext && model.positions == Positions::kLearned;
     return is_bounded ? std::min(kMostSize, model.max_positions) : kMostSize;
   }
-  std::int64_t most_units() const {
-    return growth_ == Growth::kContext ? ceil_div(most_size(), unit()) : most_size() / unit();
+  std::int64_t most_units(const RunSpec& step) const {
+    const std::int64_t size = most_size(), of = unit(step);
+    return growth_ == Growth::kContext ? ceil_div(size, of) : size / of;
   }
 
   std::int64_t& size_of(RunSpec& step) const {
     return growth_ == Growth::kBatch ? step.shape.batch : step.shape.context;
   }
-  Remedy changed(const Choices& set) const {
+  Remedy changed(const Choices& set, const Parallel& parallel) const {
     Remedy out{.step = q_.step};
+    out.step.parallel = parallel;
     for (const StepChange& change : set) {
       change.apply(out.step);
       out.severity = std::max(out.severity, change.severity);
@@ -134,7 +151,7 @@ class Finder {
     return out;
   }
   Remedy with_units(Remedy r, std::int64_t units) const {
-    size_of(r.step) = std::min(units * unit(), most_size());
+    size_of(r.step) = std::min(units * unit(r.step), most_size());
     return r;
   }
 
@@ -151,9 +168,31 @@ class Finder {
   }
   std::optional<std::int64_t> sketched_peak(Remedy r) { return peak_of(r, &Judge::sketch); }
 
+  // The largest of all ways to share the step; without a size where none is above `before`.
+  Largest largest(const Choices& set, std::int64_t before) {
+    std::optional<Largest> out;
+    for (const Parallel& parallel : ways()) {
+      const Remedy start = changed(set, parallel);
+      const std::int64_t above = std::max(before, out ? out->size : 0);
+      const bool is_known = above > 0 && !has_budget(start.step);
+      const std::int64_t guess = above / unit(start.step) + 1;
+      if (is_known && !may_fit_with(start, guess)) continue;
+      Largest next = largest_of(start, guess);
+      if (!out || next.size > out->size) out = std::move(next);
+    }
+    if (out) return *out;
+    const Remedy start = changed(set, ways().front());
+    return {.remedy = start, .flags = start.command};
+  }
+
+  bool may_fit_with(const Remedy& start, std::int64_t units) {
+    if (units > most_units(start.step)) return false;
+    const std::optional<std::int64_t> peak = sketched_peak(with_units(start, units));
+    return peak && may_fit(*peak, q_.within_bytes());
+  }
+
   // Few layers find it, the whole program decides.
-  Largest largest(const Choices& set, std::int64_t guess) {
-    const Remedy start = changed(set);
+  Largest largest_of(const Remedy& start, std::int64_t guess) {
     Largest out{.remedy = start, .flags = start.command};
     const auto sketched = [&](std::int64_t units) {
       return sketched_peak(with_units(start, units));
@@ -164,11 +203,11 @@ class Finder {
       if (peak && *peak <= q_.within_bytes()) out.remedy = tried;
       return peak;
     };
-    std::int64_t most = most_units(), units = 0;
+    std::int64_t most = most_units(start.step), units = 0;
     if (has_budget(start.step)) {
       units = Bracket(most, q_.within_bytes(), exact).largest(of_blocks(start));
     } else {
-      units = Bracket(most, q_.within_bytes(), sketched).largest(ceil_div(guess, unit()));
+      units = Bracket(most, q_.within_bytes(), sketched).largest(guess);
       units = Bracket(units, q_.within_bytes(), exact).largest(units);
     }
     out.is_capped = units == most;
@@ -183,13 +222,13 @@ class Finder {
     const auto sketched = [&](std::int64_t units) {
       return sketched_peak(with_units(blocks, units));
     };
-    return Bracket(most_units(), within, sketched).largest(1);
+    return Bracket(most_units(blocks.step), within, sketched).largest(1);
   }
 
   // --- changes ----------------------------------------------------------------------------------
 
-  // All changes up to each severity, with whole blocks recomputed and with nested ones; last the
-  // optimizer in the host's memory, which takes much longer.
+  // All changes up to each severity, with whole blocks recomputed and with nested ones; then the
+  // optimizer in the host's memory, which takes much longer; last everything in bfloat16.
   std::vector<Choices> sets() const {
     using enum ChangeSeverity;
     std::vector<Choices> out;
@@ -197,17 +236,36 @@ class Finder {
     for (const ChangeSeverity severity :
          {kSameNumbers, kOtherRoundings, kOtherPrecision, kOtherStates, kCodedStates}) {
       std::ranges::copy(changes_of(severity), std::back_inserter(most));
-      if (q_.step.mode == Mode::kInference) out.push_back(most);
-      for (const Recomputation& choice : {Recomputation::blocks(), Recomputation::nested()}) {
-        if (q_.step.mode == Mode::kInference) continue;
-        out.push_back(most);
-        out.back().push_back({kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }});
-      }
+      add_recomputed(most, out);
     }
-    if (q_.step.mode != Mode::kStep || !q_.traits.has_own_memory()) return out;
-    out.push_back(out.back());
-    out.back().push_back({kSameNumbers, [](RunSpec& step) { step.offload = Offload::kOptimizer; }});
+    const auto add_offloaded = [&] {
+      if (q_.step.mode != Mode::kStep || !q_.traits.has_own_memory()) return;
+      out.push_back(out.back());
+      out.back().push_back(
+          {kSameNumbers, [](RunSpec& step) { step.offload = Offload::kOptimizer; }});
+    };
+    add_offloaded();
+    if (is_pure(q_.step.precision)) return out;
+    most.push_back(
+        {kOtherTask, [](RunSpec& step) { step.precision = {.parameters = DType::kBF16}; }});
+    add_recomputed(most, out);
+    add_offloaded();
     return out;
+  }
+
+  void add_recomputed(const Choices& set, std::vector<Choices>& out) const {
+    if (q_.step.mode == Mode::kInference) return out.push_back(set);
+    for (const Recomputation& choice : {Recomputation::blocks(), Recomputation::nested()}) {
+      out.push_back(set);
+      out.back().push_back(
+          {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }});
+    }
+  }
+
+  static bool is_of_another_task(const Choices& set) {
+    return std::ranges::any_of(set, [](const StepChange& change) {
+      return change.severity == ChangeSeverity::kOtherTask;
+    });
   }
 
   // Takes the changes of one severity, but for what is recomputed and where the optimizer is.
@@ -231,7 +289,7 @@ class Finder {
     for (std::size_t i = 0; i < set.size();) {
       Choices fewer = set;
       fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-      Remedy tried = changed(fewer);
+      Remedy tried = changed(fewer, found.remedy.step.parallel);
       size_of(tried.step) = found.size;
       if (is_within_margin(tried)) {
         set = std::move(fewer);
@@ -273,6 +331,8 @@ Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
       {text_column("change", {}, "flags beyond those that were given"), &Largest::change},
       {data_only(text_column("growth", {}, "what is to be as large as it can")),
        [size](L) { return size; }},
+      {data_only(int_column("devices", {}, "that share the step, where a number of them is given")),
+       [&](L l) { return when(!asked.parallels.empty(), l.remedy.step.parallel.ranks); }},
       {int_column(size, "largest " + size), where_any([](L l) { return l.size; })},
       {bytes_column("peak_bytes", "predicted peak"),
        where_any([](L l) { return l.remedy.figures.peak_bytes; })}};
@@ -297,6 +357,13 @@ Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
 
 std::string_view name_of(Growth growth) {
   return growth == Growth::kBatch ? "batch" : "context";
+}
+
+std::optional<Growth> growth_named(std::string_view name) {
+  for (const Growth growth : kAllGrowths) {
+    if (name_of(growth) == name) return growth;
+  }
+  return std::nullopt;
 }
 
 Table largest_table(const FitQuestion& asked, Growth growth) {

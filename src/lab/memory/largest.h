@@ -15,12 +15,17 @@ namespace tracestep {
 enum class Growth : std::uint8_t { kBatch, kContext };
 inline constexpr Growth kAllGrowths[] = {Growth::kBatch, Growth::kContext};
 std::string_view name_of(Growth growth);
+// nullopt: it is called otherwise.
+std::optional<Growth> growth_named(std::string_view name);
 
 // Rows: the step as asked for, then sets of changes, the least severe first and each with a size at
 // least a tenth above those before it: the largest batch (a multiple of the replicas), or context
-// in steps of 64 tokens, that leaves the margin free, its peak, time and command. Empty cells: not
-// even the smallest fits. Peaks are of whole programs. Notes name the rows whose size ends where
-// commands do (1 Mi), or the model's positions, and not where the memory does.
+// in steps of 64 tokens, that leaves the margin free, its peak, time and command. Where ranks may
+// share the step in several ways, each row has the one with the largest size. Changes are those
+// that a search for one that fits has (lab/memory/search.h), but for the division of the batch; one
+// that is another task, everything in bfloat16, is there only where no other set has a size. Empty
+// cells: not even the smallest fits. Peaks are of whole programs. Notes name the rows whose size
+// ends where commands do (1 Mi), or the model's positions, and not where the memory does.
 Table largest_table(const FitQuestion& asked, Growth growth);
 
 // The step at the longest context, of the powers of two from 64 on, whose predicted peak is within

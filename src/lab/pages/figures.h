@@ -20,10 +20,10 @@ Quantity add_figure(Table& table, const Figure& figure, const Scope& scope);
 // The text with "{name}" or "{name:unit}" replaced. Unsupported where one has no value.
 std::string filled(std::string_view text, const Scope& scope);
 
-// A figure of a page as it is printed. As a unit has it: "ms", "± ms" (with its deviation), "ms
-// band" (two digits and its band), "± factor" (a ratio and its interval), "bytes", "percent", "%"
-// (four digits), "+percent", "factor", "count", "flops", "tflops", "ratio", or digits as fmt has
-// them (".3g").
+// A figure of a page as it is printed. As a unit has it: "ms", "± ms" (a mean with its deviation),
+// "ms band" (two digits and its band), "± factor" (a ratio and its interval), "bytes", "percent",
+// "%" (four digits), "+percent", "factor", "count", "flops", "tflops", "ratio", or digits as fmt
+// has them (".3g").
 Text shown(const Quantity& quantity, std::string_view unit);
 
 }  // namespace tracestep::pages

@@ -168,8 +168,10 @@ std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tab
     if (page.charts.empty()) continue;
     try {
       const Composed said = compose(page, evidence);
-      for (Chart chart : said.charts) {
+      for (std::size_t i = 0; i < said.charts.size(); ++i) {
+        Chart chart = said.charts[i];
         const std::string kind = chart.table;
+        const bool is_first = i == 0;  // which shows what the answer says
         const auto is_drawn = [&](const Table& table) {
           return kind_of(table) == kind && table.rows.size() > 1;  // one row is no chart
         };
@@ -178,7 +180,9 @@ std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tab
         for (const Table& table : given) {
           if (!is_drawn(table)) continue;
           chart.table = table.name;
-          chart.title = is_only ? said.lead.words() : page.text("Question") + " " + label_of(chart);
+          const std::string which =
+              table.title.empty() || is_first ? page.text("Question") : table.title + ":";
+          chart.title = is_only && is_first ? said.lead.words() : which + " " + label_of(chart);
           add(chart);
         }
       }

@@ -39,9 +39,9 @@ struct FirstAnswer {
 std::optional<FirstAnswer> first_answer(std::string_view schema, std::vector<Table>& tables,
                                         const Json& environment);
 
-// The charts of all its pages that these tables support, each titled by its page's answer. A chart
-// of a kind of table, "stack", is one for each table of that kind, "stack@small context 128 step";
-// several, of which the answer is not one by one, are titled by the question and their cells.
+// The charts of all its pages that these tables support, the first of a page titled by its answer,
+// others by their tables. A chart of a kind of table, "stack", is one for each table of that kind,
+// "stack@small context 128 step"; several are titled by the question and their cells.
 std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tables,
                                  const Json& environment);
 

@@ -4,11 +4,13 @@
 #include <map>
 #include <optional>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "base/error.h"
+#include "base/units.h"
 #include "lab/measure/statistics.h"
-#include "lab/pages/figures.h"
 #include "lab/report/columns.h"
+#include "lab/report/spread.h"
 #include "lab/report/writers.h"
 
 namespace tracestep::pages {
@@ -25,14 +27,27 @@ std::string displayed(const Column& column, const Json& cell) {
   return display(alone).rows[0][0] + (unit.empty() ? "" : " ") + unit;
 }
 
-// What stands in the place of a row; empty: nothing.
-std::string value_of(const Table& table, const std::vector<Json>& row, std::string_view column) {
-  const Json *value = cell_in(table, row, column), *status = cell_in(table, row, "status");
-  if (status != nullptr && words_of(*status) == "oom") return "OOM";
-  if (value == nullptr || value->is_null()) return {};
-  if (!value->is_array()) return displayed(table.columns[*table.index_of(column)], *value);
+constexpr const char* kExceeds = " *";  // behind bytes that do not fit
+
+bool is_out_of_memory(const Table& table, const std::vector<Json>& row) {
+  const Json* status = cell_in(table, row, "status");
+  return status != nullptr && words_of(*status) == "oom";
+}
+
+// What stands in the place of a row; empty: nothing. Bytes that were predicted are known whether or
+// not they fit; a time of what ran out of memory is not.
+std::string value_of(const Table& table, const std::vector<Json>& row, std::string_view name) {
+  const Json* value = cell_in(table, row, name);
+  const bool is_out = is_out_of_memory(table, row);
+  if (value == nullptr || value->is_null()) return is_out ? "OOM" : "";
+  const Column& column = table.columns[*table.index_of(name)];
+  if (!value->is_array()) {
+    const bool is_marked = is_out && column.kind == ColumnKind::kBytes;
+    return displayed(column, *value) + (is_marked ? kExceeds : "");
+  }
   const std::vector<double> samples = numbers_in(*value);
-  return samples.empty() ? "" : mean_and_deviation(mean_of(samples), sample_std_of(samples));
+  if (samples.empty()) return is_out ? "OOM" : "";
+  return mean_and_deviation(mean_of(samples), sample_std_of(samples));
 }
 
 bool is_number(const std::string& text) {
@@ -51,15 +66,132 @@ void add_once(const T& value, std::vector<T>& all) {
   if (std::ranges::find(all, value) == all.end()) all.push_back(value);
 }
 
-// The texts of these columns; nullopt: the table lacks one.
-std::optional<Keys> keys_of(const Table& table, const std::vector<Json>& row, const Keys& columns) {
+// A row of a table that has a place in the pivot.
+struct Entry {
+  const Table* table;
+  const std::vector<Json>* row;
+  std::string across, value;
+
+  // Empty also where the table has no such column.
+  std::string text(std::string_view column) const {
+    const Json* cell = cell_in(*table, *row, column);
+    return cell == nullptr ? "" : words_of(*cell);
+  }
+  Keys texts(const Keys& columns) const {
+    Keys out;
+    for (const std::string& column : columns) out.push_back(text(column));
+    return out;
+  }
+};
+
+// Keys that say what a row is of; not what names each row by itself.
+Keys keys_of(const Table& table) {
   Keys out;
-  for (const std::string& column : columns) {
-    const Json* cell = cell_in(table, row, column);
-    if (cell == nullptr) return std::nullopt;
-    out.push_back(words_of(*cell));
+  for (const Column& column : table.columns) {
+    const bool is_name = column.kind == ColumnKind::kStructured || column.name == "label";
+    if (column.role == ColumnRole::kKey && !is_name) out.push_back(column.name);
   }
   return out;
+}
+
+std::vector<Entry> entries_of(const Pivot& pivot, std::span<const Table* const> tables) {
+  std::vector<Entry> out;
+  for (const Table* const table : tables) {
+    Keys needed = pivot.down;
+    needed.push_back(pivot.across);
+    const bool has_all = std::ranges::all_of(
+        needed, [&](const std::string& name) { return table->index_of(name).has_value(); });
+    if (!has_all) continue;
+    for (const auto& row : table->rows) {
+      const bool fits = std::ranges::all_of(pivot.where, [&](const auto& condition) {
+        const Json* cell = cell_in(*table, row, condition.first);
+        return cell != nullptr && words_of(*cell) == condition.second;
+      });
+      if (!fits) continue;
+      Entry entry{.table = table, .row = &row, .across = {}, .value = {}};
+      entry.across = entry.text(pivot.across);
+      entry.value = value_of(*table, row, pivot.value);
+      if (!entry.value.empty()) out.push_back(std::move(entry));
+    }
+  }
+  return out;
+}
+
+// Whether both are of one run, as far as both tables say what they are of.
+bool is_same_run(const Entry& a, const Entry& b) {
+  return std::ranges::all_of(keys_of(*a.table), [&](const std::string& key) {
+    return !b.table->index_of(key) || a.text(key) == b.text(key);
+  });
+}
+
+// Without runs that an earlier table has as well.
+void keep_first_runs(std::vector<Entry>& entries) {
+  std::vector<Entry> out;
+  for (Entry& entry : entries) {
+    const bool is_again = std::ranges::any_of(out, [&](const Entry& known) {
+      return known.table != entry.table && is_same_run(known, entry);
+    });
+    if (!is_again) out.push_back(std::move(entry));
+  }
+  entries = std::move(out);
+}
+
+// Models come by their size, where all tables say it.
+void sort_sizes(std::vector<Entry>& entries) {
+  const auto parameters = [](const Entry& entry) {
+    const Json* cell = cell_in(*entry.table, *entry.row, "parameters");
+    return cell != nullptr && cell->is_int() ? cell->as_int() : 0;
+  };
+  if (std::ranges::all_of(entries, [&](const Entry& e) { return parameters(e) > 0; })) {
+    std::ranges::stable_sort(entries, {}, parameters);
+  }
+}
+
+// Whether the column across says what the key is: its layers, of a size.
+bool follows_from_across(const std::vector<Entry>& entries, const std::string& key) {
+  std::map<std::string, std::string> known;
+  return std::ranges::all_of(entries, [&](const Entry& entry) {
+    return known.emplace(entry.across, entry.text(key)).first->second == entry.text(key);
+  });
+}
+
+// The keys in which cells of one row would differ, besides the one across.
+Keys keys_within_rows(const Pivot& pivot, const std::vector<Entry>& entries) {
+  Keys out;
+  std::map<Keys, const Entry*> first;
+  for (const Entry& entry : entries) {
+    const Entry& other = *first.emplace(entry.texts(pivot.down), &entry).first->second;
+    for (const std::string& key : keys_of(*entry.table)) {
+      const bool is_named =
+          key == pivot.across || std::ranges::find(pivot.down, key) != pivot.down.end();
+      if (!is_named && entry.text(key) != other.text(key)) add_once(key, out);
+    }
+  }
+  std::erase_if(out, [&](const std::string& key) { return follows_from_across(entries, key); });
+  return out;
+}
+
+[[noreturn]] void fail_alike(const Pivot& pivot, const Entry& entry) {
+  throw Error(ErrorCode::kInput, entry.table->name,
+              fmt::format("two rows are alike in all keys: {}, {} {}",
+                          fmt::join(entry.texts(pivot.down), ", "), pivot.across, entry.across),
+              "a row that stands there twice is to be left out");
+}
+
+// "* does not fit: more than 21.19 GiB"
+void note_what_does_not_fit(const std::vector<Entry>& entries, Table& out) {
+  Keys limits;
+  bool is_marked = false;
+  for (const Entry& entry : entries) {
+    if (!entry.value.ends_with(kExceeds)) continue;
+    is_marked = true;
+    const Json* limit = cell_in(*entry.table, *entry.row, "limit_bytes");
+    if (limit != nullptr && limit->is_int()) add_once(format_bytes(limit->as_int()), limits);
+  }
+  if (!is_marked) return;
+  const std::string which =
+      limits.empty() ? "" : fmt::format(": more than {}", fmt::join(limits, " or "));
+  out.notes.push_back("* does not fit" + which);
 }
 
 }  // namespace
@@ -82,32 +214,20 @@ std::vector<double> numbers_in(const Json& list) {
   return out;
 }
 
-std::string mean_and_deviation(double mean, double deviation) {
-  if (std::isnan(deviation)) return shown(Quantity::constant(mean), "ms").words();
-  const Quantity q = plus_minus(Quantity::constant(mean), Quantity::constant(deviation));
-  return shown(q, "± ms").words();
-}
-
-Table pivoted(const Pivot& pivot, std::span<const Table* const> tables) {
+Table pivoted(const Pivot& asked, std::span<const Table* const> tables) {
+  Pivot pivot = asked;
+  std::vector<Entry> entries = entries_of(pivot, tables);
+  keep_first_runs(entries);
+  sort_sizes(entries);
+  for (const std::string& key : keys_within_rows(pivot, entries)) pivot.down.push_back(key);
   std::vector<Keys> down;
   Keys across;
   std::map<std::pair<Keys, std::string>, std::string> cells;
-  std::size_t others = 0;
-  for (const Table* const table : tables) {
-    for (const auto& row : table->rows) {
-      const bool fits = std::ranges::all_of(pivot.where, [&](const auto& condition) {
-        const Json* cell = cell_in(*table, row, condition.first);
-        return cell != nullptr && words_of(*cell) == condition.second;
-      });
-      const std::optional<Keys> d = keys_of(*table, row, pivot.down),
-                                a = keys_of(*table, row, {pivot.across});
-      if (!fits || !d || !a) continue;
-      const std::string value = value_of(*table, row, pivot.value);
-      if (value.empty()) continue;
-      add_once(*d, down);
-      add_once(a->front(), across);
-      if (!cells.emplace(std::pair(*d, a->front()), value).second) ++others;
-    }
+  for (const Entry& entry : entries) {
+    const Keys d = entry.texts(pivot.down);
+    add_once(d, down);
+    add_once(entry.across, across);
+    if (!cells.emplace(std::pair(d, entry.across), entry.value).second) fail_alike(pivot, entry);
   }
   if (!pivot.down.empty()) sort_numbers(down, [](const Keys& d) { return d.front(); });
   sort_numbers(across, [](const std::string& a) { return a; });
@@ -125,9 +245,7 @@ Table pivoted(const Pivot& pivot, std::span<const Table* const> tables) {
     }
     out.add_row(std::move(row));
   }
-  if (others > 0) {
-    out.notes.push_back(fmt::format("{} more rows have the keys of another one here", others));
-  }
+  note_what_does_not_fit(entries, out);
   return out;
 }
 

@@ -159,6 +159,21 @@ const PublishedDevice* known_device(std::string_view name) {
   return found.devices.size() == 1 ? found.devices.front() : nullptr;
 }
 
+namespace {
+
+void take_most_memory(DevicesOfName& found) {
+  const bool is_one_kind = std::ranges::all_of(found.devices, [&](const PublishedDevice* d) {
+    return d->words == found.devices.front()->words;
+  });
+  if (!is_one_kind) return;
+  const auto most = std::ranges::max_element(found.devices, {}, &PublishedDevice::memory_gb);
+  std::rotate(found.devices.begin(), most, most + 1);
+  found.others.insert(found.others.begin(), found.devices.begin() + 1, found.devices.end());
+  found.devices.resize(1);
+}
+
+}  // namespace
+
 DevicesOfName require_device(const std::string& where, const std::string& name) {
   DevicesOfName found = devices_of_name(name);
   if (found.devices.empty()) {
@@ -167,6 +182,7 @@ DevicesOfName require_device(const std::string& where, const std::string& name) 
         fmt::format("no peaks of \"{}\" are known{}", name, did_you_mean(name, names_to_suggest())),
         fmt::format("known are {}", fmt::join(published_device_names(), ", ")));
   }
+  take_most_memory(found);
   if (found.devices.size() > 1) {
     std::vector<std::string> names = names_of(found.devices);
     std::ranges::move(names_of(found.others), std::back_inserter(names));

@@ -47,7 +47,7 @@ std::span<const PublishedDevice> published_devices();
 // module is meant.
 struct DevicesOfName {
   std::vector<const PublishedDevice*> devices;  // several: the name leaves it open
-  std::vector<const PublishedDevice*> others;   // that the form alone tells apart
+  std::vector<const PublishedDevice*> others;   // that their form or memory alone tells apart
 };
 // Of "rtx4090", "a100-80gb", "NVIDIA H100 80GB HBM3": any case, with blanks and signs or without.
 // No device where the name has a word that is none of the device's ("4080 SUPER").
@@ -55,8 +55,9 @@ DevicesOfName devices_of_name(std::string_view name);
 
 // The only device that `name` may mean; nullptr: none, or several.
 const PublishedDevice* known_device(std::string_view name);
-// The same; Error{kUsage} naming `where` for none, with the nearest name, and for several, with
-// their names.
+// The same; of several that their memory alone tells apart the one with the most, beside the
+// others. Error{kUsage} naming `where` for none, with the nearest name, and for several others,
+// with their names.
 DevicesOfName require_device(const std::string& where, const std::string& name);
 std::vector<std::string> published_device_names();
 

@@ -49,6 +49,9 @@ Table clock_table(std::span<const ProfiledCell> cells);
 Table launch_check_table(std::span<const ProfiledCell> cells, int* failures = nullptr);
 
 // --- of one cell --------------------------------------------------------------------------------
+// Rows: the eight places, each an op in a part of the model, whose kernels take the most time;
+// columns: calls, time, share. A note says what is left.
+Table top_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: kernel; columns: those of `nsys stats --report cuda_gpu_kern_sum` under their names, over
 // all profiled steps, then class, launches per step, speeds.
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter = {});

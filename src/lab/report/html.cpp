@@ -77,11 +77,31 @@ std::string anchor(std::string_view name) {
 
 // --- text ---------------------------------------------------------------------------------------
 
+// `text` for the page, where no line ends inside a flag, nor between it and its value.
+std::string with_whole_flags(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool is_flag = text.substr(at).starts_with("--") && (at == 0 || text[at - 1] == ' ');
+    if (!is_flag) {
+      const std::size_t next = std::min(text.find(" --", at), text.size() - 1) + 1;
+      out += xml_escaped(text.substr(at, next - at));
+      at = next;
+      continue;
+    }
+    std::size_t end = std::min(text.find_first_of(" \n", at), text.size());
+    const bool has_value = end + 1 < text.size() && text[end] == ' ' && text[end + 1] != '-';
+    if (has_value) end = std::min(text.find_first_of(" \n", end + 1), text.size());
+    out += fmt::format("<span class=\"flag\">{}</span>", xml_escaped(text.substr(at, end - at)));
+    at = end;
+  }
+  return out;
+}
+
 std::string prose(std::string_view text) {
   std::string out;
   for (const Paragraph& part : paragraphs_of(text)) {
     const char* const tag = part.is_code ? "pre" : "p";
-    out += fmt::format("<{0}>{1}</{0}>\n", tag, xml_escaped(part.text));
+    out += fmt::format("<{0}>{1}</{0}>\n", tag, with_whole_flags(part.text));
   }
   return out;
 }
@@ -91,9 +111,9 @@ std::string sentence(const Text& text) {
   std::string out;
   for (const Piece& piece : text.pieces()) {
     out += piece.formula.empty()
-               ? xml_escaped(piece.words)
+               ? with_whole_flags(piece.words)
                : fmt::format("<span class=\"claim\" title=\"{}\">{}</span>",
-                             xml_escaped(piece.formula), xml_escaped(piece.words));
+                             xml_escaped(piece.formula), with_whole_flags(piece.words));
   }
   return out;
 }
@@ -153,16 +173,30 @@ std::string links_to(std::span<const RowRef> rows) {
   return out;
 }
 
+const char* sign_of(const PageCard& card) {
+  if (card.standing == "sound") return "";
+  return card.standing == "impossible" ? "✗" : card.standing == "refused" ? "–" : "~";
+}
+
 // The sign of what the rows are worth, with the reason at the pointer.
 std::string mark(const PageCard& card) {
   if (card.standing == "sound") return {};
   const std::string css = card.standing == "refused" ? "refused" : anchor(card.standing);
-  const char* const sign = card.standing == "impossible" ? "✗"
-                           : card.standing == "refused"  ? "–"
-                                                         : "~";
   return fmt::format("<span class=\"mark {}\" title=\"{}\">{} {}</span>", css,
-                     xml_escaped(card.doubt.empty() ? card.standing : card.doubt), sign,
+                     xml_escaped(card.doubt.empty() ? card.standing : card.doubt), sign_of(card),
                      card.standing == "refused" ? "no answer" : card.standing);
+}
+
+std::string items_html(const std::vector<std::string>& items) {
+  std::string out;
+  for (const std::string& item : items) {
+    out += fmt::format("<li>{}</li>\n", with_whole_flags(item));
+  }
+  return out.empty() ? out : "<ol>\n" + out + "</ol>\n";
+}
+
+std::string command_html(const std::string& command) {
+  return fmt::format("<pre class=\"command\">{}</pre>\n", with_whole_flags(command));
 }
 
 std::string card_html(const PageCard& card, std::span<const Table> tables) {
@@ -171,7 +205,11 @@ std::string card_html(const PageCard& card, std::span<const Table> tables) {
       anchor(card.standing), card.id, mark(card),
       card.number.empty() ? "" : fmt::format("<span class=\"number\">{}</span>", card.number),
       xml_escaped(card.question), sentence(card.lead));
+  out += items_html(card.items);
   out += figures(card.charts, tables);
+  const bool has_more = !card.more.empty() || !card.lines.empty() || !card.doubt.empty() ||
+                        !card.rows.empty() || !card.command.empty();
+  if (!has_more) return out + "</article>\n";
   out += "<details><summary>more</summary>\n<div class=\"more\">\n";
   if (!card.more.empty()) out += fmt::format("<p>{}</p>\n", sentence(card.more));
   out += lines_html(card.lines);
@@ -179,8 +217,7 @@ std::string card_html(const PageCard& card, std::span<const Table> tables) {
   if (!card.rows.empty()) {
     out += fmt::format("<p class=\"soft rests\">Rows: {}</p>\n", links_to(card.rows));
   }
-  return out + fmt::format("<pre class=\"command\">{}</pre>\n</div>\n</details>\n</article>\n",
-                           xml_escaped(card.command));
+  return out + command_html(card.command) + "</div>\n</details>\n</article>\n";
 }
 
 std::string topic_html(const PageTopic& topic, std::span<const Table> tables) {
@@ -212,8 +249,10 @@ std::string tile_html(const PageCard& tile) {
 }
 
 std::string short_html(const PageCard& card, std::span<const Table> tables) {
-  return fmt::format("<article>\n<h2>{}</h2>\n<p class=\"lead\">{} {}</p>\n{}</article>\n",
-                     xml_escaped(card.question), sentence(card.lead), sentence(card.more),
+  const bool is_said = card.standing != "refused" && card.standing != "sound";
+  return fmt::format("<article>\n{}<h2>{}</h2>\n<p class=\"lead\">{}{}{} {}</p>\n{}</article>\n",
+                     mark(card), xml_escaped(card.question), is_said ? sign_of(card) : "",
+                     is_said ? " " : "", sentence(card.lead), sentence(card.more),
                      figures(card.charts, tables));
 }
 
@@ -227,12 +266,19 @@ std::string head_html(const PageHead& head, std::span<const Table> tables) {
     answers += short_html(head.short_answers[i], tables);
     answers += i + 2 == head.short_answers.size() ? "" : "</div>\n";
   }
-  return fmt::format(
-      "<header>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>\n<div class=\"tiles\">\n{}</div>\n<div "
-      "class=\"four\">\n{}</div>\n<section class=\"trust\"><h2>{}</h2>\n<p>{}</p>\n</section>\n"
-      "</header>\n",
-      xml_escaped(head.title), xml_escaped(fmt::format("{}", fmt::join(head.facts, " · "))), tiles,
-      answers, xml_escaped(head.trust_question), sentence(head.trust));
+  const bool is_one = head.short_answers.size() == 1;
+  std::string out = fmt::format("<header{}>\n<h1>{}</h1>\n<p class=\"facts\">{}</p>\n",
+                                is_one ? " class=\"one\"" : "", xml_escaped(head.title),
+                                with_whole_flags(fmt::format("{}", fmt::join(head.facts, " · "))));
+  const std::string figures = fmt::format("<div class=\"tiles\">\n{}</div>\n", tiles);
+  const std::string texts = fmt::format("<div class=\"four\">\n{}</div>\n", answers);
+  out += is_one ? texts + figures : figures + texts;
+  if (!head.command.empty()) out += command_html(head.command);
+  if (!head.trust_question.empty()) {
+    out += fmt::format("<section class=\"trust\"><h2>{}</h2>\n<p>{}</p>\n</section>\n",
+                       xml_escaped(head.trust_question), sentence(head.trust));
+  }
+  return out + "</header>\n";
 }
 
 std::string contents(std::span<const PageTopic> topics) {

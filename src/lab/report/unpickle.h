@@ -57,6 +57,9 @@ class PickleValue {
   // The member of a dict; nullopt when this is not a dict or has no such text key. O(size()).
   std::optional<PickleValue> find(std::string_view key) const;
 
+  // The same for two values that are the same object.
+  std::uint32_t id() const { return ref_; }
+
   // Whether both refer to the same object.
   friend bool operator==(const PickleValue&, const PickleValue&) = default;
 

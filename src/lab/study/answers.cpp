@@ -92,6 +92,27 @@ ReadRow read_row(const Table& table, const RowRef& ref) {
   return out;
 }
 
+// Of the step whose label is behind the "@" of a table's name, by every table that judges it: what
+// belongs to its parts is known no better. nullopt: nobody does.
+std::optional<Standing> standing_of_step(std::span<const Table> tables, std::string_view table) {
+  const std::size_t at = table.find('@');
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view step = table.substr(at + 1);
+  std::optional<Standing> out;
+  for (const Table& judged : tables) {
+    const auto label = judged.index_of("label");
+    const auto verdict = std::ranges::find_if(judged.columns, is_verdict_column);
+    if (!label || verdict == judged.columns.end()) continue;
+    for (const std::vector<Json>& row : judged.rows) {
+      const Json& words = row[static_cast<std::size_t>(verdict - judged.columns.begin())];
+      const bool is_it = row[*label].is_string() && row[*label].as_string() == step;
+      if (!is_it || !words.is_string()) continue;
+      out = std::max(out.value_or(Standing::kSound), standing_of(words.as_string()));
+    }
+  }
+  return out;
+}
+
 // "clocks row 2; passes rows 1, 4"
 std::string words_of(const std::vector<RowRef>& refs) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
@@ -253,7 +274,12 @@ Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows
     if (row.timing == Timing::kSingle) out = std::max(out, Standing::kSingle);
     const bool is_timed = row.timing != Timing::kNone;
     if (is_timed || is_of_label(row.verdict.value_or(""))) out = std::max(out, judged);
-    if (is_timed && !row.has_verdicts) needs_beside = true;
+    if (is_timed && !row.has_verdicts) {
+      needs_beside = true;
+      const std::optional<Standing> of_step = standing_of_step(tables, ref.table);
+      has_beside = has_beside || of_step;
+      beside = std::max(beside, of_step.value_or(Standing::kSound));
+    }
     if (row.read_verdict) {
       has_beside = true;
       beside = std::max(beside, judged);

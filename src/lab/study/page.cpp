@@ -82,6 +82,14 @@ Table with_numbers(Table table) {
   return table;
 }
 
+// With the sign of what its rows are worth in front. A tile's figure is no sentence.
+std::string short_words(const Answer& a) {
+  const bool is_said = !a.refused && a.standing != Standing::kSound;
+  const std::string sign = !is_said ? "" : a.standing == Standing::kInvalid ? "✗ " : "~ ";
+  if (a.topic != kTile || a.refused) return sign + a.text.words();
+  return fmt::format("{}{}. {}", sign, a.lead.words(), a.more.words());
+}
+
 // What the first screen of the page says.
 std::string summary_page(const Prose& prose, const StudyReport& report, const Json& environment,
                          const std::string& charts) {
@@ -90,11 +98,11 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
   for (const Answer& a : report.summary) {
     if (a.topic == kTrust) trust = prose.paragraph(a.question, a.text.words());
     if (a.topic != kTile) continue;
-    out += prose.paragraph(a.question + ":", a.text.words());
+    out += prose.paragraph(a.question + ":", short_words(a));
   }
   for (const Answer& a : report.summary) {
     if (a.topic != kShort) continue;
-    out += prose.paragraph(a.question, a.text.words());
+    out += prose.paragraph(a.question, short_words(a));
     for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name);
   }
   return out + trust;
@@ -114,10 +122,7 @@ std::string summary_text(const StudyReport& report, std::size_t columns) {
     if (a.refused) continue;
     if (a.topic != topic) out += '\n';
     topic = a.topic;
-    // A tile's figure is no sentence.
-    const std::string text = a.topic == kTile
-                                 ? fmt::format(": {}. {}", a.lead.words(), a.more.words())
-                                 : " " + a.text.words();
+    const std::string text = (a.topic == kTile ? ": " : " ") + short_words(a);
     for (const std::string& line : in_lines(a.question + text, columns)) {
       out += line + '\n';
     }

@@ -10,7 +10,7 @@ namespace tracestep {
 namespace {
 
 Json document_of(std::string_view text, const std::string& name) {
-  return text.starts_with("<!DOCTYPE") ? result_of_page(text, name) : Json::parse(text, name);
+  return text.starts_with("<!DOCTYPE") ? result_of_page(text, name) : result_document(text, name);
 }
 
 // Pages of earlier versions said the kinds of columns apart from the tables.

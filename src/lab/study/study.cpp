@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
 #include "lab/study/summary.h"
@@ -116,6 +117,16 @@ std::vector<Question> asked(const std::vector<Table>& tables) {
   return out;
 }
 
+// A chart without rows, or with rows that nothing tells apart, is left out.
+bool can_draw(const Chart& chart, std::span<const Table> tables) {
+  try {
+    return !draw_chart(chart, tables).empty();
+  } catch (const Error& error) {
+    log_warn("a chart is left out: {}", error.what());
+    return false;
+  }
+}
+
 }  // namespace
 
 double StudyContext::seconds_left() const {
@@ -208,7 +219,7 @@ StudyReport answered(std::vector<StudySection> sections) {
   out.answers = answer_all(asked(out.tables), out.tables);
   for (auto* answers : {&out.summary, &out.answers}) {
     for (Answer& a : *answers) {
-      std::erase_if(a.charts, [&](const Chart& c) { return draw_chart(c, out.tables).empty(); });
+      std::erase_if(a.charts, [&](const Chart& c) { return !can_draw(c, out.tables); });
     }
   }
   out.tables.push_back(answers_table("summary", "The report in short", out.summary));

@@ -1,6 +1,7 @@
 // A cell as a row of `bench`.
 #include <numeric>
 
+#include "lab/measure/no_times.h"
 #include "lab/measure/processes.h"
 #include "lab/measure/row_facts.h"
 #include "lab/measure/run_columns.h"
@@ -229,7 +230,10 @@ std::vector<Column> cell_columns() {
 }
 
 std::vector<Json> cell_row(const CellResult& result) {
-  return fields().row(CellRow(result));
+  std::vector<Json> row = fields().row(CellRow(result));
+  if (result.computes) return row;
+  static const std::vector<Column> columns = cell_columns();
+  return without_times(columns, std::move(row));
 }
 
 }  // namespace tracestep

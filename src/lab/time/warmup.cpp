@@ -5,6 +5,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
+#include "lab/report/spread.h"
 
 namespace tracestep {
 namespace {
@@ -86,10 +87,11 @@ std::string worked(const ResultRow& row) {
   if (samples.size() < 3) return {};
   const std::span<const double> rest = std::span(samples).subspan(1);
   return fmt::format(
-      "{}, warm-up steps {}: with the first step {:.2f} ± {:.2f} ms, without it {:.2f} ± "
-      "{:.2f} ms; the first is {:.2f} times the median of the others",
-      row.label(), row.warmup_ms().size(), mean_of(samples), sample_std_of(samples), mean_of(rest),
-      sample_std_of(rest), samples[0] / median_of(rest));
+      "{}, warm-up steps {}: with the first step {}, without it {} (means); the first is {:.2f} "
+      "times the median of the others",
+      row.label(), row.warmup_ms().size(),
+      mean_and_deviation(mean_of(samples), sample_std_of(samples)),
+      mean_and_deviation(mean_of(rest), sample_std_of(rest)), samples[0] / median_of(rest));
 }
 
 }  // namespace

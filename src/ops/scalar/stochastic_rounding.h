@@ -41,6 +41,14 @@ struct RoundingNoise {
   }
 };
 
+// The noise of the weight itself, from that of the element, whose halves its two moments take.
+struct WeightNoise {
+  template <class U>
+  TRACESTEP_FUNCTION U operator()(U noise) const {
+    return MixedBits()(noise + constant(noise, 0x9e3779b9u));
+  }
+};
+
 // x as a bfloat16 (the lower 16 bits are zero): the neighbour that is larger in magnitude with the
 // probability of the part cut off, so that the mean over all noise is x. Reads the lower 16 bits of
 // `noise`. What is exact stays as it is; so do infinities and NaN.

@@ -17,7 +17,7 @@ CollectiveTimes time_on_threads(const CollectiveSpec& spec) {
   const auto first = make_cpu_device({.threads = 1});
   std::vector<std::unique_ptr<Device>> others;
   for (int rank = 1; rank < spec.ranks; ++rank) others.push_back(make_cpu_device({.threads = 1}));
-  return time_collective(RankDevices(*first, std::move(others), make_local_group(spec.ranks)),
+  return time_collective(RankDevices(*first, std::move(others), make_local_group(spec.ranks)), {},
                          spec);
 }
 

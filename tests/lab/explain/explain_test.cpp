@@ -248,6 +248,26 @@ TEST_F(ExplainTest, NumbersThatWereMeasuredNowSaySo) {
   EXPECT_EQ(measured, file + " (measured now)");
 }
 
+// 468,122,075,136 of 378,733,068,288 FLOPs: head, loss and each block's last product run once.
+TEST_F(ExplainTest, TheFlopsOfBlocksComputedAgainAreThoseOfTheirProgram) {
+  const std::vector<Table> tables =
+      explain(topic_named("checkpointing"),
+              {.model = preset("small"), .shape = {.batch = 4, .context = 128}});
+  const auto line = std::ranges::find_if(tables[0].rows, [](const auto& row) {
+    return row[0].as_string().starts_with("FLOPs of a step");
+  });
+  ASSERT_NE(line, tables[0].rows.end());
+  EXPECT_NEAR((*line)[4].as_double(), 1.236, 0.0005);
+}
+
+TEST_F(ExplainTest, SumsAreShownWithTheDigitsInWhichTheyErr) {
+  const std::vector<Table> tables = explain(topic_named("accumulation"), input());
+  std::set<std::string> shown;
+  for (const auto& row : tables[0].rows) shown.insert(row[3].as_string());
+  EXPECT_TRUE(shown.contains("10.000134")) << "in float32";
+  EXPECT_FALSE(shown.contains("10")) << "which no sum is";
+}
+
 // Problem gradient_checkpointing of the 2026 handout, and its demo of two groups of two blocks.
 TEST_F(ExplainTest, CheckpointingHasTheHandoutsOptimumAndItsDemoBesideOurPrograms) {
   constexpr double kMiB = 1 << 20;
@@ -285,6 +305,7 @@ TEST_F(ExplainTest, CheckpointingHasTheHandoutsOptimumAndItsDemoBesideOurProgram
   EXPECT_GT(cell("blocks", "flops_ratio"), 1.25);
   EXPECT_LT(cell("blocks", "flops_ratio"), 4.0 / 3.0);
   EXPECT_GT(cell("nested", "flops_ratio"), 1.8);
+  EXPECT_EQ(value("FLOPs of a step that computes its blocks again"), cell("blocks", "flops_ratio"));
   EXPECT_LT(cell("blocks", "peak_bytes"), cell("every=4", "peak_bytes"));
   EXPECT_LT(cell("every=4", "peak_bytes"), cell("none", "peak_bytes"));
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 #include "lab/explain/explain.h"
@@ -62,10 +63,12 @@ TEST_F(ScalingTest, DataParallelIsHiddenUntilItsClosedForm) {
   const double flops = forward_flops(preset("medium"), 512, 1024);
   const int bound = static_cast<int>(1 + flops * 5e10 / (2 * p * 1e15));
   ASSERT_GT(bound, 8);
-  EXPECT_EQ(step(RankForm::kData, bound).exposed_s, 0);
-  EXPECT_GT(step(RankForm::kData, bound + 1).exposed_s, 0);
+  const int even = static_cast<int>(std::bit_floor(static_cast<unsigned>(bound)));
+  EXPECT_EQ(step(RankForm::kData, even).exposed_s, 0);
+  EXPECT_GT(step(RankForm::kData, 2 * even).exposed_s, 0);
   const Table bounds = bounds_table(preset("medium"), {.batch = 512, .context = 1024}, kRates);
-  EXPECT_EQ(cell(bounds, "data parallel", "strong", "hidden_until"), Json(bound));
+  EXPECT_EQ(cell(bounds, "data parallel", "strong", "hidden_until"), Json(even))
+      << "512 sequences are divided evenly";
   EXPECT_EQ(cell(bounds, "data parallel", "strong", "end"), Json("512 sequences"));
 }
 
@@ -73,6 +76,7 @@ TEST_F(ScalingTest, WhatCannotBeDividedHasNoStep) {
   EXPECT_FALSE(step(RankForm::kTensor, 32).is_possible) << "medium has 16 heads";
   EXPECT_TRUE(step(RankForm::kTensor, 16).is_possible);
   EXPECT_FALSE(step(RankForm::kSharded, 1024).is_possible) << "512 sequences";
+  EXPECT_FALSE(step(RankForm::kData, 3).is_possible) << "which three ranks do not share evenly";
   EXPECT_TRUE(step(RankForm::kSharded, 1024, true).is_possible);
   EXPECT_TRUE(step(RankForm::kMesh, 1024).is_possible) << "128 replicas of 8";
   ModelConfig odd = preset("medium");

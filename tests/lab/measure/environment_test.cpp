@@ -38,25 +38,6 @@ TEST(EnvironmentTest, TheCommitIsThatOfTheCheckout) {
   EXPECT_EQ(text.find_first_not_of("0123456789abcdef"), std::string::npos) << text;
 }
 
-TEST(EnvironmentTest, TheLeastLimitOfItsGroupsHolds) {
-  const TempFolder folder;
-  const auto limit = [&](const char* groups) {
-    return memory_limit_of_groups(folder.write("groups", groups), folder / "cgroup").value_or(0);
-  };
-  constexpr const char* kJob = "0::/system.slice/job_7/step_0\n";
-  EXPECT_EQ(limit(kJob), 0) << "no file says anything";
-  folder.write("cgroup/system.slice/memory.max", "max\n");
-  folder.write("cgroup/system.slice/job_7/memory.max", "2000\n");
-  folder.write("cgroup/system.slice/job_7/step_0/memory.max", "3000\n");
-  EXPECT_EQ(limit(kJob), 2000);
-  EXPECT_EQ(limit("0::/system.slice\n"), 0);
-  folder.write("cgroup/memory.max", "1000\n");  // a container's
-  EXPECT_EQ(limit("0::/\n"), 1000);
-  folder.write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  folder.write("cgroup/memory/slurm/job_7/memory.limit_in_bytes", "500\n");
-  EXPECT_EQ(limit("5:cpu,memory:/slurm/job_7\n4:pids:/x\n"), 500);
-}
-
 // What cmake/commit.cmake makes of a folder.
 std::string commit_of(const TempFolder& folder) {
   const std::string script = (testing::source_folder() / "cmake/commit.cmake").string();

@@ -42,6 +42,15 @@ TEST(ProfileTablesTest, TheMatrixAddsUpToTheSpanWithItsGaps) {
   EXPECT_NEAR(cell(t, "component", "total", "share_percent").as_double(), 100.0, 1e-9);
 }
 
+TEST(ProfileTablesTest, TheFirstListHasThePlacesByTheirTimeAndItsShare) {
+  const Table t = top_table(celled(testing::two_kernel_profile()));
+  ASSERT_EQ(t.rows.size(), 2u);
+  EXPECT_EQ(t.rows[0][0], Json("ffn.w1"));
+  EXPECT_NEAR(cell(t, "part", "ffn.w1", "share_percent").as_double(), 80.0, 1e-9);
+  EXPECT_NEAR(cell(t, "part", "ffn.residual", "ms").as_double(), 0.001, 1e-12);
+  EXPECT_NEAR(cell(t, "part", "ffn.residual", "launches").as_double(), 1, 1e-12);
+}
+
 TEST(ProfileTablesTest, RooflinesComeFromTheProgramsFlopsAndBytes) {
   const ProfiledCell c = celled(testing::two_kernel_profile(), one_per_ns());
   const Table t = matrix_table(c);

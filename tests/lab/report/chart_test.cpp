@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "lab/report/chart/drawings.h"
 #include "lab/report/chart/svg.h"
 #include "lab/report/columns.h"
@@ -86,6 +87,70 @@ TEST(ChartTest, BarsAreAsLongAsTheirValuesAndHaveTheirIntervals) {
   EXPECT_NEAR((to[0] - from[0]) / widths[0], 0.3, 0.01);
   EXPECT_THAT(svg, HasSubstr(">median (ms)</text>"));
   EXPECT_THAT(svg, HasSubstr("aria-label=\"Times &amp; more\""));
+}
+
+// Rows of two precisions, which the chart does not name.
+Table precisions() {
+  Table table = times();
+  for (const char* key : {"size", "mode"})
+    table.columns[*table.index_of(key)].role = ColumnRole::kKey;
+  table.columns.insert(table.columns.begin() + 2, data_only(as_key(text_column("precision"))));
+  const std::vector<std::vector<Json>> rows = std::exchange(table.rows, {});
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (std::vector<Json> row : rows) {
+      row.insert(row.begin() + 2, Json(precision));
+      if (precision[0] == 'b') row[4] = row[4].as_double() * 3;
+      table.add_row(std::move(row));
+    }
+  }
+  return table;
+}
+
+TEST(ChartTest, RowsThatDifferInAKeyAreBarsAndLinesOfTheirOwn) {
+  const std::vector<Table> tables{precisions()};
+  Chart chart = bars();
+  chart.options["range"] = Json::Object{};
+  EXPECT_THAT(found(draw_chart(chart, tables), "<title>([^<]*)</title>"),
+              ElementsAre("tiny forward fp32: 10 ms", "tiny step fp32: 40 ms",
+                          "tiny forward bf16: 30 ms", "tiny step bf16: 120 ms"));
+  const std::vector<std::string> names =
+      found(draw_chart(lines(), tables), "<text class=\"name\"[^>]*>([a-z]+ [a-z0-9]+)<");
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre("forward fp32", "forward bf16", "step fp32",
+                                                     "step bf16"));
+}
+
+TEST(ChartTest, RowsThatNothingTellsApartAreAnErrorAndNeverASum) {
+  for (Chart chart : {bars(), lines()}) {
+    std::vector<Table> tables{times()};
+    tables[0].rows.push_back(std::vector<Json>(tables[0].rows[0]));
+    EXPECT_THROW(draw_chart(chart, tables), Error) << chart.kind;
+  }
+  Table lists{.name = "starts", .columns = {int_column("warmup"), reals_column("steps_ms")}};
+  lists.add_row({0, Json::Array{3.0, 1.0}});
+  Chart chart{.kind = "lines",
+              .table = "starts",
+              .options = Json::Object{{"list", "steps_ms"}, {"series", Json::Array{"warmup"}}}};
+  EXPECT_NE(draw_chart(chart, std::vector<Table>{lists}), "");
+  lists.add_row({0, Json::Array{3.0, 1.0}});
+  EXPECT_THROW(draw_chart(chart, std::vector<Table>{lists}), Error);
+}
+
+TEST(ChartTest, ABarAddsUpOnlyWhatItSaysThatItAddsUp) {
+  Table table{.name = "t",
+              .columns = {as_key(text_column("op")), as_key(text_column("component")),
+                          real_column("ms", "", "ms", 1)}};
+  table.add_row({"matmul", "head", 1.0});
+  table.add_row({"matmul", "attn", 2.0});
+  Chart chart{.kind = "bars",
+              .table = "t",
+              .options = Json::Object{{"label", Json::Array{"op"}}, {"values", Json::Array{"ms"}}}};
+  EXPECT_THAT(found(draw_chart(chart, std::vector<Table>{table}), "<title>([^<]*)</title>"),
+              ElementsAre("matmul head: 1 ms", "matmul attn: 2 ms"));
+  chart.options["over"] = Json::Array{"component"};
+  EXPECT_THAT(found(draw_chart(chart, std::vector<Table>{table}), "<title>([^<]*)</title>"),
+              ElementsAre("matmul: 3 ms"));
+  table.add_row({"matmul", "attn", 2.0});
+  EXPECT_THROW(draw_chart(chart, std::vector<Table>{table}), Error);
 }
 
 TEST(ChartTest, SegmentsAddUpAndOnlyTheLongestBarsAreShown) {

@@ -125,6 +125,19 @@ TEST(HtmlTest, ThePageIsShortAndShorterBeforeAnythingIsUnfolded) {
   EXPECT_LE(words.all, 7000u);
 }
 
+TEST(HtmlTest, AShortAnswerCarriesTheSignOfItsRowsInTheSentenceToo) {
+  PageHead head{.title = "A step", .facts = {}, .numbers = "study.json"};
+  PageCard card{.id = "short-time", .question = "What takes the time?"};
+  card.lead = Text("Backward takes most.");
+  card.standing = "noisy";
+  head.short_answers = {card, card};
+  head.short_answers[1].standing = "sound";
+  const StudyReport& study = small_study();
+  const std::string page = html_page(head, study_json(study, environment()), study.tables, {}, {});
+  EXPECT_EQ(count(page, "<p class=\"lead\">~ "), 1u);
+  EXPECT_EQ(count(page, "<span class=\"mark noisy\""), 1u);
+}
+
 TEST(HtmlTest, TheFirstScreenHasFourFiguresFourAnswersThreeChartsAndALineOfTrust) {
   const StudyReport& study = small_study();
   const PageHead head = page_head(study, Json::Object{{"cpu", "AMD"},

@@ -26,6 +26,27 @@ TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
   EXPECT_EQ(first_screen(), "noisy");
 }
 
+TEST_F(SentencesTest, PartsOfAStepAreKnownNoBetterThanTheStepsThatWereRecorded) {
+  const Answer sound = of_summary("short-time");
+  EXPECT_EQ(sound.standing, Standing::kSound);
+  const auto parts = std::ranges::find_if(
+      sound.rows, [](const RowRef& ref) { return ref.table.starts_with("time_by_component@"); });
+  ASSERT_NE(parts, sound.rows.end());
+  Table recorded{.name = "recorded", .columns = {text_column("label"), verdict_column()}};
+  recorded.add_row({parts->table.substr(parts->table.find('@') + 1), "doubt: recorded_unsteady"});
+  tables_.push_back(std::move(recorded));
+  EXPECT_EQ(of_summary("short-time").standing, Standing::kDoubtful);
+}
+
+TEST_F(SentencesTest, WhatIsPrintedOfATileIsTwoSentencesWithTheSignOfItsRows) {
+  set("cells[size small; mode step; ops fused].verdict", "doubt: unsteady");
+  StudyReport report = small_study();
+  report.summary = answer_all(summary_questions(), tables_);
+  const std::string page = study_page(report, Json::object(), Format::kMarkdown, "charts");
+  EXPECT_THAT(page,
+              ::testing::ContainsRegex("One training step:\\*\\* ~ [0-9.]+ ± [0-9.]+ ms. Of"));
+}
+
 TEST_F(SentencesTest, WhatCompilingGainsIsByRoundsOverEagerFusedOpsAndFusingHasItsOwnFigure) {
   const auto set_rounds = [&](const char* ops, const char* executor, Json::Array ms) {
     const std::string row = fmt::format("ways[mode step; ops {}; executor {}].", ops, executor);

@@ -1,7 +1,8 @@
-// Bars: sums over all rows with one label, in segments of value columns or of the values of a
-// column.
+// Bars: a row each, or the sum over rows that differ in the columns of "over" alone, in segments of
+// value columns or of the values of a column.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -19,7 +20,7 @@ struct Segment {
 struct Bar {
   std::string label;
   std::vector<Segment> segments;
-  int rows = 0;                          // that it sums
+  int values = 0;                        // that it sums
   std::optional<Whisker> interval = {};  // of its only value
   double sum() const {
     double out = 0;
@@ -28,12 +29,12 @@ struct Bar {
   }
 };
 
-constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92;
+constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92, kValueGap = 6;
 constexpr double kWidestLabel = 300;
 constexpr double kNoAxisName = 18;  // nothing stands above the bars
 
 // Where the chart names none: the keys that people see and in which its rows differ.
-std::vector<std::string> label_columns(const Chart& chart, const ChartRows& rows) {
+std::vector<std::string> named_labels(const Chart& chart, const ChartRows& rows) {
   std::vector<std::string> out = names_of(chart, "label");
   if (!out.empty() || rows.empty()) return out;
   for (const Column& column : rows.columns()) {
@@ -56,21 +57,58 @@ std::string label_of(std::span<const std::string> columns, const ChartRows& rows
   return out;
 }
 
+// The rows that have a bar, by what `labels` say of them.
+RowGroups drawn_rows(const Chart& chart, const ChartRows& rows,
+                     std::span<const std::string> labels) {
+  const std::vector<std::string> skipped = names_of(chart, "skip");
+  const std::vector<std::string> values = names_of(chart, "values");
+  RowGroups out;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const std::string label = label_of(labels, rows, r), first = rows.text(r, labels.front());
+    const bool has_value = std::ranges::any_of(
+        values, [&](const std::string& column) { return rows.number(r, column).has_value(); });
+    const bool is_skipped = std::ranges::find(skipped, first) != skipped.end();
+    if (has_value && !label.empty() && !is_skipped) out[label].push_back(r);
+  }
+  return out;
+}
+
 void add_to(Bar& bar, const std::string& name, double value) {
   auto found = std::ranges::find(bar.segments, name, &Segment::name);
   if (found == bar.segments.end()) found = bar.segments.insert(bar.segments.end(), {name, 0});
   found->value += value;
 }
 
+// Rows with one label must differ in a segment, or in what the bar adds up.
+void check_apart(const Chart& chart, const ChartRows& rows, const RowGroups& groups,
+                 std::span<const std::string> apart) {
+  for (const auto& [label, all] : groups) {
+    std::set<std::vector<std::string>> seen;
+    for (const std::size_t row : all) {
+      std::vector<std::string> place;
+      for (const std::string& column : apart) place.push_back(rows.text(row, column));
+      if (!seen.insert(std::move(place)).second) fail_alike(chart, label);
+    }
+  }
+}
+
 std::vector<Bar> bars_of(const Chart& chart, const ChartRows& rows) {
-  const std::vector<std::string> skipped = names_of(chart, "skip");
   const std::vector<std::string> values = names_of(chart, "values");
   const std::string stack = text_option(chart, "stack");
-  const std::vector<std::string> labels = label_columns(chart, rows);
+  std::vector<std::string> labels = named_labels(chart, rows), apart = names_of(chart, "over");
+  if (labels.empty()) return {};
+  if (!stack.empty()) apart.push_back(stack);
+  std::vector<std::string> known = labels;
+  known.insert(known.end(), apart.begin(), apart.end());
+  const std::vector<std::string> more = keys_apart(rows, drawn_rows(chart, rows, labels), known);
+  labels.insert(labels.end(), more.begin(), more.end());
+  const RowGroups groups = drawn_rows(chart, rows, labels);
+  check_apart(chart, rows, groups, apart);
   std::vector<Bar> out;
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const std::string label = label_of(labels, rows, r), first = rows.text(r, labels.front());
-    if (label.empty() || std::ranges::find(skipped, first) != skipped.end()) continue;
+    const std::string label = label_of(labels, rows, r);
+    const auto group = groups.find(label);
+    if (group == groups.end() || !std::ranges::binary_search(group->second, r)) continue;
     for (const std::string& column : values) {
       const auto value = rows.number(r, column);
       if (!value) continue;
@@ -78,8 +116,8 @@ std::vector<Bar> bars_of(const Chart& chart, const ChartRows& rows) {
       if (bar == out.end()) bar = out.insert(out.end(), Bar{.label = label, .segments = {}});
       const std::string part = stack.empty() ? title_of(*rows.column(column)) : rows.text(r, stack);
       add_to(*bar, part.empty() ? "no " + stack : part, *value);
-      ++bar->rows;
-      bar->interval = bar->rows == 1 ? whisker_of(chart, rows, r, column) : std::nullopt;
+      ++bar->values;
+      bar->interval = bar->values == 1 ? whisker_of(chart, rows, r, column) : std::nullopt;
     }
   }
   return out;
@@ -137,7 +175,7 @@ class BarDrawing {
     box_.top -= kNoAxisName;
     box_.bottom -= kNoAxisName;
     box_.left = is_narrow_ ? 8 : std::min(kWidestLabel, widest + 18);
-    box_.right = look.width - kValueRoom;
+    box_.right = look.width - value_room();
     is_log_ = is_logarithmic(chart, 'x');
   }
 
@@ -155,6 +193,15 @@ class BarDrawing {
   }
 
  private:
+  // For the values that stand behind the bars.
+  double value_room() const {
+    double out = kValueRoom;
+    for (const Bar& bar : bars_) {
+      out = std::max(out, 2 * kValueGap + text_width(labelled(bar.sum(), column_)));
+    }
+    return out;
+  }
+
   // Where there is no room beside the bars, labels stand above them.
   double row_height() const { return kRowHeight + (is_narrow_ ? 15 : 0); }
 
@@ -184,7 +231,7 @@ class BarDrawing {
                x.at(bar.interval->high), middle);
       end = std::max(end, bar.interval->high);
     }
-    svg.text("soft", x.at(end) + 6, y + 12, labelled(bar.sum(), column_));
+    svg.text("soft", x.at(end) + kValueGap, y + 12, labelled(bar.sum(), column_));
   }
 
   std::string note_of(const Bar& bar, const Segment& segment) const {

@@ -39,7 +39,7 @@ std::string label_of(const Chart& chart) {
 
 std::vector<std::string> chart_columns(const Chart& chart) {
   std::vector<std::string> out = kind_of(chart).columns;
-  for (const char* option : {"x", "list", "stack", "y", "series", "label", "values"}) {
+  for (const char* option : {"x", "list", "stack", "over", "y", "series", "label", "values"}) {
     for (std::string& name : names_of(chart, option)) out.push_back(std::move(name));
   }
   if (const Json* ranges = chart.options.find("range")) {

@@ -12,7 +12,8 @@ namespace tracestep {
 // A chart of a table's columns. `options` names columns and says how to draw them:
 //   lines     x, y (columns), or list (a column of lists, one point an item) with x_title
 //   bars      values (columns); label (columns), by default the keys in which rows differ; stack: a
-//             column whose values are segments; top: as many bars; skip: labels to leave out
+//             column whose values are segments; over: columns over whose values a bar adds its rows
+//             up; top: as many bars; skip: labels to leave out
 //   roofline  series; ceilings: the table of them; dtypes: those whose ceilings of products are
 //             drawn. Reads the columns of lab/profile's matrix.
 //   timeline  the columns of lab/memory's stack; limit: bytes, drawn as a line
@@ -21,6 +22,8 @@ namespace tracestep {
 //   log       "x", "y" or "xy"                               values: the rows to draw
 //   range     {column: [low, high]}: the columns of its interval
 //   cards     true: lines at the memory of usual graphics cards
+// A bar or a point is one row, but for what `over` adds up: where rows would share a name, the keys
+// in which they differ are part of it.
 struct Chart {
   std::string kind = {}, title = {}, table = {};
   Json options = Json::object();
@@ -38,7 +41,8 @@ struct ChartLook {
 };
 inline constexpr double kNarrowChart = 350;  // for telephones
 
-// The drawing; empty when `tables` have nothing to draw.
+// The drawing; empty when `tables` have nothing to draw. Error{kInput} where two rows are alike in
+// all keys, so that nothing tells their bars or points apart.
 std::string draw_chart(const Chart& chart, std::span<const Table> tables,
                        const ChartLook& look = {});
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "lab/report/digits.h"
 
@@ -81,6 +82,32 @@ std::string text_option(const Chart& chart, std::string_view option) {
 
 bool is_logarithmic(const Chart& chart, char axis) {
   return text_option(chart, "log").find(axis) != std::string::npos;
+}
+
+std::vector<std::string> keys_apart(const ChartRows& rows, const RowGroups& groups,
+                                    std::span<const std::string> known) {
+  std::vector<std::string> out;
+  for (const Column& column : rows.columns()) {
+    // A row's own name differs in each.
+    const bool is_name = column.kind == ColumnKind::kStructured || column.name == "label";
+    const bool is_known = std::ranges::find(known, column.name) != known.end();
+    if (column.role != ColumnRole::kKey || is_name || is_known) continue;
+    const bool differs = std::ranges::any_of(groups, [&](const auto& group) {
+      const std::vector<std::size_t>& all = group.second;
+      return std::ranges::any_of(all, [&](std::size_t row) {
+        return rows.text(row, column.name) != rows.text(all.front(), column.name);
+      });
+    });
+    if (differs) out.push_back(column.name);
+  }
+  return out;
+}
+
+void fail_alike(const Chart& chart, std::string_view name) {
+  throw Error(
+      ErrorCode::kInput, chart.table,
+      fmt::format("two rows are \"{}\" in a chart of it, and no key tells them apart", name),
+      "a row that stands there twice is to be left out");
 }
 
 std::optional<Whisker> whisker_of(const Chart& chart, const ChartRows& rows, std::size_t row,

@@ -1,6 +1,7 @@
 // What a chart reads: the rows of its table, and its options.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,13 @@ class ChartRows {
 std::vector<std::string> names_of(const Chart& chart, std::string_view option);
 std::string text_option(const Chart& chart, std::string_view option);
 bool is_logarithmic(const Chart& chart, char axis);
+
+using RowGroups = std::map<std::string, std::vector<std::size_t>>;  // by their name
+// The keys in which rows of one group differ, other than those that are `known`.
+std::vector<std::string> keys_apart(const ChartRows& rows, const RowGroups& groups,
+                                    std::span<const std::string> known);
+// Two rows have the same name, and no key tells them apart.
+[[noreturn]] void fail_alike(const Chart& chart, std::string_view name);
 
 // The least and the most that a value may be, from the option "range".
 struct Whisker {

@@ -29,14 +29,27 @@ constexpr std::size_t kMarkedPoints = 24;        // a line with more has no mark
 constexpr std::size_t kPointedAt = 150;          // and with more no notes
 
 // "tiny step", "width 64": what tells this row's line from others.
-std::string series_name(const Chart& chart, const ChartRows& rows, std::size_t row) {
+std::string series_name(std::span<const std::string> columns, const ChartRows& rows,
+                        std::size_t row) {
   std::string out;
-  for (const std::string& name : names_of(chart, "series")) {
+  for (const std::string& name : columns) {
     const Column* column = rows.column(name);
     if (!out.empty()) out += ' ';
     if (column != nullptr && column->kind != ColumnKind::kText) out += title_of(*column) + ' ';
     out += rows.text(row, name);
   }
+  return out;
+}
+
+// Those that the chart names, and the keys in which rows of one line would differ besides.
+std::vector<std::string> series_columns(const Chart& chart, const ChartRows& rows) {
+  std::vector<std::string> out = names_of(chart, "series");
+  RowGroups groups;
+  for (std::size_t r = 0; r < rows.size(); ++r) groups[series_name(out, rows, r)].push_back(r);
+  std::vector<std::string> known = out;
+  known.push_back(text_option(chart, "x"));
+  const std::vector<std::string> more = keys_apart(rows, groups, known);
+  out.insert(out.end(), more.begin(), more.end());
   return out;
 }
 
@@ -47,8 +60,9 @@ class Lines {
         is_log_x_(is_logarithmic(chart, 'x')),
         is_log_y_(is_logarithmic(chart, 'y')) {
     const std::vector<std::string> ys = names_of(chart, "y");
+    const std::vector<std::string> columns = series_columns(chart, rows);
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      const std::string name = series_name(chart, rows, r);
+      const std::string name = series_name(columns, rows, r);
       if (!list_.empty()) {
         double x = 0;
         for (double y : rows.list(r, list_)) add(name, {++x, y});
@@ -63,7 +77,11 @@ class Lines {
             {*x, *y, whisker_of(chart, rows, r, column)});
       }
     }
-    for (Series& s : series_) std::ranges::stable_sort(s.points, {}, &Point::x);
+    for (Series& s : series_) {
+      std::ranges::stable_sort(s.points, {}, &Point::x);
+      const auto twice = std::ranges::adjacent_find(s.points, {}, &Point::x);
+      if (twice != s.points.end()) fail_alike(chart, fmt::format("{} {:g}", s.name, twice->x));
+    }
   }
 
   bool empty() const { return series_.empty(); }
@@ -91,10 +109,10 @@ class Lines {
   const std::vector<Series>& series() const { return series_; }
 
   // Contexts and other values on a logarithmic axis are its ticks.
-  Axis x_axis(std::string name, const Box& box) const {
+  Axis x_axis(std::string name, const Box& box, AxisUnit unit) const {
     const Scale::Range range = range_of([](const Point& p) { return std::pair{p.x, p.x}; });
-    const Scale scale(range, {box.left + 8, box.right - 8}, is_log_x_);
-    Axis out{std::move(name), scale, scale.ticks(tick_count(box.right - box.left, 60))};
+    const Scale scale(range, {box.left + 8, box.right - 8}, is_log_x_, unit);
+    Axis out{std::move(name), scale, scale.ticks(tick_count(box.right - box.left, 60)), unit};
     std::set<double> values;
     for (const Series& s : series_) {
       for (const Point& p : s.points) values.insert(p.x);
@@ -103,8 +121,8 @@ class Lines {
       out.ticks.clear();
       for (double v : values) {
         out.ticks.push_back({v});
-        out.labels.push_back(v == std::floor(v) ? fmt::format("{:.0f}", v)
-                                                : tick_text(v, AxisUnit::kNumber));
+        const bool is_plain = unit == AxisUnit::kNumber && v == std::floor(v);
+        out.labels.push_back(is_plain ? fmt::format("{:.0f}", v) : tick_text(v, unit));
       }
     }
     return out;
@@ -179,7 +197,9 @@ void draw_series(Svg& svg, const Series& series, std::size_t index, const Axis& 
   for (const Point& p : series.points) {
     const double cx = x.scale.at(p.x), cy = y.scale.at(p.y);
     std::string tip =
-        fmt::format("{}\n{} {:g}: {}", series.name, x.name, p.x, labelled(p.y, column));
+        fmt::format("{}\n{} {}: {}", series.name, x.name,
+                    x.unit == AxisUnit::kBytes ? tick_text(p.x, x.unit) : fmt::format("{:g}", p.x),
+                    labelled(p.y, column));
     if (p.interval) {
       svg.line("whisker", cx, y.scale.at(p.interval->low), cx, y.scale.at(p.interval->high));
       tip += fmt::format(" ({} to {})", labelled(p.interval->low, column),
@@ -259,9 +279,9 @@ std::string draw_lines(const Chart& chart, std::span<const Table> tables, const 
   Box box = plot_box(look, look.width < 500 ? kNarrowLinesHeight : kLinesHeight);
   const double room = room_of_names(lines.series(), look);
   box.right -= room;
-  const Axis x = lines.x_axis(
-      is_list ? text_option(chart, "x_title") : axis_name(rows.column(text_option(chart, "x"))),
-      box);
+  const Column* across = is_list ? nullptr : rows.column(text_option(chart, "x"));
+  const Axis x = lines.x_axis(is_list ? text_option(chart, "x_title") : axis_name(across), box,
+                              unit_of(across));
   const Axis y = lines.y_axis(name_of_all(ys, column), box, unit_of(column));
   Svg svg;
   draw_axes(svg, box, x, y);

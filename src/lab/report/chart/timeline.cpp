@@ -65,6 +65,25 @@ std::string outline(std::span<const double> heights) {
   return out + fmt::format("h{}V{:.0f}Z", run, kUnits);
 }
 
+// A stretch from the first kernel of a phase on.
+struct Stretch {
+  std::string phase;
+  std::size_t begin = 0;  // an index of what is drawn
+};
+
+// A step's phases mix: each has one place, where it begins. What ranks exchange, and what is
+// computed again, belongs to the phase around it.
+std::vector<Stretch> stretches_of(const std::vector<std::string>& phases) {
+  std::vector<Stretch> out;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const bool is_of_step =
+        phases[i] == "forward" || phases[i] == "backward" || phases[i] == "optimizer";
+    if (!is_of_step || std::ranges::count(out, phases[i], &Stretch::phase) > 0) continue;
+    out.push_back({phases[i], out.empty() ? 0 : i});
+  }
+  return out;
+}
+
 struct Timeline {
   const ChartRows& rows;
   std::vector<std::size_t> drawn;
@@ -81,7 +100,11 @@ struct Timeline {
     high = std::max(1.0, std::max(bytes(peak), limit) * 1.04);
   }
   double bytes(std::size_t i) const { return rows.number(drawn[i], "total_bytes").value_or(0); }
-  std::string phase(std::size_t i) const { return rows.text(drawn[i], "phase"); }
+  std::vector<Stretch> stretches() const {
+    std::vector<std::string> phases;
+    for (const std::size_t row : drawn) phases.push_back(rows.text(row, "phase"));
+    return stretches_of(phases);
+  }
 };
 
 // From the sum of all categories down to the first, each over those painted before.
@@ -99,9 +122,9 @@ void draw_areas(Svg& svg, const Timeline& t, const Box& box) {
     outlines.push_back(outline(heights));
   }
   for (std::size_t c = outlines.size(); c-- > 0;) svg.path(fill_class(c), outlines[c]);
-  for (std::size_t i = 1; i < t.drawn.size(); ++i) {
-    const auto x = static_cast<double>(i);
-    if (t.phase(i) != t.phase(i - 1)) svg.line("divider", x, 0, x, kUnits);
+  for (const Stretch& stretch : t.stretches()) {
+    const auto x = static_cast<double>(stretch.begin);
+    if (stretch.begin > 0) svg.line("divider", x, 0, x, kUnits);
   }
   svg.close();
 }
@@ -127,14 +150,14 @@ std::vector<std::string> names_of_seen(const Timeline& t) {
 }
 
 void draw_phase_names(Svg& svg, const Timeline& t, const Box& box, const Scale& x) {
-  std::size_t begin = 0;
-  for (std::size_t i = 1; i <= t.drawn.size(); ++i) {
-    if (i < t.drawn.size() && t.phase(i) == t.phase(begin)) continue;
-    const double from = x.at(static_cast<double>(begin)), to = x.at(static_cast<double>(i));
+  const std::vector<Stretch> stretches = t.stretches();
+  for (std::size_t i = 0; i < stretches.size(); ++i) {
+    const std::size_t end = i + 1 < stretches.size() ? stretches[i + 1].begin : t.drawn.size();
+    const double from = x.at(static_cast<double>(stretches[i].begin));
+    const double to = x.at(static_cast<double>(end));
     if (to - from > kLeastPhaseWidth) {
-      svg.text("soft", (from + to) / 2, box.top - 7, t.phase(begin), Anchor::kMiddle);
+      svg.text("soft", (from + to) / 2, box.top - 7, stretches[i].phase, Anchor::kMiddle);
     }
-    begin = i;
   }
 }
 

@@ -132,7 +132,14 @@ function csvOf(name) {
 
 // Short texts stay on one line.
 function cellOf(text, isNumber) {
-  return make('td', {class: isNumber ? 'number' : text.length <= 40 ? 'short' : text.length <= 120 ? 'long' : 'longer', text});
+  const width = isNumber ? 'number' : text.length <= 40 ? 'short' : text.length <= 120 ? 'long' : 'longer';
+  return make('td', {class: width}, ...withWholeFlags(text));
+}
+
+// A flag and its value stay on one line.
+function withWholeFlags(text) {
+  return visible(text).split(/((?<![^ ])--[^ ]+(?: [^- ][^ ]*)?)/)
+    .map(part => part.startsWith('--') ? make('span', {class: 'flag', text: part}) : part);
 }
 
 // Columns with one value for all rows stand in a line below the table.

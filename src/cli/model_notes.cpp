@@ -1,0 +1,94 @@
+#include "cli/model_notes.h"
+
+#include <algorithm>
+#include <map>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/log_once.h"
+#include "nn/families.h"
+#include "train/checkpoint_files.h"
+#include "train/family_files.h"
+#include "train/weight_files.h"
+
+namespace tracestep::cli {
+namespace fs = std::filesystem;
+namespace {
+
+std::vector<std::string>& notes() {
+  static std::vector<std::string> all;
+  return all;
+}
+
+void add_note(const std::string& line) {
+  log_once(line);
+  if (std::ranges::find(notes(), line) == notes().end()) notes().push_back(line);
+}
+
+struct SourceFacts {
+  ReadModel read;
+  bool has_own_head = false;
+};
+
+// Of a folder or file that a model was read from; read once, as a grid has many cells.
+const SourceFacts& facts_of(const std::string& source) {
+  static std::map<std::string, SourceFacts> all;
+  const auto found = all.find(source);
+  if (found != all.end()) return found->second;
+  return all.emplace(source, SourceFacts{read_model(source), has_own_head(source)}).first->second;
+}
+
+// 0: not known.
+std::int64_t positions_of(const ModelConfig& model, const fs::path& origin) {
+  if (!model.source.empty()) return facts_of(model.source).read.positions;
+  const auto& all = known_models();
+  const auto known =
+      std::ranges::find(all, model.name, [](const KnownModel& m) { return m.config.name; });
+  if (known != all.end()) return known->positions;
+  return is_model_folder(origin) ? facts_of(origin.string()).read.positions : 0;
+}
+
+}  // namespace
+
+void note_positions(const ModelConfig& model, const fs::path& origin, std::int64_t context) {
+  const std::int64_t positions = positions_of(model, origin);
+  if (positions == 0 || context <= positions || model.positions == Positions::kLearned) return;
+  const std::string name = model.source.empty() ? model.name : model.source;
+  add_note(fmt::format(
+      "[context] {} tokens are more than the {} positions that {} was made for "
+      "(max_position_embeddings)",
+      context, positions, model.name == "custom" && !origin.empty() ? origin.string() : name));
+}
+
+ModelConfig checked_model(ModelConfig out, std::int64_t context, bool runs) {
+  note_positions(out, {}, context);
+  if (out.source.empty()) return out;
+  const SourceFacts& facts = facts_of(out.source);
+  if (runs) require_no_doubts(facts.read, out.source);
+  for (const std::string& doubt : doubts_of(facts.read)) {
+    add_note(fmt::format("[{}] {}", out.source, doubt));
+  }
+  if (!out.is_tied || !facts.has_own_head) return out;
+  add_note(own_head_note(out.source));
+  out.is_tied = false;
+  return out;
+}
+
+const std::vector<std::string>& model_notes() {
+  return notes();
+}
+
+void refuse_as_model(const std::string& flag, const std::string& path) {
+  std::error_code none;
+  if (!fs::is_directory(path, none) || is_model_folder(path)) return;
+  if (has_checkpoints(path)) {
+    throw Error(ErrorCode::kInput, flag,
+                fmt::format("{} holds checkpoints, and no config.json", path),
+                fmt::format("train, eval and generate take it as --init {}", path));
+  }
+  refuse_foreign_weights(path);
+}
+
+}  // namespace tracestep::cli

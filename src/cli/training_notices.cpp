@@ -1,0 +1,45 @@
+#include "cli/training_notices.h"
+
+#include "base/log.h"
+#include "train/text_parts.h"
+
+namespace tracestep::cli {
+namespace {
+
+// The tokens of a step whose forward alone takes as long as the whole step: backward takes twice
+// as long as forward.
+constexpr double kForwardsOfAStep = 3.0;
+
+// The ranks beside the first wait while it validates, unless each holds a part of the weights.
+double steps_as_long(const TrainOptions& o, std::int64_t tokens) {
+  const Parallel& parallel = o.run.parallel;
+  const bool on_all = parallel.shards_weights() || parallel.is_divided();
+  const auto [batch, context] = o.run.shape;
+  const double of_a_step = kForwardsOfAStep * static_cast<double>(batch * context * o.accumulate);
+  return static_cast<double>(tokens) * (on_all ? 1 : parallel.ranks) / of_a_step;
+}
+
+std::string words_of_steps(double steps) {
+  if (steps < 1) return "less than a step";
+  return fmt::format("about {:.0f} step{}", steps, steps < 1.5 ? "" : "s");
+}
+
+}  // namespace
+
+void say_what_is_lost(const TrainOptions& o) {
+  if (!o.save.empty() || !o.checkpoint.empty()) return;
+  log_info("nothing{} will be saved: give --save FILE or --checkpoint DIR",
+           o.log.empty() ? "" : " but the log");
+}
+
+void say_validation(const TrainOptions& o, const TokenSource& held_out) {
+  const std::int64_t read = tokens_of(parts_of(held_out, o.run.shape, o.validation_batches));
+  const std::int64_t all = held_out.size() - 1;  // whose next token is there too
+  const double steps = steps_as_long(o, read);
+  const bool is_long = steps > static_cast<double>(o.validate_every);
+  log_info("validation on {} of {} tokens held out, every {} steps; it takes as long as {}{}",
+           read == all ? "all" : std::to_string(read), all, o.validate_every, words_of_steps(steps),
+           is_long ? " (--validation-batches N reads fewer)" : "");
+}
+
+}  // namespace tracestep::cli

@@ -1,0 +1,61 @@
+// A memory snapshot of PyTorch's CUDA allocator (torch.cuda.memory._dump_snapshot), or one of ours:
+// who holds what at the peak, what is reserved and unused, and what was asked for where memory ran
+// out. Nothing in the file is executed: it is read as plain data (lab/report/unpickle.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "lab/report/table.h"
+
+namespace tracestep {
+
+// Bytes that one line of the user's program, or one of PyTorch's, holds.
+struct SnapshotHolder {
+  std::string site;      // "train.py:84 forward"; "" where the file records no frames
+  std::string category;  // where the file says it
+  std::int64_t bytes = 0, blocks = 0;
+};
+
+struct SnapshotOutOfMemory {
+  std::int64_t asked_bytes = 0, device_free_bytes = 0;
+  std::int64_t allocated_bytes = 0, reserved_bytes = 0;
+  std::string site;
+};
+
+// A moment of the time line.
+struct SnapshotMoment {
+  std::int64_t event = 0, time_us = 0;
+  std::int64_t allocated_bytes = 0, reserved_bytes = 0;
+};
+
+struct SnapshotFacts {
+  std::string file;
+  std::int64_t device = 0, events = 0;
+  bool lost_events = false;  // the recording was a ring that ran over
+  std::int64_t peak_bytes = 0, peak_event = 0;
+  std::int64_t reserved_at_peak_bytes = 0, most_reserved_bytes = 0;
+  std::int64_t allocated_at_end_bytes = 0, reserved_at_end_bytes = 0;
+  // Of the state at the end: free blocks, the largest of them, and what whole free segments hold,
+  // which empty_cache() would give back.
+  std::int64_t unused_bytes = 0, unused_blocks = 0, largest_unused_bytes = 0;
+  std::int64_t releasable_bytes = 0, segments = 0;
+  bool is_expandable = false;
+  std::vector<SnapshotHolder> holders;  // at the peak, the largest first
+  std::vector<SnapshotOutOfMemory> out_of_memory;
+  std::vector<SnapshotMoment> moments;  // at most some hundred, in order
+};
+
+// Of the device with the most events, or the most reserved bytes where none has any. Errors: kInput
+// for a file that is no snapshot, or larger than 2 GiB.
+SnapshotFacts read_snapshot_facts(const std::filesystem::path& path);
+
+// "snapshot", one row; "holders"; "unused"; "out_of_memory"; "timeline".
+std::vector<Table> snapshot_tables(const SnapshotFacts& facts);
+
+// The holders of two snapshots beside each other: "holder_changes".
+Table snapshot_difference(const SnapshotFacts& a, const SnapshotFacts& b);
+
+}  // namespace tracestep

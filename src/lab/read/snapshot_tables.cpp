@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <map>
+
+#include "lab/read/snapshot_file.h"
+#include "lab/report/columns.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::size_t kMostHolders = 500;
+constexpr const char* kNoFrames = "not recorded";
+
+std::string site_name(const std::string& site) {
+  return site.empty() ? kNoFrames : site;
+}
+
+Fields<SnapshotFacts> snapshot_fields() {
+  return {
+      {as_key(text_column("file")), &SnapshotFacts::file},
+      {int_column("device"), &SnapshotFacts::device},
+      {bytes_column("peak_bytes", "peak", "of allocated blocks, at once"),
+       &SnapshotFacts::peak_bytes},
+      {bytes_column("reserved_at_peak_bytes", "reserved then"),
+       &SnapshotFacts::reserved_at_peak_bytes},
+      {bytes_column("most_reserved_bytes", "most reserved"), &SnapshotFacts::most_reserved_bytes},
+      {bytes_column("allocated_bytes", "allocated", "at the end"),
+       &SnapshotFacts::allocated_at_end_bytes},
+      {bytes_column("reserved_bytes", "reserved", "at the end"),
+       &SnapshotFacts::reserved_at_end_bytes},
+      {bytes_column("unused_bytes", "unused", "reserved and not allocated, at the end"),
+       &SnapshotFacts::unused_bytes},
+      {real_column("unused_percent", "unused", "%", 1, "of what is reserved at the end"),
+       [](const SnapshotFacts& f) {
+         return Json(percent_of(f.unused_bytes, f.reserved_at_end_bytes));
+       }},
+      {bytes_column("largest_unused_bytes", "in one piece"), &SnapshotFacts::largest_unused_bytes},
+      {bytes_column("releasable_bytes", "releasable",
+                    "in segments without a block: empty_cache() gives them back"),
+       &SnapshotFacts::releasable_bytes},
+      {int_column("segments"), &SnapshotFacts::segments},
+      {data_only(int_column("unused_blocks")), &SnapshotFacts::unused_blocks},
+      {data_only(bool_column("is_expandable", "", "some segments are expandable")),
+       &SnapshotFacts::is_expandable},
+      {data_only(int_column("events")), &SnapshotFacts::events},
+      {data_only(int_column("peak_event", "", "events before the peak")),
+       &SnapshotFacts::peak_event},
+      {data_only(bool_column("lost_events")), &SnapshotFacts::lost_events}};
+}
+
+}  // namespace
+
+std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
+  Table whole =
+      table_of("snapshot", "Memory of the snapshot", snapshot_fields(), std::span(&facts, 1));
+  if (facts.events == 0) {
+    whole.notes.push_back(
+        "the file has no events: the peak is the state at its end (_record_memory_history() "
+        "records)");
+  }
+  if (facts.lost_events) {
+    whole.notes.push_back(
+        "the recording had room for its last events alone: max_entries is the room");
+  }
+  std::vector<Table> out{std::move(whole)};
+
+  const Fields<SnapshotHolder> holder{
+      {as_key(text_column("site", "allocated at", "the innermost line outside of PyTorch")),
+       [](const SnapshotHolder& h) { return Json(site_name(h.site)); }},
+      {as_key(text_column("category")),
+       [](const SnapshotHolder& h) { return or_null(h.category); }},
+      {bytes_column("bytes"), &SnapshotHolder::bytes},
+      {real_column("share_percent", "share", "%", 1, "of the peak"),
+       [&](const SnapshotHolder& h) { return Json(percent_of(h.bytes, facts.peak_bytes)); }},
+      {int_column("blocks"), &SnapshotHolder::blocks}};
+  std::vector<SnapshotHolder> most(
+      facts.holders.begin(), facts.holders.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                         facts.holders.size(), kMostHolders)));
+  out.push_back(table_of("holders", "Who holds the peak", holder, most));
+  if (facts.holders.size() > kMostHolders) {
+    out.back().notes.push_back(
+        fmt::format("{} more hold less", facts.holders.size() - kMostHolders));
+  }
+
+  if (!facts.out_of_memory.empty()) {
+    const Fields<SnapshotOutOfMemory> oom{
+        {text_column("site", "asked at"),
+         [](const SnapshotOutOfMemory& o) { return Json(site_name(o.site)); }},
+        {bytes_column("asked_bytes", "asked for"), &SnapshotOutOfMemory::asked_bytes},
+        {bytes_column("device_free_bytes", "free on the device"),
+         &SnapshotOutOfMemory::device_free_bytes},
+        {bytes_column("allocated_bytes", "allocated"), &SnapshotOutOfMemory::allocated_bytes},
+        {bytes_column("reserved_bytes", "reserved"), &SnapshotOutOfMemory::reserved_bytes},
+        {bytes_column("unused_bytes", "reserved, unused"),
+         [](const SnapshotOutOfMemory& o) { return Json(o.reserved_bytes - o.allocated_bytes); }}};
+    out.push_back(table_of("out_of_memory", "Where memory ran out", oom, facts.out_of_memory));
+  }
+  if (!facts.moments.empty()) {
+    const Fields<SnapshotMoment> moment{
+        {as_key(int_column("event")), &SnapshotMoment::event},
+        {data_only(int_column("time_us")), &SnapshotMoment::time_us},
+        {bytes_column("allocated_bytes", "allocated"), &SnapshotMoment::allocated_bytes},
+        {bytes_column("reserved_bytes", "reserved"), &SnapshotMoment::reserved_bytes}};
+    out.push_back(table_of("timeline", "Memory by event", moment, facts.moments));
+  }
+  return out;
+}
+
+Table snapshot_difference(const SnapshotFacts& a, const SnapshotFacts& b) {
+  struct Row {
+    std::string site;
+    std::int64_t a = 0, b = 0;
+  };
+  std::map<std::string, Row> by_site;
+  for (const SnapshotHolder& h : a.holders) by_site[h.site].a += h.bytes;
+  for (const SnapshotHolder& h : b.holders) by_site[h.site].b += h.bytes;
+  std::vector<Row> rows;
+  for (auto& [site, row] : by_site) {
+    row.site = site_name(site);
+    if (row.a != row.b) rows.push_back(row);
+  }
+  std::ranges::stable_sort(
+      rows, [](const Row& x, const Row& y) { return std::abs(x.b - x.a) > std::abs(y.b - y.a); });
+  if (rows.size() > kMostHolders) rows.resize(kMostHolders);
+  rows.insert(rows.begin(), {"the peak", a.peak_bytes, b.peak_bytes});
+  const Fields<Row> fields{
+      {as_key(text_column("site", "allocated at")), &Row::site},
+      {bytes_column("a_bytes", "A"), &Row::a},
+      {bytes_column("b_bytes", "B"), &Row::b},
+      {bytes_column("change_bytes", "change"), [](const Row& r) { return Json(r.b - r.a); }}};
+  return table_of("holder_changes", "What differs at the peak", fields, rows);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,218 @@
+#include "lab/read/trace_difference.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "lab/measure/bootstrap.h"
+#include "lab/measure/statistics.h"
+#include "lab/report/columns.h"
+#include "lab/report/fields.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kSmallestShare = 0.002;   // of a step: what is less in both is no row
+constexpr double kSmallestChange = 0.002;  // of a step: what differs by less is the same
+constexpr std::size_t kLeastSteps = 6;
+
+struct ChangeRow {
+  std::string level, name;
+  std::vector<double> a, b;  // of each step, ms
+  std::string renamed = {};  // its name in B, where that is another one
+  double p = 1, low = 0, high = 0;
+  std::string verdict = {};
+
+  double ratio() const { return median_of(b) / median_of(a); }
+  double change_ms() const { return mean_of(b) - mean_of(a); }
+};
+
+using Lists = std::map<std::string, std::vector<double>>;
+
+Lists kinds_of(const TraceTimes& t) {
+  Lists out;
+  for (const WorkClass work : kAllWorkClasses) {
+    const PerStep& times = t.kinds[static_cast<std::size_t>(work)];
+    if (times.count() > 0) out[std::string(name_of(work))] = times.ms_of(t.steps);
+  }
+  out["gaps"] = t.gap_ms();
+  return out;
+}
+
+Lists passes_of(const TraceTimes& t) {
+  Lists out;
+  for (const TracePass pass : kAllTracePasses) {
+    const PerStep& times = t.passes[static_cast<std::size_t>(pass)];
+    if (times.count() > 0) out[std::string(name_of(pass))] = times.ms_of(t.steps);
+  }
+  return out;
+}
+
+// Without what lies in modules within: a change is shown where it is.
+Lists modules_of(const ReadTrace& t) {
+  Lists out;
+  for (const ModuleTimes& module : t.times.modules) {
+    const std::string& path = t.parts.modules[module.path];
+    if (!path.empty()) out[path] = module.own.ms_of(t.times.steps);
+  }
+  return out;
+}
+
+Lists kernels_of(const ReadTrace& t) {
+  Lists out;
+  for (const KernelTimes& kernel : t.times.kernels) {
+    const std::vector<double> ms = kernel.whole.ms_of(t.times.steps);
+    std::vector<double>& sum = out[t.recording.names[kernel.name]];
+    if (sum.empty()) sum.assign(ms.size(), 0.0);
+    for (std::size_t i = 0; i < ms.size(); ++i) sum[i] += ms[i];
+  }
+  return out;
+}
+
+// Where kernels are launched, and how often: names of B for names of A that B lacks.
+std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const ReadTrace& b,
+                                                   const Lists& in_a, const Lists& in_b) {
+  using Place = std::tuple<WorkClass, std::string, std::string, std::int64_t>;
+  const auto places = [](const ReadTrace& t, const Lists& others) {
+    std::map<Place, std::vector<std::string>> out;
+    for (const KernelTimes& k : t.times.kernels) {
+      const std::string& name = t.recording.names[k.name];
+      if (others.contains(name) || k.op == kNoNumber) continue;
+      const auto calls = k.whole.count() / static_cast<std::int64_t>(t.times.steps);
+      out[{k.work, t.recording.names[k.op], t.parts.modules[k.module], calls}].push_back(name);
+    }
+    return out;
+  };
+  std::map<std::string, std::string> out;
+  const auto of_b = places(b, in_a);
+  for (const auto& [place, names] : places(a, in_b)) {
+    const auto found = of_b.find(place);
+    if (found != of_b.end() && names.size() == 1 && found->second.size() == 1) {
+      out[names.front()] = found->second.front();
+    }
+  }
+  return out;
+}
+
+// By how much the halves of a recording differ.
+double drift_of(const std::vector<double>& ms) {
+  const auto half = static_cast<std::ptrdiff_t>(ms.size() / 2);
+  const double first = median_of({ms.begin(), ms.begin() + half});
+  const double second = median_of({ms.begin() + half, ms.end()});
+  return first > 0 ? std::abs(second / first - 1) : 0.0;
+}
+
+class Difference {
+ public:
+  Difference(const ReadTrace& a, const ReadTrace& b, const DifferenceOptions& options)
+      : a_(a), b_(b), options_(options) {}
+
+  std::vector<ChangeRow> rows() {
+    rows_.push_back({"step", "", a_.times.step_ms, b_.times.step_ms});
+    add("kind", kinds_of(a_.times), kinds_of(b_.times));
+    add("pass", passes_of(a_.times), passes_of(b_.times));
+    add("module", modules_of(a_), modules_of(b_));
+    Lists in_a = kernels_of(a_), in_b = kernels_of(b_);
+    const auto renamed = renamed_kernels(a_, b_, in_a, in_b);
+    for (const auto& [from, to] : renamed) {
+      rows_.push_back({"kernel", from, in_a[from], in_b[to], to});
+      in_a.erase(from);
+      in_b.erase(to);
+    }
+    add("kernel", std::move(in_a), std::move(in_b));
+    const double least =
+        kSmallestShare * std::max(a_.times.mean_step_ms(), b_.times.mean_step_ms());
+    std::erase_if(rows_, [&](const ChangeRow& row) {
+      return mean_of(row.a) < least && mean_of(row.b) < least;
+    });
+    judge();
+    std::ranges::stable_sort(rows_.begin() + 1, rows_.end(), [](const auto& x, const auto& y) {
+      return std::abs(x.change_ms()) > std::abs(y.change_ms());
+    });
+    return std::move(rows_);
+  }
+
+ private:
+  void add(const std::string& level, Lists in_a, Lists in_b) {
+    const auto zero = [](std::size_t steps) { return std::vector<double>(steps, 0.0); };
+    for (auto& [name, ms] : in_a) {
+      const auto found = in_b.find(name);
+      rows_.push_back({level, name, std::move(ms),
+                       found == in_b.end() ? zero(b_.times.steps) : std::move(found->second)});
+      if (found != in_b.end()) in_b.erase(found);
+    }
+    for (auto& [name, ms] : in_b) {
+      rows_.push_back({level, name, zero(a_.times.steps), std::move(ms)});
+    }
+  }
+
+  void judge() {
+    const bool enough = std::min(a_.times.steps, b_.times.steps) >= kLeastSteps;
+    for (ChangeRow& row : rows_) row.p = mann_whitney_p(row.a, row.b);
+    std::vector<ChangeRow*> by_p;
+    for (ChangeRow& row : rows_) by_p.push_back(&row);
+    std::ranges::stable_sort(by_p, {}, &ChangeRow::p);
+    bool holds = enough;
+    const auto count = static_cast<double>(by_p.size());
+    for (std::size_t i = 0; i < by_p.size(); ++i) {
+      ChangeRow& row = *by_p[i];
+      const double level = options_.chance / (count - static_cast<double>(i));
+      holds = holds && row.p < level;
+      const Interval interval = ratio_interval(row.a, row.b, 0.99);
+      row.low = interval.low;
+      row.high = interval.high;
+      row.verdict = verdict_of(row, holds, enough);
+    }
+  }
+
+  std::string verdict_of(const ChangeRow& row, bool is_apart, bool enough) const {
+    if (mean_of(row.a) == 0) return "only in B";
+    if (mean_of(row.b) == 0) return "only in A";
+    if (!enough) return "too few steps";
+    const double ratio = row.ratio();
+    const double step_ms = median_of(a_.times.step_ms);
+    const bool is_small = std::abs(row.change_ms()) < kSmallestChange * step_ms;
+    const double margin = std::max({options_.margin, drift_of(row.a), drift_of(row.b)});
+    if (is_apart && !is_small && ratio > 1 + margin) return "slower";
+    if (is_apart && !is_small && ratio < 1 - margin) return "faster";
+    const bool is_within = row.low > 1 - options_.margin && row.high < 1 + options_.margin;
+    return is_within || is_small ? "same" : "unclear";
+  }
+
+  const ReadTrace &a_, &b_;
+  const DifferenceOptions& options_;
+  std::vector<ChangeRow> rows_;
+};
+
+}  // namespace
+
+Table difference_table(const ReadTrace& a, const ReadTrace& b, const DifferenceOptions& options) {
+  const Fields<ChangeRow> fields{
+      {as_key(text_column("level", "", "what the row is of")), &ChangeRow::level},
+      {as_key(text_column("name")), [](const ChangeRow& r) { return or_null(r.name); }},
+      {as_key(data_only(text_column("name_in_b", "in B", "where B has another name for it"))),
+       [](const ChangeRow& r) { return or_null(r.renamed); }},
+      {real_column("a_ms", "A", "ms", -1, "mean of its steps"),
+       [](const ChangeRow& r) { return Json(mean_of(r.a)); }},
+      {real_column("b_ms", "B", "ms", -1), [](const ChangeRow& r) { return Json(mean_of(r.b)); }},
+      {real_column("change_ms", "change", "ms", -1, "B less A"),
+       [](const ChangeRow& r) { return Json(r.change_ms()); }},
+      {timed(real_column("ratio", "B / A", "", 3, "of the medians")),
+       [](const ChangeRow& r) { return finite_or_null(r.ratio()); }},
+      {timed(real_column("ratio_low", "from", "", 3, "of its interval of 99 %")),
+       [](const ChangeRow& r) { return finite_or_null(r.low); }},
+      {timed(real_column("ratio_high", "to", "", 3)),
+       [](const ChangeRow& r) { return finite_or_null(r.high); }},
+      {data_only(real_column("p", "", "", -1, "of the test, before Holm's correction")),
+       &ChangeRow::p},
+      {timed(text_column("verdict")), &ChangeRow::verdict}};
+  Table out = table_of("changes", "What differs", fields, Difference(a, b, options).rows());
+  if (std::min(a.times.steps, b.times.steps) < kLeastSteps) {
+    out.notes.push_back(
+        fmt::format("{} and {} steps: {} in each are the least that tell chance from change",
+                    a.times.steps, b.times.steps, kLeastSteps));
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,132 @@
+// Published models under the names that they are stored by, and names of models that are not read.
+#include <algorithm>
+#include <string>
+
+#include "nn/families.h"
+
+namespace tracestep {
+namespace {
+
+// A known model, and others that are stored with its architecture, without their owner.
+struct Stored {
+  std::string_view known, other;
+};
+constexpr Stored kStored[] = {{"llama-2-7b", "Llama-2-7b-hf"},
+                              {"llama-2-7b", "Llama-2-7b-chat-hf"},
+                              {"llama-2-7b", "Llama-2-7b-chat"},
+                              {"llama-2-13b", "Llama-2-13b-hf"},
+                              {"llama-2-13b", "Llama-2-13b-chat-hf"},
+                              {"llama-2-13b", "Llama-2-13b-chat"},
+                              {"llama-2-70b", "Llama-2-70b-hf"},
+                              {"llama-2-70b", "Llama-2-70b-chat-hf"},
+                              {"llama-2-70b", "Llama-2-70b-chat"},
+                              {"llama-3-8b", "Meta-Llama-3-8B"},
+                              {"llama-3-70b", "Meta-Llama-3-70B"},
+                              {"llama-3.1-8b", "Meta-Llama-3.1-8B"},
+                              {"llama-3.1-70b", "Meta-Llama-3.1-70B"},
+                              {"llama-3.1-405b", "Meta-Llama-3.1-405B"},
+                              {"mistral-7b-v0.1", "Mistral-7B-Instruct-v0.1"},
+                              {"mistral-7b-v0.3", "Mistral-7B-Instruct-v0.3"},
+                              {"olmo-2-1b", "OLMo-2-0425-1B"},
+                              {"olmo-2-7b", "OLMo-2-1124-7B"},
+                              {"olmo-2-13b", "OLMo-2-1124-13B"},
+                              {"olmo-2-32b", "OLMo-2-0325-32B"},
+                              {"phi-3-mini", "Phi-3-mini-4k-instruct"},
+                              {"phi-3-medium", "Phi-3-medium-4k-instruct"},
+                              {"pythia-70m", "pythia-70m-deduped"},
+                              {"pythia-160m", "pythia-160m-deduped"},
+                              {"pythia-410m", "pythia-410m-deduped"},
+                              {"pythia-1b", "pythia-1b-deduped"},
+                              {"pythia-1.4b", "pythia-1.4b-deduped"},
+                              {"pythia-2.8b", "pythia-2.8b-deduped"},
+                              {"pythia-6.9b", "pythia-6.9b-deduped"},
+                              {"pythia-12b", "pythia-12b-deduped"}};
+
+// How the tuned and the plain models of a family are told apart, by the end of their names.
+struct Ending {
+  std::string_view family, ending;
+};
+constexpr Ending kEndings[] = {
+    {"llama", "-instruct"}, {"qwen2", "-instruct"}, {"qwen3", "-base"},
+    {"gemma2", "-it"},      {"gemma3_text", "-it"}, {"gemma3_text", "-pt"},
+    {"olmo2", "-instruct"}, {"olmo2", "-sft"},      {"olmo2", "-dpo"}};
+
+// How names of models begin that people look for and that are of no family here.
+struct Foreign {
+  std::string_view beginning, type;
+};
+constexpr Foreign kForeign[] = {{"mixtral", "mixtral (a mixture of experts)"},
+                                {"deepseek-v", "deepseek (a mixture of experts)"},
+                                {"deepseek-moe", "deepseek (a mixture of experts)"},
+                                {"llama-4", "llama4 (a mixture of experts)"},
+                                {"gpt-oss", "gpt_oss (a mixture of experts)"},
+                                {"olmoe", "olmoe (a mixture of experts)"},
+                                {"qwen3-30b", "qwen3_moe (a mixture of experts)"},
+                                {"qwen3-235b", "qwen3_moe (a mixture of experts)"},
+                                {"qwen3-next", "qwen3_next"},
+                                {"qwen-", "qwen"},
+                                {"gemma-2b", "gemma"},
+                                {"gemma-7b", "gemma"},
+                                {"gemma-3n", "gemma3n"},
+                                {"gemma-4", "gemma4"},
+                                {"olmo-1b", "olmo"},
+                                {"olmo-7b", "olmo"},
+                                {"olmo-3", "olmo3"},
+                                {"phi-1", "phi"},
+                                {"phi-2", "phi"},
+                                {"phi-3.5-moe", "phimoe (a mixture of experts)"},
+                                {"gpt-neo-1", "gpt_neo"},
+                                {"gpt-neo-2", "gpt_neo"},
+                                {"gpt-j", "gptj"},
+                                {"smollm3", "smollm3"},
+                                {"falcon", "falcon"},
+                                {"bloom", "bloom"},
+                                {"opt-", "opt"},
+                                {"mamba", "mamba"},
+                                {"t5", "t5"},
+                                {"bert", "bert"}};
+
+// In lower case, behind the owner; "./gpt2" and "/gpt2" are paths.
+std::string short_name(std::string_view name) {
+  const std::size_t slash = name.find('/');
+  const bool has_owner = slash != name.npos && slash > 0 && name[0] != '.' && name[0] != '~';
+  std::string out(has_owner ? name.substr(slash + 1) : name);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : static_cast<char>(c);
+  });
+  return out;
+}
+
+const KnownModel* known_as(std::string_view name) {
+  const auto& all = known_models();
+  const auto found = std::ranges::find(
+      all, name, [](const KnownModel& m) { return std::string_view(m.config.name); });
+  if (found != all.end()) return &*found;
+  for (const Stored& stored : kStored) {
+    if (short_name(stored.other) == name) return known_as(stored.known);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const KnownModel* stored_as(std::string_view name) {
+  const std::string wanted = short_name(name);
+  if (const KnownModel* known = known_as(wanted)) return known;
+  for (const Ending& row : kEndings) {
+    if (!wanted.ends_with(row.ending)) continue;
+    const KnownModel* known = known_as(wanted.substr(0, wanted.size() - row.ending.size()));
+    if (known != nullptr && known->family == row.family) return known;
+  }
+  return nullptr;
+}
+
+std::string_view type_that_is_not_read(std::string_view name) {
+  const std::string wanted = short_name(name);
+  for (const Foreign& row : kForeign) {
+    if (wanted.starts_with(row.beginning)) return row.type;
+  }
+  return {};
+}
+
+}  // namespace tracestep

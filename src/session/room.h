@@ -1,0 +1,52 @@
+// Whether what is about to be allocated finds room, asked before anything is: a CPU's memory is the
+// host's, where the system gives out more than it has and then swaps, or ends a process. Not asked
+// are devices that compute nothing, and runs whose limit is kAnyMemory.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "run/run_spec.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/processes.h"
+#include "runtime/store.h"
+
+namespace tracestep {
+
+// Words of the message of a DoesNotFit, and of no other.
+inline constexpr std::string_view kNoRoom = "and this machine has";
+
+// Nothing was allocated. `requested_bytes` and `limit_bytes` are all that is needed and what is
+// free.
+class DoesNotFit : public OutOfMemory {
+ public:
+  DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes);
+};
+
+// What one device is to hold beside what lives on it.
+struct Wanted {
+  Device* device = nullptr;
+  std::int64_t bytes = 0;
+  std::int64_t host_bytes = 0;  // in the host's memory, where the device has its own
+};
+
+// What a program's executor will allocate that `store` does not hold yet, or what setting the
+// weights takes, if that is more: one of them is on the host twice, as it was read and in its new
+// type.
+Wanted wanted_by(const RunSpec& run, Store& store, const Program& program);
+
+// Throws DoesNotFit unless all of it finds room. `processes`: those that want as much at the same
+// time, and all make this call; those on one host are counted together. nullptr: none.
+void check_room(const Place& place, std::span<const Wanted> wanted, Processes* processes = nullptr);
+
+// The bytes that are free on a device that has its own memory; nullopt: not known. Who names the
+// back ends registers it.
+using FreeBytes = std::function<std::optional<std::int64_t>(Device& device)>;
+void register_free_bytes(FreeBytes free_bytes);
+
+}  // namespace tracestep

@@ -1,0 +1,32 @@
+// Tensors in the files of a published model that are none of its weights, because its config.json
+// says the same: frequencies of rotation, masks, a head that is the embedding. Whoever leaves one
+// out looks first whether it does.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "nn/config.h"
+#include "train/safetensors.h"
+
+namespace tracestep {
+
+// By its name: what transformers has computed from the config and saved as well.
+bool is_buffer(std::string_view name);
+
+// What a buffer says other than the model; empty: nothing. **Memory** of the host: the tensor.
+std::string fault_of_buffer(const SafetensorsFile& file, const std::string& name,
+                            const ModelConfig& model);
+
+struct PlacedTensor {
+  const SafetensorsFile& file;
+  std::string name;
+};
+
+// Says whether both have the same shape and numbers; of each at most so many bytes are compared.
+bool hold_same(const PlacedTensor& a, const PlacedTensor& b,
+               std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
+
+}  // namespace tracestep
