@@ -196,7 +196,7 @@ def _meant_by_keyword(command: str, name: str) -> str:
     flag = "--" + name.replace("_", "-")
     if name.isidentifier() and not _has(command, flag):  # so that the program refuses it
         said = _refusal_of([command, flag])
-        if meant := re.search(r"unknown option [^;]*(; .+); tracestep ", said):
+        if meant := re.search(r"unknown option [^;]*(; .+?);? tracestep ", said):
             return re.sub(r"--[a-z][a-z0-9-]*", lambda ours: keyword_of(ours[0]), meant[1])
     return f"; tracestep {command} --help lists them"
 
@@ -205,7 +205,7 @@ def _meant_by_words(command: str, words: Sequence[Any]) -> str:
     """"; say fit(model='llama-3.1-8b')" for a word that the program knows an option for."""
     texts = [os.fspath(word) for word in words if isinstance(word, (str, os.PathLike))]
     said = _refusal_of([command, "--", *texts]) if len(texts) == len(words) else ""
-    meant = re.search(r"did you mean --([a-z0-9-]+) (.+)\?(;|$)", said)
+    meant = re.search(r"did you mean --([a-z0-9-]+) (.+)\?(?:;? tracestep |$)", said)
     return f"; say {command}({keyword_of(meant[1])}={meant[2]!r})" if meant else ""
 
 

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
-#include "cli/command_line.h"
 #include "cli/output.h"
+#include "cli/syntax.h"
 #include "cli/unknown_words.h"
 
 namespace tracestep::cli {

@@ -1,4 +1,4 @@
-#include "cli/command_line.h"
+#include "cli/syntax.h"
 
 #include <algorithm>
 #include <optional>

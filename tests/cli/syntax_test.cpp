@@ -7,9 +7,9 @@
 #include "base/shell_words.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/command_line.h"
 #include "cli/request.h"
 #include "cli/run_binary.h"
+#include "cli/syntax.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
