@@ -35,7 +35,7 @@ constexpr bool is_low(std::uint32_t unit) {
 
 }  // namespace
 
-TextMark mark_of(std::string_view bytes) {
+TextMark byte_order_mark_of(std::string_view bytes) {
   if (bytes.starts_with("\xff\xfe\0\0"sv) || bytes.starts_with("\0\0\xfe\xff"sv)) {
     return TextMark::kUtf32;
   }

@@ -11,7 +11,7 @@ namespace tracestep {
 enum class TextMark : std::uint8_t { kNone, kUtf8, kUtf16Little, kUtf16Big, kUtf32 };
 
 // What a text begins with; its first four bytes are enough.
-TextMark mark_of(std::string_view bytes);
+TextMark byte_order_mark_of(std::string_view bytes);
 std::size_t size_of(TextMark mark);  // in bytes
 
 // Bytes behind a mark as UTF-8; nullopt where they are no UTF-16, or a character is NUL.

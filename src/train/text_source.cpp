@@ -91,7 +91,7 @@ class Reader {
     }
     if (before > 0 && out_.text.back() != '\n') out_.text += '\n';
     const std::size_t begin = out_.text.size();
-    const std::string why = append(file, mark_of(start_of(file, kLongestMark)));
+    const std::string why = append(file, byte_order_mark_of(start_of(file, kLongestMark)));
     if (!why.empty()) {
       out_.text.resize(before);
       return why;
@@ -195,7 +195,7 @@ std::string words_of(const TextSource& source) {
 }
 
 std::string text_of_bytes(std::string bytes, const std::string& name) {
-  const TextMark mark = mark_of(bytes);
+  const TextMark mark = byte_order_mark_of(bytes);
   bytes.erase(0, size_of(mark));
   if (mark == TextMark::kUtf32) refuse(name, kUtf32);
   if (mark == TextMark::kUtf16Little || mark == TextMark::kUtf16Big) {

@@ -8,13 +8,13 @@ namespace {
 using namespace std::string_literals;
 
 TEST(TextEncodingTest, MarksAreToldApart) {
-  EXPECT_EQ(mark_of(""), TextMark::kNone);
-  EXPECT_EQ(mark_of("\xef\xbb"), TextMark::kNone);
-  EXPECT_EQ(mark_of("\xef\xbb\xbf"), TextMark::kUtf8);
-  EXPECT_EQ(mark_of("\xff\xfeh\0"s), TextMark::kUtf16Little);
-  EXPECT_EQ(mark_of("\xfe\xff\0h"s), TextMark::kUtf16Big);
-  EXPECT_EQ(mark_of("\xff\xfe\0\0"s), TextMark::kUtf32);
-  EXPECT_EQ(mark_of("\0\0\xfe\xff"s), TextMark::kUtf32);
+  EXPECT_EQ(byte_order_mark_of(""), TextMark::kNone);
+  EXPECT_EQ(byte_order_mark_of("\xef\xbb"), TextMark::kNone);
+  EXPECT_EQ(byte_order_mark_of("\xef\xbb\xbf"), TextMark::kUtf8);
+  EXPECT_EQ(byte_order_mark_of("\xff\xfeh\0"s), TextMark::kUtf16Little);
+  EXPECT_EQ(byte_order_mark_of("\xfe\xff\0h"s), TextMark::kUtf16Big);
+  EXPECT_EQ(byte_order_mark_of("\xff\xfe\0\0"s), TextMark::kUtf32);
+  EXPECT_EQ(byte_order_mark_of("\0\0\xfe\xff"s), TextMark::kUtf32);
 }
 
 TEST(TextEncodingTest, CharactersOfEveryLengthBecomeUtf8) {
