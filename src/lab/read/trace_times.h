@@ -29,13 +29,13 @@ struct KernelTimes {
   WorkClass work = WorkClass::kMemoryBound;
   std::uint32_t op = kNoNumber;  // that launched it first
   std::uint32_t module = 0;      // likewise
-  PerStep whole;                 // durations, also where it ran beside others
+  PerStep whole = {};            // durations, also where it ran beside others
 };
 
 struct ModuleTimes {
   std::uint32_t path = 0;  // in TraceParts::modules
-  PerStep own;             // in itself, not in modules within it
-  PerStep passes[std::size(kAllTracePasses)];
+  PerStep own = {};        // in itself, not in modules within it
+  PerStep passes[std::size(kAllTracePasses)] = {};
 };
 
 struct TraceTimes {
@@ -44,7 +44,7 @@ struct TraceTimes {
   std::vector<double> host_ms;  // of the host
   PerStep kinds[std::size(kAllWorkClasses)];
   PerStep hidden_collectives;  // beside other work
-  PerStep passes[std::size(kAllTracePasses)];
+  PerStep passes[std::size(kAllTracePasses)] = {};
   PerStep gaps[std::size(kAllGapCauses)];
   std::vector<KernelTimes> kernels;      // the one with the most time first
   std::vector<ModuleTimes> modules;      // in the order in which they ran
