@@ -92,7 +92,7 @@ Words words_of_none(const CommandLine& line) {
 
 // "launch -n 2 train --steps 1" lacks the "--" that leaves what follows to train.
 void check_mark(const Command& command, std::span<const std::string> words) {
-  if (words.empty()) return;
+  if (words.empty() || words.front().starts_with("-")) return;
   throw Error(ErrorCode::kUsage, command.name,
               fmt::format("\"--\" is missing before {}", words.front()),
               fmt::format("put `--` before the command: tracestep {} [OPTION]... -- {} ...",
@@ -102,12 +102,12 @@ void check_mark(const Command& command, std::span<const std::string> words) {
 // The words that belong to no flag, in order; those behind "--" are no flags.
 void read_positionals(const Command& command, const CommandLine& line) {
   Words words = words_of_none(line);
-  for (const std::string& word : words) {
-    if (word.starts_with("-")) fail_unknown(command, word);
-  }
   const std::vector<Positional>& positionals = command.options.positionals();
   const bool has_command = !positionals.empty() && positionals.back().is_command();
   if (has_command && line.behind.empty()) check_mark(command, words);
+  for (const std::string& word : words) {
+    if (word.starts_with("-")) fail_unknown(command, word);
+  }
   const std::size_t own = positionals.size() - (has_command ? 1 : 0);
   if (words.size() > own) fail_unknown(command, words[own]);
   words.insert(words.end(), line.behind.begin(), line.behind.end());

@@ -40,9 +40,15 @@ const SourceFacts& facts_of(const std::string& source) {
   return all.emplace(source, SourceFacts{read_model(source), has_own_head(source)}).first->second;
 }
 
+// Says whether the sizes come from a file: those of a changed preset have its name for a source.
+bool is_of_file(const ModelConfig& model) {
+  std::error_code none;
+  return !model.source.empty() && fs::exists(model.source, none);
+}
+
 // 0: not known.
 std::int64_t positions_of(const ModelConfig& model, const fs::path& origin) {
-  if (!model.source.empty()) return facts_of(model.source).read.positions;
+  if (is_of_file(model)) return facts_of(model.source).read.positions;
   const auto& all = known_models();
   const auto known =
       std::ranges::find(all, model.name, [](const KnownModel& m) { return m.config.name; });
@@ -64,7 +70,7 @@ void note_positions(const ModelConfig& model, const fs::path& origin, std::int64
 
 ModelConfig checked_model(ModelConfig out, std::int64_t context, bool runs) {
   note_positions(out, {}, context);
-  if (out.source.empty()) return out;
+  if (!is_of_file(out)) return out;
   const SourceFacts& facts = facts_of(out.source);
   if (runs) require_no_doubts(facts.read, out.source);
   for (const std::string& doubt : doubts_of(facts.read)) {

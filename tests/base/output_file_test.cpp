@@ -109,7 +109,7 @@ TEST(OutputFileTest, WhatOnlyLooksLikeOneOfOursIsLeftAlone) {
     folder.write(name, "kept");
   }
   fs::create_symlink("precious", folder / ".tracestep-0123456789abcdef.tmp");
-  fs::create_directory(folder / ".tracestep-0123456789abcde0.tmp");
+  fs::create_directory(folder / ".tracestep-0123456789abcde.tmp");
   check_writable(folder / "out");
   EXPECT_EQ(count_in(folder.path()), 10u);
   EXPECT_EQ(content_of(folder / "precious"), "kept");

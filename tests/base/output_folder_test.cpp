@@ -85,7 +85,7 @@ TEST(OutputFolderTest, WhatKilledProcessesLeftGoesAndNothingElse) {
   temp.write(".tracestep-0123/mine", "keep");
   write_and_die(temp / "a");
   write_and_die(temp / "b");
-  EXPECT_EQ(names_in(temp.path()).size(), 4u);
+  EXPECT_EQ(names_in(temp.path()).size(), 3u) << "b swept what a left";
   const OutputFolder under_way(temp / "c", "export");
   write_file(under_way.folder(), "file", "x");
   make(temp / "d", "x");

@@ -459,7 +459,7 @@ TEST_F(ModelsCommandTest, CheckpointsAndAdaptersInThePlaceOfAModelAreNamed) {
                           "generate take it as --init run"));
   }
   EXPECT_THAT(error_of("generate --checkpoint run --prompt a", 2),
-              HasSubstr("unknown option --checkpoint; did you mean --init?"));
+              HasSubstr("unknown option --checkpoint; it is an option of train; did you mean --init?"));
   folder_.write("lora/adapter_config.json", R"({"base_model_name_or_path": "x/base"})");
   EXPECT_THAT(error_of("memory --predict --model lora", 3), HasSubstr("an adapter (LoRA), which "));
   EXPECT_THAT(error_of("generate --init lora --prompt a", 3),

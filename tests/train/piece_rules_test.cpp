@@ -57,7 +57,7 @@ TEST(PieceRulesTest, ARuleThatMakesALongTextOfACharacterIsRefused) {
   if (!has_bpe()) GTEST_SKIP() << "this build has no SentencePiece";
   EXPECT_NO_THROW(parse_tokenizer(model_with(rules_for(std::string(64, 'b'))), "T.model"));
   const std::string longer = rules_for(std::string(1'000'000, 'b'));
-  for (const char part : {3, 5}) {
+  for (const char part : {'\3', '\5'}) {
     EXPECT_THAT(refusal_of(model_with(longer, part)),
                 HasSubstr("T.model: a rule makes 1000000 bytes of a character; at most 64"));
   }
