@@ -111,8 +111,10 @@ void read_positionals(const Command& command, const CommandLine& line) {
   const std::size_t own = positionals.size() - (has_command ? 1 : 0);
   if (words.size() > own) fail_unknown(command, words[own]);
   words.insert(words.end(), line.behind.begin(), line.behind.end());
-  if (words.size() > positionals.size() && !has_command) {
-    fail_unknown(command, words[positionals.size()]);
+  if (words.size() > positionals.size() && !has_command) {  // one behind "--" is no flag
+    throw Error(ErrorCode::kUsage, command.name,
+                fmt::format("\"{}\" belongs to no option", words[positionals.size()]),
+                fmt::format("tracestep {} --help lists the options", command.name));
   }
   for (std::size_t i = 0; i < positionals.size(); ++i) {
     if (i < words.size()) {

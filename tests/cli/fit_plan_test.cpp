@@ -163,9 +163,11 @@ TEST(FitPlanTest, ATrainingThatIsNotDoneInTimeIsNotSaidToFit) {
   const ProgramRun run = run_tracestep(words_of(
       "fit --published H100 --smallest gpus --tokens 1000T --days 1 --heads 1 --batch 2" + kSizes));
   EXPECT_EQ(run.status, 0) << run.err;
-  EXPECT_THAT(run.out, AllOf(StartsWith("Not in time: 1000.00 T tokens take "),
-                             HasSubstr(" days, not 1, on 2 × H100 SXM"),
-                             HasSubstr("4 devices cannot share the step: for more than 2 give a larger --batch")));
+  EXPECT_THAT(
+      run.out,
+      AllOf(StartsWith("Not in time: 1000.00 T tokens take "),
+            HasSubstr(" days, not 1, on 2 × H100 SXM"),
+            HasSubstr("4 devices cannot share the step: for more than 2 give a larger --batch")));
 }
 
 // Whatever table a screen shows says where its times are from, or why there are none.

@@ -458,8 +458,9 @@ TEST_F(ModelsCommandTest, CheckpointsAndAdaptersInThePlaceOfAModelAreNamed) {
                 HasSubstr("[--model] run holds checkpoints, and no config.json; train, eval and "
                           "generate take it as --init run"));
   }
-  EXPECT_THAT(error_of("generate --checkpoint run --prompt a", 2),
-              HasSubstr("unknown option --checkpoint; it is an option of train; did you mean --init?"));
+  EXPECT_THAT(
+      error_of("generate --checkpoint run --prompt a", 2),
+      HasSubstr("unknown option --checkpoint; it is an option of train; did you mean --init?"));
   folder_.write("lora/adapter_config.json", R"({"base_model_name_or_path": "x/base"})");
   EXPECT_THAT(error_of("memory --predict --model lora", 3), HasSubstr("an adapter (LoRA), which "));
   EXPECT_THAT(error_of("generate --init lora --prompt a", 3),

@@ -54,6 +54,7 @@ const std::map<std::string, std::string>& others() {
       {"models", "prints a table"},
       {"pivot", "reads a result"},
       {"predict", "predicts, and calibrates by the same steps on every machine"},
+      {"read", "holds a recording, a tenth of its bytes"},
       {"show", "prints programs"},
       {"study", "leaves out what does not fit, each part by itself"},
       {"version", "prints a text"}};

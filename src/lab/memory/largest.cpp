@@ -93,7 +93,7 @@ class Finder {
       judge_.reach({static_cast<std::int64_t>(i), std::ssize(all)});
       const Choices& set = all[i];
       const std::int64_t before = out.back().size;
-      if (before > 0 && is_of_another_task(set)) continue;
+      if (before >= asked_size() && is_of_another_task(set)) continue;
       Largest next = largest(set, before);
       const bool is_worth_it = next.size > 0 && static_cast<double>(next.size) >=
                                                     kWorthARow * static_cast<double>(before);
@@ -135,6 +135,12 @@ class Finder {
   std::int64_t most_units(const RunSpec& step) const {
     const std::int64_t size = most_size(), of = unit(step);
     return growth_ == Growth::kContext ? ceil_div(size, of) : size / of;
+  }
+
+  // Another task is none of the answers where the size that was asked for fits without one.
+  std::int64_t asked_size() const {
+    RunSpec asked = q_.step;
+    return size_of(asked);
   }
 
   std::int64_t& size_of(RunSpec& step) const {
