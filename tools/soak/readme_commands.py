@@ -6,8 +6,8 @@
 
 What capitals stand for is there under that very name, in a folder of its own: FILE a text, FOLDER a
 published model, A.json and B.json results, DIR a finished job array where merge reads one, TRACE.json and
-SNAPSHOT.pickle recordings, CMD and COMMAND programs. Commands run in the order of the table, since some read what others wrote. Each must end with status
-0. Prints one line per command, with its time, and a summary in JSON; status 1 when there was a fault.
+SNAPSHOT.pickle recordings, CMD a program. Commands run in the order of the table, since some read
+what others wrote. Each must end with status 0. Prints one line per command, with its time, and a summary in JSON; status 1 when there was a fault.
 """
 import argparse
 import json
@@ -47,15 +47,14 @@ class Machine:
         (folder / "bin").mkdir()
         (folder / "bin/tracestep").symlink_to(program)
         self.write_program("CMD", "sleep 0.01")
-        self.write_program("COMMAND", f"exec tracestep {STEP} --parallel dp=2")
-        for name in ("FILE", "README.md"):  # a study trains on the latter
-            shutil.copy(ROOT / "README.md", folder / name)
+        shutil.copy(ROOT / "README.md", folder)  # a study trains on it
+        (folder / "FILE").write_text((ROOT / "README.md").read_text()[:3000])
         for result in ("A.json", "B.json"):
             self.must_run(f"{STEP} --output {result}")
         self.must_run(f"train {SMALL} --text FILE --steps 1 --save own.safetensors")
         self.must_run("export own.safetensors FOLDER")
         self.must_run(f"memory --predict {SMALL} --vocab 64 --snapshot SNAPSHOT.pickle")
-        self.must_run(f"profile {SMALL} --vocab 64 --no-ceilings --trace TRACE.json")
+        self.must_run(f"profile {SMALL} --vocab 64 --mode step --no-ceilings --trace TRACE.json")
 
     def write_program(self, name, line):
         path = self.folder / "bin" / name

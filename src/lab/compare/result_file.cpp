@@ -125,7 +125,7 @@ Json result_document(std::string_view text, const std::string& name) {
   Json out = Json::parse(text, name);
   if (text_at(out, "schema").empty()) {
     fail_foreign(name, out.find("traceEvents") != nullptr
-                           ? "it is a trace, and programs of others are not read"
+                           ? "it is a trace, which the command read takes"
                            : "there is no \"schema\"");
   }
   return out;
