@@ -38,10 +38,13 @@ has = importlib.util.find_spec
 
 def help_of(command):
     """Flag -> default as `--help` shows it, None where it shows none; what a person reads."""
-    text = subprocess.run([PROGRAM, command, "--help"], check=True, capture_output=True, text=True).stdout
+    said = lambda *words: subprocess.run([PROGRAM, *words], check=True, capture_output=True, text=True).stdout
+    text = said(command, "--help")
+    if ": tracestep help architecture" in text:  # one line there stands for all of these
+        text = text.rstrip() + "\n\n" + said("help", "architecture").split("\n\n", 2)[2]
     found = {}
-    for entry in re.split(r"\n(?=  --)", text.split("\nExamples:")[0])[1:]:
-        words = " ".join(entry.split("\n\n")[0].split())
+    for entry in re.split(r"\n(?=  --)", text)[1:]:
+        words = " ".join(re.split(r"\n\n|\n(?=  \d)", entry)[0].split())
         default = re.search(r"\[default: ([^\]]*)\]", words)
         found[words.split()[0]] = default[1].replace(" ", "") if default else None
     return found
@@ -195,7 +198,7 @@ class ResultTest(unittest.TestCase):
         self.assertEqual(first, list(found.to_polars().columns))
         self.assertEqual(first[0], "context")
         self.assertIn("predicted_peak_bytes", first[:10])
-        self.assertEqual(first[-1], "by_category")
+        self.assertIn("by_category", first[10:])
         peaks = found.table["peak_bytes"]
         self.assertEqual(found.to_pandas()["peak_bytes"].tolist(), peaks)
         self.assertEqual(found.to_polars()["peak_bytes"].to_list(), peaks)
@@ -365,7 +368,7 @@ class NameTest(unittest.TestCase):
     def test_an_option_of_other_programs_is_answered_with_ours(self):
         for name, ours in (("dtype", "precision"), ("batch_size", "batch"), ("seq_len", "context"),
                            ("vocab_size", "vocab"), ("contxt", "context")):
-            with self.assertRaisesRegex(TypeError, f"no option '{name}'; did you mean {ours}\\?"):
+            with self.assertRaisesRegex(TypeError, f"no option '{name}'; .*did you mean {ours}\\?"):
                 tracestep.memory(**{name: 1})
         with self.assertRaisesRegex(TypeError, "no option 'accumulate'; it is .* of train"):
             tracestep.memory(accumulate=2)

@@ -75,10 +75,10 @@ TEST(RunFlagsTest, WhatAPresetDoesNotHaveIsSaid) {
   bytes.seed = 3;
   bytes.executor = ExecutorKind::kCompiled;
   const std::vector<Json> keys = keys_of({bytes});
-  EXPECT_THAT(
-      flags_of(keys),
-      ElementsAre("--size tiny --context 128 --batch 4 --vocab 256 --mode step --precision "
-                  "fp32 --ops fused --executor compiled --device cuda --threads 2 --seed 3"));
+  EXPECT_THAT(flags_of(keys),
+              ElementsAre("--size tiny --context 128 --batch 4 --vocab 256 --mode step --precision "
+                          "fp32 --ops fused --attention naive --executor compiled --device cuda "
+                          "--threads 2 --seed 3"));
   EXPECT_EQ(runs_of(flags_of(keys)), texts_of(keys));
 }
 

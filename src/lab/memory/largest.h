@@ -23,9 +23,9 @@ std::optional<Growth> growth_named(std::string_view name);
 // in steps of 64 tokens, that leaves the margin free, its peak, time and command. Where ranks may
 // share the step in several ways, each row has the one with the largest size. Changes are those
 // that a search for one that fits has (lab/memory/search.h), but for the division of the batch; one
-// that is another task, everything in bfloat16, only where no other holds the size of the step. Empty
-// cells: not even the smallest fits. Peaks are of whole programs. Notes name the rows whose size
-// ends where commands do (1 Mi), or the model's positions, and not where the memory does.
+// that is another task, everything in bfloat16, only where no other holds the size of the step.
+// Empty cells: not even the smallest fits. Peaks are of whole programs. Notes name the rows whose
+// size ends where commands do (1 Mi), or the model's positions, and not where the memory does.
 Table largest_table(const FitQuestion& asked, Growth growth);
 
 // The step at the longest context, of the powers of two from 64 on, whose predicted peak is within
