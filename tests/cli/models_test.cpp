@@ -432,7 +432,11 @@ TEST_F(ModelsCommandTest, AHeadOfItsOwnIsEvaluatedTrainedAndHandedBack) {
             output_of("eval --model tuned" + shape));
   const std::string plan = "memory --predict --context 8 --batch 1 --all --model ";
   EXPECT_THAT(run(plan + "headed").err, HasSubstr("the model is read as untied"));
-  EXPECT_THAT(output_of(plan + "headed"), HasSubstr("parameters"));
+  std::string planned = output_of(plan + "headed");
+  for (std::size_t at = 0; (at = planned.find("headed", at)) != std::string::npos;) {
+    planned.replace(at, 6, "untied");
+  }
+  EXPECT_EQ(planned, output_of(plan + "untied"));
 }
 
 TEST_F(ModelsCommandTest, AContextBeyondTheModelsPositionsIsSaid) {

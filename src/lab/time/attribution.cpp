@@ -182,7 +182,7 @@ Table time_by_component(const CellResult& result) {
                    real_column("backward_ms", "backward", "ms", 3),
                    real_column("optimizer_ms", "optimizer", "ms", 3),
                    real_column("total_ms", "total", "ms", 3),
-                   real_column("share_percent", "share", "%", 2),
+                   timed(real_column("share_percent", "share", "%", 2)),
                    energy_column(energy_j.has_value()),
                    recorded_column()};
   const auto energy = [&](double ms) {
@@ -240,7 +240,7 @@ Table time_by_class(const CellResult& result) {
   table.columns = {text_column("class", "", "from the op records"),
                    int_column("launches", "launching nodes", "each runs one kernel or more"),
                    real_column("ms", "time", "ms", 3),
-                   real_column("share_percent", "share", "%", 2),
+                   timed(real_column("share_percent", "share", "%", 2)),
                    real_column("gflops", "GFLOP/s", "", 1),
                    real_column("gbytes_per_s", "GB/s", "", 1),
                    recorded_column()};
@@ -275,7 +275,7 @@ Table bytes_by_category(const CellResult& result) {
   table.columns = {text_column("category", "", "stated by the program"),
                    bytes_column("predicted_bytes", "predicted"),
                    bytes_column("measured_bytes", "measured"),
-                   real_column("share_percent", "share", "%", 2)};
+                   timed(real_column("share_percent", "share", "%", 2))};
   std::int64_t predicted_total = 0, measured_total = 0;
   for (const auto& [category, bytes] : measured) measured_total += bytes;
   for (Category category : kAllCategories) {
