@@ -186,10 +186,10 @@ Command explain_command() {
   set.group("Whose numbers");
   set.text("--from", "FILE", options->from,
            "a result of bench or study, JSON or CSV; its first row that fits");
-  add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
   add_field(set, options->grid, "batch", Values::kOne, "sequences, B; the row's with --from");
   add_field(set, options->grid, "context", Values::kOne,
             "tokens of each, T; the row's with --from");
+  add_fields(set, options->grid, FieldGroup::kModel, Values::kOne);
   set.group("Many ranks");
   set.integer("--ranks", options->ranks.ranks, {.min = 1, .max = 1 << 20},
               "ranks that the batch is divided among, N");

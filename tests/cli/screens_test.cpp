@@ -276,9 +276,14 @@ TEST(ScreenTest, EveryTaskOfTheReadmeHasAScreen) {
   // They answer no question, or need a published model, which models_test.cpp has.
   const std::set<std::string> elsewhere = {"show", "generate", "export", "read", "pivot", "launch"};
   std::vector<std::pair<std::string, std::set<std::string>>> shown;
+  const auto add = [&](std::string command) {
+    const std::size_t model = command.find("MODEL");
+    if (model != command.npos) command.replace(model, 5, kModel + 1);
+    shown.push_back(name_and_flags(command));
+  };
   for (const Screen& screen : screens()) {
-    shown.push_back(name_and_flags(screen.command));
-    if (screen.before != nullptr) shown.push_back(name_and_flags(screen.before));
+    add(screen.command);
+    if (screen.before != nullptr) add(screen.before);
   }
   std::istringstream readme(content_of(testing::source_folder() / "README.md"));
   bool is_table = false;
