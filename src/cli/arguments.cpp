@@ -111,9 +111,11 @@ void read_positionals(const Command& command, const CommandLine& line) {
   const std::size_t own = positionals.size() - (has_command ? 1 : 0);
   if (words.size() > own) fail_unknown(command, words[own]);
   words.insert(words.end(), line.behind.begin(), line.behind.end());
-  if (words.size() > positionals.size() && !has_command) {  // one behind "--" is no flag
-    throw Error(ErrorCode::kUsage, command.name,
-                fmt::format("\"{}\" belongs to no option", words[positionals.size()]),
+  if (words.size() > positionals.size() && !has_command) {
+    const std::string& word = words[positionals.size()];
+    if (!word.starts_with("-")) fail_unknown(command, word);
+    throw Error(ErrorCode::kUsage, command.name,  // behind "--" it is no flag
+                fmt::format("\"{}\" belongs to no option", word),
                 fmt::format("tracestep {} --help lists the options", command.name));
   }
   for (std::size_t i = 0; i < positionals.size(); ++i) {
