@@ -176,9 +176,9 @@ TEST(FitCommandTest, APriceNamesItsDeviceAndIsOneForOneChangeThere) {
   };
   const Json one = remedies("memory --predict --device cuda"),
              published = remedies("fit --published H100"), planned = remedies("fit --device cuda");
-  EXPECT_EQ(title(one), "time a token on a usual GPU");
-  EXPECT_EQ(title(planned), "time a token on a usual GPU");
-  EXPECT_TRUE(contains(title(published), "time a token on H100")) << title(published);
+  EXPECT_EQ(title(one), "token on a usual GPU");
+  EXPECT_EQ(title(planned), "token on a usual GPU");
+  EXPECT_TRUE(contains(title(published), "token on H100")) << title(published);
   for (const Json& row : one.at("rows").items()) {
     for (const Json& other : planned.at("rows").items()) {
       if (row.at("flags") == other.at("flags")) {

@@ -145,7 +145,7 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   }
   if (asked.times != nullptr) fields.add(time_fields());
   fields.add(Fields<Remedy>{
-      {real_column("time_per_token", fmt::format("time a token on {}", priced_on(asked)), "×", 3,
+      {real_column("time_per_token", fmt::format("token on {}", priced_on(asked)), "×", 3,
                    "1: as in the step that was asked for; of a usual device by rounded rates"),
        &Remedy::time_ratio},
       {real_column("flops_per_token", "FLOPs per token", "×", 3, "1: as before"),
