@@ -204,7 +204,8 @@ def _meant_by_keyword(command: str, name: str) -> str:
 def _meant_by_words(command: str, words: Sequence[Any]) -> str:
     """"; say fit(model='llama-3.1-8b')" for a word that the program knows an option for."""
     texts = [os.fspath(word) for word in words if isinstance(word, (str, os.PathLike))]
-    said = _refusal_of([command, "--", *texts]) if len(texts) == len(words) else ""
+    are_plain = len(texts) == len(words) and not any(os.fsencode(text).startswith(b"-") for text in texts)
+    said = _refusal_of([command, *texts]) if are_plain else ""
     meant = re.search(r"did you mean --([a-z0-9-]+) (.+)\?(?:;? tracestep |$)", said)
     return f"; say {command}({keyword_of(meant[1])}={meant[2]!r})" if meant else ""
 

@@ -12,8 +12,8 @@ Request::Request(std::span<const std::string> words) {
   command_ = words[0];
   const std::vector<Command>& commands = all_commands();
   const auto command = std::ranges::find(commands, command_, &Command::name);
-  line_ = read_command_line(command == commands.end() ? OptionSet() : command->options,
-                            words.subspan(1));
+  const OptionSet none;
+  line_ = read_command_line(command == commands.end() ? none : command->options, words.subspan(1));
 }
 
 const CommandLine::Part* Request::find(std::string_view flag) const {
