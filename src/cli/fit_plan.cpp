@@ -80,7 +80,7 @@ FitQuestion for_devices(const FitQuestion& asked, const PlanOptions& o, const Ti
     out.times = &*predictor;
   }
   out.parallels = gpus == 1 ? std::vector<Parallel>()
-                            : parallel_choices(asked.step, static_cast<int>(gpus),
+                            : parallel_choices(out.step, static_cast<int>(gpus),
                                                devices_of_node(o, source, gpus));
   return out;
 }

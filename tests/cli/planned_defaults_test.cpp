@@ -182,11 +182,11 @@ TEST(PlannedDefaultsTest, NothingThatFitsIsSaidAsSuch) {
 
 // Numbers between the powers of two, and those that do not divide the batch.
 TEST(PlannedDefaultsTest, TheFewestDevicesAreCountedOneByOne) {
-  const std::string step = "fit --size medium --context 512 --published H100 ";
+  const std::string step = "fit --size tiny --context 512 --published H100 --link-gb-s 100000 ";
   const double rate = row_of(step + "--gpus 3 --batch 18").at("tokens_per_s").as_double();
-  const double days = 1e9 / rate / 86'400 * 1.02;
+  const double days = 1e10 / rate / 86'400 * 1.02;
   const std::string asked =
-      step + "--batch 16 --smallest gpus --tokens 1B --days " + std::to_string(days);
+      step + "--batch 16 --smallest gpus --tokens 10B --days " + std::to_string(days);
   const Json row = row_of(asked);
   EXPECT_EQ(row.at("devices").as_int(), 3);
   EXPECT_EQ(row.at("batch").as_int(), 18);
