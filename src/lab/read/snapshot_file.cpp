@@ -7,6 +7,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/utf8.h"

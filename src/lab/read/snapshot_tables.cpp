@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "lab/read/snapshot_file.h"
 #include "lab/report/columns.h"
 #include "lab/report/fields.h"

@@ -1,8 +1,11 @@
 #include "lab/read/trace_difference.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
+
+#include <fmt/format.h>
 
 #include "lab/measure/bootstrap.h"
 #include "lab/measure/statistics.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
 #include "lab/report/fields.h"
