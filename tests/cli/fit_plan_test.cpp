@@ -164,7 +164,8 @@ TEST(FitPlanTest, ATrainingThatIsNotDoneInTimeIsNotSaidToFit) {
       "fit --published H100 --smallest gpus --tokens 1000T --days 1 --heads 1 --batch 2" + kSizes));
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, AllOf(StartsWith("Not in time: 1000.00 T tokens take "),
-                             HasSubstr(" days, not 1, on ")));
+                             HasSubstr(" days, not 1, on 8 × H100 SXM"),
+                             HasSubstr("8 devices cannot share a batch of 2: 8 is the next")));
 }
 
 // Whatever table a screen shows says where its times are from, or why there are none.
@@ -199,7 +200,9 @@ TEST(FitPlanTest, APlanIsAPageToSendAround) {
   std::ifstream file(path);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(page, AllOf(StartsWith("<!DOCTYPE html>"),
-                          HasSubstr("2 × H100 SXM: batch 8, context 128, bf16 fits with")));
+                          HasSubstr("2 × H100 SXM: batch 8, context 128, bf16 fits with"),
+                          HasSubstr("limit 1 GiB"), HasSubstr("Where does its time go?"),
+                          HasSubstr("tracestep bench "), HasSubstr("--d-model 64")));
   EXPECT_EQ(page.find("https://"), page.npos);
   const ProgramRun alone = run_tracestep(
       words_of("fit --published H100 --memory-limit 40MiB --overwrite --output " + path + kStep));
