@@ -355,7 +355,7 @@ TEST_F(ModelsCommandTest, SamplesEndWithTheLearnedPositions) {
 TEST_F(ModelsCommandTest, TheCommandOfAFitIsOneThatAShellTakes) {
   std::filesystem::copy(folder_ / "my-gpt2", folder_ / "my gpt2");
   EXPECT_THAT(output_of("fit --model 'my gpt2' --context 8 --memory-limit 1GiB"),
-              HasSubstr("tracestep bench --size 'my gpt2' --context 8"));
+              HasSubstr("tracestep bench --model 'my gpt2' --context 8"));
 }
 
 TEST_F(ModelsCommandTest, AModelWithUnknownFieldsIsPlannedAndNotRun) {

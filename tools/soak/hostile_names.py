@@ -19,6 +19,7 @@ import pathlib
 import random
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -35,12 +36,14 @@ VALUES = ["", "--", "-", "-x", "=", "--save=PWNED", "--output=PWNED", "--overwri
           "é\u202ex", "日本", "'q'", '"q"', "\\", "*", "~", "#", "!", "&", "a=b", "-n4", "x" * 300, "\udcff"]
 # What makes a command work, and quickly; a study reads what is not there.
 WORDS = {"compare": ["bench.json", "bench.json"], "pivot": ["bench.json"], "export": ["m.safetensors", "made"],
-         "completions": ["bash"], "explain": ["oom"], "merge": ["missing"]}
+         "completions": ["bash"], "explain": ["oom"], "merge": ["missing"], "read": ["missing"]}
 MORE = {"train": ["--text=text.txt", "--tokenizer=bytes"], "eval": ["--text=text.txt", "--init=m.safetensors"],
         "generate": ["--init=m.safetensors", "--prompt-tokens=1,2"], "pivot": ["--across=context"],
         "study": ["--from=missing"], "show": ["--passes"], "fit": ["--memory-limit=1GiB"],
-        "memory": ["--predict"]}
+        "memory": ["--predict"], "compile": ["--part=composites"], "comm": ["--bytes=1KiB", "--ranks=2"],
+        "precision": ["--mode=inference"]}
 OF_A_SHELL = ("--run",)  # a value that is a command by its nature
+OF_A_MODEL = ("--size", "--model")
 
 
 class Cases:
@@ -64,7 +67,7 @@ class Cases:
         """The flags that make it work, but for one."""
         flags = {option["flag"] for option in self.all[name]["options"]}
         out = MORE.get(name, [])
-        if set(TINY) <= flags and not {"--size", "--model"} & {without} and name not in ("eval", "generate"):
+        if set(TINY) <= flags and without not in OF_A_MODEL and name not in ("eval", "generate"):
             out = out + [f"{flag}={values[0]}" for flag, values in TINY.items() if flag != "--vocab"]
         out = out + [f"{flag}={values[0]}" for flag, values in SHORT.items() if flag in flags]
         return [word for word in out if word.split("=")[0] != without]
@@ -90,10 +93,12 @@ class NameRuns(random_commands.Runs):
 
     def entries_without(self, name, flag):
         """What the command leaves in its folder without the flag."""
-        if (name, flag) not in self.usual:
-            self.run([name, *self.cases.flags_of(name, flag), *WORDS.get(name, [])])
-            self.usual[name, flag] = self.entries() | {path.name for path in self.template.iterdir()}
-        return self.usual[name, flag]
+        without = None if flag in OF_A_MODEL else flag  # else it would be the usual model, a large one
+        words = [name, *self.cases.flags_of(name, without), *WORDS.get(name, [])]
+        if tuple(words) not in self.usual:
+            self.run(words)
+            self.usual[tuple(words)] = self.entries() | {path.name for path in self.template.iterdir()}
+        return self.usual[tuple(words)]
 
     def run_python(self, case):
         """(status, what was said) of the call in the module."""
@@ -113,6 +118,8 @@ class NameRuns(random_commands.Runs):
             given[_commands.keyword_of(flag)] = value
         here, said = os.getcwd(), io.StringIO()
         os.chdir(folder)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)  # as Ctrl-C
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
         try:
             with contextlib.redirect_stderr(said):
                 getattr(tracestep, name)(*files, progress=False, **given)
@@ -121,7 +128,10 @@ class NameRuns(random_commands.Runs):
             return error.status, f"{error}"
         except (OSError, ValueError, TypeError) as error:  # a value that no process can be given
             return 2, f"{flag} {error!r}"
+        except KeyboardInterrupt:
+            return 130, said.getvalue()
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             os.chdir(here)
 
     def fault_of(self, case):
