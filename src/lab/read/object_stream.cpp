@@ -91,10 +91,12 @@ class Window {
   std::string_view text() const { return {buffer_.data(), end_}; }
 
   bool more() {
-    std::memmove(buffer_.data(), buffer_.data() + at_, end_ - at_);
-    offset_ += at_;
-    end_ -= at_;
-    at_ = 0;
+    if (at_ > 0) {
+      std::memmove(buffer_.data(), buffer_.data() + at_, end_ - at_);
+      offset_ += at_;
+      end_ -= at_;
+      at_ = 0;
+    }
     if (buffer_.size() < end_ + kPart) buffer_.resize(2 * end_ + kPart);
     const std::size_t count = bytes_.read(std::span(buffer_).subspan(end_, kPart));
     end_ += count;
