@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// What the packing orders compare.
+// A block, with the keys by which the packing orders sort it.
 struct Item {
   std::int64_t bytes = 0;  // rounded up
   Lifetime life;

@@ -1,4 +1,4 @@
-// What a prediction takes for granted of a device, beyond what its traits say.
+// States what a prediction assumes about a device, beyond what its traits say.
 #pragma once
 
 #include <string>

@@ -85,8 +85,8 @@ class Planner {
     return false;
   }
 
-  // Whether `input` covers its buffer, and `node` is its last reader and reads it in one layout; by
-  // several operands only if it has read from all of them what it writes over.
+  // True if `output` may take the buffer of `input`: node `id` is its last reader and reads all of
+  // it in order; through several operands only if it reads all of them before it writes.
   bool may_donate(NodeId id, ValueId input, ValueId output) const {
     const ValueId owner = base(input);
     if (!covers_base(program_, input) || last_read_[at(owner)] != id) return false;
@@ -209,7 +209,7 @@ class Planner {
 
   bool in_leaf(int buffer) const { return out_.buffers[at(buffer)].first == kNoNode; }
 
-  // Whether another output of the node needs this input's buffer to update its leaf in place.
+  // True if another output of the node needs this input's buffer to update its leaf in place.
   bool promised_elsewhere(const Node& node, ValueId output, ValueId owner) const {
     return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId other) {
       return other != output && forced_[at(other)] == owner;
@@ -237,7 +237,7 @@ class Planner {
     }
   }
 
-  // What the node uses may not be freed earlier.
+  // Keeps the buffers that node `id` uses until `until` has run.
   void keep_until(NodeId id, NodeId until) {
     if (!out_.runs[at(id)] || until <= id) return;
     const Node& node = program_.node(id);

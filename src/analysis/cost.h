@@ -20,9 +20,9 @@ struct Cost {
 
 Cost cost_of(const Program& program, const Node& node);
 Cost total_cost(const Program& program);
-// Whether the node is a matrix product or a kernel made of matrix products (attention).
+// True for matrix products and for kernels made of matrix products (attention).
 bool is_product(const Node& node);
-// This tells whether a node is a product of float32 as products of float16 parts
+// True for a product of float32 that is computed as products of float16 parts
 // (passes/by_parts.cpp).
 bool is_by_parts(const Node& node);
 // FLOPs of matrix products alone: the model FLOPs of the usual formulas.
@@ -34,7 +34,7 @@ std::int64_t workspace_bytes(const Program& program, const Node& node, const Dev
 // Nodes that launch a kernel: all but views and assemblies.
 std::int64_t launch_count(const Program& program);
 
-// What a program sends between ranks. Bytes that rank `rank` gets from the others in a run
+// Bytes that rank `rank` receives from the other ranks in one run of the program
 // (ops/collective_sizes.h).
 std::int64_t received_bytes(const Program& program, std::int64_t rank);
 // Bytes that rank `rank` gets for one node; 0 where it is no collective.

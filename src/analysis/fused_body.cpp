@@ -121,7 +121,7 @@ bool reads_sums_of_blocks(const FusedBody& out) {
   });
 }
 
-// Whether every element of an output is written exactly once: it has one element per point, per
+// True if every element of the output is written exactly once: it has one element per point, per
 // row, or per column and block.
 bool covers_the_walk(const FusedBody& out, ValueId id) {
   const Shape& shape = out.program.type(id).shape;

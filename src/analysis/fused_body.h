@@ -1,4 +1,4 @@
-// Whether, and how, the body of a fused node can be computed in one walk: one pass over an index
+// Finds how the body of a fused node can be computed in one walk, if it can: one pass over an index
 // space of "points", in which every element of every value has a place. The pass `fuse` makes only
 // such bodies, and code generation starts from the FusedBody found here.
 #pragma once
@@ -35,11 +35,11 @@ struct FusedBody {
   std::vector<std::int64_t> cuts;
 
   const Strides& place(ValueId id) const { return *places[static_cast<std::size_t>(id)]; }
-  // Whether the value has one element per row (a statistic).
+  // True if the value has one element per row (a statistic).
   bool is_per_row(ValueId id) const;
-  // Whether the value is a sum over the rows of a block, or a view of one.
+  // True if the value is a sum over the rows of a block, or a view of one.
   bool is_per_block(ValueId id) const;
-  // Whether rows are reduced, each for itself: a kernel then has all of a row at once.
+  // True if rows are reduced, each for itself: a kernel then has all of a row at once.
   bool reduces_rows() const;
   // Elements between points that are `cut` apart, in a value with `strides` in memory.
   std::int64_t step(ValueId id, const Strides& strides, std::int64_t cut) const;
@@ -57,7 +57,7 @@ std::optional<FusedBody> find_walk(const Program& body);
 // them one.
 bool place_values(FusedBody& body);
 
-// Whether the node fills its result with one value, which a fused kernel has as a literal.
+// True if the node fills its result with one value, which a fused kernel has as a literal.
 bool is_constant(const Node& node);
 
 }  // namespace tracestep

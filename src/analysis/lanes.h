@@ -23,7 +23,7 @@ struct Turn {
   bool opens_batch = false, closes_batch = false;  // the first and the last of a batch
 };
 
-// Whether the op can run on another lane than 0 (attribute `lane`; those in batches have `batch`).
+// True if the op can run on another lane than 0: it has the attribute `lane` (in batches, `batch`).
 bool has_lane(const OpDef& op);
 
 // By node; views have no turn. A node of lane 1 waits for everything on lane 0 that stands before

@@ -64,7 +64,7 @@ std::vector<bool> MinCut::sink_side() {
     while (push(kSource, kInfinite) > 0.0) {
     }
   }
-  // What can still reach the sink is on its side in every least cut.
+  // A node that can still reach the sink is on the sink's side in every least cut.
   std::vector<bool> out(out_.size(), false);
   std::vector<int> queue{kSink};
   out[kSink] = true;

@@ -37,7 +37,7 @@ bool is_same(const Origin& a, const Origin& b) {
   return a.path == b.path && a.phase == b.phase;
 }
 
-// What the parts move, at the first of the node's origins that is one of theirs.
+// Bytes that the parts move, by origin of the node; a part's are divided evenly among its origins.
 std::vector<double> bytes_of_parts(const Program& program, const Node& node) {
   std::vector<double> out(node.origins.size(), 0.0);
   const Program parts = parts_of(program, node);

@@ -1,4 +1,4 @@
-// What belongs to which part of the model: components, and shares of nodes that stand for several.
+// Assigns nodes to parts of the model: components, and shares of a node that stands for several.
 #pragma once
 
 #include <string>

@@ -26,11 +26,11 @@ struct Plan {
   std::int64_t least_arena_bytes = 0;  // the largest sum of bytes that are needed at once
   std::int64_t leaf_bytes = 0;         // outside the arena, before and after the step
 
-  // What a step holds while it runs in an arena.
+  // Bytes that a step holds at its peak when it runs in an arena.
   std::int64_t peak_bytes() const { return leaf_bytes + arena_bytes; }
-  // Whether both are needed at the same time, so that they must not share bytes.
+  // True if both are needed at the same time, so that they must not share bytes.
   bool overlap_in_time(const Place& a, const Place& b) const;
-  // Whether the buffer's contents are valid after `node` has run; node count - 1: after the step.
+  // True if the buffer's contents are valid after `node` has run; node count - 1: after the step.
   bool is_alive_after(int buffer, NodeId node) const;
 
  private:

@@ -1,5 +1,5 @@
-// What a step saves for backward: the one definition that the buffer plan, the ledger, `keep_saved`
-// and every table read.
+// Finds what a step saves for backward: the one definition that the buffer plan, the ledger,
+// `keep_saved` and every table read.
 #pragma once
 
 #include <cstdint>

@@ -19,8 +19,8 @@ struct ViewDimensions {
 std::optional<Strides> carry_strides(const ViewDimensions& from, const Strides& strides,
                                      const ViewDimensions& to);
 
-// Whether the result of the node, which makes views, has all elements of its operand, in their
-// order.
+// True if the result of `view`, a node that makes views, has all elements of its operand in the
+// operand's order.
 bool keeps_order(const Program& program, const Node& view);
 
 }  // namespace tracestep
