@@ -1,5 +1,5 @@
-// What a buffer is for. The program states it; it is never guessed from sizes. The memory map's
-// predictions and the allocator's records use the same categories.
+// Categories say what a buffer is for. The program states them; they are never guessed from sizes.
+// The memory map's predictions and the allocator's records use the same categories.
 #pragma once
 
 #include <cstddef>

@@ -80,7 +80,7 @@ class Directory {
   // Removes a file, a link (never its target), or a folder with its whole content. A missing member
   // is not an error.
   void remove(const std::string& name) const;
-  // The same for what is no longer needed: a failure is a warning, as only its place is lost.
+  // Removes a member that is no longer needed: a failure is a warning, as only its space is lost.
   void discard(const std::string& name) const;
   // Makes renames and removals inside survive a power failure.
   void sync() const;

@@ -54,7 +54,7 @@ constexpr auto kAll = [] {
   return out;
 }();
 
-// One of the three allocator names.
+// The name of the allocator: caching, guarded or plain. Error{kUsage} for any other.
 std::string allocator_name() {
   std::string text = value_of(kAllocator).value_or("caching");
   if (text == "caching" || text == "guarded" || text == "plain") return text;

@@ -47,8 +47,8 @@ bool verify_after_every_pass();
 // TRACESTEP_ALLOCATOR: true for the guarded allocator, which never reuses memory and fills guard
 // bytes around each block with a pattern.
 bool guarded_allocator();
-// The same variable: true for the plain allocator, which asks the device for every allocation, so
-// that memory checkers see each one.
+// TRACESTEP_ALLOCATOR: true for the plain allocator, which asks the device for every allocation,
+// so that memory checkers see each one.
 bool plain_allocator();
 // TRACESTEP_LOG.
 LogLevel log_level();

@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// What went wrong; each code is an exit status of the process (docs/cli.md).
+// Kinds of failure; each code is an exit status of the process (docs/cli.md).
 enum class ErrorCode {
   kFailed,       // 1: the run failed
   kUsage,        // 2: unknown flag or value, impossible shape

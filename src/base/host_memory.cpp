@@ -60,7 +60,7 @@ void add_group(const fs::path& folder, const GroupFiles& files, Least& out) {
   out.left = std::min(out.left, std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used)));
 }
 
-// Of `folder` and of each folder of `path` below.
+// Adds the control groups of `folder` and of each folder of `path` below it.
 void add_groups(fs::path folder, const fs::path& path, const GroupFiles& files, Least& out) {
   add_group(folder, files, out);
   for (const fs::path& part : path.relative_path()) add_group(folder /= part, files, out);

@@ -22,7 +22,7 @@ std::optional<std::int64_t> memory_limit_of_groups(
 std::optional<std::int64_t> available_memory(
     const std::filesystem::path& root = env::system_root());
 
-// What a run may use of memory that is free: nine tenths. The rest is for what nobody counts
+// The share of free memory that a run may use: nine tenths. The rest is for what nobody counts
 // beforehand: packed operands, the threads' stacks, page tables, other programs that grow.
 constexpr std::int64_t usable_part(std::int64_t bytes) {
   return bytes / 10 * 9;

@@ -86,7 +86,7 @@ struct TensorView {
   HostTensor copy() const { return {dtype, shape, {bytes.begin(), bytes.end()}}; }
 };
 
-// The same numbers in float64, exactly; integers and booleans stay as they are.
+// Converts to float64, exactly; integers and booleans stay as they are.
 HostTensor widened(const TensorView& tensor);
 // Floating numbers in another floating type, rounded to nearest even; in 8 bits saturated.
 HostTensor as_dtype(const TensorView& tensor, DType to);

@@ -120,7 +120,7 @@ void write_double(double v, std::string& out) {
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, v).ptr;
   const std::string_view text(buffer, static_cast<std::size_t>(end - buffer));
   out += text;
-  // So that a real number is read back as a real number.
+  // Without a point or an exponent it would be read back as an integer.
   if (text.find_first_of(".e") == std::string_view::npos) out += ".0";
 }
 

@@ -1,4 +1,4 @@
-// What a launcher (mpirun, srun, torchrun, `tracestep launch`) says of this process in its
+// Reads what a launcher (mpirun, srun, torchrun, `tracestep launch`) says of this process in its
 // environment. Connecting the processes is left to backends/comm/.
 #pragma once
 
@@ -33,7 +33,7 @@ std::string first_host(std::string_view hosts);
 double comm_timeout_s();
 
 namespace env {
-// What torchrun sets, each alone; nullopt where it is unset.
+// The values of torchrun's variables, each alone; nullopt where it is unset.
 std::optional<int> rank();
 std::optional<int> world_size();
 std::optional<int> local_rank();

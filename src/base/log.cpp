@@ -46,7 +46,7 @@ std::string_view cut(std::string_view text, int columns) {
   return text;
 }
 
-// Whether stderr takes bytes now, or a write will fail: not when `limit` is over.
+// True when stderr takes bytes, or a write will fail at once; false when `limit` is over.
 bool wait_for_reader(std::chrono::milliseconds limit) {
   pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   const int ready = ::poll(&out, 1, static_cast<int>(limit.count()));

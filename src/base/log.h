@@ -1,5 +1,5 @@
-// What the program says while it works, always on stderr: messages by level, and one progress line,
-// which only a terminal shows. Results are written to stdout by other code.
+// Messages that the program writes to stderr while it works, by level, and one progress line, which
+// only a terminal shows. Results are written to stdout by other code.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,7 @@ void log_info(fmt::format_string<Args...> format, Args&&... args) {
 // True when stderr is a terminal that can rewrite a line.
 bool stderr_is_terminal();
 
-// One line that is rewritten in place; one at a time. Costs nothing when stderr is a file.
+// A line that is rewritten in place; one may exist at a time. Costs nothing if stderr is a file.
 class ProgressLine {
  public:
   ProgressLine();
@@ -63,8 +63,8 @@ class ProgressLine {
   std::chrono::steady_clock::time_point next_{};
 };
 
-// What stands before every progress line while this object lives: the whole of which they show a
-// part.
+// While it exists, its text stands before every progress line and names the whole of which the line
+// shows a part.
 class ProgressPrefix {
  public:
   explicit ProgressPrefix(std::string text);

@@ -74,7 +74,7 @@ Directory swept_folder_of(const fs::path& path) {
   return *folder;
 }
 
-// Whether nobody has to be asked before the file is replaced.
+// True if the file may be replaced without asking: it is the program's own, empty, or no file.
 bool may_replace(const Directory& folder, const std::string& name) {
   if (folder.kind_of(name) != Directory::Kind::kFile) return true;  // nothing, or no file at all
   const FileHandle file = folder.open_file(name, O_RDONLY);

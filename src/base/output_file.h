@@ -50,8 +50,8 @@ class OutputFile {
   FileHandle file_;
 };
 
-// Whether the path stands for something that is written to as it is: "-" and /dev/stdout,
-// /dev/fd/N, a device, a FIFO, or a link to one.
+// True if the path names something that is written to as it is: "-" and /dev/stdout, /dev/fd/N, a
+// device, a FIFO, or a link to one.
 bool is_stream(const std::filesystem::path& path);
 // Opens it for writing, a FIFO when it has a reader. Errors: kOutput.
 FileHandle open_stream(const std::filesystem::path& path);

@@ -7,9 +7,9 @@
 
 namespace tracestep {
 
-// Whether the open file has the mark of one of our outputs, or is empty.
+// True if the open file has the mark of one of the program's outputs, or is empty.
 bool is_own_or_empty(int descriptor);
-// The same of a file that begins with `head`, of which 4096 bytes count, and ends with `tail`.
+// True if a file that begins with `head` (4096 bytes count) and ends with `tail` has such a mark.
 bool is_own(std::string_view head, std::string_view tail);
 
 // Marks of formats that have a place for one; is_own() knows them.

@@ -37,7 +37,7 @@ constexpr std::array<Taken, 7> kTaken = {{{SIGINT, "SIGINT"},
                                           {SIGUSR1, "SIGUSR1", Wish::kSave},
                                           {SIGUSR2, "SIGUSR2", Wish::kSave}}};
 
-// What the waiting thread and StopSignal share. Never destroyed: the thread outlives main().
+// The waiting thread and StopSignal share this state. Never destroyed: the thread outlives main().
 struct State {
   std::mutex mutex;
   bool is_listening = false;          // whether a StopSignal is alive
@@ -101,8 +101,8 @@ std::string hear_save(State& shared, const Taken& taken) {
   return fmt::format("{} received: {}", taken.name, shared.at_save);
 }
 
-// What is to be done is done before the line, and the line waits for nobody: stderr may be a pipe
-// that nobody reads.
+// The wish is carried out before the line is written, and the line waits for nobody: stderr may be
+// a pipe that nobody reads.
 void hear(const Taken& taken) {
   State& shared = state();
   std::unique_lock lock(shared.mutex);

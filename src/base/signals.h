@@ -53,16 +53,16 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   bool requested() const { return signal_number() != 0; }
-  // One of those that end the program; 0 when there was none.
+  // The first signal received that ends the program; 0 when there was none.
   int signal_number() const;
-  // What the process should return after an orderly stop: 128 + the signal; 0 without one.
+  // The process's exit status after an orderly stop: 128 + the signal; 0 without one.
   int exit_status() const { return requested() ? 128 + signal_number() : 0; }
   // Stops this process because of a signal that another process of the run received.
   void take_over(int number) const;
 
-  // Whether a signal has asked to save since the last call of saved().
+  // True if a signal has asked to save since the last call of saved().
   bool asks_to_save() const;
-  // All that has been asked for until now is done.
+  // Confirms that all that has been asked for until now is done.
   void saved() const;
 };
 

@@ -16,7 +16,7 @@ std::int64_t parse_int(const std::string& where, std::string_view text,
                        std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
-// What a "k" behind a count stands for. Its powers are M, G or B, and T.
+// The factor that a "k" behind a count stands for; M, G or B, and T are its powers.
 enum class Thousand : std::uint8_t {
   kDecimal,  // --steps 10k: 10,000
   kBinary,   // --context 4k: 4096
