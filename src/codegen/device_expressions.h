@@ -1,5 +1,5 @@
-// What ops compute, as C++ expressions in the terms of the device text (codegen/device/, functors):
-// the right-hand sides of a generated kernel. Where operands lie is the caller's business.
+// Writes what ops compute as C++ expressions in the terms of the device text (codegen/device/,
+// functors): the right-hand sides of a generated kernel. The caller decides where operands lie.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ struct DeviceExpressions {
   std::string before;                // a statement that they need; usually empty
   std::vector<std::string> results;  // one for each output
 };
-// Those of an elementwise op; `operands` are the texts of its operands' elements.
+// Expressions for an elementwise op; `operands` are the texts of its operands' elements.
 DeviceExpressions device_expressions(const Program& program, const Node& node,
                                      std::span<const std::string> operands);
 

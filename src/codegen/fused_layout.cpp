@@ -16,7 +16,7 @@ constexpr std::int64_t kHeldPacks = 4;      // of a row, per thread, before a ro
 constexpr std::int64_t kRowsPerBlock = 4;   // where one warp holds a row
 constexpr std::int64_t kSumThreads = 512;   // the most of a block that sums columns
 constexpr std::int64_t kTileThreads = 128;  // of a tile of columns, side by side
-// Of a grid that sums columns: about what the largest GPUs hold at once.
+// Threads wanted in a grid that sums columns: about what the largest GPUs hold at once.
 constexpr std::int64_t kWantedThreads = std::int64_t{1} << 18;
 // With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
 constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
@@ -35,7 +35,7 @@ Access access_of(const FusedBody& body, ValueId id, std::string name, const Fuse
            {}, per_pair ? 2 : 1, operand.alignment_bytes};
   for (std::size_t i = 0; i + 1 < body.cuts.size(); ++i) {
     const std::int64_t cut = body.cuts[i];
-    // One element per pair: half a step along the innermost part.
+    // A pair of points shares one element: a point is half a step along the innermost part.
     const std::int64_t step = per_pair && cut == 1
                                   ? operand.strides.back()
                                   : a.divisor * body.step(id, operand.strides, cut);

@@ -25,7 +25,7 @@ struct Access {
   int alignment_bytes = 16;
 
   bool repeats() const;
-  // Whether n points along the first part are a pack of n / divisor adjacent, aligned elements.
+  // True if n points along the first part are a pack of n / divisor adjacent, aligned elements.
   bool has_packs(std::int64_t n) const;
 };
 

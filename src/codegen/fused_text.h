@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// What a kernel may rely on for an operand or a result.
+// Strides and alignment that a kernel may rely on for an operand or a result.
 struct FusedOperand {
   Strides strides;           // elements; results are dense
   int alignment_bytes = 16;  // of the first element: a power of two; more than 16 has no effect

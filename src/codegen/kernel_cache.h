@@ -52,10 +52,10 @@ class KernelBinaries {
  public:
   explicit KernelBinaries(KernelCache cache) : cache_(std::move(cache)) {}
 
-  // What `compile` makes, or made under the same key before. Throws what `compile` throws; where
-  // the cache cannot be used, a warning says so once.
+  // Returns what `compile` makes, or made under the same key before. Throws what `compile` throws;
+  // where the cache cannot be used, a warning says so once.
   std::string get(std::string_view key, const std::function<std::string()>& compile);
-  // The same for several different keys, of which up to `threads` are compiled at a time; `compile`
+  // As get(), for several different keys. Up to `threads` of them are compiled at a time; `compile`
   // takes an index. Throws the first failure, when all threads have ended.
   std::vector<std::string> get_all(std::span<const std::string> keys,
                                    const std::function<std::string(std::size_t)>& compile,
