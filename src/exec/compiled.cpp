@@ -98,7 +98,7 @@ void CompiledExecutor::run() {
 }
 
 void CompiledExecutor::observe(RunObserver next) {
-  // What was captured is only for the tracer and the early results that it was captured with.
+  // Captured work serves only the tracer and the early results that it was captured with.
   const bool stays = next.tracer == observer().tracer && next.early == observer().early;
   StepExecutor::observe(std::move(next));
   if (stays) return;

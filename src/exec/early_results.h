@@ -26,17 +26,17 @@ class EarlyResults {
                                             std::span<const Launch> launches,
                                             std::span<const std::string> outputs);
 
-  // Whether they are to be sent behind this launch.
+  // True if the results are to be sent behind this launch.
   bool is_completed_by(const Launch& launch) const { return launch.node == last_node_; }
   // `buffers`: addresses, by index of the buffer plan.
   void send(std::span<void* const> buffers);
   void count_replay();
-  // Another run begins.
+  // Begins another run.
   void restart() { has_sent_ = was_read_ = false; }
 
-  // Waits for it; nullopt when `id` is none of them, or nothing was sent in this run.
+  // Waits for the result; nullopt when `id` is not sent early, or nothing was sent in this run.
   std::optional<HostTensor> read(ValueId id);
-  // Whether the host has read the results of this run, and no launch behind them reads the buffer.
+  // True if the host has read the results of this run, and no launch behind them reads the buffer.
   bool is_free(int buffer) const;
 
  private:

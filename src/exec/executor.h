@@ -72,7 +72,7 @@ class Executor {
   // Gives up the outputs of the last run.
   virtual void release_outputs() = 0;
 
-  // Whether the launches were captured, so that later runs issue them as one piece of work.
+  // True if the launches were captured, so that later runs issue them as one piece of work.
   virtual bool is_captured() const { return false; }
   // Kernels, copies and fills of a captured run; nullopt where runs are not captured.
   virtual std::optional<std::int64_t> kernels() const { return {}; }

@@ -1,4 +1,4 @@
-// One thread for each rank of a group in this process.
+// Runs one thread for each rank of a group in this process.
 #pragma once
 
 #include <condition_variable>

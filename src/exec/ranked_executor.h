@@ -31,7 +31,7 @@ class RankedExecutor final : public Executor {
   void run() override;
   void release_outputs() override;
 
-  // What follows is the first rank's.
+  // The members below answer for the first rank.
   const Program& program() const override { return first().program(); }
   const BufferPlan& buffer_plan() const override { return first().buffer_plan(); }
   void observe(RunObserver observer) override { first().observe(std::move(observer)); }

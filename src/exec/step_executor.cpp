@@ -201,7 +201,7 @@ void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
   if (ranges_ != nullptr) [[unlikely]]
     ranges_->enter(launch.node);
   const bool postpones = marks == nullptr && is_postponed(launch);
-  // What nothing waits for ends with the last node.
+  // Postponed work that no launch waits for is issued with the last node.
   const bool is_last = &launch == &launches_.back();
   if (!postpones) issue_postponed(is_last ? launch.node : buffer_plan_.turns[at(launch.node)].wait);
   begin(launch);
@@ -210,7 +210,7 @@ void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
     return;
   }
   if (marks != nullptr) marks->set(mark);
-  // What is checked after each launch cannot wait for the end of a batch.
+  // A launch that is checked right after it ends cannot wait for the end of its batch.
   const bool is_checked = device_.allocator().is_guarded() && device_.is_asynchronous();
   launch_one(launch, marks != nullptr || is_checked);
   if (marks != nullptr) marks->set(mark + 1);

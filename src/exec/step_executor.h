@@ -1,5 +1,5 @@
-// What the executors share: leaves, prepared launches, and the order in which a run issues them,
-// with marks, ranges and an observer. Derived classes decide when buffers exist.
+// Base of the executors: leaves, prepared launches, and the order in which a run issues them, with
+// marks, ranges and an observer. Derived classes decide when buffers exist.
 #pragma once
 
 #include <deque>
@@ -40,7 +40,7 @@ class StepExecutor : public Executor {
   // Called before a launch is issued: provides its buffers and its workspace until end().
   virtual void begin(Launch& launch) = 0;
   virtual void end(Launch& launch) = 0;
-  // Whether the buffer holds a value now.
+  // True while the buffer holds a value.
   virtual bool is_alive(int buffer) const = 0;
 
   // Issues all launches; the device stays usable if one throws. With marks, for recorded spans,
@@ -51,7 +51,7 @@ class StepExecutor : public Executor {
   void launch_all();
   // Issues launches that were captured from launch_all().
   void replay(CapturedWork& work);
-  // Whether a run stops at single launches (spans, pauses).
+  // True if the run stops at single launches, for spans or pauses.
   bool is_observed() const { return records_spans() || !observer_.pauses.empty(); }
 
   Device& device() const { return device_; }
