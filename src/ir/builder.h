@@ -43,7 +43,7 @@ class Builder {
   // Adds a node and returns its results.
   std::vector<Val> call(const OpDef& op, std::vector<Val> inputs, Attrs attrs = {},
                         Here here = Here::current());
-  // The same for an op with one result.
+  // Adds a call of an op that has one result.
   Val call1(std::string_view op, std::vector<Val> inputs, Attrs attrs = {},
             Here here = Here::current());
   // Adds a node with the op, attributes and origins of `node`, a node of `from`, which must be as a
@@ -66,7 +66,7 @@ class Builder {
   // Hands the program out; the builder is empty afterwards.
   Program finish();
 
-  // What new nodes inherit.
+  // New nodes inherit these.
   struct Context {
     std::string path;
     Phase phase = Phase::kForward;
@@ -102,16 +102,16 @@ class Builder {
   void set_epoch(int epoch) { context_.epoch = epoch; }
   // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
   Guard like(const Node& node, const Phase* phase = nullptr);
-  // The same for nodes that replace several: they take the origins of all of them.
+  // New nodes replace several: they take the origins of all of them.
   Guard like(std::span<const Node* const> nodes);
 
  private:
   Value& mutable_value(Val v) { return program_.values[static_cast<std::size_t>(v.id)]; }
   SharedVector<Origin> origins_for(const Here& here) const;
   Attrs checked_attrs(const OpDef& op, Attrs attrs) const;
-  // Adds a node that has everything but inputs and outputs, with what its op makes of them.
+  // Adds a node that has everything but inputs and outputs, and the results that its op infers.
   std::vector<Val> add(Node node, const std::vector<Val>& inputs);
-  // Whether what an op makes of `inputs` is what it made of those of `node`.
+  // True if `inputs` are like the inputs of `node`, so that its op makes the same types of them.
   bool are_alike(const Program& from, const Node& node, const std::vector<Val>& inputs) const;
   ValueId add_result(NodeId node, int index, Type type, std::optional<Layout> view);
 

@@ -29,7 +29,7 @@ struct Val {
   std::int64_t dim(int i) const { return i < 0 ? shape().back(-i - 1) : shape()[i]; }
 };
 
-// What kind of kernel runs the op: the rows of a time table.
+// Kinds of kernels that run ops: the rows of a time table.
 enum class KernelClass : std::uint8_t {
   kGemm,
   kElementwise,
@@ -45,7 +45,7 @@ enum class KernelClass : std::uint8_t {
 };
 std::string_view name_of(KernelClass kernel_class);
 
-// What mixed precision does with the op.
+// Dtypes in which mixed precision runs an op.
 enum class PrecisionClass : std::uint8_t {
   kLow,      // run in the low dtype (matrix products)
   kFull,     // low operands are widened to float32 (norms, softmax, losses, optimizer)
@@ -116,7 +116,7 @@ struct OpForm {
   std::function<std::vector<Val>(const OpExpansion&)> expand;
 };
 
-// One of several calls that the pass `join` merges into one.
+// A call that the pass `join` merges with others into one.
 struct JoinedCall {
   std::vector<Val> inputs;
   Val shadow;  // state that holds the first result in a narrower dtype; "no value": there is none
@@ -157,9 +157,9 @@ struct OpDef {
   std::function<std::vector<Type>(const OpCall&)> infer = {};
   // Movement ops: the result as a view of input 0, or nullopt when it needs a copy first.
   std::function<std::optional<Layout>(const OpCall&, const Layout& input)> view = {};
-  // Whether the kernels take an input with these strides; `materialize` copies it otherwise.
+  // True if the kernels take an input with these strides; `materialize` copies it otherwise.
   std::function<bool(int input, const Type&, const Strides&)> accepts = {};
-  // Whether the kernels write a result with these strides; empty: results are dense. It decides
+  // True if the kernels write a result with these strides; empty: results are dense. It decides
   // whether the result can be a part of an assembly.
   std::function<bool(int output, const Type&, const Strides&)> writes = {};
   // Set for an assembly: where operand `input` lies in the dense result. It launches nothing, since
@@ -167,7 +167,7 @@ struct OpDef {
   std::function<Layout(const OpCall&, int input)> part = {};
   // Gradients of the inputs ("no value" where none flows); empty: not differentiable.
   std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
-  // The same results from simpler ops; empty: the op is primitive.
+  // Computes the same results by simpler ops; empty: the op is primitive.
   std::function<std::vector<Val>(const OpExpansion&)> decompose = {};
   // Other ways to compute the op, which the user can choose by name (pass `choose`).
   std::vector<OpForm> forms = {};
@@ -181,7 +181,7 @@ struct OpDef {
   // Bytes written; empty: every result is written.
   std::function<std::int64_t(const OpCall&)> bytes_written = {};
 
-  // What `merge` needs to know about sums of products, to make one product of them.
+  // Facts about sums of products that `merge` needs to make one product of them.
   std::function<ProductAxes(const OpCall&)> product = {};
   bool is_sum = false;  // the result is the sum of the operands
 
@@ -195,7 +195,7 @@ struct OpDef {
 
   // Outputs that may take an input's storage when no later node reads that input.
   std::vector<Donation> donates = {};
-  // The same for ops whose operands come in groups; empty: `donates` is used.
+  // As `donates`, for ops whose operands come in groups; empty: `donates` is used.
   std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
   // Cheaper to compute again than to keep (elementwise, casts, generators).
   bool cheap_to_recompute = false;
@@ -209,7 +209,7 @@ struct OpDef {
 
   bool is_view() const { return static_cast<bool>(view); }
   bool is_assembly() const { return static_cast<bool>(part); }
-  // Whether a device needs a kernel to run calls of the op.
+  // True if a device needs a kernel to run calls of the op.
   bool has_launches() const { return !is_view() && !is_assembly(); }
   bool is_variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
   const AttrDef* find_attr(std::string_view attr) const;

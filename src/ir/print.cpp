@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// Names that read as an identifier are printed bare, others in quotes.
+// In quotes, with quotes and backslashes escaped.
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {

@@ -46,7 +46,7 @@ enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState };
 // and write it there, more slowly. Only parameters and states can lie in the host's.
 enum class Memory : std::uint8_t { kDevice, kHost };
 
-// What a value is called in the memory report; set by passes, never guessed.
+// Kinds of values in the memory report; set by passes, never guessed.
 enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
 
 // kRecompute: a forward node that runs again in backward, since its result was not kept.

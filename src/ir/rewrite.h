@@ -23,7 +23,7 @@ class Rewriter {
   Builder& builder() { return builder_; }
   // The new value that stands for `old`.
   Val map(ValueId old) const;
-  // Whether a new value stands for `old` yet.
+  // True if a new value stands for `old` already.
   bool has(ValueId old) const { return static_cast<bool>(map_[static_cast<std::size_t>(old)]); }
   std::vector<Val> inputs(const Node& node) const;
   // Copies `node` with its origins; its results stand for the old ones.
