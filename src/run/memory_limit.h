@@ -1,5 +1,5 @@
-// What a run's limit of memory says (Place::memory_limit_bytes). A number of bytes makes its device
-// a smaller one, and never a larger: what the machine has free is looked at beside it.
+// Interprets the limit of memory of a run (Place::memory_limit_bytes). A number of bytes makes its
+// device a smaller one, and never a larger: what the machine has free is looked at beside it.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a run asks of its optimizer.
+// Options that a run sets for its optimizer.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// What collectives run beside, on a lane of their own.
+// Work that collectives run beside, on a lane of their own.
 enum class Overlap : std::uint8_t {
   kOff,       // nothing: they stand between the other nodes
   kBackward,  // what is computed meanwhile
@@ -28,8 +28,8 @@ struct Parallel {
   int tensor = 1;  // of a replica
   // The ranks of a replica divide the rows between products too (sequence parallel).
   bool divides_rows = false;
-  // What each replica holds only its part of: 0 nothing, 1 the optimizer's states, 2 gradients as
-  // well, 3 weights as well.
+  // Each replica holds only its part of: 0 nothing, 1 the optimizer's states, 2 gradients as well,
+  // 3 weights as well.
   int shard = 0;
   // Gradients are summed together, and updated weights gathered together, when they are this many
   // bytes; or kEachTensor, kAllTensors, kByModel (resolve_bucket()).
@@ -52,7 +52,7 @@ struct Parallel {
   bool shards_optimizer() const { return shard >= 1; }
   bool shards_gradients() const { return shard >= 2; }
   bool shards_weights() const { return shard >= 3; }
-  // Whether each rank updates whole tensors of the model.
+  // True if each rank updates whole tensors of the model.
   bool updates_whole_tensors() const { return !shards_optimizer() && !is_divided(); }
   // The bytes of a full batch; unlimited for kAllTensors, and for kByModel until it is resolved.
   std::int64_t full_bytes() const {

@@ -1,4 +1,4 @@
-// What a step computes again in backward instead of keeping it.
+// Chooses what a step computes again in backward instead of keeping it.
 #pragma once
 
 #include <compare>

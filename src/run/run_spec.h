@@ -17,7 +17,7 @@
 
 namespace tracestep {
 
-// Whether training in this precision scales the loss: the exponent range of float16 is too small
+// True if training in this precision scales the loss: the exponent range of float16 is too small
 // for gradients.
 inline bool scales_loss(const Precision& precision) {
   return precision.autocast == DType::kF16;

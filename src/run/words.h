@@ -36,7 +36,7 @@ enum class UpdateTime : std::uint8_t {
 inline constexpr UpdateTime kAllUpdateTimes[] = {UpdateTime::kEnd, UpdateTime::kEarly};
 std::string_view name_of(UpdateTime time);
 
-// What of a step lies in the host's memory.
+// Tensors of a step that lie in the host's memory.
 enum class Offload : std::uint8_t {
   kNone,
   kOptimizer,  // what only updates read
@@ -53,7 +53,7 @@ enum class Moments : std::uint8_t {
 inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16, Moments::k8Bit};
 std::string_view name_of(Moments moments);  // "fp32", "bf16", "8bit"
 
-// What weight decay shrinks.
+// Tensors that weight decay shrinks.
 enum class DecayOn : std::uint8_t {
   kAll,
   kMatrices,  // tensors of two or more axes: not the gains of norms
