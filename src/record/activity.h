@@ -1,5 +1,5 @@
-// What a device's own profiler saw: kernels, copies and fills with their true times, and the calls
-// of the driver that asked for them. Filled by a back end's ActivityTracer (runtime/).
+// Records of a device's own profiler: kernels, copies and fills with their true times, and the
+// calls of the driver that asked for them. Filled by a back end's ActivityTracer (runtime/).
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@ namespace tracestep {
 
 class GraphNodes {
  public:
-  // What is created from now on belongs to this node; kWholeStep: to none.
+  // Graph nodes created from now on belong to this node of the program; kWholeStep: to none.
   void set_node(std::int32_t node) { node_ = node; }
   void created(std::uint64_t id) { node_of_[id] = node_; }
   // A graph that can be launched consists of copies of the captured graph's nodes.

@@ -1,4 +1,4 @@
-// What a run records about itself: time spans of nodes, memory events and counters, as plain
+// Records of a run about itself: time spans of nodes, memory events and counters, as plain
 // append-only lists. What they mean is worked out later, from the program; how they look on paper
 // or in a file is left to lab/report.
 #pragma once
