@@ -26,13 +26,13 @@ std::int64_t reduction(Call c, Traits) {
   return results == 0 ? 0 : reduction_workspace_bytes(results, all / results);
 }
 
-// One partial gradient of w per block of rows.
+// Room for one partial gradient of w per block of rows.
 std::int64_t rms_norm_grad(Call c, Traits) {
   const std::int64_t width = c.inputs[2].count(), rows = c.inputs[3].count();
   return width == 0 ? 0 : ceil_div(rows, rms_norm_rows_per_block(rows)) * width * kFloat;
 }
 
-// One partial gradient each of w and of b per block of rows.
+// Room for one partial gradient each of w and of b per block of rows.
 std::int64_t layer_norm_grad(Call c, Traits traits) {
   return 2 * rms_norm_grad(c, traits);
 }
@@ -60,7 +60,7 @@ std::int64_t cross_entropy_with_grad(Call c, Traits) {
   return c.inputs[1].shape[0] * kFloat;
 }
 
-// One partial sum per chunk of each operand.
+// Room for one partial sum per chunk of each operand.
 std::int64_t global_norm(Call c, Traits) {
   std::int64_t parts = 0;
   for (const Type& x : c.inputs) parts += ceil_div(x.count(), kNormChunk);

@@ -32,7 +32,7 @@ inline int hopper_attention_width(std::int64_t width) {
   return 0;
 }
 
-// The same of the portable kernels, for widths up to 256.
+// The smallest width that the portable kernels are compiled for and that holds this one, up to 256.
 inline int portable_attention_width(std::int64_t width) {
   constexpr int kWidths[] = {16, 32, 64, 80, 96, 128};
   for (const int padded : kWidths) {

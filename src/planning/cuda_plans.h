@@ -37,9 +37,9 @@ PaddedProductPlan plan_padded_product(const ProductSizes& sizes);
 struct GatedProductSizes {
   std::int64_t rows = 0, width = 0, columns = 0;
 };
-// Whether our kernels take the sizes: whole tiles alone.
+// True if the kernels take the sizes: they compute whole tiles only.
 bool takes_gated_product(const GatedProductSizes& sizes);
-// Whether they are faster than the library's product and a kernel behind it, as measured over a
+// True if they are faster than the library's product and a kernel behind it, as measured over a
 // grid of sizes (bench/results/cuda-h200.md, "SwiGLU at the end of products").
 bool gated_product_pays(const GatedProductSizes& sizes);
 

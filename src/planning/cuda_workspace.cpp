@@ -89,7 +89,7 @@ std::int64_t reduction(Call c, Traits) {
   return results == 0 ? 0 : plan_reduction(results, all / results).workspace_bytes;
 }
 
-// One partial gradient of w per part of the rows.
+// Room for one partial gradient of w per part of the rows.
 std::int64_t rms_norm_grad(Call c, Traits) {
   return plan_norm_grad(c.inputs[3].count(), c.inputs[2].count()).workspace_bytes;
 }
@@ -124,7 +124,7 @@ std::int64_t cross_entropy_with_grad(Call c, Traits) {
   return 2 * c.inputs[1].shape[0] * kFloat;
 }
 
-// One partial sum per part of each operand.
+// Room for one partial sum per part of each operand.
 std::int64_t global_norm(Call c, Traits) {
   std::int64_t parts = 0;
   for (const Type& x : c.inputs) parts += cuda_norm_parts(x.count());

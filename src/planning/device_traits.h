@@ -1,4 +1,4 @@
-// What planning needs to know about a device that may not be present.
+// Facts that planning needs about a device, which may not be present.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@ struct DeviceTraits {
   int threads = 1;       // host threads that share one kernel (cpu)
   bool computes = true;  // false: the device only plans and counts bytes (null)
 
-  // Whether its memory is another than the host's, and its arithmetic takes no core of the host.
+  // True if its memory is not the host's, and its arithmetic takes no core of the host.
   bool has_own_memory() const { return kind == DeviceKind::kCuda; }
-  // Whether products are slow where rows do not begin at multiples of 16 bytes.
+  // True if products are slow where rows do not begin at multiples of 16 bytes.
   bool wants_aligned_rows() const { return kind == DeviceKind::kCuda; }
-  // Whether work on one lane runs beside work on another; else lanes take turns.
+  // True if work on one lane runs beside work on another; else lanes take turns.
   bool has_lanes() const { return kind == DeviceKind::kCuda; }
-  // Whether it multiplies in formats of its own: rounded (tf32), float32 by parts, 16 bits without
+  // True if it multiplies in formats of its own: rounded (tf32), float32 by parts, 16 bits without
   // a detour over float32.
   bool has_product_formats() const { return kind == DeviceKind::kCuda; }
-  // Whether the time of a product grows in steps, by whole waves of tiles.
+  // True if the time of a product grows in steps, by whole waves of tiles.
   bool multiplies_in_waves() const { return kind == DeviceKind::kCuda; }
-  // Whether such devices exchange data without the host, each driven by a process of its own; sums
+  // True if such devices exchange data without the host, each driven by a process of its own; sums
   // over ranks then have an order of their own.
   bool has_own_links() const { return kind == DeviceKind::kCuda; }
-  // Whether kernels are cut into parts for the host's threads, and read through its caches.
+  // True if kernels are cut into parts for the host's threads, and read through its caches.
   bool shares_kernels_among_threads() const { return kind == DeviceKind::kCpu; }
 };
 
-// Of a device by its name: "cpu", "cuda:1", "reference", "null" (which plans as a CPU does). A name
-// that nobody has is taken for a CPU's; session/devices.h refuses it.
+// Traits of a device by its name: "cpu", "cuda:1", "reference", "null" (which plans as a CPU does).
+// A name that nobody has is taken for a CPU's; session/devices.h refuses it.
 DeviceTraits traits_named(std::string_view device, int threads = 1);
 
 }  // namespace tracestep

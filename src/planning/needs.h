@@ -1,5 +1,5 @@
-// What the kernels of a device need and can do, as pure functions of its traits. Always built, so
-// that a machine without a GPU can plan for one exactly.
+// Needs and abilities of a device's kernels, as pure functions of its traits. Always built, so that
+// a machine without a GPU can plan for one exactly.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace tracestep {
 
-// Whether a device of this kind has kernels for values of this dtype.
+// True if a device of this kind has kernels for values of this dtype.
 bool computes_in(DeviceKind kind, DType dtype);
 
-// Whether to assume, without asking a device, that this kind has a kernel for the op: true for ops
+// True if this kind is assumed, without asking a device, to have a kernel for the op: so for ops
 // that are not always decomposed, and for fused nodes on kinds that compile kernels at run time.
 bool runs_whole(DeviceKind kind, const OpDef& op);
 
