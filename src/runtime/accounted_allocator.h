@@ -1,4 +1,4 @@
-// What all allocators share: the limit, the statistics, the recorded events and the out-of-memory
+// Base of all allocators: the limit, the statistics, the recorded events and the out-of-memory
 // error. Derived classes decide where blocks lie.
 #pragma once
 

@@ -11,11 +11,11 @@ class ActivityTracer {
   virtual ~ActivityTracer() = default;
   // Starts recording. Only one tracer of a process may record at a time.
   virtual void start() = 0;
-  // What this thread launches between enter() and leave() belongs to `node`.
+  // Work that this thread launches between enter() and leave() belongs to `node`.
   virtual void enter(NodeId node) = 0;
   virtual void leave() = 0;
-  // Whether what is captured between enter() and leave() keeps its node when the captured work
-  // runs. False: work that was captured is nobody's.
+  // True if work that is captured between enter() and leave() keeps its node when it runs. False:
+  // captured work belongs to no node.
   virtual bool follows_captures() const { return false; }
   // Waits for the device and hands out what was recorded since start(). Throws DeviceError.
   virtual ActivityTrace stop() = 0;

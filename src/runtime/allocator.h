@@ -25,7 +25,7 @@ class MemorySource {
   virtual bool host_accessible() const { return true; }
   // The alignment in bytes that kernels may rely on; the guarded allocator gives exactly this.
   virtual std::int64_t block_alignment() const { return 64; }
-  // Whether set_bytes, copy_in and copy_out work; they wait for all work issued before.
+  // True if set_bytes, copy_in and copy_out work; they wait for all work issued before.
   virtual bool host_copies() const { return false; }
   virtual void set_bytes(void* /*address*/, std::uint8_t /*value*/, std::int64_t /*bytes*/) {}
   virtual void copy_in(void* /*address*/, const void* /*host*/, std::int64_t /*bytes*/) {}
@@ -38,13 +38,13 @@ struct AllocationPart {
   std::string_view label;  // as in AllocationTag
 };
 
-// What an allocation is for; exact, from the program.
+// States what an allocation is for; exact, from the program.
 struct AllocationTag {
   Category category = Category::kTemporary;
   std::int32_t node = -1;  // the node that asked; -1: outside a step
   std::string_view label;  // leaf or output name; must outlive the allocation
-  // What the allocation consists of; recorded and listed like allocations of their own. Empty: of
-  // one thing. Must outlive the allocation.
+  // Parts of the allocation, recorded and listed like allocations of their own; empty: it is not
+  // divided. Must outlive the allocation.
   std::span<const AllocationPart> parts = {};
 };
 
@@ -96,7 +96,7 @@ class Allocator {
   virtual Recorder* recorder() const = 0;
   // In address order; parts instead of the allocation that they fill.
   virtual std::vector<LiveAllocation> live() const = 0;
-  // Whether stray writes are looked for; executors then check their plans too.
+  // True if stray writes are looked for; executors then check their plans too.
   virtual bool is_guarded() const { return false; }
   // The guaranteed alignment of every block, in bytes.
   virtual std::int64_t block_alignment() const = 0;

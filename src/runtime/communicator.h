@@ -60,7 +60,7 @@ class Communicator {
   virtual void end() = 0;
   // Makes an ended group usable again. No rank may be in a call.
   virtual void restart() = 0;
-  // Where the ranks are processes: all of them. nullptr: they are threads of this one.
+  // All processes of the group; nullptr if its ranks are threads of this process.
   virtual Processes* processes() const { return nullptr; }
 };
 

@@ -36,7 +36,7 @@ class LaneEvents {
   virtual ~LaneEvents() = default;
   // Event i is reached when all is done that was issued on `lane` so far.
   virtual void set(std::size_t i, int lane) = 0;
-  // What is issued later on `lane` runs after event i as it was last set.
+  // Work issued later on `lane` runs after event i as it was last set.
   virtual void wait(std::size_t i, int lane) = 0;
 };
 
@@ -88,7 +88,7 @@ class Device {
   // Compiles what the calls need, several kernels at a time, so that prepare() finds them. Errors
   // as those of prepare(). Does nothing on a device without a run-time compiler.
   virtual void compile(std::span<const KernelSpec> /*specs*/) {}
-  // Whether kernels exist for values of this dtype.
+  // True if kernels exist for values of this dtype.
   virtual bool supports(DType dtype) const = 0;
   // False for a device that only plans and counts bytes (null device).
   virtual bool computes() const { return true; }
@@ -107,11 +107,11 @@ class Device {
   virtual void zero(void* device, std::int64_t bytes) = 0;
   // Waits until all issued work is done; throws the errors that occurred in it.
   virtual void synchronize() {}
-  // Whether kernels return before their work is done.
+  // True if kernels return before their work is done.
   virtual bool is_asynchronous() const { return false; }
   // Room for `count` marks.
   virtual std::unique_ptr<Marks> make_marks(std::size_t count);
-  // What two marks around one kernel add to its time: to be taken off the time between them. It is
+  // Time that two marks around one kernel add to it: to be taken off the time between them. It is
   // less for marks with several kernels in between.
   virtual std::int64_t mark_overhead_ns() { return 0; }
   // Between hold() and release() an asynchronous device only queues what it is given, so that marks
@@ -129,7 +129,7 @@ class Device {
   // prepared meanwhile.
   Communicator* group() const { return group_; }
   void join(Communicator* group) { group_ = group; }
-  // What kernels are prepared for and launched with.
+  // Kernels are prepared for and launched with this context.
   LaunchContext context() { return context(0); }
   // For a launch on `lane`, on which the group's next calls are as well.
   LaunchContext context(int lane);

@@ -12,7 +12,7 @@ namespace tracestep {
 struct DeviceFacts {
   std::optional<std::int64_t> sm_clock_mhz, memory_clock_mhz;
   std::optional<double> power_w, power_limit_w;
-  // What the whole device has used since its driver was loaded; it is counted every few tens of
+  // Energy that the whole device has used since its driver was loaded; counted every few tens of
   // milliseconds, and only differences between two readings are meaningful.
   std::optional<double> energy_j;
   std::optional<std::int64_t> temperature_c;
@@ -29,7 +29,7 @@ struct DeviceFacts {
   bool empty() const { return *this == DeviceFacts{}; }
 };
 
-// What slowed the device down between two readings, in words; empty: nothing that is known.
+// Says in words what slowed the device down between two readings; empty: nothing that is known.
 std::string throttled_between(const DeviceFacts& before, const DeviceFacts& after);
 
 }  // namespace tracestep

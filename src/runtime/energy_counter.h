@@ -1,4 +1,4 @@
-// What a device that counts the energy that it uses has besides Device.
+// An interface, besides Device, of devices that count the energy they use.
 #pragma once
 
 #include <optional>

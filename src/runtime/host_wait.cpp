@@ -19,8 +19,8 @@ namespace {
 constexpr std::chrono::duration<double> kBetweenLooks{0.2};
 constexpr double kPatienceS = 1.0;
 
-// What the waiting threads and the watching one share. Never destroyed: waits may be the last thing
-// that a process does.
+// The waiting threads and the watching one share this state. Never destroyed: waits may be the last
+// thing that a process does.
 struct Waits {
   std::atomic<bool> are_watched{false};
   std::atomic<std::int64_t> looks{0};  // the watcher's clock
@@ -34,7 +34,7 @@ Waits& waits() {
   return *shared;
 }
 
-// What the oldest wait is for, when it has taken `limit_s`: the innermost one says it best.
+// Once the oldest wait has taken `limit_s`, says what the innermost one is for, which tells most.
 std::optional<std::string> overdue(double limit_s) {
   Waits& all = waits();
   const std::lock_guard lock(all.mutex);

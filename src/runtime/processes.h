@@ -32,8 +32,8 @@ class Processes {
 // Throws Error{kFailed} that names a process whose `value` is another than the first one's.
 void check_same(Processes& processes, std::string_view what, std::uint64_t value);
 
-// Whether it holds in any of the processes, or in all; each of them must ask. Where `processes` is
-// nullptr, this process is alone: `own`.
+// True if `own` holds in any of the processes, or in all; each of them must ask. Where `processes`
+// is nullptr, this process is alone: `own` is returned.
 bool holds_in_any(Processes* processes, bool own);
 bool holds_in_all(Processes* processes, bool own);
 

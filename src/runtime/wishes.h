@@ -1,5 +1,5 @@
-// What signals ask of a run of several ranks: one that any of their processes receives holds for
-// all.
+// Shares what signals ask of a run of several ranks: a signal that any of their processes receives
+// holds for all.
 #pragma once
 
 #include "base/signals.h"
@@ -11,8 +11,8 @@ struct Wishes {
   bool stop = false, save = false;
 };
 
-// What has been asked of any process of the group; every one of them must call this. One that
-// another process is to stop for is from then on its own as well, so that all have its exit status.
+// Wishes that any process of the group has received; every process must call this. One that another
+// process is to stop for is from then on its own as well, so that all have its exit status.
 // `stop`: nullptr in all processes or in none.
 Wishes wishes_of(Communicator* group, const StopSignal* stop);
 
