@@ -129,7 +129,7 @@ const ModelConfig* find_model(std::string_view name) {
 ModelConfig preset(std::string_view name) {
   if (const ModelConfig* found = find_model(name)) return *found;
   if (const std::string_view type = type_that_is_not_read(name); !type.empty()) {
-    // None is suggested: the nearest name is that of another architecture.
+    // No name is suggested: the nearest one is that of another architecture.
     throw Error(ErrorCode::kUsage, "size",
                 fmt::format("\"{}\" is a model of the type {}, which is not known", name, type),
                 fmt::format("known are {}", fmt::join(known_families(), ", ")));

@@ -248,7 +248,7 @@ void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::str
   }
 }
 
-// What the families after Llama share.
+// Reads the sizes that the families after Llama store under the same names.
 void read_sizes(Fields& f, ModelConfig& c) {
   c.vocab = f.integer("vocab_size", c.vocab);
   c.d_model = f.integer("hidden_size", c.d_model);
@@ -490,7 +490,7 @@ const Family& family_of(const Json& json, const std::string& where) {
   }
   const auto* const family = std::ranges::find(kFamilies, type->as_string(), &Family::type);
   if (family != std::end(kFamilies)) return *family;
-  // None is suggested: a model read as one of a family with a similar name would be another.
+  // No type is suggested: a model read as one of a family with a similar name would be another.
   throw Error(
       ErrorCode::kInput, where,
       fmt::format("models of the type \"{}\" are not known", type->as_string().substr(0, 60)),

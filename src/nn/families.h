@@ -41,10 +41,10 @@ void require_no_doubts(const ReadModel& model, const std::string& where);
 // Error{kInput}.
 ReadModel read_model(const std::filesystem::path& path);
 
-// What a flag names: a preset or a published model by name, in any case, a path, or a published
-// model as it is stored ("meta-llama/Llama-3.1-8B-Instruct", with or without its owner), which a
-// line says. Error{kUsage} naming `where` for a name that is none of these, Error{kInput} for a
-// file that is no model.
+// The model that a flag names: a preset or a published model by name, in any case, a path, or a
+// published model as it is stored ("meta-llama/Llama-3.1-8B-Instruct", with or without its owner);
+// a line then says which. Error{kUsage} naming `where` for a name that is none of these,
+// Error{kInput} for a file that is no model.
 ModelConfig model_called(const std::string& where, const std::string& text);
 
 // Models by name ("llama-3.1-8b"), for planning without any file.

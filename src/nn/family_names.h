@@ -19,8 +19,8 @@ struct FamilyTensor {
   bool is_transposed = false;  // its columns are our rows
   // Our rows lie in blocks of `width`, `step` rows from one to the next.
   std::int64_t first = 0, width = 0, step = 0;
-  // So many rows of a block, at its start, are pairs that a rotation mixes: neighbours here, half
-  // of `turned` apart there.
+  // The first `turned` rows of a block are pairs that a rotation mixes: neighbours here, half of
+  // `turned` apart there.
   std::int64_t turned = 0;
 
   // Their row that is our row `r`.

@@ -10,7 +10,7 @@ constexpr std::string_view kOfBaseClasses[] = {
 #include "nn/harmless_fields.inc"
 };
 
-// Of the classes of families that are read, and of the tools that people train and run models with.
+// Fields of the classes of families that are read, and of tools that train and run models.
 constexpr std::string_view kOthers[] = {"initializer_range",
                                         "cls_token_id",
                                         "pretraining_tp",

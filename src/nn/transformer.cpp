@@ -34,7 +34,7 @@ class BlockOf {
   std::vector<std::int64_t> rows_;
 };
 
-// What the attention of all layers shares.
+// The attention of all layers shares these values.
 struct AttentionContext {
   RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
   Val rows = {};                              // of the tables of positions, for each token

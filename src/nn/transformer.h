@@ -28,7 +28,7 @@ struct BatchShape {
 // Input "tokens" [B,T]; output "logits" [B,T,V].
 Program logits_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
-// What backward starts from.
+// Losses that backward can start from.
 enum class LossKind : std::uint8_t {
   kCrossEntropy,  // the mean over all tokens, against "targets"
   kLogitSum,      // the sum of all logits: what a benchmark without targets takes
