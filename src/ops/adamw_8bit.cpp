@@ -103,7 +103,7 @@ std::vector<Type> adamw_8bit_type(const OpCall& c) {
   return out;
 }
 
-// One tensor: what p, m, v, m_scale and v_scale become.
+// The new p, m, v, m_scale and v_scale of one tensor.
 std::vector<Val> updated_group(Expansion e, const AdamwGroups& groups, std::size_t p) {
   const Val weight = e.inputs[p], gradient = e.inputs[p + 1];
   const auto decoded = [&](std::size_t codes, bool first) {

@@ -1,4 +1,4 @@
-// What the ops that update many tensors by AdamW have in common.
+// Attributes, checks and decomposition of the ops that update many tensors by AdamW.
 #pragma once
 
 #include <vector>

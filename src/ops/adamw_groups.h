@@ -9,7 +9,7 @@
 namespace tracestep {
 
 struct AdamwGroups {
-  // Whether the call has operands grad_scale, apply, count.
+  // True if the call has this operand: grad_scale, apply, count.
   bool scaled = false, guarded = false, counted = false;
   bool coded = false;     // m and v are codes (ops/moment_codes.h), with scales behind them
   bool shadowed = false;  // each group ends with the narrow copy of p
@@ -32,7 +32,7 @@ struct AdamwGroups {
 // `count` is rounded down when the last group is incomplete.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
 
-// The same of adamw_8bit, which always has a count.
+// As adamw_groups(), for adamw_8bit, which always has a count.
 AdamwGroups coded_adamw_groups(const Attrs& attrs, std::size_t inputs);
 
 // adamw_codes: behind the factors `found`, then blocks; the first result is `found` too.

@@ -3,7 +3,7 @@
 //
 // Gradients are those of one loss. Behind a sum that every rank reads alike (all_reduce,
 // reduce_scatter), each rank computes the whole of it, or its rows of it: nothing is to be added.
-// What is gathered is read by every rank for a part of the loss of its own, so gradients are
+// Each rank reads what is gathered for a part of the loss of its own, so gradients are
 // summed.
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
@@ -164,7 +164,7 @@ std::vector<Type> own_indices_type(const OpCall& c) {
   return {indices, {dtype, indices.shape}};
 }
 
-// What a program needs whose weights are divided among ranks.
+// Registers the ops of programs whose weights are divided among ranks.
 void register_division() {
   register_op(
       {.name = "to_ranks",

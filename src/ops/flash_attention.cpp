@@ -116,7 +116,7 @@ Scores capped_scores(Val q, Val k, const Attrs& attrs) {
   return {affine(t, cap), affine(mul(t, t), -1.0, 1.0)};
 }
 
-// The same where a query sees a key; hidden scores are -inf.
+// The scores `x` where a query sees a key; hidden scores are -inf.
 Val visible(Val x, const Attrs& attrs) {
   if (!attrs.flag("causal")) return x;
   Builder& b = *x.builder;

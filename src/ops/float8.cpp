@@ -16,7 +16,7 @@ using Expansion = const OpExpansion&;
 // An operand of nothing but zeros has this as its largest magnitude, so that no scale is 0 or
 // infinite.
 constexpr double kLeastMagnitude = 0x1p-100;
-// What float32 holds: scales of a step before reach no further.
+// The largest float32: the scale of a step before never allows magnitudes above it.
 constexpr double kMostReach = 0x1.fffffep127;
 Val constant(Expansion e, Val like, double value) {
   return fill(e.builder, value, {rules::accumulation_dtype(like.dtype()), {}});
@@ -52,7 +52,7 @@ std::vector<Type> delayed_types(const OpCall& c) {
   return out;
 }
 
-// Of `parts` matrices like x, side by side.
+// Result types for `parts` matrices like x, whose codes lie side by side.
 std::function<std::vector<Type>(const OpCall&)> computed_types(std::int64_t parts) {
   return [parts](const OpCall& c) {
     std::vector<Type> out = delayed_types(c);

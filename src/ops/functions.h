@@ -102,8 +102,8 @@ struct AttentionOptions {
 };
 Val attention(Val q, Val k, Val v, AttentionOptions options = {}, Val position = {},
               Here here = Here::current());
-// The same of n new tokens over caches of keys and values, of which `table` turns q and k (no
-// cosines: nothing turns). q: [B,H,n,D], k and v [B,H/group,n,D], caches [B,H/group,T,D] → y
+// Attention of n new tokens over caches of keys and values; `table` rotates q and k (no cosines:
+// neither is rotated). q: [B,H,n,D], k and v [B,H/group,n,D], caches [B,H/group,T,D] → y
 // [B,n,H,D] and the caches with k and v from `position` on.
 struct CachedAttention {
   Val y, k_cache, v_cache;

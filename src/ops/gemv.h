@@ -1,4 +1,4 @@
-// What passes and kernels know of the op gemv besides its record.
+// Facts about the op gemv, besides its record, on which passes and kernels agree.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tracestep {
 
 // Elements of a row come in whole words of so many.
 inline constexpr std::int64_t kGemvWord = 8;
-// Of x, scale and shift together: they lie in a block's shared memory.
+// The most bytes of x, scale and shift together: they lie in a block's shared memory.
 inline constexpr std::int64_t kMostGemvBytes = 64 << 10;
 
 // Which operand is which, behind x and w; -1: the call has none.

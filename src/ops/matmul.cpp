@@ -46,8 +46,8 @@ std::vector<Type> product_type(const OpCall& c) {
   return {{c.inputs[0].dtype, out}};
 }
 
-// One unit stride among the last two dimensions (the other at least as long as a row), and batch
-// dimensions that collapse to one stride: what every GEMM library takes.
+// Accepts what every GEMM library takes: one unit stride among the last two dimensions (the other
+// at least as long as a row), and batch dimensions that collapse to one stride.
 bool gemm_operand(int, const Type& type, const Strides& strides) {
   const Shape& shape = type.shape;
   const int r = shape.rank();

@@ -10,7 +10,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// What a call with a count asks of m, operand `m`, and of v behind it.
+// Checks the dtypes of m, operand `m`, and of v behind it in a call with a count.
 void require_rounded_moments(const OpCall& c, int m) {
   rules::require_same_dtype(c, m, m + 1);
   const Type& type = c.inputs[static_cast<std::size_t>(m)];
@@ -19,7 +19,7 @@ void require_rounded_moments(const OpCall& c, int m) {
   }
 }
 
-// Whether the call rounds a parameter of this dtype at random.
+// True if the call rounds a parameter of this dtype at random.
 bool rounds_weight(const Attrs& attrs, DType dtype) {
   return attrs.flag("rounds_weight") && dtype == DType::kBF16;
 }

@@ -9,7 +9,7 @@ namespace tracestep::rules {
 
 // --- checks; each throws Error{kUsage, "[op]"} -------------------------------------------------
 void require_wider_than_float8(const OpCall& call, int input);
-// Of a type that is computed with: float8 is not.
+// Requires a floating type that is computed with: float8 is not.
 void require_floating(const OpCall& call, int input);
 void require_integer(const OpCall& call, int input);
 void require_same_dtype(const OpCall& call, int a, int b);
@@ -33,7 +33,7 @@ std::vector<Type> same_type(const OpCall& call);
 // Operands of one dtype that differ in the size of `axis` at most; the result has all their
 // entries.
 std::vector<Type> concatenated(const OpCall& call, int axis);
-// The same along the attribute `axis`.
+// As concatenated(), along the attribute `axis`.
 std::vector<Type> concatenated_along_axis(const OpCall& call);
 
 // --- shapes of norms over the last axis ---------------------------------------------------------
