@@ -86,7 +86,7 @@ class Pairing {
     done_.insert(id);
   }
 
-  // Whether `id` is there already, or is a view of what is.
+  // True if the new program has `id` already, or has what `id` is a view of.
   bool can_have(ValueId id) const {
     if (r_.has(id)) return true;
     const NodeId maker = program_.value(id).producer;

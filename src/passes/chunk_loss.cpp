@@ -189,7 +189,7 @@ class ChunkLoss {
   }
 
  private:
-  // What the chunks of one cut have given so far.
+  // Results of one cut, over the chunks emitted so far.
   struct Sums {
     std::map<std::int64_t, Val> losses;   // by the rows of a chunk: the sum of their means
     std::map<std::int64_t, Val> seeds;    // likewise: what the gradient starts from

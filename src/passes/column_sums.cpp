@@ -64,7 +64,7 @@ std::optional<Program> in_two_steps(const Program& program) {
   return r.finish();
 }
 
-// Whether the program without its final sums over parts is one walk.
+// True if the program without its final sums over parts is one walk.
 bool walks_but_for_last_sums(Program parts) {
   for (Output& o : parts.outputs) {
     for (ValueId id = o.value;;) {
@@ -133,7 +133,7 @@ const Node* computed_by(const Program& p, ValueId id) {
   return keeps_order(p, node) ? computed_by(p, node.inputs[0]) : nullptr;
 }
 
-// Whether the node is a sum of columns (the gradient of a bias) that a kernel can take while it
+// True if the node is a sum of columns (the gradient of a bias) that a kernel can take while it
 // computes them element by element.
 bool sums_what_is_computed(const Program& p, const Node& node) {
   constexpr std::int64_t kLongPart = 8;  // rows, beside which one of partial sums does not count
@@ -157,7 +157,7 @@ struct Sums {
 // More in one launch would save little, and their operands, a few hundred rows each, live longer.
 constexpr std::size_t kMostSums = 8;
 
-// Whether the node adds up partial sums: [P, W] → [W].
+// True if the node adds up partial sums: [P, W] → [W].
 bool sums_parts(const Program& p, const Node& node) {
   if (!sums_columns(p, node) || p.type(node.inputs[0]).shape.rank() != 2) return false;
   const NodeId maker = p.value(node.inputs[0]).producer;

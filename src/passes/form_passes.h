@@ -62,7 +62,7 @@ Program by_parts(const Program& program, const std::function<bool(const OpDef&)>
 // replaces them by those that it finds, the largest of all ranks. A micro-batch leaves what it
 // finds in kFoundMagnitudes, the first one alone, the others where it is larger, so that all of a
 // step have the same scales; the program that updates takes it from there (take_found_magnitudes).
-// What `has_kernel` says no to is decomposed. Throws Error{kUsage} where a step has no such
+// Ops that `has_kernel` rejects are decomposed. Throws Error{kUsage} where a step has no such
 // product.
 inline constexpr std::string_view kLargestMagnitudes = "fp8.largest";
 inline constexpr std::string_view kFoundMagnitudes = "fp8.found";
@@ -101,9 +101,9 @@ Program quantize_sources(const Program& program);
 inline constexpr std::string_view kCodesPrefix = "codes.";
 Program keep_codes(const Program& program);
 
-// The same program in float64: what the reference back end runs. Every floating leaf, generator and
-// cast target becomes f64, inside the bodies of fused nodes too; integers and booleans stay. Casts
-// between floating types are kept, as copies.
+// Converts the program to float64, in which the reference back end runs it. Every floating leaf,
+// generator and cast target becomes f64, inside the bodies of fused nodes too; integers and
+// booleans stay. Casts between floating types are kept, as copies.
 Program as_float64(const Program& program);
 
 }  // namespace tracestep

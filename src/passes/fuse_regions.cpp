@@ -122,7 +122,7 @@ NodeId Regions::point_of_no_return(NodeId id) const {
   return id + 1;
 }
 
-// Whether a path from the two regions returns to them through a node outside that is not a view:
+// True if a path from the two regions returns to them through a node outside that is not a view:
 // then no execution order exists for the joined region.
 bool Regions::leaves_and_returns(int a, int b) const {
   const auto inside = [&](NodeId id) { return region_of_[at(id)] == a || region_of_[at(id)] == b; };

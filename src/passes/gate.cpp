@@ -53,7 +53,7 @@ class Gate {
   const Node& node(NodeId id) const { return program_.node(id); }
   const Type& type(ValueId id) const { return program_.type(id); }
 
-  // Whether the node is a product in 16 bits of two matrices that lie dense.
+  // True if the node is a product in 16 bits of two matrices that lie dense.
   bool is_product(NodeId id, bool transpose_b) const {
     if (id == kNoNode) return false;
     const Node& n = node(id);
@@ -66,7 +66,7 @@ class Gate {
     return is_contiguous(type(id).shape, program_.value(id).layout.strides);
   }
 
-  // What `id` is a reshape of.
+  // The value of which `id` is a reshape, through several if need be; `id` where it is none.
   ValueId behind_views(ValueId id) const {
     for (NodeId maker = program_.value(id).producer; maker != kNoNode;
          maker = program_.value(id).producer) {
@@ -75,7 +75,7 @@ class Gate {
     }
     return id;
   }
-  // What is a reshape of `id` that alone is read.
+  // The last of the reshapes of `id`, each of which must be its operand's only reader.
   ValueId before_views(ValueId id) const {
     for (NodeId next = readers_.only(id); next != kNoNode; next = readers_.only(id)) {
       if (!node(next).op->is_view() || !keeps_order(program_, node(next))) break;

@@ -66,7 +66,7 @@ class GatherCodes {
                                                                                     : nullptr;
   }
 
-  // One call makes the codes of all.
+  // One call makes the codes of all weights, so all must agree in dtype and attributes.
   bool is_like_the_first(const Node& quantize) const {
     if (order_.empty()) return true;
     const Node& first = *order_[0].quantize;
@@ -76,7 +76,7 @@ class GatherCodes {
 
   static bool is_delayed(const Node& quantize) { return quantize.inputs.size() > 1; }
 
-  // In front of all that reads weights.
+  // Emits the codes of all weights at the program's start, in front of every node that reads one.
   void make_codes() {
     Builder& b = r_.builder();
     std::vector<const Node*> nodes;

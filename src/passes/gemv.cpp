@@ -60,20 +60,20 @@ class ProductsOfRows {
   bool is_dense(ValueId id) const {
     return is_contiguous(type(id).shape, program_.value(id).layout.strides);
   }
-  // Whether it is made of parameters that the program does not change.
+  // True if it is made of parameters that the program does not change.
   bool stays(ValueId id) const {
     const std::vector<ValueId> leaves = leaves_of(program_, id);
     return !leaves.empty() && can_wait(id) && std::ranges::all_of(leaves, [&](ValueId leaf) {
       return program_.value(leaf).leaf == LeafKind::kParameter;
     });
   }
-  // Whether it may be read later than it is: it is no leaf that gets a new value.
+  // True if it may be read later than it is: no leaf behind it gets a new value.
   bool can_wait(ValueId id) const {
     return std::ranges::none_of(leaves_of(program_, id), [&](ValueId leaf) {
       return std::ranges::find(program_.updates, leaf, &Update::leaf) != program_.updates.end();
     });
   }
-  // A vector of parameters in the dtype of the row.
+  // True for a dense vector of unchanged parameters in this dtype, which is the row's.
   bool is_vector(ValueId id, std::int64_t count, DType dtype) const {
     return type(id).count() == count && type(id).dtype == dtype && is_dense(id) && stays(id);
   }

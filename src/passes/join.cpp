@@ -22,7 +22,7 @@ struct Member {
   const Node* call = nullptr;
   const Node* shadow_cast = nullptr;  // of its first result; nullptr: none
   ValueId shadow = kNoValue;          // the state that the cast updates
-  // What makes an operand for it alone, and what gathers its results: they move with the call.
+  // Producers used by this call alone, and consumers that gather its results: moved along.
   std::vector<const Node*> before = {}, behind = {};
   NodeId ready = kNoNode;  // makes the last of its other operands
   std::int64_t bytes = 0;  // of that operand
@@ -135,7 +135,7 @@ class Join {
     }
   }
 
-  // Whether the maker reads leaves alone, and nothing but the call reads its result.
+  // True if `maker` reads leaves alone, and nothing but the call reads its result.
   bool is_made_for(const Node& call, const Node& maker) const {
     return maker.outputs.size() == 1 &&
            std::ranges::all_of(readers_[at(maker.outputs[0])],

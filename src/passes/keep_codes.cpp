@@ -103,8 +103,8 @@ class KeepCodes {
     return is_plain_update(out) ? std::optional(out) : std::nullopt;
   }
 
-  // Whether nothing but the leaves and their narrow copy takes what the update makes, by the rates
-  // of all others.
+  // True if only the leaves and their narrow copy take what the update makes, and its rates are
+  // those of all other updates.
   bool is_plain_update(const Part& part) const {
     const Node* update = part.update;
     if (update == nullptr || update->op->name != "adamw") return false;
@@ -175,7 +175,7 @@ class KeepCodes {
     return out;
   }
 
-  // Of refresh_codes: the weight, the magnitude of the step before, and the states.
+  // Adds operands of refresh_codes: the weight, the magnitude of the step before, and the states.
   void add_operands(Rewriter& r, const Weight& weight, std::vector<Val>& operands,
                     Group& out) const {
     Builder& b = r.builder();
@@ -249,7 +249,7 @@ class KeepCodes {
     return out;
   }
 
-  // What the update made is what the leaves become.
+  // The update's results become the new values of the leaves.
   void take(Rewriter& r, const std::vector<Weight>& weights, const Group& group,
             const std::vector<Val>& results) const {
     auto next = results.begin();

@@ -52,7 +52,7 @@ Program fuse(const Program& program);
 // A device without a kernel for it cannot run what `fuse` makes.
 const OpDef& op_of_fused_nodes();
 
-// Whether the node reduces [..., W] over all dimensions but the last, column by column.
+// True if the node reduces [..., W] over all dimensions but the last, column by column.
 bool sums_columns(const Program& program, const Node& node);
 
 // Ops on rows that also sum columns (the gradient of a norm's weight), in parts that can be fused.

@@ -135,7 +135,7 @@ class Merge {
     }
   }
 
-  // The same of products, by the axis that the merged operands have in them.
+  // As above, for products: along the axis that the merged operands have in them.
   void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
     const int rank = whole.shape().rank();
     std::vector<NodeId> nodes;
@@ -175,7 +175,7 @@ class Merge {
     return made;
   }
 
-  // One sum of the assembly for those of its parts, which then nothing else reads.
+  // One sum of the assembly's columns replaces those of its parts, which lose these readers.
   void emit_column_sums(const std::vector<NodeId>& sums, Val whole) {
     Val all;
     {
@@ -268,7 +268,7 @@ bool is_saved(const Program& p, const Readers& readers, ValueId id) {
   });
 }
 
-// Whether all readers accept the value's strides; otherwise `materialize` makes a copy anyway.
+// True if all readers accept the value's strides; otherwise `materialize` makes a copy anyway.
 bool is_read_as_it_is(const Program& p, const Readers& readers, ValueId id) {
   const Value& v = p.value(id);
   return std::ranges::all_of(readers.nodes[at(id)], [&](NodeId reader) {

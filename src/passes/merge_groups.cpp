@@ -49,7 +49,7 @@ class Finder {
     return node(id).op->product(call_of(node(id), types));
   }
 
-  // What products of one group have in common.
+  // Equal for products that one group can hold.
   std::string kind_of(const MergedProduct& m) const {
     return fmt::format("{},{},{},{}", kind_of(m.node), m.merged,
                        name_of(program_.type(operand(m, m.merged)).dtype), part_of(m).block);
@@ -185,7 +185,7 @@ class Finder {
     }
   }
 
-  // Whether the other operands are values of their own, which only their products read.
+  // True if each product has another operand of its own, which no output and no other sum takes.
   bool may_assemble(const std::vector<MergedProduct>& members) const {
     return std::ranges::all_of(members, [&](const MergedProduct& m) {
       const ValueId id = operand(m, m.shared());
@@ -222,7 +222,7 @@ class Finder {
     }
   }
 
-  // Whether the result is added to something, which a product can do itself (`epilogue`), but no
+  // True if the result is added to something: a product of its own can do that (`epilogue`), but no
   // product of all parts can.
   bool is_added(NodeId id) const {
     const NodeId reader = readers_.only(node(id).outputs[0]);

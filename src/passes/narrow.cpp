@@ -68,8 +68,8 @@ class Narrow {
     r_.copy(node);
   }
 
-  // What the node's operand was before it was widened; nullopt: it was not, or not beside the node.
-  // Reading a value of another phase would decide what is saved for backward.
+  // The node's operand before it was widened; nullopt: it was not, or not beside the node. Reading
+  // a value of another phase would decide what is saved for backward.
   std::optional<Viewed> before_widening(const Node& node) const {
     Viewed out;
     for (ValueId id = node.inputs[0]; program_.value(id).producer != kNoNode;) {
@@ -88,8 +88,8 @@ class Narrow {
     return std::nullopt;
   }
 
-  // What the cast's operand is another order of, in backward, if nothing else reads that: a sum of
-  // a bias will read the cast.
+  // In backward, the value that the cast's operand reorders, if nothing else reads that operand: a
+  // sum of a bias will read the cast.
   std::optional<Viewed> before_views(const Node& cast) const {
     if (cast.origin().phase != Phase::kBackward) return std::nullopt;
     Viewed out{cast.inputs[0]};
@@ -110,7 +110,7 @@ class Narrow {
     return out;
   }
 
-  // Whether all that reads the value is on the way to the cast, or will read the cast.
+  // True if all readers of the value are on the way to the cast, or will read the cast.
   bool is_read_for(ValueId id, const Node& cast) const {
     if (id != cast.inputs[0]) return readers_.only(id) != kNoNode;
     return !readers_.at_end[at(id)] && std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId r) {
@@ -129,7 +129,7 @@ class Narrow {
     r_.replace(cast, {emit_views(x, source)});
   }
 
-  // The views again, of `x`; what undoes the one before it goes with that.
+  // Applies the same views to `x`; a view and its inverse cancel.
   Val emit_views(Val x, const Viewed& from) {
     for (NodeId id : from.views) {
       const Node& view = program_.node(id);
@@ -143,8 +143,8 @@ class Narrow {
     return x;
   }
 
-  // What products read of the sum's operand, or else what was widened to it; "no value": there is
-  // neither.
+  // The narrow copy of the sum's operand that products read, or else what was widened to the
+  // operand; "no value": there is neither.
   Val narrow_operand(const Node& sum) {
     for (NodeId id : readers_.nodes[at(sum.inputs[0])]) {
       const Node& reader = program_.node(id);

@@ -30,7 +30,7 @@ class NarrowGathers {
     return readers_.nodes[static_cast<std::size_t>(id)];
   }
 
-  // Whether all that reads this gather of a parameter are casts to one low dtype.
+  // True if the node gathers a parameter that only casts to one low dtype read.
   bool is_narrowed(const Node& node) const {
     if (node.op->kernel_class != KernelClass::kCollective) return false;
     const ValueId whole = node.outputs[0];

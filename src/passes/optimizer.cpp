@@ -19,7 +19,7 @@ struct Pair {
   std::string name;
 };
 
-// What the updates of all parameters share; "no value" where it is not needed.
+// Values that the updates of all parameters use; "no value" where one is not needed.
 struct Use {
   Val scale;  // factor on the gradients
   Val apply;  // rank-0 bool: whether the step counts
@@ -177,10 +177,10 @@ class OptimizerPass {
     return ops::binary("minimum", ratio, ops::fill(b, 1.0, norm.type()));
   }
 
-  // Whether the gradient is this rank's part of a parameter that is whole.
+  // True if the gradient is this rank's part of a parameter that is whole.
   static bool is_part(const Pair& pair) { return pair.gradient.shape() != pair.parameter.shape(); }
 
-  // What is updated: the parameter or the rank's part of it.
+  // The tensor to update: the parameter, or the rank's part of it.
   Val own(Builder& b, const Pair& pair) const {
     if (!is_part(pair)) return pair.parameter;
     return b.call1("own_part", {pair.parameter}, in_group(part_group()));

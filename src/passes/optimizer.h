@@ -24,7 +24,7 @@ inline constexpr std::string_view kMomentScales = "scale";
 // Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
-// What the updates depend on besides the options of the run.
+// Facts, besides the options of the run, on which the updates depend.
 struct UpdateContext {
   // The parameters that decay leaves alone: by name, as ranks may hold vectors of what is a matrix.
   std::set<std::string> undecayed = {};
@@ -32,7 +32,7 @@ struct UpdateContext {
   int shards = 1;
   // Ranks of a replica, each with its part of the parameters that passes/split.cpp divides.
   int tensor = 1;
-  // Whether updated parameters in bfloat16 are rounded at random.
+  // True if updated parameters in bfloat16 are rounded at random.
   bool rounds_weights = false;
 };
 
@@ -58,7 +58,7 @@ struct UpdateContext {
 // all parts of a replica.
 Program optimizer(const Program& program, const OptimizerOptions& options,
                   const UpdateContext& context = {});
-// Whether a guarded step with these outputs was applied; false: it was skipped.
+// True if a guarded step with these outputs was applied; false: it was skipped.
 bool is_applied(double grad_norm, double loss);
 
 }  // namespace tracestep

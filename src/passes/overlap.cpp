@@ -23,7 +23,7 @@ enum class Kind : std::uint8_t {
   kWeights,  // a collective whose operand is there when the step starts
 };
 
-// What each node is to this pass.
+// Finds for each node which kind it is to this pass.
 class Kinds {
  public:
   explicit Kinds(const Program& program)
@@ -46,7 +46,7 @@ class Kinds {
   Kind operator[](NodeId id) const { return out_[at(id)]; }
 
  private:
-  // Whether the value follows from weights and states alone.
+  // True if the value follows from weights and states alone.
   bool is_there(ValueId id) const { return is_there_[at(id)]; }
   void find_what_is_there() {
     for (ValueId id : program_.leaves) {
@@ -158,7 +158,7 @@ class OverlapPass {
     }
   }
 
-  // What is made of leaves for it.
+  // Copies the nodes that make the collective's operands out of leaves.
   void copy_operands(NodeId id) {
     for (ValueId input : program_.node(id).inputs) {
       const NodeId maker = program_.value(input).producer;
@@ -219,7 +219,7 @@ class OverlapPass {
     if (has_run_) issue_next();
   }
 
-  // What reads the batch before the next one may run then.
+  // Readers of the batch before the issued one may run from then on.
   void issue_next() {
     if (full_.empty() || (holds_ && !issued_.empty())) return;
     const Batch batch = std::move(full_.front());

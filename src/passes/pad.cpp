@@ -26,12 +26,12 @@ ProductAxes axes_of(const Program& p, const Node& product) {
   return product.op->product({*product.op, product.attrs, types, {}});
 }
 
-// Whether the node is a loss of rows that may be padded, or the gradient of one.
+// True if the node is a loss of rows that may be padded, or the gradient of one.
 bool is_loss(const Node& node) {
   return node.op->find_attr(kColumns) != nullptr && node.attrs.integer(kColumns) == 0;
 }
 
-// Whether the node passes rows on as they are, each for itself.
+// True if the node passes rows on as they are, each for itself.
 bool passes_rows_on(const Program& p, const Node& node) {
   if (node.op->only_converts) return true;
   return node.op->is_view() && node.inputs.size() == 1 && keeps_order(p, node) &&
@@ -55,7 +55,7 @@ class Finder {
     return out;
   }
 
-  // Whether all readers take any dense tensor, as updates and norms do. The product itself adds to
+  // True if all readers take any dense tensor, as updates and norms do. The product itself adds to
   // a state, which has no padding (passes/epilogue.cpp), and collectives want a buffer of its own.
   bool may_read_part(ValueId id) const {
     if (readers_.at_end[at(id)]) return false;

@@ -24,7 +24,7 @@
 namespace tracestep {
 namespace {
 
-// What every pass may read: `context` for what the run does not say.
+// Every pass may read these; `context` holds what the run does not say.
 struct Options {
   RunSpec run;
   PassContext context;
@@ -37,7 +37,7 @@ struct Pass {
   std::function<Program(const Program&, const Options&)> run;
   VerifyStage stage = VerifyStage::kBuilt;
   bool compiles = false;  // runs only when programs are compiled
-  // Whether a compile pass is worth its cost in this run, so that it runs by default; empty: yes.
+  // True if a compile pass is worth its cost in this run, so that it runs by default; empty: yes.
   std::function<bool(const RunSpec&)> pays = {};
 };
 
@@ -74,7 +74,7 @@ bool keeps_shadows(const Options& o) {
   return trains(o) && o.run.updates == UpdateTime::kEnd;
 }
 
-// Whether the user named the compile pass: it then also runs on devices that have no use for it.
+// True if the user named the compile pass: it then also runs on devices that have no use for it.
 bool names(const RunSpec& run, const std::string& pass) {
   return run.compile_passes && run.compile_passes->contains(pass);
 }
@@ -261,7 +261,7 @@ std::vector<Pass> computing_passes() {
   };
 }
 
-// What is kept where and for how long, and which products and updates are one.
+// Passes that choose what is kept where and how long, and which products and updates are one.
 std::vector<Pass> memory_passes() {
   return {
       {"lower", "expands what has no kernel on the device", always, lower},

@@ -12,17 +12,17 @@
 
 namespace tracestep {
 
-// What the passes know besides the run that they make a program for.
+// Facts that passes need besides the run for which they make a program.
 struct PassContext {
   DeviceTraits traits = {};
-  // Whether the device has a kernel; empty: for every op that is not always decomposed.
+  // True if the device has a kernel; empty: it has one for every op that is not always decomposed.
   std::function<bool(const OpDef&)> has_kernel = {};
   // Gradients come from earlier micro-batches, as states: this step only sums them over ranks and
   // updates.
   bool has_gradients = false;
-  // Whether gradients in states are summed over the replicas in each run (passes/sum_shards.cpp).
+  // True if gradients in states are summed over the replicas in each run (passes/sum_shards.cpp).
   bool sums_shards = false;
-  // Whether updated weights in bfloat16 are rounded at random.
+  // True if updated weights in bfloat16 are rounded at random.
   bool rounds_weights = false;
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // last pass to run; empty: all
@@ -55,8 +55,8 @@ std::vector<std::pair<std::string, std::string>> pipeline_passes();
 // order; `merge` rounds sums of products once; `epilogue` does not round products before they are
 // added.
 std::vector<std::string> compile_passes();
-// Those of them that `run` asks for: the ones it names; else, with an arena, those that are worth
-// their cost in this step on any device; else none.
+// The compile passes that `run` asks for: the ones it names; else, with an arena, those that are
+// worth their cost in this step on any device; else none.
 std::vector<std::string> compile_passes_of(const RunSpec& run);
 
 // The forward program, one rank's share of it with that rank's share of the loss, as what runs.

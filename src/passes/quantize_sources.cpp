@@ -31,8 +31,8 @@ class Sources {
  private:
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
-  // What computes the value, behind views of all of its elements in their order; nullptr where
-  // something else reads one of those, or it is a leaf.
+  // The node that computes the value, with reshapes of its result in between; nullptr where
+  // something else reads one of these, or the value is a leaf.
   const Node* source_of(ValueId id) const {
     while (readers_[at(id)] == 1 && program_.value(id).producer != kNoNode) {
       const Node& node = program_.node(program_.value(id).producer);

@@ -64,8 +64,8 @@ void check_paths(const Program& program, const Recomputation& choice) {
   }
 }
 
-// What both ways to recompute share: the program is copied, and backward nodes read what `find`
-// returns for their operands.
+// Base of all ways to recompute: the program is copied, and backward nodes read what `find` returns
+// for their operands.
 class Recomputer {
  public:
   explicit Recomputer(const Program& program)
@@ -100,7 +100,7 @@ class Recomputer {
   virtual int epoch_of(NodeId node) const = 0;
 
   ValueId base(ValueId id) const { return program_.value(id).layout.base; }
-  // Whether a forward node made it and it is not kept for backward.
+  // True if a forward node made it and it is not kept for backward.
   bool drops(ValueId id) const { return !kept_[at(base(id))]; }
   void drop(ValueId base) { kept_[at(base)] = false; }
   void keep(ValueId base) { kept_[at(base)] = true; }
@@ -160,7 +160,7 @@ class OfNodes : public Recomputer {
   Values copies_;
 };
 
-// What is read across the edges of parts.
+// Base of ways to recompute whole parts: finds the values inside parts that are not kept.
 class OfParts : public Recomputer {
  protected:
   OfParts(const Program& program, std::vector<int> parts)
@@ -245,7 +245,7 @@ class Nested final : public OfParts {
   }
 
  private:
-  // What the stack holds for `block`: its input; for the block on top also the values inside it.
+  // A block on the stack: its input; for the block on top also the values inside it.
   struct Level {
     int block = 0;
     Values values = {};

@@ -21,9 +21,9 @@ namespace tracestep {
 // the model has no node.
 Program recompute(const Program& program, const Recomputation& choice);
 
-// The same for single nodes: where `again[n]`, the results of forward node `n` are not kept for
-// backward but computed again from what is kept. Others are kept where backward or a node that runs
-// again reads them. Constants are always kept.
+// As recompute(), for single nodes: where `again[n]`, the results of forward node `n` are not kept
+// for backward but computed again from what is kept. Others are kept where backward or a node that
+// runs again reads them. Constants are always kept.
 Program recompute_nodes(const Program& program, const std::vector<bool>& again);
 
 // The part of each node by its path: 0, 1, … in the order of the program, or one of these. `choice`

@@ -41,7 +41,7 @@ std::string part_of_block(const std::string& path) {
   return path.substr(0, path.find('.', part + 1));
 }
 
-// What is known of a candidate, whatever the budget.
+// Results of examining a candidate, which hold for any budget.
 struct Known {
   double us = 0.0;               // modelled time of what runs again
   std::int64_t held_bytes = 0;   // its peak is at least as high
@@ -67,7 +67,7 @@ class BudgetSolver::Search {
   }
 
  private:
-  // Whether a choice was found that fits.
+  // True if a choice was found that fits.
   bool search(std::int64_t budget_bytes) {
     budget_bytes_ = budget_bytes;
     best_.reset();
@@ -106,7 +106,7 @@ class BudgetSolver::Search {
                        choices_.makers().size());
   }
 
-  // Whether the choice fits. Peaks take most of the time: that of a choice which takes longer than
+  // True if the choice fits. Peaks take most of the time: that of a choice which takes longer than
   // the best so far is not computed, and that of one which cannot fit only if nothing else does.
   bool consider(const Candidate& candidate) {
     std::optional<Program> program;
@@ -135,7 +135,7 @@ class BudgetSolver::Search {
   }
   bool consider(const Again& again) { return consider(Candidate{.again = again}); }
 
-  // Whether a choice fits, even if it takes longer than the best so far.
+  // True if a choice fits, even if it takes longer than the best so far.
   bool fits(const Candidate& candidate) {
     if (consider(candidate)) return true;
     Known& known = known_[candidate];
@@ -184,7 +184,7 @@ class BudgetSolver::Search {
     }
   }
 
-  // What all blocks have, each by itself: their attention, their feed-forward part.
+  // Tries parts that all blocks have, each kind by itself: the attention, the feed-forward part.
   void parts_of_blocks() {
     std::set<std::string> paths;  // "layers.*.attn"
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -206,7 +206,7 @@ class BudgetSolver::Search {
     if (best_ && !best_->again.empty()) keep_what_fits();
   }
 
-  // What is tried exactly, after all else: so many choices, as peaks of large programs take long.
+  // How many choices to examine exactly, after all else: peaks of large programs take long.
   std::size_t last_tries() const {
     constexpr std::size_t kMostNodes = 40'000;  // of programs that are planned, in all
     return kMostNodes / program_.nodes.size();
@@ -295,7 +295,7 @@ class BudgetSolver::Search {
     }
   }
 
-  // What the peak would be if what passes make of the step were always as much.
+  // The peak that the choice would have if later passes always changed it by the same bytes.
   std::int64_t estimate(const Again& again) const {
     return profile_.of(again).peak_bytes() + error_bytes_;
   }
@@ -315,7 +315,7 @@ class BudgetSolver::Search {
 
   // Keeps what need not run again after all. The error of the estimate changes little between sets
   // that differ little: it is taken from the set before, until the estimate no longer moves.
-  // Whether a set was found that fits.
+  // Returns true if a set was found that fits.
   bool improve(Again from) {
     constexpr int kMostRounds = 6;
     std::int64_t error = error_bytes_;

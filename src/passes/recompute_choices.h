@@ -1,5 +1,5 @@
-// What may be computed again in backward, and the sets of it that are best for some price of a
-// byte.
+// Finds what may be computed again in backward, and the sets of it that are best for some price of
+// a byte.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class RecomputeChoices {
   // begins, and when in backward they would be the most if everything were kept.
   double least_us(std::int64_t budget_bytes);
 
-  // What a choice of parts computes again, by node: what only the part itself reads.
+  // Nodes that a choice of parts computes again: those whose results only the part itself reads.
   std::vector<bool> inside(const Recomputation& parts) const;
 
   // Nodes that may run again: those of forward, without views and constants.
@@ -73,7 +73,7 @@ class RecomputeChoices {
   std::vector<std::vector<NodeId>> readers_;  // by base value: forward nodes
   Weights bytes_;                             // without what blocks read from each other
 
-  // What needs many cuts, made when it is asked for.
+  // Bounds need many cuts; they are made when they are asked for.
   struct Bound {
     std::int64_t fixed_bytes = 0;
     std::vector<Choice> hull;

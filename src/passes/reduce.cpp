@@ -53,7 +53,7 @@ class Reduce {
     r_.replace(node, results);
   }
 
-  // What is summed for this gradient: itself, or what it was widened from.
+  // The value that is summed for this gradient: itself, or the narrow one it was widened from.
   ValueId summed(ValueId gradient) const {
     const NodeId maker = program_.value(gradient).producer;
     if (!choice_.low_sums || maker == kNoNode || !program_.node(maker).op->only_converts) {

@@ -64,7 +64,7 @@ class Regather {
     return out;
   }
 
-  // So that nothing merges it with the first.
+  // The epoch of the second gather, so that no pass merges it with the first.
   static constexpr int kSecondEpoch = 1;
 
   const Program& program_;

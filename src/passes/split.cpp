@@ -321,7 +321,7 @@ class Split {
     set(node, ops::broadcast_to(r_.map(x), own), {axis});
   }
 
-  // What is divided along one axis is cut or joined along another one.
+  // Cuts or joins along one axis values that are divided along another.
   void along_other_axis(const Node& node) {
     const Part own = part(node.inputs[0]);
     const int rank = shape(node.inputs[0]).rank();

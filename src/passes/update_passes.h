@@ -47,11 +47,11 @@ Program join(const Program& program, const std::function<bool(const OpDef&)>& ha
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of);
 
-// What of a step lies in the host's memory. Places in the host's memory what only updates read: the
-// optimizer's moments, and weights whose narrow copies the rest of the step reads. Scalar states
-// stay where they are. The nodes are the same, and so are their results: the kernels of the updates
-// read and write the host's memory directly, both ways at once, so that nothing is copied and no
-// buffer of the device holds a part of it.
+// Places in the host's memory what only updates read: the optimizer's moments, and weights whose
+// narrow copies the rest of the step reads. Scalar states stay where they are. The nodes are the
+// same, and so are their results: the kernels of the updates read and write the host's memory
+// directly, both ways at once, so that nothing is copied and no buffer of the device holds a part
+// of it.
 Program offload(const Program& program);
 
 }  // namespace tracestep
