@@ -69,7 +69,7 @@ HWY_INLINE float encode(const float* x, const std::uint32_t* noise, std::uint8_t
   return std::bit_cast<float>(scale);
 }
 
-// One tensor: the operands p, grad, m, v, m_scale, v_scale, and what they become but for grad.
+// Operands p, grad, m, v, m_scale, v_scale of one tensor, and the results for all but grad.
 struct Tensor {
   std::span<const TensorRef> in, out;
   TensorRef shadow = {};

@@ -51,7 +51,7 @@ HWY_INLINE V capped(V score, float cap) {
   return splat(cap) * ((e - one) / (e + one));
 }
 
-// What becomes of a sum `x` for row r of a result that holds `row` so far.
+// Functors: the new value of row r of a result, which holds `row`, once a sum `x` is made for it.
 struct AddTo {
   HWY_INLINE V operator()(std::int64_t, V x, const float* row) const { return load(row) + x; }
 };
@@ -138,7 +138,7 @@ HWY_INLINE void pack_across(const T* rows, std::int64_t stride, std::int64_t cou
                             std::int64_t width, float* dst) {
   pack<kWidth>(rows, stride, 1, count, width, dst);
 }
-// The same rows as strips of kColumns columns: what panels are multiplied by.
+// Packs rows as strips of kColumns columns, by which panels are multiplied.
 template <class T>
 HWY_INLINE void pack_along(const T* rows, std::int64_t stride, std::int64_t count,
                            std::int64_t width, float* dst) {

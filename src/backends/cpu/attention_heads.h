@@ -52,7 +52,7 @@ struct Heads {
 
 inline constexpr double kLog2E = 1.4426950408889634;
 
-// What one call computes; `q` is the index of its operand q.
+// Sizes and options of one call; `q` is the index of its operand q.
 struct AttentionProblem {
   float scale;
   bool causal, token_major;

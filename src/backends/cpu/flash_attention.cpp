@@ -106,7 +106,7 @@ void hide(const Sight& sight, float value, float* panel) {
   }
 }
 
-// One tile of keys and values, packed, against the queries first, first + 1, … of a panel.
+// Adds a packed tile of keys and values to the results of queries first, first + 1, … of a panel.
 void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_key,
               std::int64_t keys, std::int64_t first, std::int64_t at, std::int64_t queries) {
   const std::int64_t seen = std::min(keys, p.visible(first + queries - 1) - first_key);

@@ -91,7 +91,7 @@ void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t co
   from_floats(sum, count, p.y.dtype, p.y.as<std::byte>() + begin * bytes);
 }
 
-// One block of the result over one part of K.
+// Computes one block of the result over one part of K.
 void run_job(const Product& p, std::int64_t job, int thread) {
   const GemmPlan& plan = p.plan;
   // Blocks of one column panel are neighbours: they read the same part of b.
@@ -214,7 +214,7 @@ void multiply_vector(const KernelCall& call, Product& p) {
   });
 }
 
-// What is known of a product before its operands have addresses.
+// Plans a product before its operands have addresses.
 struct ProductPlan {
   GemmPlan gemm;
   bool transpose_a = false, transpose_b = false;

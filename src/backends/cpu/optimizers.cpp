@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// One tensor. `shadow` gets what p becomes, in a narrower dtype; without data there is none.
+// A tensor to update. `shadow` gets the new p in a narrower dtype; without data there is none.
 struct Tensor {
   const TensorRef &p, &g, &m, &v;
   std::array<TensorRef, 3> results;  // p, m, v; each may share the old one's memory

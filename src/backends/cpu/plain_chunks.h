@@ -1,4 +1,4 @@
-// What kernels without vector arithmetic share: chunks of elements, and integers of any width.
+// Helpers for kernels without vector arithmetic: chunks of elements, and integers of any width.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 
 namespace tracestep::cpu {
 
-// What Device::stream() points to on a CPU device.
+// Device::stream() points to this on a CPU device.
 struct CpuThreads {
   int count = 1;
 };

@@ -1,5 +1,5 @@
-// What kernels of AdamW have in common: the bits of V, as the functors of stochastic rounding use
-// them, and the factors of a call. Included once per SIMD target.
+// Helpers of AdamW's kernels: the bits of V, as the functors of stochastic rounding use them, and
+// the factors of a call. Included once per SIMD target.
 #if defined(TRACESTEP_BACKENDS_CPU_UPDATES_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRACESTEP_BACKENDS_CPU_UPDATES_INL_H
 #undef TRACESTEP_BACKENDS_CPU_UPDATES_INL_H

@@ -1,5 +1,5 @@
-// What kernels of AdamW have in common: streams of elements that differ in dtype, on which each
-// load branches, and the update of a few elements. The kernels are limited by memory, so this costs
+// Helpers of AdamW's kernels: streams of elements that differ in dtype, on which each load
+// branches, and the update of a few elements. The kernels are limited by memory, so this costs
 // nothing.
 #pragma once
 
@@ -112,7 +112,7 @@ __device__ inline float scalar_of(const Stream& scalar, float fallback) {
   return widened<1>(load<1>(scalar, 0), scalar.dtype).at[0];
 }
 
-// One tensor.
+// Operands and results for one tensor.
 struct Tensor {
   Stream p, g, m, v;
   Stream p_new, m_new, v_new;  // each may share the old one's memory
@@ -128,7 +128,7 @@ struct Tensor {
   }
 };
 
-// What all tensors of a call share.
+// Operands and attributes that all tensors of a call share.
 struct Rates {
   Stream lr, step_size, grad_scale;
   Stream count;                 // of steps; without data nothing is rounded at random

@@ -114,7 +114,7 @@ class Blocks {
     if (shadow_ != nullptr) shadow_ += begin * kCodedBlock;
   }
 
-  // Those of one warp, below block `end`.
+  // Updates the blocks of one warp that lie below block `end`.
   __device__ void update(const Factors& f, unsigned warp, unsigned end) const {
     const unsigned first = warp * kPerWarp, own = lane() % kPerWarp;
     float* const place_of_scale = (lane() < kPerWarp ? m_scales_ : v_scales_) + first + own;
@@ -169,8 +169,8 @@ class Blocks {
   G* shadow_;  // nullptr: there is none
 };
 
-// One block, element by element: of a tensor that cannot be moved four at once, or the short one at
-// its end, behind which all is zero.
+// Updates one block element by element: of a tensor that cannot be moved four at once, or the short
+// one at its end, behind which all is zero.
 __device__ inline void update_short(const CodedTensor& t, const Factors& f, std::int64_t block,
                                     std::int64_t count) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

@@ -89,7 +89,7 @@ bool is_hopper(const CudaStream& stream) {
   return stream.compute_capability == kHopper;
 }
 
-// Whether every row begins at a multiple of 16 bytes, as the copy engine requires: by what is
+// True if every row begins at a multiple of 16 bytes, as the copy engine requires: by what is
 // guaranteed of the first one, and by the strides.
 bool is_aligned(const OperandSpec& x) {
   constexpr std::int64_t kBytes = 16;

@@ -1,4 +1,4 @@
-// What one lane of cached_attention does: reads eight elements of a head, turns new ones, keeps
+// Work of one lane of cached_attention: it reads eight elements of a head, rotates new ones, keeps
 // them, and sums values by their weights.
 #pragma once
 
@@ -186,7 +186,7 @@ struct HeadOfKeys {
 struct Running {
   float top = -INFINITY, total = 0.0f, sum[kEight] = {};
 
-  // What the sums so far are multiplied by when `next` joins them.
+  // Raises the maximum to `next`; returns the factor that this puts on the sums so far.
   __device__ float raise(float next) {
     const float higher = fmaxf(top, next);
     const float factor = higher == -INFINITY ? 1.0f : fast_exp2(top - higher);

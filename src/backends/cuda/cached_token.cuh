@@ -35,7 +35,7 @@ __device__ inline void sync_cluster() {
           : "memory");
 #endif
 }
-// What block `rank` of the cluster has at this place of its shared memory.
+// Reads the value that block `rank` of the cluster has at this place of its shared memory.
 __device__ inline float of_block([[maybe_unused]] const float* place, [[maybe_unused]] int rank) {
   float x = 0.0f;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -178,7 +178,7 @@ struct Token {
     }
   }
 
-  // What was loaded, of which [low, high) is there.
+  // Adds the cached keys and values that were loaded; only those in [low, high) exist.
   __device__ void see_cached(int base, int low, int high) {
     float scores[kRows][kAhead];
 #pragma unroll

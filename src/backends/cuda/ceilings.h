@@ -32,7 +32,7 @@ struct CudaCeilings {
 // make_cuda_device().
 CudaCeilings measure_cuda_ceilings(Device& cuda);
 
-// Those of steps in `precision`, and of its matrix products alone (TFLOP/s; 0: not measured).
+// Ceilings of steps in `precision`, and of its matrix products alone (TFLOP/s; 0: not measured).
 Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured);
 double roof_tflops_in(const Precision& precision, const CudaCeilings& measured);
 

@@ -1,4 +1,4 @@
-// What a GPU is, for the environment of a result and for `doctor`; no device is started for it.
+// Describes a GPU, for the environment of a result and for `doctor`, without starting a device.
 #pragma once
 
 #include <cstdint>

@@ -66,7 +66,7 @@ class Gemm {
   struct Product;
   // Equal problems share one product, which lives as long as this Gemm. Throws DeviceError.
   Product& prepare(const GemmProblem& problem);
-  // Whether tuning is on and has not chosen this product's algorithm yet.
+  // True if tuning is on and has not chosen this product's algorithm yet.
   bool wants_tuning(const Product& product) const;
   // Times the candidates and keeps the fastest; overwrites `y` and `workspace`. Throws DeviceError,
   // Error{kOutput}.

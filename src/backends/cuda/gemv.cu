@@ -10,8 +10,8 @@ namespace {
 using namespace gemv;
 
 constexpr int kHopper = 90;
-// One block takes so much of shared memory that two fit, so that the next product's ring is filled
-// while this one's is emptied.
+// The shared memory of a block, such that two blocks fit: the next product's ring is filled while
+// this one's is emptied.
 constexpr int kBlockBytes = 112 << 10;
 // Without a ring: the rows that are held, and the sums.
 constexpr int kDirectBytes = static_cast<int>(kMostGemvBytes) + (20 << 10);

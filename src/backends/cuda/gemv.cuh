@@ -235,7 +235,7 @@ __device__ inline float activated(Activation kind, float x) {
   }
 }
 
-// What is added to the sums of one unit, asked for while the weights are on their way.
+// Values to add to the sums of one unit, loaded while the weights are on their way.
 struct Addends {
   float bias = 0.0f, bias_of_gated = 0.0f, c = 0.0f;
 
@@ -252,7 +252,7 @@ struct Addends {
   }
 };
 
-// One unit of y from the sums of its rows, over the shares in order.
+// Writes one unit of y from the sums of its rows, adding up the shares in order.
 template <class T>
 __device__ void finish_unit(const GemvArgs& a, const float* sums, std::int64_t unit,
                             const Addends& added) {

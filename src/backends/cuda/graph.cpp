@@ -9,7 +9,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// Those that a profiler records as well; the others only order work.
+// True for nodes that a profiler records as well; the others only order work.
 bool is_work(cudaGraphNode_t node) {
   cudaGraphNodeType type{};
   TRACESTEP_CUDA(cudaGraphNodeGetType(node, &type));

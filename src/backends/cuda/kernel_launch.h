@@ -41,7 +41,7 @@ inline int multiprocessor_count() {
   return count;
 }
 
-// Whether `stream` is being captured and what was captured last is one kernel.
+// True if `stream` is being captured and what was captured last is one kernel.
 inline bool is_behind_a_kernel(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaGraphNode_t* nodes = nullptr;

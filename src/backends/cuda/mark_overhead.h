@@ -1,4 +1,4 @@
-// What two events around one kernel add to its time, measured with kernels that do nothing.
+// Measures the time that two events around a kernel add to it, by kernels that do nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>

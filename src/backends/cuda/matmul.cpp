@@ -313,7 +313,7 @@ class ScaledMatmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
-// Of a product with k = 0: zeros, or what it is added to.
+// Computes a product with k = 0: zeros, or a copy of what the product is added to.
 void empty_sum_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   const void* c = call.op.donates.empty() ? nullptr : call.inputs[2].data;

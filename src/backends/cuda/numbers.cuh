@@ -69,7 +69,7 @@ struct alignas(sizeof(T) * N) Pack {
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
-// One word of so many bytes: 1, 2, 4, 8 or 16.
+// A word of kBytes bytes: 1, 2, 4, 8 or 16.
 template <int kBytes>
 struct WordOf;
 template <>
@@ -110,7 +110,7 @@ __device__ inline void store_pack(T* address, const Pack<T, N>& pack) {
   for (int i = 0; i < kBytes / kWord; ++i) __stwb(reinterpret_cast<Word*>(address) + i, words[i]);
 }
 
-// Whether `address` may be read in packs of `bytes`.
+// True if `address` may be read in packs of `bytes`.
 inline bool is_aligned(const void* address, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
 }

@@ -21,7 +21,7 @@ struct Nvrtc {
   decltype(&nvrtcGetErrorString) error_text = nullptr;
   std::string problem;  // why it cannot be used; empty: it can
 
-  // Whether it can compile for this compute capability (10 * major + minor).
+  // True if it can compile for this compute capability (10 * major + minor).
   bool knows(int compute_capability) const;
   // Machine code for that capability. Throws Error{kDevice} with the compiler's log. Thread-safe.
   std::string compiled(const std::string& text, int compute_capability) const;

@@ -170,7 +170,7 @@ Reduction split_axes(const TensorRef& x, const Dims& axes) {
   return r;
 }
 
-// Whether all results and elements can be read in packs of n neighbouring results.
+// True if all results and elements can be read in packs of n neighbouring results.
 bool has_packs(const Reduction& r, std::int64_t n) {
   const Walk<1>&kept = r.kept, &reduced = r.reduced;
   bool out = kept.rank > 0 && kept.strides[0][0] == 1 && kept.sizes[0] % n == 0 &&

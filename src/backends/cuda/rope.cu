@@ -117,7 +117,7 @@ void launch_rotation(const KernelCall& call, Rotation r) {
   });
 }
 
-// Whether all of x and the angles can be read in packs of N elements.
+// True if all of x and the angles can be read in packs of N elements.
 template <class T>
 bool reads_packs(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];

@@ -162,7 +162,7 @@ __device__ inline float largest_of(const RowPack<T> (&packs)[kCount]) {
   }
 }
 
-// Whether no pack of dense rows hangs over an end of its row, in any operand.
+// True if no pack of dense rows hangs over an end of its row, in any operand.
 template <class T>
 bool are_whole(std::int64_t width, const void* x, const void* y = nullptr) {
   return width % kPack<T> == 0 && is_aligned(x, 16) && is_aligned(y, 16);

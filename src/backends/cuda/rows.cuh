@@ -26,7 +26,7 @@ struct RowPlan {
     return static_cast<unsigned>(ceil_div(rows, rows_per_block));
   }
 
-  // Of this thread.
+  // The row of this thread, and its lane among the threads of that row.
   __device__ std::int64_t row() const {
     return std::int64_t{blockIdx.x} * rows_per_block + (threadIdx.x >> shift);
   }

@@ -1,4 +1,4 @@
-// What Device::stream() points to on this back end, and how a kernel reports bad data.
+// The stream of this back end, to which Device::stream() points, and reports of bad data.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@ namespace tracestep::cuda {
 class FusedKernels;
 class Gemm;
 
-// What a kernel found wrong with its data. The host sees it at the next synchronisation and throws
+// Kinds of bad data that a kernel finds. The host sees them at the next synchronisation and throws
 // Error{kUsage}; until then the kernel went on with a harmless value.
 enum class FaultKind : std::int32_t {
   kNone,
@@ -25,7 +25,7 @@ struct Fault {
   std::int64_t value, bound;
   const char* op;  // its name, in host memory
 };
-// What a kernel needs to leave a fault.
+// A kernel leaves a fault at this place.
 struct FaultPlace {
   Fault* fault = nullptr;
   const char* op = nullptr;

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     if (lane == 0) shared[warp][i] = sum;
   }
   __syncthreads();
-  // One thread for each result, over the shares in order.
+  // One thread makes each result, adding up the shares in order.
   const int results = pairs * kColumns * kRows;
   if (static_cast<int>(threadIdx.x) >= results) return;
   const int i = static_cast<int>(threadIdx.x) % (kColumns * kRows);

@@ -6,7 +6,7 @@
 
 namespace tracestep::cuda {
 
-// Whether `p` is y[m,n] = x[m,k] · w[n,k]ᵀ (+ c) with at most 4 rows, and whole words of 16 bytes
+// True if `p` is y[m,n] = x[m,k] · w[n,k]ᵀ (+ c) with at most 4 rows, and whole words of 16 bytes
 // along k.
 bool is_thin(const GemmProblem& p);
 

@@ -100,7 +100,7 @@ class Rows {
   std::int64_t width_, stride_;
 };
 
-// What both directions share about a call whose q stands at operand `q`.
+// Sizes and options of a call, forward or backward, whose q is operand `q`.
 struct Sizes {
   double scale, cap;
   bool causal, token_major;
@@ -155,8 +155,8 @@ Tile scores_of(const Sizes& s, const Tile& q, const Tile& k, std::int64_t i0, st
 
 // --- forward: algorithm 1 ----------------------------------------------------------------------
 
-// What a row of queries has seen so far: the largest score m, and sums of e^(score - m), l of them
-// as they are and o weighted by the values.
+// State of a row of queries over the keys seen so far: the largest score m, and sums of e^(score -
+// m), l of them as they are and o weighted by the values.
 struct Running {
   std::vector<double> m, l;
   Tile o;
@@ -166,7 +166,7 @@ struct Running {
         l(static_cast<std::size_t>(rows), 0.0),
         o(rows, width) {}
 
-  // One more tile of scores; they become weights.
+  // Adds one more tile of scores, which become weights.
   void add(Tile& scores, const Tile& v) {
     for (std::int64_t i = 0; i < scores.rows; ++i) {
       double& top = m[static_cast<std::size_t>(i)];
@@ -176,7 +176,7 @@ struct Running {
         for (std::int64_t j = 0; j < scores.columns; ++j) scores(i, j) = 0.0;
         continue;
       }
-      // What was summed with the old maximum is brought to the new one.
+      // Sums that were made with the old maximum are brought to the new one.
       const double correction = std::exp(before - top);
       double& sum = l[static_cast<std::size_t>(i)];
       sum *= correction;
@@ -232,10 +232,10 @@ struct KeyTile {
   Tile k, v, dk, dv;
 };
 
-// What a head of queries adds to the gradients of a tile of keys and values, and these to its dq.
-// With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ, ds = p ∘ (dp - D), where D is the
-// inner product of dy and y, row by row; then dq = scale ds k and dk = scale dsᵀ q. A cap makes ds
-// smaller by its slope, 1 - tanh².
+// Adds the contributions of a head of queries to the gradients of a tile of keys and values, and
+// theirs to its dq. With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ, ds = p ∘ (dp -
+// D), where D is the inner product of dy and y, row by row; then dq = scale ds k and dk = scale dsᵀ
+// q. A cap makes ds smaller by its slope, 1 - tanh².
 void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& keys, Tile& dq) {
   const Rows dy(call.inputs[0], head, s.token_major), q(call.inputs[1], head, false);
   const Rows y(call.inputs[4], head, s.token_major);

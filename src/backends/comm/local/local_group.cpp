@@ -31,7 +31,7 @@ std::string_view name_of(Collective call) {
   return "none";
 }
 
-// What a rank puts down for the others.
+// A call of one rank, put where the other ranks read it.
 struct Posted {
   Collective call = Collective::kNone;
   DType dtype = DType::kF32;
@@ -44,7 +44,7 @@ struct Posted {
   }
 };
 
-// What the ranks of a group share.
+// State that the ranks of a group share.
 class Group {
  public:
   Group(const RankGroup& kind, std::int64_t first, double timeout_s)
@@ -114,8 +114,8 @@ class Group {
     return round_ != round;
   }
 
-  // Whether it was over in time. In short waits: time in which the whole process was stopped does
-  // not count.
+  // True if it was over in time. Waits in short pieces: time in which the whole process was stopped
+  // does not count.
   template <class IsOver>
   bool wait_for_timeout(std::unique_lock<std::mutex>& lock, const IsOver& is_over) {
     const double step_s = std::min(timeout_s_, 1.0);

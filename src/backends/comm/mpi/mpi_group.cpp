@@ -28,7 +28,7 @@ const char* name_of(Collective call) {
   return "?";
 }
 
-// What a rank tells the others of its call.
+// A call of one rank, told to the others so that they can compare it with theirs.
 struct Posted {
   Collective call = Collective::kAllReduce;
   std::int64_t dtype = 0, count = 0;

@@ -82,7 +82,7 @@ bool wait_for(int socket, short events, Clock::time_point deadline) {
   return ::poll(&waiting, 1, milliseconds_until(deadline)) > 0;
 }
 
-// Whether somebody listens there: a host that cannot be reached does not say so.
+// True if somebody listens there; a host that cannot be reached gives no answer until `deadline`.
 bool connects(const Connection& from, const sockaddr_in& to, Clock::time_point deadline) {
   const int socket = from.socket();
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return true;

@@ -11,7 +11,7 @@
 namespace tracestep {
 
 using Clock = std::chrono::steady_clock;
-// So many seconds from now, or some days.
+// The time `seconds` from now; at most some days.
 Clock::time_point deadline_after(double seconds);
 
 class Connection {
@@ -27,15 +27,15 @@ class Connection {
   bool write(std::span<const std::byte> bytes, Clock::time_point deadline) const;
   // All of the bytes; false when the other end is gone, or they have not come in time.
   bool read(std::span<std::byte> bytes, Clock::time_point deadline) const;
-  // What is there, without waiting: the number of bytes; nullopt when the other end is gone.
+  // Reads what is there, without waiting: the number of bytes; nullopt when the other end is gone.
   std::optional<std::size_t> read_some(std::span<std::byte> bytes) const;
 
  private:
   int socket_ = -1;
 };
 
-// Whether only this machine can be meant: "localhost", or an address in numbers. What another name
-// means differs between machines.
+// True if the name can mean this machine only: "localhost", or a loopback address in numbers. What
+// another name means differs between machines.
 bool is_loopback(const std::string& host);
 
 // Listens on the address of `host` where this machine has it, else on all addresses.
@@ -48,7 +48,7 @@ struct Accepted {
   std::string from;
 };
 Accepted accept_at(const Connection& listener);
-// None where nobody listens yet, or does not answer in time. Error{kFailed}: the host is unknown.
+// Not open where nobody listens yet, or answers in time. Error{kFailed}: the host is unknown.
 Connection connect_to(const std::string& host, int port, Clock::time_point deadline);
 // A port of the loopback address, on which a child can listen_at() and which the system gives to
 // nobody else while `holder` lives.

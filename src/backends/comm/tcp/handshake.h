@@ -1,5 +1,5 @@
-// What two processes say before anything else, as bytes: each proves that it knows the secret of
-// the run. Sockets and time limits are left to meeting.h.
+// Messages that two processes exchange before all others, as bytes: each proves that it knows the
+// secret of the run. Sockets and time limits are left to meeting.h.
 //
 //   process 0 to another   Greeting: a nonce
 //   another to process 0   Hello: who it is, a nonce of its own, its proof
@@ -37,12 +37,12 @@ struct Hello {
 };
 static_assert(sizeof(Greeting) == 48 && sizeof(Hello) == 88, "no padding is sent");
 
-// What another process answers to the greeting of process 0, with a `nonce` it has drawn; nullopt
+// The answer of another process to the greeting of process 0, with a `nonce` it has drawn; nullopt
 // when the greeting does not come from this program.
 std::optional<Hello> answer_to(const Greeting& greeting, const Secret& secret, int rank, int count,
                                const Nonce& nonce);
 
-// What process 0 knows from the bytes of a Hello that have come so far: the rank of a process of
+// Findings of process 0 in the bytes of a Hello that have come so far: the rank of a process of
 // this run, or why it is none; neither: more bytes are needed.
 struct Heard {
   std::optional<int> rank = {};
@@ -51,7 +51,7 @@ struct Heard {
 Heard hear(std::span<const std::byte> so_far, const Greeting& greeting, const Secret& secret,
            int count);
 
-// What process 0 answers to a Hello: it proves that it knows the secret, too.
+// The answer of process 0 to a Hello, which proves that it knows the secret, too.
 Proof proof_of_first(const Greeting& greeting, const Hello& hello, const Secret& secret);
 // The comparison takes the same time wherever they differ.
 bool is_same(const Proof& a, const Proof& b);

@@ -1,5 +1,5 @@
-// What processes that have met send each other, as bytes: a header and what follows it. Nothing
-// that comes is believed: lengths, kinds and statuses are checked, and no more is kept than fits.
+// Messages of processes that have met, as bytes: a header and what follows it. Nothing that comes
+// is believed: lengths, kinds and statuses are checked, and no more is kept than fits.
 #pragma once
 
 #include <cstddef>

@@ -98,7 +98,7 @@ class TcpProcesses final : public Processes {
     std::_Exit(status);
   }
 
-  // One message at a time on a connection. A peer that is gone is noticed by the watcher.
+  // Sends one message at a time on a connection. The watcher notices a peer that is gone.
   void tell_all(const MessageHeader& header, std::span<const std::byte> bytes = {}) {
     const std::lock_guard lock(sending_);
     const Clock::time_point deadline = deadline_after(timeout_s_);

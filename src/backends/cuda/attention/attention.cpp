@@ -7,8 +7,8 @@
 namespace tracestep::cuda {
 namespace {
 
-// Whether addresses and strides are multiples of 16 bytes, as the copy engine requires. The stride
-// of an axis of one element is not checked; a null result (unread) counts as aligned.
+// Checks that addresses and strides are multiples of 16 bytes, as the copy engine requires. The
+// stride of an axis of one element is not checked; a null result (unread) counts as aligned.
 class Alignment {
  public:
   explicit Alignment(const AttentionShape& shape) : shape_(shape) {}

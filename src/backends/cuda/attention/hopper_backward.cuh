@@ -291,7 +291,7 @@ class BackwardConsumer {
     for (int j = 0; j < kD / 8; ++j)
       store_float4(target + j * 4096, d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
   }
-  // Adds that of all others, in the order of their ranks behind this one.
+  // Adds the partial sums of the cluster's other blocks, starting at the next rank.
   __device__ __forceinline__ void add_others(int part, float (&d)[kD / 2]) {
     const std::uint32_t own = shared_ + part + (group_ * 128 + thread()) * 16;
     for (int i = 1; i < p_.parts; ++i) {

@@ -1,5 +1,5 @@
-// What surrounds the backward kernel's consumers: the switches it is made of, how shared memory is
-// divided, which keys a block takes, the thread that loads and the threads that add up dQ.
+// Everything around the backward kernel's consumers: the switches it is made of, how shared memory
+// is divided, which keys a block takes, the thread that loads and the threads that add up dQ.
 #pragma once
 
 #include <cuda.h>
@@ -122,8 +122,8 @@ struct BackwardTile {
   }
 
  private:
-  // One head after the other. Causal: the first keys are seen by most queries and go first. In
-  // ordered mode a block waits for that of the next keys, so there the last keys go first.
+  // Heads come one after the other. Causal: the first keys are seen by most queries and go first.
+  // In ordered mode a block waits for that of the next keys, so there the last keys go first.
   __device__ __forceinline__ void take_from_head(const BackwardParameters& p, int x) {
     const int place = x % p.key_blocks;
     block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - place : place;
@@ -244,7 +244,7 @@ __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::
                                               int which) {
   using Layout = BackwardLayout<Traits>;
   constexpr int kD = Traits::kD, kM = Traits::kM;
-  // What the second warpgroup leaves out, and where its share of a block of queries begins: floats.
+  // Floats that the second warpgroup leaves out, and where its share of a block of queries starts.
   constexpr int kLeftOut = Layout::kQShared * 64;
   constexpr int kSecond = kM == 128 ? 64 * kD : Layout::kQFirst * 64 + kLeftOut;
   const std::uint32_t full = shared + Layout::kDQFull + 16 * which, dq = shared + Layout::kDQ;

@@ -1,5 +1,5 @@
-// What happens to the rows of queries before and after the backward kernel: delta = rowsum(O dO)
-// and the log-sum-exp in log2, padded to whole blocks, and cleared sums before; dQ from its sums
+// Prepares and finishes rows of queries around the backward kernel: delta = rowsum(O dO) and
+// the log-sum-exp in log2, padded to whole blocks, and cleared sums before; dQ from its sums
 // after.
 #pragma once
 

@@ -76,7 +76,7 @@ class ForwardConsumer {
   __device__ __forceinline__ ForwardTile tile() const {
     return ForwardTile::load(shared_ + Layout::kTiles + 16 * ring_q_.stage);
   }
-  // One arrival per warp.
+  // Arrives at the barrier once per warp.
   __device__ __forceinline__ void release(int barrier) {
     __syncwarp();
     if (thread() % 32 == 0) barrier_arrive(shared_ + barrier);
@@ -153,7 +153,7 @@ class ForwardConsumer {
       finish(first_row);
   }
 
-  // Those from `block` down to `begin`, every distance-th.
+  // Attends to the blocks of keys from `block` down to `begin`, every distance-th.
   __device__ __forceinline__ void attend_blocks(int block, int begin, int distance, int first_row) {
     wait_k(ring_);
     multiply_scores(ring_);
@@ -285,7 +285,7 @@ struct RegisterShare {
                                                   : 112;
 };
 
-// Of one team.
+// Initializes the barriers of one team.
 template <class Traits>
 __device__ __forceinline__ void init_barriers(std::uint32_t shared) {
   using Layout = ForwardLayout<Traits>;

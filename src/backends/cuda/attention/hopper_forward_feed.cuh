@@ -1,5 +1,5 @@
-// What surrounds the forward kernel's consumers: the switches it is made of, how shared memory is
-// divided, the order of tiles, and the thread that loads them.
+// Everything around the forward kernel's consumers: the switches it is made of, how shared memory
+// is divided, the order of tiles, and the thread that loads them.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +13,7 @@
 
 namespace tracestep::cuda {
 
-// What a forward kernel is made of. The ladder changes one switch at a time.
+// Switches of a forward kernel. The ladder changes one of them at a time.
 template <class TypeOf, int kD_, int kGroups_, int kN_, bool kCausal_>
 struct ForwardTraits {
   using T = TypeOf;                         // __nv_bfloat16 or __half

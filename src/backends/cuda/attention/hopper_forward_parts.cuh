@@ -19,7 +19,7 @@ struct Divided : Traits {
   static constexpr bool kTurns = false;  // a warpgroup may have no block where the other has one
 };
 
-// What lies in place of K and V once all have been read: float32 sums by the thread that holds
+// Layout of the memory of K and V once all have been read: float32 sums by the thread that holds
 // them, then states.
 template <class Traits>
 struct PartsLayout {

@@ -53,8 +53,8 @@ cudaError_t allow_shared(void (*kernel)(P...), int bytes) {
                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
-// What makes tangents of products where scores are capped, and exponents of two of scores or, where
-// they are capped, of their tangents.
+// Factors that turn products into arguments of tanh where scores are capped, and products or, where
+// they are capped, tangents into exponents of two.
 inline float to_tangent(const AttentionShape& shape) {
   return shape.cap > 0 ? shape.scale / shape.cap : 0.0F;
 }
@@ -144,7 +144,7 @@ inline BackwardRows backward_rows(const AttentionBackward& call) {
   return rows;
 }
 
-// What the kernels of backward share, `parts` blocks to one of keys.
+// Sets what the kernels of backward share; `parts` blocks of a grid work on one block of keys.
 template <class Traits>
 cudaError_t backward_parameters(const AttentionBackward& call, const BackwardRows& rows, int parts,
                                 BackwardParameters& p) {

@@ -75,7 +75,7 @@ class RowSoftmax {
     }
   }
 
-  // What parts of a row need of each other: the references, then the sums.
+  // State that parts of a row exchange to merge: the maxima of the two rows, then their sums.
   __device__ __forceinline__ float4 state() const {
     return make_float4(maximum_[0], maximum_[1], row_sum(0), row_sum(1));
   }

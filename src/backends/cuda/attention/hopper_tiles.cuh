@@ -41,7 +41,7 @@ struct Tile {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) |
            (std::uint64_t{kPanelBytes / 16} << 16) | place(address);
   }
-  // What to add to a descriptor for the step-th 16 columns (along) or 16 rows (down).
+  // Added to a descriptor, this leads to the step-th 16 columns (along) or 16 rows (down).
   static constexpr int along_step(int step) {
     return (step * 16 / kColumns * kPanelBytes + step * 16 % kColumns * 2) / 16;
   }

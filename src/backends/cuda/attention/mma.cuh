@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32
                : "r"(from));
 }
 
-// The same, each matrix transposed.
+// As load_matrices(), with each matrix transposed.
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4],
                                                          std::uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -178,8 +178,8 @@ struct LaneOffsets {
     columns_chunk = static_cast<std::uint32_t>((lane >> 3 & 1) ^ Layout::swizzle(column)) << 4;
   }
 
-  // The same, which the compiler takes for something new in every step of a loop: what is computed
-  // from it does not occupy registers across the loop. Steps stay below 2^30.
+  // These offsets, which the compiler takes for new ones in every step of a loop: what is computed
+  // from them does not occupy registers across the loop. Steps stay below 2^30.
   __device__ __forceinline__ LaneOffsets in(int step) const {
     LaneOffsets offsets = *this;
     offsets.rows_chunk += static_cast<std::uint32_t>(step) >> 30 << 24;

@@ -27,7 +27,7 @@ Extents of_keys(const AttentionShape& s) {
   return {s.dtype, s.batch, s.heads_of_keys(), s.keys};
 }
 
-// Whether every row of a tensor starts at a multiple of 16 bytes. The stride of an axis of one
+// True if every row of a tensor starts at a multiple of 16 bytes. The stride of an axis of one
 // element does not matter.
 bool rows_are_aligned(const void* data, const AttentionStrides& strides, const Extents& x) {
   const std::int64_t item = x.dtype == AttentionDType::kF32 ? 4 : 2;

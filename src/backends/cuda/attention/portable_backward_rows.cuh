@@ -6,7 +6,7 @@
 
 namespace tracestep::cuda::portable {
 
-// Of the rows that pass by, the block walks over `steps` times kN, from `begin` on.
+// The rows of a block, and those it walks over: `steps` times kN of the other kind from `begin` on.
 template <class Traits>
 struct BackwardTile {
   static constexpr int kN = Traits::kN, kWarpRows = Traits::kWarpRows;
@@ -38,21 +38,21 @@ struct BackwardTile {
     return kQueries ? batch_head : batch_head * p.group;
   }
 
-  // Whether any of a warp's rows, which begin at `own`, and of the kN from `row` on see each other.
+  // True if any of a warp's rows, from `own` on, and any of the kN from `row` on see each other.
   __device__ __forceinline__ bool sees_any(const BackwardParams& p, int own, int row) const {
     if (!p.causal) return true;
     if (kQueries) return are_seen(p, own, kWarpRows, row, kN);
     return are_seen(p, row, kN, own, kWarpRows);
   }
 
-  // Whether hides() holds for any of these.
+  // True if hides() holds for any pair of these rows.
   __device__ __forceinline__ bool hides_any(const BackwardParams& p, int own, int row) const {
     const bool is_edge = kQueries && row + kN > p.y.rows;
     return is_edge || (p.causal && (kQueries ? hides_some(p, own, kWarpRows, row, kN)
                                              : hides_some(p, row, kN, own, kWarpRows)));
   }
 
-  // Whether the query of this pair of rows must not see the key, or the key lies behind the last.
+  // True if the query of this pair of rows must not see the key, or the key lies behind the last.
   __device__ __forceinline__ bool hides(const BackwardParams& p, int own, int other) const {
     const int before = kQueries ? own + p.offset - other : other + p.offset - own;
     const bool is_masked = p.causal && (before < 0 || before >= p.window);
@@ -60,7 +60,7 @@ struct BackwardTile {
   }
 
  private:
-  // They say whether any of these queries sees any of these keys, and whether any does not see one.
+  // True if any of these queries sees any of these keys; hides_some(): if any does not see one.
   static __device__ __forceinline__ bool are_seen(const BackwardParams& p, int query, int queries,
                                                   int key, int keys) {
     return key <= query + queries - 1 + p.offset && key + keys > query + p.offset - p.window + 1;

@@ -36,7 +36,7 @@ struct QueryStats {
 };
 cudaError_t find_query_stats(const QueryStats& stats, cudaStream_t stream);
 
-// One float32 operand on its way to parts [batch · heads, parts, rows, padded width].
+// A float32 operand to be split into parts [batch · heads, parts, rows, padded width].
 struct SplitOperand {
   const float* data = nullptr;
   AttentionStrides strides;

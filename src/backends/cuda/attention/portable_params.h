@@ -53,12 +53,12 @@ struct BackwardParams {
   TileView y, y_pair;   // passing by: Q and dO, or K and V
   ResultView gradient;  // of x: dK or dQ
   ResultView value_gradient;
-  // Of every query, [batch_heads, query_pitch]: the log-sum-exp of the scores to base 2, and
-  // rowsum(dO o O). Rows after the last: infinity and 0.
+  // Statistics of every query, [batch_heads, query_pitch]: the log-sum-exp of the scores to base 2,
+  // and rowsum(dO o O). Rows after the last: infinity and 0.
   const float* lse2 = nullptr;
   const float* delta = nullptr;
   const float* exponent = nullptr;  // |row of dO| < 2^this, where operands were scaled
-  // What the probabilities of a query must be multiplied by to sum up to 1, where operands are in
+  // Factors on the probabilities of each query that make them sum up to 1, where operands are in
   // two parts: written by the kernel for dQ, read by that for dK and dV. The log-sum-exp as a
   // float32 cannot say it: at scores of 10^4 its last bit is 10^-3.
   float* correction = nullptr;

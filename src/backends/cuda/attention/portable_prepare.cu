@@ -1,5 +1,5 @@
-// What comes before the portable attention kernels: rowsum(dO o O) and the log-sum-exp of every
-// query for the backward pass, and float32 operands turned into float16 parts.
+// Prepares the portable attention kernels: rowsum(dO o O) and the log-sum-exp of every query for
+// the backward pass, and float32 operands turned into float16 parts.
 #include <algorithm>
 
 #include "backends/cuda/attention/portable_forward.cuh"

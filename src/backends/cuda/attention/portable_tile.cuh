@@ -1,6 +1,6 @@
-// What the portable forward and backward kernels share: tensors as the kernels see them, tiles
-// loaded to shared memory, the two products on tiles (rows times rows, probabilities times rows),
-// and results stored from fragments.
+// Tiles of the portable forward and backward kernels: tensors as the kernels see them, tiles loaded
+// to shared memory, the two products on tiles (rows times rows, probabilities times rows), and
+// results stored from fragments.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ __host__ __device__ inline int root_exponent(std::uint32_t squares_bits) {
   return ((exponent < -140 ? -140 : exponent) >> 1) + 1;
 }
 
-// Whether scores, as exponents of two, may be so large that the last bits of their sum matter. They
+// True if scores, as exponents of two, may be so large that the last bits of their sum matter. They
 // are bounded by the product of the longest rows; normal data stay far below.
 __device__ __forceinline__ bool has_large_scores(float scale, const HeadRange& range) {
   const int exponent = root_exponent(range.squares[kQ]) + root_exponent(range.squares[kK]);
@@ -137,8 +137,8 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[kMT][kN / 8][4], std:
   }
 }
 
-// The same with two parts, for scores so large that the last bits of their sum matter. Tensor cores
-// truncate sums instead of rounding them, an error of a few units in the last place over three
+// As multiply_rows() with two parts, for scores so large that the last bits of their sum matter.
+// Tensor cores truncate sums, not round them: an error of a few units in the last place over three
 // products of 16 columns; here each sum over 16 columns starts at zero and is added in float32.
 template <class E, int kD, int kMT, int kN, int kXPlane, int kYPlane, bool kSwapped>
 __device__ __forceinline__ void multiply_rows_rounded(float (&acc)[kMT][kN / 8][4], std::uint32_t x,

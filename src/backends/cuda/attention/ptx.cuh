@@ -146,14 +146,14 @@ __device__ __forceinline__ void pin(std::uint32_t (&r)[K]) {
 #pragma unroll
   for (int i = 0; i < K; ++i) asm volatile("" : "+r"(r[i])::"memory");
 }
-// What `r` held is of no interest any more: products that overwrite it name it as an operand, which
-// would otherwise keep the old values alive.
+// Discards what `r` held: products that overwrite it name it as an operand, which would otherwise
+// keep the old values alive.
 template <int K>
 __device__ __forceinline__ void forget(float (&r)[K]) {
 #pragma unroll
   for (int i = 0; i < K; ++i) asm volatile("" : "=f"(r[i]));
 }
-// The same number, but the compiler cannot know: what is computed from it is not kept in registers
+// Returns `x`, but the compiler cannot know: what is computed from it is not kept in registers
 // across a loop.
 template <class I>
 __device__ __forceinline__ I recomputed(I x) {

@@ -1,7 +1,7 @@
 // Tiles of 128 by 128 elements in 8-bit codes, as they lie and transposed. A thread transposes 8 by
 // 8 codes in registers, so that shared memory moves words of 8 codes either way.
 //
-// What is quantized comes from a source, which a tensor or a computation can be:
+// The elements to quantize come from a source, which a tensor or a computation can be:
 //   using Element;                    // float, BF16 or F16
 //   static constexpr int kParts;      // matrices beside one another, of equal width
 //   std::int64_t rows, columns;       // of each
@@ -228,7 +228,7 @@ __device__ __forceinline__ std::uint32_t write_tile(const S& source, const Codes
   return magnitude.bits();
 }
 
-// What the scale of a step before needs and leaves.
+// Operands and results of quantizing with the scale of the step before.
 struct Delay {
   const float* last = nullptr;
   float* largest = nullptr;         // may be where `last` is

@@ -174,7 +174,7 @@ cudaError_t split_sources(std::span<const SplitSource> sources, const LaunchStre
     s.has_vectors = can_read_vectors(s);
     blocks += ceil_div(s.rows, kTile) * ceil_div(s.columns, kTile) * s.batch;
   }
-  // Those that are not there begin where the grid ends.
+  // Unused sources start past the last block, so no block picks them.
   return launch_kernel(stream, {static_cast<unsigned>(blocks), kThreads}, split_parts_kernel, all);
 }
 

@@ -1,4 +1,4 @@
-// What is split for which product: the parts and their places in the workspace.
+// Decides what is split for which product: the parts and their places in the workspace.
 #include "backends/cuda/split/product.h"
 
 #include "backends/cuda/split/multiply.cuh"
