@@ -222,7 +222,7 @@ class Finder {
     }
   }
 
-  // True if the result is added to something: a product of its own can do that (`epilogue`), but no
+  // True if something is added to the result: its own product can do that (`epilogue`), but no
   // product of all parts can.
   bool is_added(NodeId id) const {
     const NodeId reader = readers_.only(node(id).outputs[0]);
