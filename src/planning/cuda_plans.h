@@ -39,8 +39,8 @@ struct GatedProductSizes {
 };
 // True if the kernels take the sizes: they compute whole tiles only.
 bool takes_gated_product(const GatedProductSizes& sizes);
-// True if they are faster than the library's product and a kernel behind it, as measured over a
-// grid of sizes (bench/results/cuda-h200.md, "SwiGLU at the end of products").
+// True if these kernels are faster than the library's product and a kernel behind it, as measured
+// over a grid of sizes (bench/results/cuda-h200.md, "SwiGLU at the end of products").
 bool gated_product_pays(const GatedProductSizes& sizes);
 
 // scatter_add: members (rows of x) sorted by the row they are added to. Members are offsets in the
