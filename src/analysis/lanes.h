@@ -26,11 +26,11 @@ struct Turn {
 // True if the op can run on another lane than 0: it has the attribute `lane` (in batches, `batch`).
 bool has_lane(const OpDef& op);
 
-// By node; views have no turn. A node of lane 1 waits for everything on lane 0 that stands before
-// it; so its place in the program is the earliest time at which it runs. A node of lane 0 waits for
-// nodes of lane 1 whose results it reads, and for those that use what it overwrites. Where a batch
-// is the last to read a buffer, lane 0 waits for it when two more batches have been issued, so that
-// the buffer can be freed.
+// Turns by node; views have none. A node of lane 1 waits for everything on lane 0 that stands
+// before it; so its place in the program is the earliest time at which it runs. A node of lane 0
+// waits for nodes of lane 1 whose results it reads, and for those that use what it overwrites.
+// Where a batch is the last to read a buffer, lane 0 waits for it when two more batches have been
+// issued, so that the buffer can be freed.
 std::vector<Turn> turns_of(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep
