@@ -114,7 +114,7 @@ class Moments {
     put(1, b.v_codes, encode<SecondMoment>(b.v, b.noise, b.v_codes));
   }
 
-  // As they are, also where the results have storage of their own.
+  // Keeps codes and scales as they are, also where the results have storage of their own.
   void keep() const {
     for (std::size_t i : {std::size_t{0}, std::size_t{1}}) put(i, old_codes(i), old_scale(i));
   }

@@ -129,8 +129,8 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
   std::fill_n(s.q + packed * width, rest * width, 0.0f);
   std::fill_n(s.dy + packed * width, rest * width, 0.0f);
   const std::int64_t at = m.head * b.p.queries + m.first_query;
-  // To base two, as the scores are, in two parts: near 10,000 a float has only ten bits behind the
-  // point.
+  // The log-sum-exps to base two, as the scores are, in two parts: near 10,000 a float has only ten
+  // bits behind the point.
   for (std::int64_t i = 0; i < m.queries; ++i) {
     const double lse =
         static_cast<double>(b.lse[at + i]) * kLog2E + static_cast<double>(b.missing[at + i]);

@@ -240,8 +240,8 @@ inline bool lies_on_host(const void* data) {
   return cudaPointerGetAttributes(&found, data) == cudaSuccess && found.type == cudaMemoryTypeHost;
 }
 
-// For `work` items of which a block does `per_block` at a time and a multiprocessor holds
-// `resident` blocks; `m` is where the first moment lies.
+// Blocks of a grid for `work` items, of which a block does `per_block` at a time; a multiprocessor
+// holds `resident` blocks, and `m` is where the first moment lies.
 inline unsigned update_blocks(const KernelCall& call, const void* m, std::int64_t work,
                               std::int64_t per_block, int resident) {
   const unsigned blocks = blocks_for(call, work, per_block, resident, 8);

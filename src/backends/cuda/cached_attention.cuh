@@ -205,7 +205,7 @@ struct Running {
 #pragma unroll
     for (int i = 0; i < kEight; ++i) sum[i] = fmaf(weight, value[i], sum[i]);
   }
-  // With what the lane `offset` away has.
+  // Joins what the lane `offset` away has seen.
   __device__ void join_lane(int offset) {
     const float other = __shfl_xor_sync(~0u, top, offset);
     const float higher = fmaxf(top, other);

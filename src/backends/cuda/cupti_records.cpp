@@ -19,7 +19,7 @@ std::string readable(const char* mangled) {
   return status == 0 && text != nullptr ? std::string(text.get()) : std::string(mangled);
 }
 
-// As nsys and Kineto write them.
+// Names of copies as nsys and Kineto write them.
 std::string copy_name(std::uint8_t kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD: return "Memcpy HtoD";

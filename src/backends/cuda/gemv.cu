@@ -13,7 +13,7 @@ constexpr int kHopper = 90;
 // The shared memory of a block, such that two blocks fit: the next product's ring is filled while
 // this one's is emptied.
 constexpr int kBlockBytes = 112 << 10;
-// Without a ring: the rows that are held, and the sums.
+// Shared memory of a block without a ring: the rows that are held, and the sums.
 constexpr int kDirectBytes = static_cast<int>(kMostGemvBytes) + (20 << 10);
 constexpr int kMostStages = 16;
 

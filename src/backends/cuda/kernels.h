@@ -46,7 +46,7 @@ inline constexpr KernelTable::Family kKernelFamilies[] = {
     add_optimizer_kernels,     add_adamw_8bit_kernels,
     add_moment_code_kernels};
 
-// Where run-time compilation is possible.
+// To be called only where kernels can be compiled at run time.
 void add_fused_kernels(KernelTable& table);
 
 // --- parts of a family that are files of their own, so that none is long to compile ---

@@ -13,7 +13,7 @@ constexpr int kFour = 4;  // elements of a lane
 constexpr unsigned kAllLanes = 0xffffffffu;
 static_assert(kWarp * kFour == kCodedBlock);
 
-// Four of them in one word.
+// Decodes element j of a word, which holds the codes of four.
 template <class Moment>
 __device__ inline Real decoded(std::uint32_t word, int j, float scale) {
   return scalar::MomentFromCode<Moment>()(Bits{(word >> (8 * j)) & 0xffu}, Real{scale});

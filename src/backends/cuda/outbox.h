@@ -12,7 +12,7 @@
 
 namespace tracestep::cuda {
 
-// In pinned memory.
+// Lies in pinned memory, where the host reads it while the device works.
 struct Letter {
   unsigned char values[Outbox::kMostValues][Outbox::kMostBytes];
   unsigned arrived;  // how often the values were written

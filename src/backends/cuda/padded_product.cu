@@ -52,7 +52,7 @@ cudaError_t copy_words(Rows from, Rows to, std::int64_t element_bytes, const Lau
                        from, to, static_cast<std::uint32_t>(segments));
 }
 
-// In the largest words that divide all rows.
+// Copies in the largest words that divide all rows.
 cudaError_t copy_rows(const Rows& from, const Rows& to, std::int64_t element_bytes,
                       const LaunchStream& stream) {
   const std::int64_t all = (from.columns | from.leading | to.columns | to.leading) * element_bytes |

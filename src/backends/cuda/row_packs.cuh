@@ -175,8 +175,8 @@ template <bool kWhole>
 struct RowRange {
   int low, visible, high;
 
-  // From the `begin`-th element behind the aligned address on, of a row that lies `shift` behind
-  // it.
+  // A range from the `begin`-th element behind the aligned address on, of a row that lies `shift`
+  // behind that address.
   __device__ RowRange(int shift, std::int64_t begin, std::int64_t visible, std::int64_t width)
       : low(!kWhole && begin == 0 ? shift : 0),
         visible(bounded(visible + shift - begin)),

@@ -132,7 +132,7 @@ __device__ void sort_by_digit(const From& from, unsigned count, int shift, unsig
   __syncthreads();  // `to` is whole, `shared` free
 }
 
-// Where the members of each row lie, and which rows have many.
+// Finds where the members of each row lie, and which rows have many.
 __device__ void find_rows(const Member* sorted, unsigned count, unsigned rows,
                           const Scratch& scratch) {
   for (unsigned i = threadIdx.x; i < count; i += kSortThreads) {

@@ -14,8 +14,8 @@ namespace tracestep {
 struct NullOptions {
   DeviceTraits traits = {};       // of the device it stands for
   std::int64_t memory_limit = 0;  // bytes; 0: none
-  // Which ops that device has kernels for. Empty: all but views, fused nodes and what its record
-  // says is always decomposed.
+  // True for ops that the imitated device has kernels for. Empty: for all but views, fused nodes
+  // and what its record says is always decomposed.
   std::function<bool(const OpDef&)> has_kernel = {};
 };
 

@@ -76,7 +76,7 @@ int milliseconds_until(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
 }
 
-// False: not until the deadline.
+// Waits for `events` on the socket; false if there were none until the deadline.
 bool wait_for(int socket, short events, Clock::time_point deadline) {
   pollfd waiting{socket, events, 0};
   return ::poll(&waiting, 1, milliseconds_until(deadline)) > 0;

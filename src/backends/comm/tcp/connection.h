@@ -23,9 +23,9 @@ class Connection {
   Connection& operator=(Connection&& other) noexcept;
 
   int socket() const { return socket_; }
-  // All of the bytes; false when the other end is gone, or has not taken them in time.
+  // Writes all of the bytes; false when the other end is gone, or has not taken them in time.
   bool write(std::span<const std::byte> bytes, Clock::time_point deadline) const;
-  // All of the bytes; false when the other end is gone, or they have not come in time.
+  // Reads all of the bytes; false when the other end is gone, or they have not come in time.
   bool read(std::span<std::byte> bytes, Clock::time_point deadline) const;
   // Reads what is there, without waiting: the number of bytes; nullopt when the other end is gone.
   std::optional<std::size_t> read_some(std::span<std::byte> bytes) const;
@@ -58,8 +58,8 @@ struct ReservedPort {
 };
 ReservedPort reserve_port();
 
-// Which of the sockets have something to read, or are gone; none when that is so at `deadline`.
-// Negative ones are left out.
+// Waits until some of the sockets have something to read, or are gone, and says which; none when
+// that is so at `deadline`. Negative ones are left out.
 std::vector<bool> wait_for_any(std::span<const int> sockets, Clock::time_point deadline);
 
 }  // namespace tracestep

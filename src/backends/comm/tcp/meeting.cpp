@@ -72,7 +72,7 @@ class Reception {
     std::size_t filled = 0;
   };
 
-  // False: nobody waits at the door.
+  // Accepts a connection, for which the oldest guest goes if there is no room; false: none came.
   bool welcome() {
     Accepted accepted = accept_at(listener_);
     const bool has_come = accepted.connection.socket() >= 0;
@@ -135,7 +135,7 @@ class Reception {
   std::int64_t strangers_ = 0;
 };
 
-// Why the other end is not process 0 of this run; empty: it is.
+// Introduces this process; returns why the other end is not process 0 of this run, or "".
 std::string introduce(const Connection& to, const Launched& self, const Secret& secret,
                       Clock::time_point deadline) {
   Greeting greeting;

@@ -36,7 +36,7 @@ class MessageReader {
   MessageReader(std::string from, std::uint64_t most_bytes)
       : from_(std::move(from)), most_bytes_(most_bytes) {}
 
-  // Where the next bytes belong; never empty.
+  // Room for the next bytes; never empty.
   std::span<std::byte> room();
   // Call it when the first `bytes` of room() are filled: the message, once it is whole.
   // Error{kFailed} for what no process of this program sends.

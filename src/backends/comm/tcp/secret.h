@@ -13,7 +13,7 @@ using Secret = std::array<unsigned char, 32>;
 
 // Bytes of the system's random source: for a secret, and for what a handshake uses once.
 Secret random_bytes();
-// In hexadecimal digits, as secret_of_run() reads it.
+// The secret in hexadecimal digits, as secret_of_run() reads it.
 std::string hex_of(const Secret& secret);
 
 // A line of shell that makes a file of one, wherever there are coreutils.

@@ -78,7 +78,7 @@ struct BackwardLayout {
                        kDOEmpty = kDOFull + 8 * Traits::kDOStages,
                        kDQFull = kDOEmpty + 8 * Traits::kDOStages, kDQEmpty = kDQFull + 32;
   static constexpr int kBytes = kDQEmpty + 16 + 1024;
-  // Where parts are summed: float32 fragments of dK or dV of both warpgroups, in place of K to dO.
+  // Room to sum parts: float32 fragments of dK or dV of both warpgroups, in place of K to dO.
   static constexpr int kPart = kK, kPartBytes = kN * kD * 4;
   static_assert(!Traits::kGrouped || kPart + 2 * kPartBytes <= kDS);
   static_assert(Q::kBytes % 1024 == 0 && K::kBytes % 1024 == 0 && DS::kBytes % 1024 == 0 &&
@@ -86,7 +86,7 @@ struct BackwardLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// Which keys, and which blocks of queries see them; of these a block takes every parts-th.
+// A block's keys, and the blocks of queries that see them: it takes every parts-th of these.
 template <class Traits>
 struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;  // heads: of keys

@@ -1,4 +1,4 @@
-// From a call to the kernel that is tuned for its width. The tiles were chosen by timing, see the
+// Finds for a call the kernel that is tuned for its width. The tiles were chosen by timing, see the
 // ladder of bench/kernels/attention and docs/flash-attention.md.
 #pragma once
 

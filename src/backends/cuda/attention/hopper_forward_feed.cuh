@@ -87,8 +87,8 @@ struct ForwardLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// Which tile. Those of a section of heads come one after the other, those with most keys first, so
-// that what is left for the end is short.
+// A tile to compute. Tiles of a section of heads come one after the other, those with most keys
+// first, so that what is left for the end is short.
 struct ForwardTile {
   int row, head, batch, head_of_all;  // row < 0: no tile
 

@@ -71,8 +71,8 @@ struct PartFactors {
   }
 };
 
-// All consumers of a cluster. Rows are shared out by the warps whose they are: a block takes 8 /
-// parts of them, and its own warps divide their columns. `o`: this block's sums; `state`:
+// Called by all consumers of a cluster. Rows are shared out by the warps whose they are: a block
+// takes 8 / parts of them, and its own warps divide their columns. `o`: this block's sums; `state`:
 // RowSoftmax::state().
 template <class Traits, int K>
 __device__ __forceinline__ void merge_parts(const ForwardParameters& p, const ForwardTile& tile,

@@ -17,7 +17,7 @@ __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[
 
 class RowSoftmax {
  public:
-  // The first block: s becomes exp(scale s - scale max s).
+  // Begins with a block: s becomes exp(scale s - scale max s).
   template <int K>
   __device__ __forceinline__ void begin(float (&s)[K], float scale_log2) {
 #pragma unroll
@@ -26,13 +26,13 @@ class RowSoftmax {
     row_sums(s, sum_[0], sum_[1]);
   }
 
-  // No block at all.
+  // Begins where no block is seen at all.
   __device__ __forceinline__ void begin_empty() {
     maximum_[0] = maximum_[1] = -INFINITY;
     sum_[0] = sum_[1] = 0;
   }
 
-  // Another block. The reference maximum stays until a row of the warp grows by more than
+  // Adds a block. The reference maximum stays until a row of the warp grows by more than
   // `threshold` in log2: what was summed before is then to be multiplied by `factor`, and true is
   // returned. Exact all the same: numerator and denominator share the reference.
   template <int K>

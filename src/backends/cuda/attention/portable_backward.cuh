@@ -327,7 +327,7 @@ class BackwardWarp {
     multiply_columns<T, kParts, kD, kMT, kN, Shared::kYPlane>(acc, fragments, y, lanes, one);
   }
 
-  // Where the two warps of a group exchange fragments of P, then of dS.
+  // The place where the two warps of a group exchange fragments of P, then of dS.
   __device__ __forceinline__ std::uint32_t exchange() const {
     return memory_ + Shared::kExchange + group_ * 2 * Shared::kFragments;
   }

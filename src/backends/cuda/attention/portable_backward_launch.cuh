@@ -1,4 +1,4 @@
-// From a configuration of the portable backward kernel to its launch.
+// Launches a configuration of the portable backward kernel.
 #pragma once
 
 #include "backends/cuda/attention/portable_backward.cuh"

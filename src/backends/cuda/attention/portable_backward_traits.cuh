@@ -48,7 +48,7 @@ struct BackwardShared {
   static constexpr int kStats =
       Traits::kQueries ? 0 : (Traits::kParts == 2 ? 3 : 2) * Traits::kN * 4;
   static constexpr int kStage = 2 * kY + kStats;
-  // For P of one group of warps; dS takes as much again.
+  // Bytes of P's fragments for one group of warps; those of dS take as much again.
   static constexpr int kFragments = Traits::kMT * (Traits::kN / 16) * 512;
   static constexpr int kExchange = kStages + 2 * kStage;
   static constexpr int kOwnStats =

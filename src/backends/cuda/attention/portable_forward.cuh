@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
         maximum = fmaxf(maximum, __shfl_xor_sync(0xFFFFFFFF, maximum, 2));
         is_rescaled |= maximum != largest[mt][half];
         const float shown = maximum == -INFINITY ? 0 : maximum;  // a row that has seen nothing yet
-        // From both origins as they were rounded: the errors of large ones then cancel.
+        // Made from both origins as they were rounded: the errors of large ones then cancel.
         const float origin = fmaf(-shown, c, kShift);
         kept[mt][half] = exp2_fast(origin - fmaf(-largest[mt][half], c, kShift));
         largest[mt][half] = maximum;

@@ -144,7 +144,7 @@ class GatedConsumer {
     }
   }
 
-  // Two panels in turns, so that one is written while the copy engine reads the other.
+  // Stores two panels in turns, so that one is written while the copy engine reads the other.
   __device__ __forceinline__ void store(const float (&x)[kOfPanel], const CUtensorMap* map,
                                         int column, int row) {
     const std::uint32_t panel = panels_ + stores_ * Panel::kBytes;
@@ -203,7 +203,7 @@ class GatedConsumer {
     }
   }
 
-  // In place of gate and up, for the gradient of h in the registers.
+  // Writes the gradients of gate and up in their place, from that of h in the registers.
   __device__ __forceinline__ void put_gradients(const float (&dh)[kOfPanel],
                                                 std::uint32_t buffer) const {
     const int lane = thread() % 32;

@@ -46,7 +46,7 @@ __device__ __forceinline__ float4 load4(const SplitSource& s, const TilePlace& a
   return out;
 }
 
-// Four elements of K of one row of an operand.
+// Stores the parts of four elements of K, of one row of an operand.
 __device__ __forceinline__ void store4(const SplitParts& to, std::int64_t batch, std::int64_t row,
                                        std::int64_t k, const float4& x, const Scaling& scaling) {
   const float2 first = make_float2(scaling(x.x), scaling(x.y)),
