@@ -81,7 +81,7 @@ bool has_csv_mark(std::string_view head) {
          (close + 1 == line.size() || line[close + 1] == ',');
 }
 
-// A log whose first line was cut short by the end of its process.
+// True for a log whose first line was cut short by the end of its process.
 bool is_torn_log(std::string_view head) {
   return head.starts_with(R"({"step":)") && head.find_first_of("\n}") == std::string_view::npos;
 }

@@ -25,7 +25,7 @@ class SharedVector {
     static const std::vector<T> none;
     return items_ ? *items_ : none;
   }
-  // To be changed: a list of its own from here on.
+  // For changes: this object has a list of its own from here on.
   std::vector<T>& edit() {
     if (!items_) {
       items_ = std::make_shared<std::vector<T>>();
