@@ -1,4 +1,4 @@
-// Which shapes the C interface takes. Plain C++, so that tests need no CUDA.
+// Checks which shapes the C interface takes. Plain C++, so that tests need no CUDA.
 #pragma once
 
 #include <algorithm>
