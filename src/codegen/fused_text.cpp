@@ -122,7 +122,7 @@ std::string Writer::address(const Access& a) const {
                         : fmt::format("{} + ({}) / {}u", a.name, elements, a.divisor);
 }
 
-// For each pack of the thread: k, and the coordinates of its first point.
+// Writes a loop over the thread's packs: k, and the coordinates of each one's first point.
 void Writer::each_pack(const std::function<void()>& body) {
   if (!has_rows()) return body();
   line("#pragma unroll");
