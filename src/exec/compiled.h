@@ -14,7 +14,7 @@ class CompiledExecutor final : public StepExecutor {
   // Allocates the arena. `may_capture`: false for a run that is always a loop over launches. Errors
   // as StepExecutor's; OutOfMemory is thrown here, never by a run.
   CompiledExecutor(Store& store, const Program& program, bool may_capture = true);
-  // With a plan that the caller made of `program`.
+  // Runs by a plan that the caller made of `program`.
   CompiledExecutor(Store& store, const Program& program, Plan plan, bool may_capture = true);
   ~CompiledExecutor() override;
 

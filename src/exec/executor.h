@@ -60,7 +60,7 @@ class Executor {
   // Who listens to the next runs, instead of whoever did. Error{kUsage}: no such output.
   virtual void observe(RunObserver observer) = 0;
   virtual const RunObserver& observer() const = 0;
-  // From the first kernel's start to the last one's end in the last run; waits for it.
+  // Time from the first kernel's start to the last one's end in the last run; waits for it.
   virtual std::int64_t device_span_ns() = 0;
   // An output of the last run, copied to the host; valid until the next run.
   virtual HostTensor output(std::string_view name) const = 0;

@@ -17,7 +17,7 @@ class LaneOrder {
   // The turns, by node, and the device must outlive this object.
   LaneOrder(Device& device, std::span<const Turn> turns);
 
-  // On the node's lane, or with `alone` on lane 0 and without its batch.
+  // Launches on the node's lane, or with `alone` on lane 0 and without its batch.
   void launch(const Launch& launch, bool alone = false);
   // Ends a run: what is issued next on lane 0 waits for both lanes.
   void join();

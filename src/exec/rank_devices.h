@@ -13,7 +13,7 @@ class RankDevices {
  public:
   // A single device, which must outlive this object.
   explicit RankDevices(Device& first);
-  // With the other devices of this process. Each device joins its end of `group` (in the order of
+  // Adds the other devices of this process. Each device joins its end of `group` (in the order of
   // the ranks) as long as this object lives.
   RankDevices(Device& first, std::vector<std::unique_ptr<Device>> others,
               std::vector<std::unique_ptr<Communicator>> group);
