@@ -20,7 +20,7 @@ using Here = std::source_location;
 class Builder {
  public:
   explicit Builder(std::string name) { program_.name = std::move(name); }
-  // For a program about as large as this one.
+  // Reserves room for a program about as large as this one.
   explicit Builder(const Program& like);
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;

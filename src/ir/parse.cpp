@@ -35,9 +35,9 @@ class Parser {
  private:
   // --- characters and tokens ---------------------------------------------------------------
   [[noreturn]] void fail(const std::string& message) const { fail_at(at_, message); }
-  // At the word that was read last.
+  // Fails at the word that was read last.
   [[noreturn]] void fail_word(const std::string& message) const { fail_at(word_, message); }
-  // At the line as a whole.
+  // Fails at the line as a whole.
   [[noreturn]] void fail_line(const std::string& message) const { fail_at(line_, message); }
   [[noreturn]] void fail_at(std::size_t at, const std::string& message) const {
     const std::string_view before = text_.substr(0, at);
