@@ -71,7 +71,7 @@ class Fields {
     if (!value->is_string()) fail(key, "a name");
     return value->as_string();
   }
-  // Only this value has a program.
+  // Refuses any other value of the field: no program computes it.
   void expect(std::string_view key, bool value) {
     if (flag(key, value) != value) fail(key, value ? "true" : "false");
   }

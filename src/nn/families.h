@@ -30,8 +30,8 @@ std::vector<std::string> known_families();
 // values that no field takes.
 ReadModel model_of_json(const Json& json, const std::string& where);
 
-// Why its weights cannot be read, nor it be trained, though a step of its sizes can be planned: one
-// sentence each.
+// Reasons why the model's weights cannot be read, nor it be trained, though a step of its sizes can
+// be planned: one sentence each.
 std::vector<std::string> doubts_of(const ReadModel& model);
 // Error{kInput} naming `where` where there are any: for whoever reads weights, or runs the model.
 void require_no_doubts(const ReadModel& model, const std::string& where);

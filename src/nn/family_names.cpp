@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// How several of our tensors are one of theirs.
+// How several tensors of a model here form one tensor in the family's files.
 enum class Joined : std::uint8_t { kNot, kOneAfterAnother, kByHead };
 
 // A module of a layer, or of the model: names without the layer before and ".weight" behind.

@@ -27,8 +27,8 @@ struct FamilyTensor {
   std::int64_t row(std::int64_t r) const;
 };
 
-// By our names. `family`: a model_type (nn/families.h); `ours`: the shapes of all parameters of
-// `config`. Error{kUsage} for a parameter that the family has no name for.
+// Tensors of the files, by our names. `family`: a model_type (nn/families.h); `ours`: the shapes of
+// all parameters of `config`. Error{kUsage} for a parameter that the family has no name for.
 std::map<std::string, FamilyTensor> tensors_in_family(std::string_view family,
                                                       const ModelConfig& config,
                                                       const std::map<std::string, Shape>& ours);
