@@ -34,7 +34,7 @@ void donate_group(std::vector<Donation>& out, std::size_t output, std::size_t p)
 
 // Throws Error{kUsage} where the operands are no whole groups, or those in front do not fit.
 void require_groups(const OpCall& call, const AdamwGroups& groups);
-// Every result by `update`, which is adamw_of() or like it, and of p its shadow.
+// Computes all results by `update`, which is adamw_of() or like it, and the shadow of each p.
 std::vector<Val> decomposed_groups(const OpExpansion& expansion, const AdamwGroups& groups,
                                    std::vector<Val> (*update)(const OpExpansion&,
                                                               const AdamwGroups&, std::size_t p));

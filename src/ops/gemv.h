@@ -12,7 +12,7 @@ inline constexpr std::int64_t kGemvWord = 8;
 // The most bytes of x, scale and shift together: they lie in a block's shared memory.
 inline constexpr std::int64_t kMostGemvBytes = 64 << 10;
 
-// Which operand is which, behind x and w; -1: the call has none.
+// Indices of the operands behind x and w; -1: the call has none.
 struct GemvOperands {
   int scale = -1, shift = -1, bias = -1, c = -1, count = 2;
 

@@ -52,7 +52,7 @@ void require_matrix(const OpCall& c, std::size_t i) {
              kWhole);
 }
 
-// In the dtype in which it was.
+// Rounds w to the dtype `through`; the result is in the dtype of w.
 Val rounded(Expansion e, Val w) {
   return cast(cast(w, e.attrs.dtype("through")), w.dtype());
 }
