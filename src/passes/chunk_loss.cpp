@@ -43,7 +43,7 @@ struct Cut {
   std::vector<GradientProduct> products = {};
   std::vector<NodeId> nodes = {};  // all that the chunks replace
 
-  // In whose place the chunks are computed.
+  // The node in whose place the chunks are computed.
   NodeId where() const { return pair.gradient == kNoNode ? pair.loss : pair.gradient; }
 };
 
@@ -111,7 +111,7 @@ class Finder {
     }
   }
 
-  // All readers of the gradient of the logits, through views.
+  // Finds all readers of the gradient of the logits, through views; false: one cannot be cut.
   bool find_gradient_products(ValueId gradient, Cut& out) const {
     if (readers_.at_end[at(gradient)]) return false;
     return std::ranges::all_of(readers_.nodes[at(gradient)], [&](NodeId reader) {
@@ -283,7 +283,7 @@ class ChunkLoss {
     return r_.builder().call(*widening.op, {out}, widening.attrs).front();
   }
 
-  // By the logits, in their dtype before they were widened. `operands`: logits and targets.
+  // The gradient of the logits, in their dtype before widening. `operands`: logits and targets.
   Val gradient_of_chunk(const Cut& cut, const std::vector<Val>& operands, Val row_sums,
                         Sums& sums) {
     const Node& n = node(cut.pair.gradient);

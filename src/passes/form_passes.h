@@ -75,11 +75,11 @@ struct QuantizeOptions {
 };
 Program quantize(const Program& program, const QuantizeOptions& options,
                  const std::function<bool(const OpDef&)>& has_kernel);
-// Behind it, where ranks hold weights in parts: weights that are gathered for products in 8 bits
-// alone are gathered in 8 bits. Each rank quantizes its part with the scale of the whole weight,
-// for which the largest magnitudes of all parts are gathered first: once in a step, in front of
-// all, so that codes are those of one rank, to the bit. The transposed codes for backward are made
-// behind a gather in backward (`regather`).
+// Runs behind `quantize`, where ranks hold weights in parts: weights that are gathered for products
+// in 8 bits alone are gathered in 8 bits. Each rank quantizes its part with the scale of the whole
+// weight, for which the largest magnitudes of all parts are gathered first: once in a step, in
+// front of all, so that codes are those of one rank, to the bit. The transposed codes for backward
+// are made behind a gather in backward (`regather`).
 Program gather_codes(const Program& program);
 // The magnitudes that the micro-batches of all ranks found, as those of the step before the next.
 // `found`: the type of their state.

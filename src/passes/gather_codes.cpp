@@ -150,7 +150,7 @@ class GatherCodes {
     r_.replace(*weight.quantize, results);
   }
 
-  // In the phase of the first reader: backward gathers codes again, and has no use for older ones.
+  // Works in the phase of the first reader: backward gathers codes again and needs no older ones.
   void transpose_for(const Node& reader, ValueId id) {
     const auto found = of_transposed_.find(id);
     if (found == of_transposed_.end() || r_.has(id)) return;

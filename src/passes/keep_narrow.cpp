@@ -43,7 +43,7 @@ class KeepNarrow {
   }
   bool is_low(ValueId id) const { return is_low_precision(program_.type(id).dtype); }
 
-  // A parameter, or views of one.
+  // True for a parameter, or views of one.
   bool is_of_parameter(ValueId id) const {
     const Node* maker = maker_of(id);
     if (maker == nullptr) return program_.value(id).leaf == LeafKind::kParameter;

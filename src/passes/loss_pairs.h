@@ -1,4 +1,4 @@
-// Where a program computes the loss of logits and then the gradient of that loss.
+// Finds where a program computes the loss of logits and then the gradient of that loss.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Which products `merge` makes one: it finds them, `merge` writes the new program.
+// Finds which products can be made one; `merge` writes the new program.
 #pragma once
 
 #include <map>

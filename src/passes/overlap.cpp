@@ -112,7 +112,7 @@ class OverlapPass {
  private:
   using Batch = std::vector<NodeId>;
 
-  // In forward or backward.
+  // True for nodes of forward or backward, recomputed ones included.
   static bool is_computed(const Node& node) {
     const Phase phase = node.origin().phase;
     return phase != Phase::kOptimizer && phase != Phase::kCommunication;

@@ -122,7 +122,7 @@ class Pad {
     r_.copy(node);
   }
 
-  // The node with `rows` as its operand; false: it must read the rows without their padding.
+  // Emits the node with `rows` as its operand; false: it must read the rows without their padding.
   bool emit_padded(const Node& node, std::size_t operand, Val rows) {
     if (is_loss(node)) return emit_loss(node, operand, rows), true;
     if (node.op->product) return emit_product(node, operand, rows);

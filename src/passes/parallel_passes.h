@@ -62,7 +62,7 @@ Program sum_shards(const Program& program, const RankGroup& group);
 // them, and what forward made of the weights alone (views, casts) is made from it again.
 Program regather(const Program& program);
 
-// When collectives run: in batches, beside the other nodes.
+// Decides when collectives run: in batches, beside the other nodes.
 //
 // Only orders nodes and sets the attributes `lane` and `batch` of collectives:
 // - Results that nothing but the optimizer, other collectives and outputs wait for (sums of

@@ -69,7 +69,7 @@ bool offloads(const Options& o) {
   return o.run.offload != Offload::kNone && o.context.traits.has_own_memory();
 }
 
-// Where the update of a weight can write its narrow copy.
+// True where the update of a weight can write its narrow copy.
 bool keeps_shadows(const Options& o) {
   return trains(o) && o.run.updates == UpdateTime::kEnd;
 }
@@ -145,8 +145,8 @@ Program decompose_first(const Program& p, const Options& o) {
   });
 }
 
-// Also where the gradients are for an optimizer that runs later; those that nobody updates with are
-// of the unscaled loss, unless they are asked for.
+// True also where the gradients are for an optimizer that runs later; those that nobody updates
+// with are of the unscaled loss, unless they are asked for.
 bool scales(const Options& o) {
   const bool are_for_updates = steps(o) || o.run.gradients != GradientKind::kTransient;
   return o.run.optimizer.loss_scaling.enabled || (scales_loss(o.run.precision) && are_for_updates);
@@ -194,7 +194,7 @@ Program quantize_products(const Program& p, const Options& o) {
                   [&](const OpDef& op) { return has_kernel(o, op); });
 }
 
-// Where weights, their updates and the states of these are those of one device, on every rank.
+// True where weights, their updates and the states of these are one device's, on every rank.
 bool keeps_codes(const Options& o) {
   return has_arena(o.run.executor) && o.run.precision.float8 &&
          o.run.fp8_scaling == Float8Scaling::kDelayed && updates_at_end(o) &&
@@ -311,7 +311,7 @@ std::vector<Pass> memory_passes() {
                                   [&](const OpDef& op) { return has_kernel(o, op); });
            },
        .compiles = true,
-       // In every step only where they wait for the bus to the host (bench/results/cuda-h200.md).
+       // Worth it where the updates wait for the bus to the host (bench/results/cuda-h200.md).
        .pays = [](const RunSpec& run) { return run.offload != Offload::kNone; }},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",
@@ -385,7 +385,7 @@ std::vector<Pass> kernel_passes() {
   };
 }
 
-// In the order in which they run.
+// All passes, in the order in which they run.
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> all = [] {
     std::vector<Pass> out;

@@ -78,7 +78,7 @@ class Quantizer {
   struct Codes {
     Val plain, transposed, scale;
   };
-  // Which elements, in which order, as which dtype.
+  // Equal for operands with the same elements, in the same order, in the same dtype.
   using Key = std::vector<std::int64_t>;
   static constexpr std::int64_t kFirstAxis = 0;
 

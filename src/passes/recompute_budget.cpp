@@ -170,7 +170,7 @@ class BudgetSolver::Search {
     if (!best_ && blocks > 0) consider(Candidate{.fixed = Recomputation::nested()});
   }
 
-  // As few of the first ones as fit, found by halving: what these keep is alive the longest.
+  // Tries as few of the first blocks as fit, by halving: what these keep is alive the longest.
   void first_blocks() {
     const auto first = [&](int count) {
       std::vector<std::string> paths;
@@ -382,7 +382,7 @@ class BudgetSolver::Search {
   RecomputeProfile profile_;
   std::map<Candidate, Known> known_;
 
-  // For one budget.
+  // State of the search for one budget.
   std::int64_t budget_bytes_ = 0;
   std::optional<WithinBudget> best_;
   bool best_is_fixed_ = false;

@@ -19,8 +19,8 @@ class RecomputeProfile {
     std::vector<std::int64_t> live_bytes = {};  // by node: the most, with what runs again for it
     std::int64_t peak_bytes() const;
   };
-  // As recompute_nodes() would place the copies. Leaves are not counted, and neither are updates,
-  // which take their place.
+  // The profile of a choice, with copies where recompute_nodes() would place them. Leaves are not
+  // counted, and neither are updates, which take their place.
   Profile of(const std::vector<bool>& again) const;
 
   // Takes nodes out of `again` one after the other, as long as live bytes stay within `limit`: each

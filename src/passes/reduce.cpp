@@ -35,7 +35,7 @@ class Reduce {
 
  private:
   static bool is_gradient(const Output& o) { return o.name.starts_with(kGradientPrefix); }
-  // Without outputs, which finish() adds.
+  // The program without outputs, which finish() adds.
   const Program& body_of(const Program& program) {
     body_ = program;
     body_.outputs.clear();

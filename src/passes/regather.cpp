@@ -38,7 +38,7 @@ class Regather {
  private:
   static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
-  // A gather, or a view or a cast that forward made of one, or of what is gathered.
+  // True for a gather, and for views and casts by forward of a gather or of what is gathered.
   bool is_made_again(const Node& node) const {
     if (node.inputs.size() != 1 || is_later(node)) return false;
     const Value& first = program_.value(node.inputs[0]);

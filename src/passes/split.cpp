@@ -66,7 +66,7 @@ Program with_parts(const Program& program, int ranks) {
   return out;
 }
 
-// How the new value that stands for an old one is a part of it.
+// How a new value on this rank is a part of the old value that it stands for.
 struct Part {
   static constexpr int kWhole = -1;  // it is all of it
   static constexpr int kRows = -2;   // [rows/ranks, last axis], where the old one has rows of that
@@ -379,7 +379,7 @@ class Split {
                                        in_group(group_)));
   }
 
-  // All parts of a value side by side.
+  // Joins all parts of a value, side by side.
   Val whole(ValueId id) {
     const Part own = part(id);
     if (own.is_whole()) return r_.map(id);

@@ -42,7 +42,7 @@ Program update_beside(const Program& program, bool joins,
 // - Otherwise the gradients that can be in the last batch have a call of their own.
 Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
              const Parallel& choice = {});
-// On one rank, the same for each part by itself. `part_of`: the part that a call belongs to;
+// As join(), on one rank and for each part by itself. `part_of`: the part that a call belongs to;
 // nullopt: it stays as it is.
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of);
