@@ -45,7 +45,7 @@ std::int64_t flash_attention_grad(Call c, Traits traits) {
   return plan_attention(attention_sizes(c.inputs[1], c.inputs[2])).backward_bytes(traits.threads);
 }
 
-// Where each row's indices begin, and the indices sorted by row.
+// Room for where each row's indices begin, and for the indices sorted by row.
 std::int64_t scatter_add(Call c, Traits) {
   return (c.attrs.integer("rows") + 2 + c.inputs[1].count()) * kIndex;
 }

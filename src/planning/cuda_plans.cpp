@@ -27,7 +27,7 @@ bool takes_gated_product(const GatedProductSizes& sizes) {
          rows / kRows * (columns / kColumns) <= kMost;
 }
 
-// Below, the library's finer tiles use more of the device.
+// For smaller products, the library's finer tiles use more of the device.
 bool gated_product_pays(const GatedProductSizes& sizes) {
   constexpr std::int64_t kRows = 1 << 10, kOperand = 1 << 20, kResult = 1 << 22;
   return takes_gated_product(sizes) && sizes.rows >= kRows &&
@@ -199,7 +199,7 @@ SplitTilesPlan plan_tiles(std::int64_t m, std::int64_t n, std::int64_t k, std::i
   const auto tiles_of = [&](std::int64_t columns) {
     return ceil_div(m, SplitTilesPlan::kRows) * ceil_div(n, columns) * batch;
   };
-  // In units of a column's time: whole waves of tiles, each with some time of its own.
+  // Times in units of a column's: whole waves of tiles, each with some time of its own.
   constexpr std::int64_t kOwnColumns = 16;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t columns : {160, 128, 96}) {
