@@ -17,7 +17,7 @@ class Granularity {
   constexpr Granularity with(Composite composite) const {
     return Granularity(kept_ | bit_of(composite));
   }
-  // Composite::kOther is kept where all named ones are.
+  // True if the program keeps ops of the composite whole; kOther only where all named ones are.
   constexpr bool keeps(Composite composite) const {
     const std::uint32_t needed = composite == Composite::kOther ? all_bits() : bit_of(composite);
     return (kept_ & needed) == needed;
