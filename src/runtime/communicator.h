@@ -69,7 +69,7 @@ class Communicator {
 using GroupFactory =
     std::function<std::vector<std::unique_ptr<Communicator>>(Device& first, int ranks)>;
 
-// The `own` of rank 0; every process of the group must call this. In a single process: `own`.
+// Returns rank 0's `own`; every process of the group must call this. In a single process: `own`.
 bool agree(Communicator* group, bool own);
 
 }  // namespace tracestep

@@ -100,8 +100,8 @@ class Device {
   virtual void copy_in_beside(void* device, const void* host, std::int64_t bytes) {
     copy_in(device, host, bytes);
   }
-  // For so many values of so many bytes (Outbox's limits); nullptr: results are on the host as soon
-  // as run() returns, or it has to wait for all work.
+  // An outbox for so many values of so many bytes (Outbox's limits); nullptr: results are on the
+  // host as soon as run() returns, or it has to wait for all work.
   virtual std::unique_ptr<Outbox> make_outbox(std::span<const std::size_t> bytes);
   // Sets device memory to zero bits, before any work issued later.
   virtual void zero(void* device, std::int64_t bytes) = 0;
@@ -131,7 +131,7 @@ class Device {
   void join(Communicator* group) { group_ = group; }
   // Kernels are prepared for and launched with this context.
   LaunchContext context() { return context(0); }
-  // For a launch on `lane`, on which the group's next calls are as well.
+  // The context of a launch on `lane`, on which the group's next calls are as well.
   LaunchContext context(int lane);
   // Calls `issue` and records its launches, without running them, as one piece of work that can be
   // issued many times. Returns nullptr without calling `issue` where the device cannot do that.

@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// How numbers of a storage type are added up.
+// Numbers of a storage type are widened before they are added up.
 float widen(BF16 x) {
   return to_float(x);
 }
