@@ -24,7 +24,7 @@ struct LedgerItem : Saved {
   Recompute again = {};
 };
 
-// In program order.
+// The ledger's items in program order.
 std::vector<LedgerItem> saved_ledger(const Program& program);
 
 // "layers.3.attn.softmax" → "layers.3"; a path outside the layers → "once".
