@@ -53,7 +53,7 @@ HWY_NOINLINE inline void finish(const TensorRef& y, std::int64_t begin, std::int
   from_floats(buffer.data, n, y.dtype, y.as<std::byte>() + bytes);
 }
 
-// A result of any strides; the same two steps.
+// The same two steps for a result of any strides.
 class StridedResult {
  public:
   explicit StridedResult(const TensorRef& y) : y_(y), walk_(y) {}

@@ -47,7 +47,7 @@ __device__ inline float of_block([[maybe_unused]] const float* place, [[maybe_un
   return x;
 }
 
-// Neighbouring elements, turned together.
+// Neighbouring elements that are rotated together.
 template <class T>
 struct PairOf {
   RowPack<T, 2> both;

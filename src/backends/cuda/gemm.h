@@ -78,7 +78,7 @@ class Gemm {
   struct Scales {
     const float *a = nullptr, *b = nullptr;
   };
-  // This does the same for a scaled product.
+  // Queues a scaled product in the same way.
   void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
                        void* workspace) const;
   // How choices were made: "first heuristic", "tuned 12 of 14 products".

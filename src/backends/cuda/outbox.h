@@ -24,7 +24,7 @@ struct Sending {
   unsigned count;
 };
 
-// A kernel of one thread.
+// Launches a kernel of one thread.
 cudaError_t launch_send(cudaStream_t stream, const Sending& what, Letter* to);
 
 class StreamOutbox final : public Outbox {

@@ -131,7 +131,7 @@ class ForwardConsumer {
     for (int i = 0; i < kN / 4; ++i) p16_[i] = pack<T>(s_[2 * i], s_[2 * i + 1]);
   }
 
-  // A tile of queries from `tile_row` on.
+  // Computes the result for the tile of queries from `tile_row` on.
   __device__ __forceinline__ void attend(int tile_row) {
     const int first_row = tile_row + group_ * 64;
     const int all_blocks = key_blocks<Traits>(p_, min(tile_row + Layout::kM, p_.queries) - 1);

@@ -12,7 +12,7 @@ __device__ __forceinline__ Rough rounded(float x) {
   return {to_float(from_float<T>(x))};
 }
 
-// One of the two elements that are neighbours in a word.
+// Element `which` of the two in a word.
 template <class T>
 __device__ __forceinline__ Rough part_of(std::uint32_t pair, int which) {
   T both[2];
