@@ -28,7 +28,7 @@ void check_by() {
   (void)kAccessor();
 }
 
-// All of them, in the order of the accessors below.
+// All variables, in the order of the accessors below.
 std::span<const Variable> variables();
 // Error{kUsage} with the variable, its value and what is allowed, for the first that is malformed.
 void check_variables();

@@ -46,7 +46,7 @@ constexpr Mark kMarks[] = {
     {"#", "Writtenby`tracestepshow"},
     {".THTRACESTEP"},
     {"tracestepbytetokenizer1"},
-    // As earlier versions wrote them.
+    // Marks as earlier versions wrote them.
     {kWeights, R"("format":"pt","heads":")"},
     {R"(<svgxmlns="http://www.w3.org/2000/svg"viewBox="00760)", R"(<rectclass="ground")"},
     {"<!DOCTYPEhtml>", "<title>Atrainingstep,measured</title>"},

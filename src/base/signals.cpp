@@ -40,9 +40,9 @@ constexpr std::array<Taken, 7> kTaken = {{{SIGINT, "SIGINT"},
 // The waiting thread and StopSignal share this state. Never destroyed: the thread outlives main().
 struct State {
   std::mutex mutex;
-  bool is_listening = false;          // whether a StopSignal is alive
-  std::string what_follows, at_save;  // of it
-  std::atomic<int> received{0};       // by it
+  bool is_listening = false;          // true while a StopSignal exists
+  std::string what_follows, at_save;  // texts of the StopSignal
+  std::atomic<int> received{0};       // number of the first ending signal; 0: none
   std::atomic<bool> asks_to_save{false};
   Clock::time_point received_at;
   pid_t child = 0;  // of the PassedOn that is alive
