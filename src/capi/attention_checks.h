@@ -25,7 +25,7 @@ inline bool has_sizes(const tracestep_attention_shape& s) {
   return std::int64_t{s.batch} * s.heads <= kMostRowsOfAllHeads / padded;
 }
 
-// A tracestep_status.
+// Returns a tracestep_status.
 inline int checked(const tracestep_attention_shape& s) {
   if (s.dtype < TRACESTEP_FLOAT32 || s.dtype > TRACESTEP_FLOAT16) return TRACESTEP_BAD_DTYPE;
   const bool shares = s.key_heads == 0 || (s.key_heads > 0 && s.heads % s.key_heads == 0);
