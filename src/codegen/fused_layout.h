@@ -48,7 +48,7 @@ struct FusedLayout {
   }
   // The first part outside a row, or a block of rows, of `points` points.
   std::size_t first_part_behind(std::int64_t points) const;
-  // In elements, over all operands and results.
+  // The largest offset in any operand or result, in elements.
   std::int64_t largest_offset() const;
 };
 
