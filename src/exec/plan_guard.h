@@ -24,12 +24,12 @@ class PlanGuard {
   // `arena` has the plan's arena bytes, on `device`; all four must outlive the guard.
   PlanGuard(const Program& program, const Plan& plan, Device& device, std::byte* arena);
 
-  // At the start of a step: all places are dead.
+  // Begins a step: all places are dead.
   void restart();
-  // Before a launch: the places that it is the first to need must not overlap living ones.
+  // Called before a launch; fails if a place that it is the first to need overlaps a living one.
   void before(const Launch& launch);
-  // After a launch: everything that it may not write is as it was. Places without later readers
-  // die.
+  // Called after a launch; fails if anything has changed that it may not write. Places without
+  // later readers die.
   void after(const Launch& launch);
 
  private:
