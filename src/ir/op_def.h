@@ -230,7 +230,7 @@ const OpDef& register_op(OpDef op);
 // Throws Error{kUsage}, naming the closest op, when `name` is unknown.
 const OpDef& find_op(std::string_view name);
 const OpDef* find_op_or_null(std::string_view name);
-// In order of registration.
+// All registered ops, in order of registration.
 std::vector<const OpDef*> all_ops();
 
 }  // namespace tracestep
