@@ -36,7 +36,7 @@ void register_gemv();
 void register_fused();
 void register_collectives();
 
-// All of them, in the order in which register_all() calls them.
+// All families of ops, in the order in which register_all() calls them.
 inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_elementwise,
                                             register_movement,
