@@ -29,7 +29,7 @@ Program marked(const Program& program) {
   return out;
 }
 
-// g · w and g' · x.
+// The products g · w and g' · x of one linear layer.
 struct Pair {
   NodeId of_x = kNoNode, of_w = kNoNode;
 

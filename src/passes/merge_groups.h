@@ -35,7 +35,7 @@ struct MergedSum {
   std::vector<NodeId> column_sums = {};
 };
 
-// By the node in whose place each is computed.
+// Groups by the node in whose place each is computed.
 struct Merges {
   std::map<NodeId, MergeGroup> with_blocks;    // one operand with all parts of a block
   std::map<NodeId, MergedSum> sums;            // of products with all parts of a block

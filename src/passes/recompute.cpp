@@ -136,7 +136,7 @@ class Recomputer {
   std::vector<bool> kept_;  // by base value
 };
 
-// Single nodes, each computed again once.
+// Recomputes single nodes, each once.
 class OfNodes : public Recomputer {
  public:
   OfNodes(const Program& program, const std::vector<bool>& again) : Recomputer(program) {
@@ -205,7 +205,7 @@ class OfParts : public Recomputer {
   std::vector<int> parts_;  // by node
 };
 
-// Parts whose inputs and outputs are all kept.
+// Recomputes parts whose inputs and outputs are all kept.
 class Groups final : public OfParts {
  public:
   Groups(const Program& program, std::vector<int> parts) : OfParts(program, std::move(parts)) {

@@ -334,7 +334,7 @@ class BudgetSolver::Search {
     return fits;
   }
 
-  // Exactly, whether it fits or not.
+  // The exact peak of a choice, whether it fits or not.
   std::int64_t peak_of(const Again& again) {
     consider(again);
     const Candidate candidate{.again = again};
