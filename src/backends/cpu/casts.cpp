@@ -87,7 +87,7 @@ void select_bits(const KernelCall& call) {
     });
     return buffer;
   };
-  // Updates have one condition for all elements: y is then a copy, or stays if done in place.
+  // Updates have one condition for all elements: y is then a copy, or untouched if done in place.
   const bool is_single = condition.walk.shape.rank() == 1 && condition.walk.inner_stride() == 0;
   const Operand& chosen = y.count() > 0 && *condition.data != std::byte{0} ? a : b;
   for_tiles(call, y.count(), [&](std::int64_t begin, std::int64_t n) {

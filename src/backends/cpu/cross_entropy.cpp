@@ -83,7 +83,7 @@ void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_
               static_cast<std::size_t>((rows.width - vocab) * bytes));
 }
 
-// The factor on each row's gradient: that of the loss, divided by the rows of the mean.
+// The factor on each row's gradient: the gradient of the loss, divided by the number of rows.
 float scale_of(const TensorRef& dloss, std::int64_t rows) {
   return scalar_of(dloss) * (1.0f / static_cast<float>(rows));
 }

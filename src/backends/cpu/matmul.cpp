@@ -214,7 +214,7 @@ void multiply_vector(const KernelCall& call, Product& p) {
   });
 }
 
-// Plans a product before its operands have addresses.
+// Facts about a product that are known before its operands have addresses.
 struct ProductPlan {
   GemmPlan gemm;
   bool transpose_a = false, transpose_b = false;

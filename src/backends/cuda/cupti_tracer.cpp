@@ -31,7 +31,7 @@ struct Sink {
   std::mutex mutex;
   CuptiRecords records{cupti()};
   bool is_taken = false;  // by a tracer
-  // A mutex apart: CUPTI may hold a lock when it calls back, and reading records takes that lock.
+  // Separate: CUPTI may hold a lock when it calls back, and reading records takes that lock.
   std::mutex graph_mutex;
   GraphNodes graph_nodes;
 };

@@ -31,7 +31,7 @@ void add_optimizer_kernels(KernelTable& table);
 void add_adamw_8bit_kernels(KernelTable& table);
 void add_moment_code_kernels(KernelTable& table);
 
-// All families: the kernels of the device.
+// All families of kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {
     add_elementwise_kernels,   add_cast_kernels,
     add_copy_kernels,          add_generator_kernels,

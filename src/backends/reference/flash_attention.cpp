@@ -155,8 +155,8 @@ Tile scores_of(const Sizes& s, const Tile& q, const Tile& k, std::int64_t i0, st
 
 // --- forward: algorithm 1 ----------------------------------------------------------------------
 
-// State of a row of queries over the keys seen so far: the largest score m, and sums of e^(score -
-// m), l of them as they are and o weighted by the values.
+// State of a row of queries over the keys seen so far: the largest score m, and sums of
+// e^(score - m), l of them as they are and o weighted by the values.
 struct Running {
   std::vector<double> m, l;
   Tile o;
@@ -233,9 +233,9 @@ struct KeyTile {
 };
 
 // Adds the contributions of a head of queries to the gradients of a tile of keys and values, and
-// theirs to its dq. With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ, ds = p ∘ (dp -
-// D), where D is the inner product of dy and y, row by row; then dq = scale ds k and dk = scale dsᵀ
-// q. A cap makes ds smaller by its slope, 1 - tanh².
+// theirs to its dq. With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ,
+// ds = p ∘ (dp - D), where D is the inner product of dy and y, row by row; then dq = scale ds k
+// and dk = scale dsᵀ q. A cap makes ds smaller by its slope, 1 - tanh².
 void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& keys, Tile& dq) {
   const Rows dy(call.inputs[0], head, s.token_major), q(call.inputs[1], head, false);
   const Rows y(call.inputs[4], head, s.token_major);

@@ -24,7 +24,7 @@ void add_cross_entropy(KernelTable& table);    // cross_entropy, cross_entropy_g
 void add_adamw(KernelTable& table);            // adamw
 void add_moment_codes(KernelTable& table);     // moment_codes, from_moment_codes
 
-// All families: the kernels of the device.
+// All families of kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {
     add_generators, add_arithmetic,  add_selection, add_activations,     add_movement,
     add_reductions, add_matmul,      add_gathers,   add_softmax,         add_rms_norm,

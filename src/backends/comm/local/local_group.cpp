@@ -114,8 +114,8 @@ class Group {
     return round_ != round;
   }
 
-  // True if it was over in time. Waits in short pieces: time in which the whole process was stopped
-  // does not count.
+  // True if `is_over` held in time. Waits in short pieces: time in which the whole process was
+  // stopped does not count.
   template <class IsOver>
   bool wait_for_timeout(std::unique_lock<std::mutex>& lock, const IsOver& is_over) {
     const double step_s = std::min(timeout_s_, 1.0);

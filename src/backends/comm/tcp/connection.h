@@ -11,7 +11,7 @@
 namespace tracestep {
 
 using Clock = std::chrono::steady_clock;
-// The time `seconds` from now; at most some days.
+// The time `seconds` from now, and never more than some days from now.
 Clock::time_point deadline_after(double seconds);
 
 class Connection {
@@ -48,7 +48,7 @@ struct Accepted {
   std::string from;
 };
 Accepted accept_at(const Connection& listener);
-// Not open where nobody listens yet, or answers in time. Error{kFailed}: the host is unknown.
+// Not open if nobody listens yet or nobody answers in time. Error{kFailed}: the host is unknown.
 Connection connect_to(const std::string& host, int port, Clock::time_point deadline);
 // A port of the loopback address, on which a child can listen_at() and which the system gives to
 // nobody else while `holder` lives.

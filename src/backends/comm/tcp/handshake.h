@@ -51,7 +51,7 @@ struct Heard {
 Heard hear(std::span<const std::byte> so_far, const Greeting& greeting, const Secret& secret,
            int count);
 
-// The answer of process 0 to a Hello, which proves that it knows the secret, too.
+// The answer of process 0 to a Hello: its own proof that it knows the secret.
 Proof proof_of_first(const Greeting& greeting, const Hello& hello, const Secret& secret);
 // The comparison takes the same time wherever they differ.
 bool is_same(const Proof& a, const Proof& b);

@@ -144,7 +144,7 @@ inline BackwardRows backward_rows(const AttentionBackward& call) {
   return rows;
 }
 
-// Sets what the kernels of backward share; `parts` blocks of a grid work on one block of keys.
+// Sets parameters that all backward kernels share; `parts` thread blocks divide a block of keys.
 template <class Traits>
 cudaError_t backward_parameters(const AttentionBackward& call, const BackwardRows& rows, int parts,
                                 BackwardParameters& p) {

@@ -102,9 +102,9 @@ class BackwardWarp {
     }
   }
 
-  // Keeps statistics of the block's own rows that are queries: lse2, delta times its level and, for
-  // two parts, the factor of dP. With one part the row's own power of two is added to lse2 and so
-  // scales P, which here goes into dS alone; with two the sum would round a large lse2.
+  // Keeps statistics of the block's own rows, if these are queries: lse2, delta times its level
+  // and, for two parts, the factor of dP. With one part the row's own power of two is added to lse2
+  // and so scales P, which here goes into dS alone; with two the sum would round a large lse2.
   __device__ __forceinline__ void keep_own_statistics() {
     for (int i = thread_; i < Traits::kRows; i += Traits::kThreads) {
       const std::int64_t row = stats_row_ + tile_.first + i;
@@ -197,8 +197,8 @@ class BackwardWarp {
     }
   }
 
-  // The slope of a capped score, 1 - tanh², where the tangent is computed from the probability:
-  // there are no registers to hold both. `origin` is the log-sum-exp to base 2.
+  // The slope of a capped score, 1 - tanh². The tangent is computed from the probability, as there
+  // are no registers to keep both. `origin` is the log-sum-exp to base 2.
   __device__ __forceinline__ float slope_of_cap(float probability, float origin) const {
     if (probability <= 0) return 0;
     const float tangent = __fdividef(__log2f(probability) + (origin - Traits::kShift), scaling_.c);

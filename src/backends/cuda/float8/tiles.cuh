@@ -260,8 +260,8 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   }
 }
 
-// Runs behind it and checks whether that scale fits; where it does not, makes the codes again, with
-// the largest magnitude that was found.
+// Runs behind the kernel above: checks that the scale fits, or else makes the codes again, with the
+// largest magnitude that was found.
 template <class S, bool kIsE5M2>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     checked_codes_kernel(Predecessors before, S source, Codes to, Delay delay) {
