@@ -33,7 +33,7 @@ std::string first_host(std::string_view hosts);
 double comm_timeout_s();
 
 namespace env {
-// The values of torchrun's variables, each alone; nullopt where it is unset.
+// Each reads one of torchrun's variables; nullopt where that is unset.
 std::optional<int> rank();
 std::optional<int> world_size();
 std::optional<int> local_rank();
