@@ -9,7 +9,7 @@
 namespace tracestep {
 
 struct AdamwGroups {
-  // True if the call has this operand: grad_scale, apply, count.
+  // True if the call has the operand grad_scale, apply or count, respectively.
   bool scaled = false, guarded = false, counted = false;
   bool coded = false;     // m and v are codes (ops/moment_codes.h), with scales behind them
   bool shadowed = false;  // each group ends with the narrow copy of p

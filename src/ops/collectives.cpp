@@ -3,7 +3,7 @@
 //
 // Gradients are those of one loss. Behind a sum that every rank reads alike (all_reduce,
 // reduce_scatter), each rank computes the whole of it, or its rows of it: nothing is to be added.
-// Each rank reads what is gathered for a part of the loss of its own, so gradients are
+// Each rank reads gathered values for a part of the loss of its own, so their gradients are
 // summed.
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
