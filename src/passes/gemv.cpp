@@ -60,14 +60,14 @@ class ProductsOfRows {
   bool is_dense(ValueId id) const {
     return is_contiguous(type(id).shape, program_.value(id).layout.strides);
   }
-  // True if it is made of parameters that the program does not change.
+  // True if `id` is made of parameters that the program does not change.
   bool stays(ValueId id) const {
     const std::vector<ValueId> leaves = leaves_of(program_, id);
     return !leaves.empty() && can_wait(id) && std::ranges::all_of(leaves, [&](ValueId leaf) {
       return program_.value(leaf).leaf == LeafKind::kParameter;
     });
   }
-  // True if it may be read later than it is: no leaf behind it gets a new value.
+  // True if `id` may be read later than it is: no leaf behind it gets a new value.
   bool can_wait(ValueId id) const {
     return std::ranges::none_of(leaves_of(program_, id), [&](ValueId leaf) {
       return std::ranges::find(program_.updates, leaf, &Update::leaf) != program_.updates.end();

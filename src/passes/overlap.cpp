@@ -219,7 +219,7 @@ class OverlapPass {
     if (has_run_) issue_next();
   }
 
-  // Readers of the batch before the issued one may run from then on.
+  // Issues the next batch; readers of the batch before it may run from then on.
   void issue_next() {
     if (full_.empty() || (holds_ && !issued_.empty())) return;
     const Batch batch = std::move(full_.front());

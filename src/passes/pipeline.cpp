@@ -311,7 +311,7 @@ std::vector<Pass> memory_passes() {
                                   [&](const OpDef& op) { return has_kernel(o, op); });
            },
        .compiles = true,
-       // Worth it where the updates wait for the bus to the host (bench/results/cuda-h200.md).
+       // Pays where the updates wait for the bus to the host (bench/results/cuda-h200.md).
        .pays = [](const RunSpec& run) { return run.offload != Offload::kNone; }},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",

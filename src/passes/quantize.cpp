@@ -64,7 +64,7 @@ class Quantizer {
         ++count_;
         continue;
       }
-      // Computed beside the last sums of gradients.
+      // The largest magnitudes are found beside the last sums of gradients.
       const bool is_update = node.origin().phase == Phase::kOptimizer;
       if (options_.ranks > 1 && is_update && count_ == chosen_) leave_largest();
       r_.copy(node);

@@ -100,7 +100,7 @@ class Recomputer {
   virtual int epoch_of(NodeId node) const = 0;
 
   ValueId base(ValueId id) const { return program_.value(id).layout.base; }
-  // True if a forward node made it and it is not kept for backward.
+  // True if a forward node made `id`, and it is not kept for backward.
   bool drops(ValueId id) const { return !kept_[at(base(id))]; }
   void drop(ValueId base) { kept_[at(base)] = false; }
   void keep(ValueId base) { kept_[at(base)] = true; }

@@ -73,7 +73,7 @@ class RecomputeChoices {
   std::vector<std::vector<NodeId>> readers_;  // by base value: forward nodes
   Weights bytes_;                             // without what blocks read from each other
 
-  // Bounds need many cuts; they are made when they are asked for.
+  // A lower bound at one moment of the step; made when it is asked for, as it needs many cuts.
   struct Bound {
     std::int64_t fixed_bytes = 0;
     std::vector<Choice> hull;

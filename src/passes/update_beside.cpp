@@ -20,13 +20,13 @@ NodeId last_product(const Program& program) {
   return id;
 }
 
-// True if it updates matrices: vectors are too small for a launch of their own.
+// True if the node updates matrices: vectors are too small for a launch of their own.
 bool is_update(const Program& program, const Node& node) {
   return node.origin().phase == Phase::kOptimizer && has_lane(*node.op) &&
          program.type(node.outputs[0]).shape.rank() > 1;
 }
 
-// True if it and all readers of its results stand before the node `end`.
+// True if `node` and all readers of its results stand before node `end`.
 bool is_done_before(const Program& program, const Readers& readers, const Node& node, NodeId end) {
   return std::ranges::all_of(node.outputs, [&](ValueId value) {
     const std::vector<NodeId>& all = readers.nodes[static_cast<std::size_t>(value)];
