@@ -16,14 +16,14 @@ struct DeviceTraits {
   int threads = 1;       // host threads that share one kernel (cpu)
   bool computes = true;  // false: the device only plans and counts bytes (null)
 
-  // True if its memory is not the host's, and its arithmetic takes no core of the host.
+  // True if the device's memory is not the host's, and its arithmetic takes no core of the host.
   bool has_own_memory() const { return kind == DeviceKind::kCuda; }
   // True if products are slow where rows do not begin at multiples of 16 bytes.
   bool wants_aligned_rows() const { return kind == DeviceKind::kCuda; }
   // True if work on one lane runs beside work on another; else lanes take turns.
   bool has_lanes() const { return kind == DeviceKind::kCuda; }
-  // True if it multiplies in formats of its own: rounded (tf32), float32 by parts, 16 bits without
-  // a detour over float32.
+  // True if the device multiplies in formats of its own: rounded (tf32), float32 by parts, 16 bits
+  // without a detour over float32.
   bool has_product_formats() const { return kind == DeviceKind::kCuda; }
   // True if the time of a product grows in steps, by whole waves of tiles.
   bool multiplies_in_waves() const { return kind == DeviceKind::kCuda; }
