@@ -131,7 +131,7 @@ class Device {
   void join(Communicator* group) { group_ = group; }
   // Kernels are prepared for and launched with this context.
   LaunchContext context() { return context(0); }
-  // The context of a launch on `lane`, on which the group's next calls are as well.
+  // The context of a launch on `lane`, to which the group's next calls are moved as well.
   LaunchContext context(int lane);
   // Calls `issue` and records its launches, without running them, as one piece of work that can be
   // issued many times. Returns nullptr without calling `issue` where the device cannot do that.

@@ -11,8 +11,8 @@ struct Wishes {
   bool stop = false, save = false;
 };
 
-// Wishes that any process of the group has received; every process must call this. One that another
-// process is to stop for is from then on its own as well, so that all have its exit status.
+// Wishes that any process of the group has received; every process must call this. A signal that
+// ends another process is from then on this one's as well, so that all have its exit status.
 // `stop`: nullptr in all processes or in none.
 Wishes wishes_of(Communicator* group, const StopSignal* stop);
 
