@@ -22,7 +22,7 @@ struct Saved {
 // without backward (mode `forward`), the outputs `saved.N` are what it would have read. O(nodes).
 std::vector<Saved> saved_for_backward(const Program& program);
 
-// The prefix of those outputs' names.
+// Prefix of the outputs `saved.N` of a program without backward.
 inline constexpr std::string_view kSavedOutput = "saved.";
 
 std::int64_t saved_bytes(const Program& program);
