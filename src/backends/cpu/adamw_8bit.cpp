@@ -138,7 +138,7 @@ class Moments {
   const std::size_t n_;
 };
 
-// A tile of whole blocks and, at the end of the tensor, a short one.
+// Updates a tile of whole blocks and, at the end of the tensor, a short one.
 void update_tile(const Factors& f, const Tensor& tensor, std::int64_t begin, std::int64_t n,
                  const Weights& w) {
   Block b;

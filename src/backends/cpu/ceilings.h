@@ -48,7 +48,7 @@ struct CeilingOptions {
 // Takes about ten seconds on two cores and up to 1 GiB of the device, freed afterwards.
 CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {});
 
-// Four arrays of that size each, the best of `repeats` passes.
+// Four arrays of `array_bytes` each, the best of `repeats` passes.
 BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int repeats = 5);
 
 // These ceilings hold for steps in any precision: a CPU multiplies every dtype in float32.

@@ -58,7 +58,7 @@ void put_number(void* data, DType dtype, std::int64_t i, Number x) {
   }
 }
 
-// A rank-0 floating operand.
+// The value of a rank-0 floating operand.
 inline float scalar_of(const TensorRef& x) {
   switch (x.dtype) {
     case DType::kBF16: return to_float(*x.as<const BF16>());

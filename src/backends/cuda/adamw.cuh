@@ -106,7 +106,7 @@ __device__ void store(const Stream& stream, std::int64_t i, const Pack<float, N>
   }
 }
 
-// A rank-0 operand; `fallback` when there is none.
+// The value of a rank-0 operand; `fallback` when there is none.
 __device__ inline float scalar_of(const Stream& scalar, float fallback) {
   if (scalar.data == nullptr) return fallback;
   return widened<1>(load<1>(scalar, 0), scalar.dtype).at[0];

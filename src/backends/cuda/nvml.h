@@ -55,7 +55,7 @@ class NvmlDevice {
   // is left out.
   NvmlDevice(const Nvml& nvml, const std::string& pci_bus_id);
 
-  // Reads all of them now; takes the driver a few hundred microseconds to some milliseconds.
+  // Reads all facts now; takes the driver a few hundred microseconds to some milliseconds.
   DeviceFacts facts() const;
   // DeviceFacts::energy_j alone: some milliseconds.
   std::optional<double> energy_j() const;

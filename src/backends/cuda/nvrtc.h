@@ -23,7 +23,7 @@ struct Nvrtc {
 
   // True if it can compile for this compute capability (10 * major + minor).
   bool knows(int compute_capability) const;
-  // Machine code for that capability. Throws Error{kDevice} with the compiler's log. Thread-safe.
+  // Machine code for this capability. Throws Error{kDevice} with the compiler's log. Thread-safe.
   std::string compiled(const std::string& text, int compute_capability) const;
 };
 

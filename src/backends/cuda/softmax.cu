@@ -66,7 +66,7 @@ __device__ void weights_of(const RowPack<T>& x, float c, float top, float (&e)[k
   for (int i = 0; i < kPack<T>; ++i) e[i] = fast_exp2(fmaf(e[i], c, -top));
 }
 
-// A pack of the result from unscaled weights; packs without visible columns need none.
+// Stores a pack of the result from unscaled weights; packs without visible columns need none.
 template <bool kWhole, class T>
 __device__ void store_weights(T* y, int begin, const RowRange<kWhole>& range, bool as_packs,
                               float (&e)[kPack<T>], float inverse, float hidden) {

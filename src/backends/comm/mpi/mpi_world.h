@@ -35,7 +35,7 @@ class MpiWorld final : public Processes {
     Messages(MpiWorld& world, const char* what) : world_(world), what_(what) {}
     void send(const void* bytes, std::size_t count, int to);
     void receive(void* bytes, std::size_t count, int from);
-    // Waits for all of them. Error{kFailed}.
+    // Waits for all messages. Error{kFailed}.
     void wait() { wait(world_.timeout_s_); }
     void wait(double limit_s);
 

@@ -16,7 +16,7 @@ Secret random_bytes();
 // The secret in hexadecimal digits, as secret_of_run() reads it.
 std::string hex_of(const Secret& secret);
 
-// A line of shell that makes a file of one, wherever there are coreutils.
+// A shell command that makes a file with a secret, wherever there are coreutils.
 std::string line_that_makes_secret(std::string_view file);
 
 // The secret in TRACESTEP_COMM_SECRET, which `launch` sets, or else in the file that

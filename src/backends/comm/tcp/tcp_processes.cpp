@@ -109,7 +109,7 @@ class TcpProcesses final : public Processes {
     }
   }
 
-  // The bytes of the first process, in all of them.
+  // Copies the bytes of the first process to all others.
   void share(std::span<std::byte> bytes, Limit limit) {
     if (rank() != 0) return receive(0, bytes, limit);
     tell_all({MessageKind::kData, 0, bytes.size()}, bytes);

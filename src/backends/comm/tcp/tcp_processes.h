@@ -13,8 +13,8 @@
 
 namespace tracestep {
 
-// Waits for all of them, at most `timeout_s`; who is one of them is proved by the run's secret
-// (meet()). From then on a thread watches the connections: when a process fails, is gone or
+// Waits for all processes of the run, at most `timeout_s`; the run's secret proves who is one of
+// them (meet()). From then on a thread watches the connections: when a process fails, is gone or
 // sends what this program does not send, all end. Errors as meet().
 std::unique_ptr<Processes> join_tcp(const Launched& self, const std::optional<Secret>& secret,
                                     double timeout_s);

@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// A kernel of the same make for capped scores.
+// Traits of the same kernel for capped scores.
 template <class Traits>
 struct Capped : Traits {
   static constexpr bool kCapped = true;

@@ -221,7 +221,7 @@ class ForwardConsumer {
     if (grows) scale_rows(o_, factor);
   }
 
-  // A block that only rows of later warpgroups see: keeps rings and turns in step.
+  // Skips a block that only rows of later warpgroups see; rings and turns stay in step.
   __device__ __forceinline__ void skip_block() {
     wait_k(ring_);
     free_k(ring_);

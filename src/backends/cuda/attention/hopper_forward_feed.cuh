@@ -34,7 +34,7 @@ struct ForwardTraits {
   static constexpr bool kDivided = false;      // keys, among blocks: hopper_forward_parts.cuh
 };
 
-// A kernel of the same make for queries that see a window of keys.
+// Traits of the same kernel for queries that see a window of keys.
 template <class Traits>
 struct Windowed : Traits {
   static constexpr bool kWindowed = true;
@@ -127,7 +127,7 @@ __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_r
   return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
-// The first of them that rows from `first_row` on see; `blocks` is what key_blocks() says.
+// The first block of keys that rows from `first_row` on see; `blocks` is what key_blocks() says.
 template <class Traits>
 __device__ __forceinline__ int first_key_block(const ForwardParameters& p, int first_row,
                                                int blocks) {

@@ -12,7 +12,7 @@
 
 namespace tracestep::cuda {
 
-// A kernel of the same make for calls of few tiles.
+// Traits of the same kernel for calls of few tiles.
 template <class Traits>
 struct Divided : Traits {
   static constexpr bool kDivided = true;

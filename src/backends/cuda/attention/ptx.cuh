@@ -44,7 +44,7 @@ __device__ __forceinline__ void cluster_sync() {
       "barrier.cluster.wait.acquire.aligned;" ::
           : "memory");
 }
-// An address in this block's shared memory as the same one in that of block `rank`.
+// Maps an address in this block's shared memory to the same place in that of block `rank`.
 __device__ __forceinline__ std::uint32_t address_in_cluster(std::uint32_t address, int rank) {
   std::uint32_t r;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank));
