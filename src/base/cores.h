@@ -6,13 +6,13 @@
 
 namespace tracestep {
 
-// Their numbers when this was called first, which is before any thread is bound; empty where the
-// kernel does not say.
+// The numbers of the cores when this was called first, which is before any thread is bound; empty
+// where the kernel does not say.
 const std::vector<int>& cores_at_start();
 
-// Binds the calling thread to one of them. A refusal costs speed only.
+// Binds the calling thread to one core. A refusal costs speed only.
 void bind_to_core(int core);
-// Lets the calling thread run on all of them again. After fork() it may be called where
+// Lets the calling thread run on all cores again. After fork() it may be called where
 // cores_at_start() was called before.
 void leave_core();
 

@@ -31,7 +31,7 @@ class FileHandle {
 
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  // Writes all of it. Returns 0, or the errno of the failure.
+  // Writes all bytes. Returns 0, or the errno of the failure.
   int write(std::span<const std::byte> bytes) const;
   // Gives up ownership: the caller closes the descriptor.
   int release() { return std::exchange(fd_, -1); }

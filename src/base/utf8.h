@@ -27,7 +27,7 @@ std::string printable(std::string_view text);
 // `text` on one line, in valid UTF-8: invalid bytes and control characters become \xNN, marks that
 // would show the characters beside them in another order or on other lines \uNNNN.
 std::string escaped(std::string_view text);
-// `text` with those marks alone made visible.
+// `text` in which only such marks are made visible.
 std::string with_visible_marks(std::string_view text);
 
 // `text` in valid UTF-8 without control characters, but for newline and tab, and without those
