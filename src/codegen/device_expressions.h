@@ -18,7 +18,7 @@ std::string_view variable_type(DType dtype);
 
 // A float literal with the value rounded to float32.
 std::string literal(double value);
-// `x` as a result of that dtype is read back.
+// `x` as it is read back from a result of this dtype.
 std::string rounded(DType dtype, const std::string& x);
 
 struct DeviceExpressions {
