@@ -102,7 +102,7 @@ class Observation {
 // Binds the leaves of `program`, which has been materialized, in `store`. Throws Error{kUsage} when
 // an op or a dtype has no kernel on the device, OutOfMemory.
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Store& store, Program program);
-// The predicted peak of that executor in bytes, without a device.
+// The predicted peak of an executor of this kind in bytes, without a device.
 std::int64_t predicted_peak_bytes(ExecutorKind kind, const Program& program,
                                   const DeviceTraits& traits);
 
