@@ -112,8 +112,8 @@ struct ModelConfig {
 // The reference study's sizes: small, medium, large, xl, 2.7B (2025), xl-2026, 10B (2026), and tiny
 // (4 layers, 256 wide).
 const std::vector<ModelConfig>& model_presets();
-// The model of that name among these and the published ones (nn/families.h), in any case; nullptr:
-// there is none.
+// The model of that name among the presets and the published ones (nn/families.h), in any case;
+// nullptr: there is none.
 const ModelConfig* find_model(std::string_view name);
 // Is find_model(); Error{kUsage} with the closest name when there is none.
 ModelConfig preset(std::string_view name);
