@@ -27,7 +27,7 @@ constexpr OwnPart own_part_of(std::int64_t count, std::int64_t ranks, std::int64
 
 // The group that a collective with these attributes is for.
 RankGroup group_of(const Attrs& attrs);
-// The attributes with those of the group.
+// Adds the attributes of the group to `attrs`.
 Attrs in_group(const RankGroup& group, Attrs attrs = {});
 
 // Bytes that rank `rank` of the run gets from the others in a call of a collective, where the sum
