@@ -177,7 +177,7 @@ class ProductsOfRows {
     return true;
   }
 
-  // A bias, then an activation or another sum.
+  // Takes in a bias, then an activation or another sum.
   void take_sums(Call& call) const {
     ValueId y = behind_views(node(call.product).outputs[0]);
     const std::int64_t count = type(y).count();

@@ -74,8 +74,8 @@ Program merge_column_sums(const Program& program);
 // result passes verify(…, kMaterialized).
 Program materialize(const Program& program);
 
-// The last part of it alone, for a pass that orders a materialized program anew: `assign` where an
-// update no longer ends in its leaf's own buffer.
+// The last part of materialize() alone, for a pass that orders a materialized program anew:
+// `assign` where an update no longer ends in its leaf's own buffer.
 Program assign_updates(Program program);
 
 // The order in which nodes run. Keeps the program's order, but moves generators (constants)

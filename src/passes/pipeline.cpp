@@ -54,7 +54,7 @@ bool steps(const Options& o) {
   return o.run.mode == Mode::kStep;
 }
 
-// A step, or a part of one: micro-batches keep their gradients for the program that updates.
+// True for a step or part of one: micro-batches keep gradients for the program that updates.
 bool trains(const Options& o) {
   const bool is_micro_batch =
       o.run.mode == Mode::kForwardBackward && o.run.gradients != GradientKind::kTransient;

@@ -50,10 +50,10 @@ struct PipelineResult {
 
 // Names and one-line descriptions in order.
 std::vector<std::pair<std::string, std::string>> pipeline_passes();
-// Names of those that save launches and traffic, and run where the run asks for them, in order.
-// `shadow`, `join` and `gate` change no value; `pad`, `overwrite` and `fuse` may add up in another
-// order; `merge` rounds sums of products once; `epilogue` does not round products before they are
-// added.
+// Names of the passes that save launches and traffic, and run where the run asks for them, in
+// order. `shadow`, `join` and `gate` change no value; `pad`, `overwrite` and `fuse` may add up in
+// another order; `merge` rounds sums of products once; `epilogue` does not round products before
+// they are added.
 std::vector<std::string> compile_passes();
 // The compile passes that `run` asks for: the ones it names; else, with an arena, those that are
 // worth their cost in this step on any device; else none.

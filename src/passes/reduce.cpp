@@ -63,7 +63,7 @@ class Reduce {
     return is_low_precision(program_.type(from).dtype) ? from : gradient;
   }
 
-  // A sum of low precision as the gradient that the optimizer expects.
+  // Converts a sum of low precision to the gradient that the optimizer expects.
   Val widened(Val sum, DType dtype) {
     if (sum.dtype() == dtype) return sum;
     r_.builder().set_role(sum, Role::kGradient);
