@@ -98,7 +98,7 @@ struct SplitPartsPlan {
   std::int64_t scales = 0;      // [batch][padded_k / kBlock][scale_rows] float32
 };
 
-// How the results [batch, m, n] of such a product are divided among blocks.
+// How the results [batch, m, n] of a product by parts are divided among blocks.
 struct SplitTilesPlan {
   static constexpr std::int64_t kRows = 128;
 
