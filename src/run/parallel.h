@@ -43,7 +43,7 @@ struct Parallel {
   bool is_on() const { return ranks > 1; }
   bool is_divided() const { return tensor > 1; }
   int replicas() const { return ranks / tensor; }
-  // A rank with those that have the same part of the model, and with those of its replica.
+  // Groups of a rank: those with the same part of the model, and those of its own replica.
   RankGroup across_replicas() const { return {replicas(), tensor}; }
   RankGroup within_replica() const { return {tensor, 1}; }
   // Collectives of two groups at the same time could wait for each other for ever.
