@@ -60,7 +60,7 @@ class Outbox {
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;
-  // Issues all of them. Throws DeviceError.
+  // Issues all captured launches. Throws DeviceError.
   virtual void launch() = 0;
   // The kernels, copies and fills that one launch() runs.
   virtual std::int64_t kernels() const = 0;
