@@ -51,7 +51,7 @@ HWY_INLINE V capped(V score, float cap) {
   return splat(cap) * ((e - one) / (e + one));
 }
 
-// Functors: the new value of row r of a result, which holds `row`, once a sum `x` is made for it.
+// Functors for the new value of row r of a result: `row` is what it holds, `x` a new sum.
 struct AddTo {
   HWY_INLINE V operator()(std::int64_t, V x, const float* row) const { return load(row) + x; }
 };

@@ -53,7 +53,7 @@ HWY_NOINLINE inline void finish(const TensorRef& y, std::int64_t begin, std::int
   from_floats(buffer.data, n, y.dtype, y.as<std::byte>() + bytes);
 }
 
-// The same two steps for a result of any strides.
+// A result of any strides, with destination() and finish() as above.
 class StridedResult {
  public:
   explicit StridedResult(const TensorRef& y) : y_(y), walk_(y) {}

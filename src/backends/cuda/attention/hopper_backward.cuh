@@ -187,7 +187,7 @@ class BackwardConsumer {
           pack<T>(s_[4 * j + 2] * (dp_[4 * j + 2] - d.x), s_[4 * j + 3] * (dp_[4 * j + 3] - d.y));
     }
   }
-  // P' and dS' of capped scores, in whose place tangents lie: dS' = P' (1 - t^2) (dP' - delta).
+  // P' and dS' from the tangents of capped scores: dS' = P' (1 - t^2) (dP' - delta).
   __device__ __forceinline__ void differentiate_tangents() {
     const std::uint32_t lse =
         shared_ + Layout::kLse + ring_q_.stage * Layout::kRowBytes + thread() % 4 * 8;

@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Traits of the same kernel for capped scores.
+// Adds capped scores to the traits of a kernel.
 template <class Traits>
 struct Capped : Traits {
   static constexpr bool kCapped = true;

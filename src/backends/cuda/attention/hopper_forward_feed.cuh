@@ -34,7 +34,7 @@ struct ForwardTraits {
   static constexpr bool kDivided = false;      // keys, among blocks: hopper_forward_parts.cuh
 };
 
-// Traits of the same kernel for queries that see a window of keys.
+// Adds a window of keys to the traits of a kernel.
 template <class Traits>
 struct Windowed : Traits {
   static constexpr bool kWindowed = true;

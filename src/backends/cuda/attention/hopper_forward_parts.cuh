@@ -12,7 +12,7 @@
 
 namespace tracestep::cuda {
 
-// Traits of the same kernel for calls of few tiles.
+// Divides a tile's keys among blocks, for calls of few tiles.
 template <class Traits>
 struct Divided : Traits {
   static constexpr bool kDivided = true;
