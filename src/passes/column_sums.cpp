@@ -133,8 +133,8 @@ const Node* computed_by(const Program& p, ValueId id) {
   return keeps_order(p, node) ? computed_by(p, node.inputs[0]) : nullptr;
 }
 
-// True if the node is a sum of columns (the gradient of a bias) that a kernel can take while it
-// computes them element by element.
+// True if the node is a sum of columns (the gradient of a bias) that a kernel can add up while it
+// computes the operand element by element.
 bool sums_what_is_computed(const Program& p, const Node& node) {
   constexpr std::int64_t kLongPart = 8;  // rows, beside which one of partial sums does not count
   if (node.op->find_attr(ops::kWideSum) == nullptr || !sums_columns(p, node)) return false;
