@@ -47,7 +47,7 @@ constexpr std::string_view kUsualParts[] = {
     "causal",  "rope", "rotary",  "norm",    "norms",  "rms",    "layernorm", "scale",
     "scaling", "gate", "gated",   "glu",     "swiglu", "mlp",    "residual",  "softmax",
     "no",      "not",  "without", "disable", "skip",   "exclude"};
-// Names with one of these words that still stand for parts which only other families have.
+// Names with one of the words above that still stand for parts which only other families have.
 constexpr std::string_view kPartsOfOthers[] = {"use_qk_norm", "qk_norm", "qk_layernorm",
                                                "mlp_bias"};
 
