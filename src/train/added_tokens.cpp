@@ -26,7 +26,7 @@ bool is_word_alone(std::string_view before, std::string_view behind) {
          (behind.empty() || !begins_with_word(behind));
 }
 
-// Of no length where one token has taken what is behind the begin of the next.
+// Empty if one token already took the text behind the begin of the next (`end` < `begin`).
 std::string_view between(std::string_view text, std::size_t begin, std::size_t end) {
   return text.substr(begin, end > begin ? end - begin : 0);
 }
@@ -78,7 +78,7 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
   const AddedToken* found = nullptr;
   auto begin = tokens_.begin(), end = tokens_.end();
   for (std::size_t size = 0; size < text.size() && begin != end; ++size) {
-    // Those that end here stand before those that go on.
+    // A pattern that ends here sorts first (as −1).
     const auto byte_at = [size](const AddedToken& token) {
       return size < token.pattern.size() ? static_cast<unsigned char>(token.pattern[size]) : -1;
     };

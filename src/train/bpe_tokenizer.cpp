@@ -136,8 +136,8 @@ class BpeTokenizer : public Tokenizer {
     return fmt::format("{}{}{}", model_, kField, kTokenizerMark);
   }
 
-  // Of our own models alone: published ones have a tokenizer.json beside them, or rules of their
-  // own.
+  // Empty for published models: they have a tokenizer.json beside them, or rules of their own that
+  // are not written as one.
   std::string tokenizer_json() const override {
     if (!is_own_) return {};
     std::vector<VocabPiece> pieces;
@@ -177,7 +177,7 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
-  // Whether newlines are kept, and no piece joins one with what is before it.
+  // True if newlines survive encoding and no piece joins a newline with the text before it.
   bool keeps_lines_apart() {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);

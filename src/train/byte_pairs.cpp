@@ -169,7 +169,7 @@ void BytePairs::add_merge(const TokenizerFields& model, std::string_view left,
                           std::string_view right) {
   const std::string result = fmt::format("{}{}", left, right);
   const std::int32_t a = number_of(model, left), b = number_of(model, right);
-  // Of a pair that is there twice, the later place counts.
+  // If the file lists a pair twice, its later place counts.
   merges_[key_of(a, b)] = {next_rank_++, number_of(model, result)};
   if (!cuts_at_spaces_) return;
   // The characters of a text are those of the tokens' names, but for these.

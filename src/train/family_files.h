@@ -18,7 +18,7 @@ namespace tracestep {
 inline constexpr const char *kFamilyWeights = "model.safetensors",
                             *kFamilyIndex = "model.safetensors.index.json";
 
-// Whether the path is a folder with a config.json; and whether it has weights that can be read.
+// True if the path is a folder with a config.json; the second: if it has weights that can be read.
 bool is_model_folder(const std::filesystem::path& path);
 bool has_family_weights(const std::filesystem::path& path);
 
@@ -32,7 +32,7 @@ bool has_own_head(const std::filesystem::path& folder);
 std::string own_head_note(const std::filesystem::path& folder);
 
 // Opens them: their tensors under our names, in our order of rows, read when they are asked for.
-// What a file holds beside the weights is left out: buffers of rotation and masks that say the same
+// Other contents of a file are left out: buffers of rotation and masks that say the same
 // as the config, the head of a model that is tied, if it is the embedding (else the model is
 // untied, which a line says), and in a file of a multimodal model all but its text part.
 // Error{kInput}, one for all of them, for tensors that are missing, unknown, of another shape than
@@ -40,7 +40,7 @@ std::string own_head_note(const std::filesystem::path& folder);
 // **Memory** of the host: one tensor.
 SavedTensors open_family_weights(const std::filesystem::path& folder);
 
-// Of all bytes of the files, as 16 hexadecimal digits.
+// The hash of all bytes of the files, as 16 hexadecimal digits.
 std::string hash_of_family_weights(const std::filesystem::path& folder);
 
 // The shapes of all parameters of a model, by name.

@@ -1,5 +1,5 @@
-// What must be the same for a resumed run to continue the interrupted one exactly: one table of
-// entries.
+// Names the properties that a resumed run must share with the interrupted one to continue it
+// exactly: one table of entries.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// What identifies a run besides its options.
+// The data, device and initial weights that identify a run besides its options.
 struct RunContent {
   std::string device;  // as Device::name()
   std::int64_t tokens = 0, validation_tokens = 0;

@@ -334,7 +334,7 @@ class Run {
     if (const auto bad = checkpoints_.save(step_, trainer_.tensors())) end(bad);
   }
 
-  // Whatever asks for it until it is there has it then.
+  // One checkpoint answers every request that came before it was written.
   void save_as_asked(const StopSignal& stop) {
     if (checkpoints_.are_on() && may_save()) {
       if (checkpoints_.saved_at() != step_) save_or_end();

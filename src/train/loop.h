@@ -45,7 +45,7 @@ struct TrainOptions {
   Order order = Order::kShuffled;
   Schedule schedule;
   Rounding rounding = Rounding::kNearest;
-  // What made the tokens; it is saved beside the weights and in checkpoints. nullptr: not known.
+  // The tokenizer of the text; saved beside the weights and in checkpoints. nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
   Json arguments = {};                // kept in checkpoints for whoever continues the run
   std::filesystem::path init = {};    // weights to start from; empty: from the seed
@@ -143,7 +143,7 @@ struct EvalOptions {
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
   std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
-  // What made the tokens, to count the bytes of their text; nullptr: not known.
+  // The tokenizer of the text, to count the bytes of its tokens; nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
 };
 

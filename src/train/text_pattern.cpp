@@ -19,7 +19,7 @@ constexpr std::uint32_t kMostNested = 50, kMostHeapKiB = 256 << 10;
 // again is stopped.
 constexpr std::size_t kLeastSteps = 200'000, kStepsPerByte = 20;
 
-// One part of what Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
+// Matches one part that Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
 // group, a repeat. In (?i:…) are plain letters only, as cases are folded otherwise beyond them;
 // behind a repeat in braces a sign means another thing to each.
 constexpr std::string_view kTaken =

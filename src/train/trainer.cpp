@@ -137,8 +137,8 @@ RunSpec Trainer::spec_of(Mode mode) const {
 
 PassContext Trainer::context() const {
   PassContext out;
-  // It adds up a tensor and the terms of a product in one sum, which other numbers of ranks add up
-  // in two.
+  // The pass adds a tensor and the terms of a product in one sum; with other numbers of ranks these
+  // are two sums, which round otherwise.
   if (options_.shards > 0) out.disabled.insert("epilogue");
   out.rounds_weights = rounds_weights();
   return out;

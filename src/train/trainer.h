@@ -14,8 +14,8 @@
 
 namespace tracestep {
 
-// What needs the gradients of all weights before one is updated, so that no update is early: a
-// word; empty: nothing does.
+// A word for the option that needs all weights' gradients before the first update, and so forbids
+// early updates; empty: none does.
 std::string_view waits_for(const TrainOptions& options);
 
 class Trainer {
@@ -29,7 +29,7 @@ class Trainer {
 
   // The first rank's of this process.
   Store& store() { return stores_.first(); }
-  // What all ranks hold together.
+  // The tensors that all ranks hold together.
   WholeTensors tensors() const;
 
   // Step `index`, counted from 0. A step that is not finite leaves weights, moments and loss scale

@@ -52,7 +52,7 @@ class WholeTensors {
   // On the host. Where the ranks are processes and hold parts, all of them must ask for the same
   // tensor at the same time; the parts are put together in device memory.
   HostTensor get(std::string_view name) const;
-  // What `rank`, which is one of this process, has to save of it: a vector (tensor_pieces.h).
+  // The vector (tensor_pieces.h) that `rank`, one of this process, has to save of the tensor.
   HostTensor piece(std::string_view name, int rank) const;
 
  private:
