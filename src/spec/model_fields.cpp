@@ -65,7 +65,7 @@ void add_model_fields(FieldRows<RunSpec>& rows) {
   add("heads", "attention heads H; they divide C", kMaxSize, model(&ModelConfig::heads));
 }
 
-// What tells architectures apart; a preset or a file of a model's fields sets all of them.
+// Adds the fields that tell architectures apart; a preset or a file of a model sets all of them.
 void add_architecture_fields(FieldRows<RunSpec>& rows) {
   const auto row = [](const char* name, const char* help) {
     return RunField{.name = name,

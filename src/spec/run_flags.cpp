@@ -38,7 +38,7 @@ bool is_on_gpu(const Json& key) {
          traits_named(device->as_string()).has_own_memory();
 }
 
-// Whether a command has to be told the field. `usual`: of the preset, if the key has one.
+// True if a command line must state the field. `usual`: of the preset, if the key has one.
 bool is_needed(const RunField& field, const Json& value, const RunSpec& usual, bool has_preset) {
   if (field.name == kLimit) return false;
   if (field.name == "size") return has_preset;

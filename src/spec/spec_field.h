@@ -18,7 +18,7 @@
 
 namespace tracestep {
 
-// What changes when a field's value changes.
+// The aspect of a run that changes with a field's value.
 enum class FieldRole : std::uint8_t {
   kProgram,   // what is computed
   kBits,      // its numbers, with the same program
@@ -67,7 +67,7 @@ struct SpecField {
   std::function<std::string(const Spec&)> text = {};
   // Error{kUsage} naming `where`.
   std::function<Change(const std::string& where, const std::string& text)> parse = {};
-  // Whether the field applies, given the other fields. Empty: always.
+  // True if the field applies, given the other fields. Empty: always.
   std::function<bool(const Spec&)> applies = {};
 };
 
@@ -184,7 +184,7 @@ class FieldRows {
     return add(std::move(row));
   }
 
-  // One of `values`, each called what name_of() says.
+  // A field whose value is one of `values`, each called what name_of() says.
   template <class Values, class Member>
   Row& choice(Row row, const Values& values, Member at) {
     using Choice = std::decay_t<decltype(*std::begin(values))>;
