@@ -18,7 +18,7 @@ FreeBytes& free_bytes_of() {
   return all;
 }
 
-// What is needed in all and could be had, and what of it is there already.
+// Bytes of host memory that all devices together need, and those of them that they hold already.
 struct Sum {
   std::int64_t needed = 0, held = 0;
   std::int64_t missing() const { return std::max<std::int64_t>(0, needed - held); }
