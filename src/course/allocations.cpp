@@ -60,7 +60,7 @@ std::function<bool(const MappedBuffer&)> in(std::vector<std::string> components)
   };
 }
 
-// What a published category means in our program.
+// Selects our buffers that a published category means.
 std::function<bool(const MappedBuffer&)> meaning_of(const std::string& category) {
   using scope::path;
   const std::string attention(scope::kAttention);

@@ -144,7 +144,7 @@ std::vector<NamedBytes> candidates_under_autocast(const PublishedPeak& peak) {
   return {{"AdamW, gradients kept, and " + name, 12 * p + forward, true}};
 }
 
-// One phase of a step in fp32.
+// The sums that may explain the peak of one phase of a step in fp32.
 std::vector<NamedBytes> candidates_of_phase(const PublishedPeak& peak, int scores) {
   const auto p = static_cast<double>(parameter_formula(preset(peak.size)));
   const Form graph{"", Mode::kForward, {.saved_scores = scores, .live_graphs = 1}};

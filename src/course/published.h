@@ -66,7 +66,7 @@ struct TimeReplay {
   Pace pace;                  // of its study, device and precision, by the other cells
   Pace device_pace;           // by all cells
 };
-// One per cell of `published.times`.
+// Judges every cell; the results are in the order of `published.times`.
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);
 
 // The verdict on a cell that ran out of memory, by the closed forms of lab/memory/accounting.h.

@@ -54,8 +54,8 @@ struct PublishedAttention {
   double forward_std_ms = NAN, backward_std_ms = NAN, peak_mib = NAN, per_square = NAN;
 };
 
-// The same work twice: in eager PyTorch, and compiled. A model at batch 4 and vocabulary 10000, or
-// attention alone at batch 8 without heads; float32.
+// Times of one piece of work in eager PyTorch and compiled: a model at batch 4 and vocabulary
+// 10000, or attention alone at batch 8 without heads; float32.
 struct PublishedPair {
   std::string study, device;
   std::string size;          // of a model; empty: attention

@@ -302,8 +302,8 @@ class Judge {
     return agree("predicted", text);
   }
 
-  // What follows forward takes longer, compared with forward, than backward's work explains: more
-  // than backward was timed.
+  // Doubts the label if the time beyond forward is longer, compared with forward, than backward's
+  // work explains: more than backward was timed.
   Verdict more_than_its_label(const PublishedTime& t) const {
     constexpr double kMost = 3;  // backward has twice the products, and kernels of its own
     const PublishedTime* forward = cells_.in_table(t, "forward");
