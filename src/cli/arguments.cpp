@@ -48,7 +48,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
                                     fmt::join(values, " ")));
 }
 
-// Of a command that takes no words, those behind an option are meant for it.
+// If a command takes no words, those behind an option's values were meant for that option.
 void check_stray_words(const OptionSet& set, const CommandLine& line) {
   if (!set.positionals().empty()) return;
   for (std::size_t i = 1; i < line.parts.size(); ++i) {

@@ -193,7 +193,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
-  // What is no model is said first, whatever else is missing.
+  // A path that is no model is reported first, whatever else is missing.
   const std::optional<Weights> weights = weights_at(o.generate.init);
   check_prompt(o);
   const auto tokenizer = tokenizer_for(o, pointer_to(weights));

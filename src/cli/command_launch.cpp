@@ -146,7 +146,7 @@ class PlainProcesses {
     send_all(SIGKILL);
   }
 
-  // What does not end at once, a stopped process among them, is killed.
+  // Kills every process that does not end within a second, a stopped one among them.
   void end_others() const {
     send_all(SIGTERM);
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -179,8 +179,8 @@ std::vector<std::string> command_of(std::span<const std::string> arguments) {
   return {first, arguments.end()};
 }
 
-// What the ranks would find wrong, all of them at once, is found before they start. None: the
-// command asks for help, which is printed.
+// Finds errors that all ranks would report at once before they start. nullopt: the command asks for
+// help, which is printed.
 std::optional<JobPlan> checked_plan(const std::vector<std::string>& words, int processes) {
   if (words.empty()) fail_usage("launch", "-- COMMAND is missing: {}", kCommandDoc);
   const Command* command = parse_arguments(all_commands(), words);

@@ -184,7 +184,7 @@ void write_report(const StudyOptions& o, const StudyReport& report, const Json& 
   }
 }
 
-// One rank's: those that share a step are threads of this process, and only of some experiments.
+// Drops the ranks: those that share a step are threads here, and only some experiments use them.
 RunSpec run_alone(const StudyOptions& o, DeviceUse use = DeviceUse::kRun) {
   RunSpec run = o.grid.run();
   run.parallel = {};
@@ -248,7 +248,7 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   return 0;
 }
 
-// It chooses sizes that fit the memory it finds, or its limit.
+// The plan takes all the memory there is, or the limit, as a study chooses sizes that fit it.
 JobPlan plan_of(const StudyOptions& o) {
   const Place place = run_alone(o, DeviceUse::kPlan).place;
   return {

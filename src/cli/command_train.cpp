@@ -124,7 +124,7 @@ void check_together(const TrainCommand& o) {
   }
 }
 
-// What a recipe sets where the user says nothing else: flags and values.
+// The flags and values of a recipe, each of which holds unless the user gives the flag.
 std::vector<std::pair<std::string, std::string>> recipe_of(const TrainOptions& o) {
   constexpr std::int64_t kMostWarmup = 2000;
   return {{"--schedule", "cosine"},
@@ -245,7 +245,7 @@ void check_files(const TrainCommand& o) {
               std::vector<NamedPath>{{"--log", o.train.log}, {"--output", o.output.path}});
 }
 
-// What the flags say of the run; the model may depend on the tokens.
+// The run that the flags describe; its model may still depend on the tokens.
 RunSpec run_of_flags(const TrainCommand& o, DeviceUse use) {
   return placed(o.grid.combinations().front(), Takes::kOracle, use, Ranks::kUsedByLaterModel);
 }
@@ -275,7 +275,7 @@ std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   return found;
 }
 
-// What sets the model's sizes and the tokenizer: a resumed run goes on with those it had.
+// The weights that set the model's sizes and tokenizer; a resumed run goes on with its own.
 std::optional<Weights> weights_before(const TrainCommand& o,
                                       const std::optional<Checkpoint>& resumed) {
   if (resumed) return weights_of(o.train.checkpoint, *resumed);

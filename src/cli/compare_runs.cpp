@@ -54,7 +54,7 @@ Json result_of_time(const std::string& command, double ms) {
   return to_json({"tracestep.command/1", capture_environment({}), {std::move(table)}});
 }
 
-// What one run of a command gave.
+// The outcome of one run of a command.
 struct Ran {
   Json result;
   bool is_time = false;  // it printed no result, and the result is the time that it took

@@ -153,7 +153,7 @@ std::optional<Planned> planned(const FitQuestion& asked, const PlanOptions& o,
                  is_enough};
 }
 
-// That a step of this task holds in the device's memory, whatever is changed.
+// A lower bound of device bytes per weight, which holds whatever changes are made to the step.
 std::int64_t least_bytes_of_weight(const FitQuestion& asked) {
   const std::int64_t stored = is_pure(asked.step.precision) ? 2 : 4;
   if (asked.step.mode != Mode::kStep) return stored;
@@ -168,7 +168,7 @@ void name_model(const std::string& name, Table& table) {
   for (std::vector<Json>& row : table.rows) row.insert(row.begin(), name);
 }
 
-// One of several questions, whose progress says which.
+// Prefixes the progress line with `name`.
 FitQuestion named(FitQuestion question, const std::string& name) {
   if (!question.progress) return question;
   question.progress = [name, all = std::move(question.progress)](const std::string& trying,

@@ -41,12 +41,12 @@ void check_plan(const PlanOptions& options, const RunGrid& grid, const std::stri
 std::string count_tokens(const ModelConfig& model, PlanOptions& options);
 // `grid` on a GPU, where devices are to be planned and none is named.
 RunGrid on_planned_device(RunGrid grid, const PlanOptions& options);
-// What predicts times, with the link between the devices that share the step; nullopt: nothing
-// does. Error{kUsage} naming the flag of a link that is not known.
+// The predictor of times, with the link between the devices that share the step; nullopt: nothing
+// predicts them. Error{kUsage} naming the flag of a link that is not known.
 std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& run,
                                       const PlanOptions& options);
 
-// What `fit` has found.
+// The answer of `fit`.
 struct Fitted {
   std::vector<Table> tables = {};
   std::vector<Remedy> plans = {};  // the best first
@@ -60,9 +60,9 @@ void check_data(const PlanOptions& options);
 // The flag that makes it a training: "--days".
 const char* flag_of_training(const PlanOptions& options);
 
-// What so many devices do, or the fewest that fit; without a plan, the least memory that would do.
-// The fewest are searched for among all numbers, as if more devices never did worse: a batch that
-// they cannot share is raised to the next one that they can.
+// Plans for so many devices, or for the fewest that fit; if none does, the least memory that would
+// do. The search takes more devices never to do worse: a batch that they cannot share is raised to
+// the next one that they can.
 Fitted fit_on_devices(const FitQuestion& asked, const PlanOptions& options,
                       const TimeSource& source);
 // The largest batch or context on so many devices.

@@ -59,7 +59,7 @@ std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
   };
 }
 
-// What comes first is seen on a narrow terminal too.
+// A narrow terminal cuts the end, so the most useful parts come first.
 void GridView::show(const std::string& part) {
   line_.update(fmt::format("{}/{}  {}{}{}{}", at_ + 1, costs_.size(), spaced(left_.bar()), part,
                            spaced(left_.text()), label_));

@@ -1,4 +1,4 @@
-// What a command will ask of a machine, as its options say: job scripts request it
+// Predicts the resources that a command will need, from its options: job scripts request them
 // (cli/sbatch.cpp).
 #pragma once
 
@@ -41,7 +41,7 @@ struct JobNeeds {
   int cpus = 1;
   int gpus = 0;
 
-  // What is enough for both.
+  // The larger of each need, which suffices for both.
   JobNeeds operator|(const JobNeeds& other) const;
 };
 

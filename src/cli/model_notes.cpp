@@ -32,7 +32,7 @@ struct SourceFacts {
   bool has_own_head = false;
 };
 
-// Of a folder or file that a model was read from; read once, as a grid has many cells.
+// Facts about the source of a model, read once for each source, as a grid has many cells.
 const SourceFacts& facts_of(const std::string& source) {
   static std::map<std::string, SourceFacts> all;
   const auto found = all.find(source);

@@ -67,7 +67,7 @@ void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::s
       default_text(field, target));
   set.offer(field.choices);
 }
-// The same for the protocol's field of this name.
+// Adds the flag of the protocol's field of this name.
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help = {});
 // The part of a model whose errors against float64 are measured.

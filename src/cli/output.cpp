@@ -234,7 +234,7 @@ std::string foot_of(const LeftOut& left, std::span<const Table> tables, const st
                            names.size() == 1 ? "table" : "tables", fmt::join(names, ", "));
 }
 
-// What tables without rows say: that nothing differs, that nothing fits.
+// The notes that tables without rows have in their place: that nothing differs, that nothing fits.
 std::vector<std::string> words_of_empty(std::span<const Table> tables, std::size_t width) {
   std::vector<std::string> out;
   for (const Table& table : tables) {

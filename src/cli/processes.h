@@ -29,11 +29,11 @@ void leave_processes();
 // nothing connects their devices.
 std::vector<std::unique_ptr<Communicator>> connect_ranks(Device& first, int ranks);
 
-// What --device names for this process: "cuda" is the GPU whose index is the process's number on
-// its host.
+// Resolves --device for this process: "cuda" is the GPU whose index is the process's number on its
+// host.
 std::string device_of_process(const std::string& device);
 
-// Whether this build has MPI.
+// True if this build has MPI.
 bool has_mpi();
 
 }  // namespace tracestep::cli

@@ -74,7 +74,7 @@ Every JSON result is an object with `schema` (the name and version of its layout
 `columns` (units and meaning) and `rows`.
 )";
 
-// What makes two options of different commands the same one: its heading, its flag and its words.
+// Options of different commands are the same one if their heading, flag and words are equal.
 using Meaning = std::tuple<std::string, std::string, std::string>;
 
 Meaning meaning_of(const Command& command, const Option& option) {

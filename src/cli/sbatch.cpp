@@ -40,7 +40,7 @@ struct SbatchOptions {
   bool has_own_times = false;  // the command has these flags too, and predicts by them
 };
 
-// One task with what it needs.
+// A task of the job array with what it needs.
 struct Task {
   std::size_t index = 0;  // in the array
   JobPlan plan;
@@ -59,7 +59,7 @@ struct Jobs {
   fs::path program = {}, folder_of_command = {};
   bool has_checkpoints = false;  // which a signal asks it to save
 
-  // Whether the command writes a result that can be merged; a study writes its own files.
+  // True if the command writes a result that can be merged; a study writes its own files.
   bool has_result() const { return command.options.find("--output") != nullptr; }
 };
 
@@ -67,7 +67,7 @@ std::string command_text(const Jobs& jobs) {
   return "tracestep " + shell_quoted(jobs.lines.command.words());
 }
 
-// What an undivided command may do and its tasks must not.
+// Refuses options that an undivided command may have and its tasks must not.
 void check_flags(const Command& command, const Request& request) {
   const Option* resume = command.options.find("--resume");
   if (resume != nullptr && resume->max_values > 0 && request.has("--resume")) {
@@ -372,8 +372,8 @@ void check_alone(const SbatchOptions& o, const std::string& name) {
               "step needs on such a device");
 }
 
-// What takes minutes says so before it starts, to a person at a terminal. Training has lines of its
-// own, and a plan that reads all of its text.
+// Tells a person at a terminal that a command will take minutes, before it starts. Training has
+// lines of its own, and a plan that reads all of its text.
 void say_if_long(const std::string& name, const std::function<JobPlan()>& plan) {
   constexpr double kLong = 60;
   if (name == "train" || !ProgressLine().is_shown()) return;

@@ -1,5 +1,5 @@
-// What times are predicted from on the command line: a device's published peaks, or the calibration
-// of the device that is here.
+// Chooses the model that predicts times on the command line: by a device's published peaks, or by
+// the calibration of the device that is here.
 #pragma once
 
 #include <filesystem>
@@ -52,8 +52,8 @@ struct TimeSource {
 TimeSource published_source(const std::string& name);
 // "; ranks of one host, linked by …": the link that such ranks are taken to have.
 std::string note_of_link(const PublishedDevice& device, int ranks);
-// Whether the device has products in `precision`, and so a time; else `source` has no model and
-// says why.
+// Removes the model of `source`, and says why, if the device has no products in `precision` and so
+// no time.
 void check_precision(const Precision& precision, TimeSource& source);
 // Without a calibration there is no model; one that is damaged, or of another device, is
 // Error{kInput}.

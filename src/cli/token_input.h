@@ -27,7 +27,7 @@ struct TokenInput {
 };
 
 void add_token_options(OptionSet& set, TokenOptions& tokens);
-// The same but for --tokens.
+// Adds these options except --tokens.
 void add_text_options(OptionSet& set, TokenOptions& tokens);
 void add_init_option(OptionSet& set, std::filesystem::path& init);
 

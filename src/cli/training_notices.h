@@ -1,4 +1,4 @@
-// What a training says before its first step: what it will not keep, and what its validations read.
+// Notices before a training's first step: what it will not keep, and what its validations read.
 #pragma once
 
 #include "train/loop.h"

@@ -1,5 +1,5 @@
-// What a person sees of a training while it runs and at its end: a line every few steps, samples of
-// text, and the curve of its losses. Nothing here decides a number of the training.
+// Shows a person a training while it runs and at its end: a line every few steps, samples of text,
+// and the curve of its losses. Nothing here decides a number of the training.
 #pragma once
 
 #include <chrono>
