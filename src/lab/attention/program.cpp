@@ -100,7 +100,7 @@ SavedScores parse_saved(const std::string& where, const std::string& text) {
 }
 
 Json key_of(const AttentionSpec& spec) {
-  // What is kept says which ops there are.
+  // The key omits `ops`: the tensors that are saved determine them.
   Json out = part_of_key(spec.run,
                          [](const RunField& f) { return is_of_attention(f) && f.name != "ops"; });
   out["width"] = spec.width;

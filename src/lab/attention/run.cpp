@@ -163,7 +163,7 @@ void set_busy(AttentionResult& out) {
   }
 }
 
-// What the program says before anything runs.
+// Builds the program and takes from it every figure that is known before anything runs.
 AttentionProgram plan(const Device& device, AttentionResult& out) {
   AttentionProgram p = attention_program(out.spec, device);
   count_work(p, out);

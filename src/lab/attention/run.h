@@ -46,7 +46,7 @@ std::string saved_name(const AttentionSpec& spec);
 // Width, mask and form, as tables and notes call a cell.
 std::string label_of(const AttentionSpec& spec);
 
-// One part of a step, timed from an idle device until the device is idle again.
+// A part of a step, timed from an idle device until the device is idle again.
 struct AttentionPart {
   std::vector<double> samples_ms, warmup_ms;
   std::vector<double> recorded_ms;  // sum of kernel times of each recorded step
@@ -120,7 +120,7 @@ struct AttentionBytes {
 AttentionBytes predict_attention(const AttentionSpec& spec, const Device& device);
 AttentionBytes planned_bytes(const AttentionProgram& program, ExecutorKind executor,
                              const Device& device);
-// Those of the tensors of B·H·T² that are alive before backward.
+// Bytes of the tensors of B·H·T² that are alive before backward.
 std::int64_t square_bytes_saved(const AttentionProgram& program, const AttentionSpec& spec);
 
 }  // namespace tracestep

@@ -33,7 +33,7 @@ class DeviceTensor {
   TensorRef ref_;
 };
 
-// One rank's tensors and moments.
+// The tensors and moments of one rank.
 class TimedRank {
  public:
   TimedRank(Device& device, const CollectiveSpec& spec)

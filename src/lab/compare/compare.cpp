@@ -23,7 +23,7 @@ Json peak_of(const ResultRow& row) {
   return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();
 }
 
-// One measure of a pair of rows.
+// A measure of two rows that are compared: the samples, their comparison and doubts about it.
 struct Pair {
   std::string label, verdict;
   const ResultRow &row_a, &row_b;
@@ -132,7 +132,7 @@ ProcessSamples by_run(const ProcessSamples& processes, int runs) {
   return out;
 }
 
-// Whether every entry of the list is a time; a NaN is stored as null, which is not a number.
+// True if every entry of the list is a time; a NaN is stored as null, which is not a number.
 bool are_times(const ResultRow& row, const Column& measure) {
   const std::vector<double> samples = row.numbers(measure.name);
   const Json* list = row.find(measure.name);
@@ -355,7 +355,7 @@ class Report {
   bool is_any_timed_ = false;
 };
 
-// What all rows of A differ in from all of B, beside each row: it is said above the table.
+// Repeats beside each row the keys in which all of A differ from all of B, as said above the table.
 void add_difference(std::span<const TablePair> pairs, Table& table) {
   const auto cells = std::ranges::find_if_not(pairs, &TablePair::is_of_parts);
   const std::string difference = cells == pairs.end() ? "" : cells->difference();

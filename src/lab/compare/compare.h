@@ -30,7 +30,7 @@ struct ComparisonReport {
   Table environment;  // what differs, without dates and arguments
   Table rows;         // of rows with samples
   Table exact;        // bytes, launches, FLOPs and errors that changed
-  // One line per row, with the cell and the reason; only with fail_percent. The gate is passed when
+  // A line per row, with the cell and the reason; only with fail_percent. The gate is passed when
   // both lists are empty.
   std::vector<std::string> regressions;
   std::vector<std::string> undecided;  // neither passed nor failed

@@ -52,13 +52,13 @@ void append(const Table& part, const std::string& where, Table& out) {
   out.rows.insert(out.rows.end(), part.rows.begin(), part.rows.end());
 }
 
-// What parts have of one table.
+// The tables of one name from all parts.
 struct Gathered {
   std::string name;
   std::vector<const PartResult*> of;  // by table
   std::vector<Table> tables;
 
-  // Whether the rows of all parts say which cell they are of.
+  // True if the rows of all parts name their cell.
   bool have_cells(std::span<const std::string> divided) const {
     return std::ranges::all_of(tables, [&](const Table& table) {
       const auto has = [&](const std::string& column) {

@@ -1,4 +1,4 @@
-// One result from those of several runs of one command, each with a part of its cells.
+// Merges the results of several runs of one command, each with a part of its cells, into one.
 #pragma once
 
 #include <span>

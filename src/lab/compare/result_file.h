@@ -18,7 +18,7 @@ struct ResultTable {
   std::vector<Column> columns;  // those that have a role
   std::vector<ResultRow> rows;
 
-  // Whether rows are the parts of one cell (kernels, buffers, components), which name what changed.
+  // True if rows are parts of one cell (kernels, buffers, components), and name the part.
   bool is_of_parts() const;
 };
 

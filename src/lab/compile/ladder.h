@@ -27,16 +27,16 @@ std::span<const Rung> all_rungs();
 // Error{kUsage} naming `where` and the nearest rung when there is no such rung.
 const Rung& rung_named(const std::string& where, const std::string& name);
 
-// Whether the ground or a rung sets this field of a run.
+// True if the ground or a rung sets this field of a run.
 bool is_set_by_rungs(const RunField& field);
-// What identifies the whole ladder: the fields that no rung sets.
+// Identifies the whole ladder by the fields that no rung sets.
 Json key_of_ladder(const RunSpec& run);
 
 // The ground below the first rung: composites in parts, naive attention, float32, the eager
 // executor, no pass that compiles.
 RunSpec naive_run(RunSpec run);
 
-// What a rung changed, compared with the one below it.
+// The effect of a rung, compared with the one below it.
 enum class RungEffect : std::uint8_t {
   kProgram,    // other ops
   kExecution,  // the same ops, run in another way

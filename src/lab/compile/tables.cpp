@@ -94,7 +94,7 @@ void add_verdict(Fields<Row>& fields) {
   fields.add(verdict_column(), [](const Row&) { return Json(); });
 }
 
-// What the checker reads of a cell.
+// The cell as a row that the validity checker can read.
 ResultRow judged(const CompileCell& cell) {
   return ResultRow::of(cell_columns(), cell_row(cell.result), Json::object());
 }
@@ -196,7 +196,7 @@ Fields<LadderRow> ladder_fields() {
   return out;
 }
 
-// None of a step that did not run.
+// nullopt for a step that did not run.
 std::optional<TimedSamples> samples_of(const LadderStep& step) {
   const CellResult& result = step.cell.result;
   return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;

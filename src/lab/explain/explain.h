@@ -17,7 +17,7 @@ namespace tracestep {
 
 struct PublishedDevice;  // lab/predict/devices.h
 
-// What the topics on many ranks are about.
+// Parameters of the topics on many ranks.
 struct RanksInput {
   int ranks = 8;
   const PublishedDevice* device = nullptr;  // whose peak and link it takes; nullptr: an H200

@@ -24,7 +24,7 @@ struct HostFacts {
   double at_s = 0;  // on a steady clock
 };
 
-// Of a file of /proc or /sys; empty where it is not there.
+// Reads the first line of a file of /proc or /sys; empty if there is no such file.
 std::string first_line(const std::filesystem::path& path);
 
 HostFacts read_host_facts();
@@ -35,7 +35,7 @@ HostFacts read_host_facts(const std::filesystem::path& root, std::span<const int
 // none when they are less than half a second apart (the kernel counts in hundredths) or incomplete.
 std::optional<double> others_cores(const HostFacts& before, const HostFacts& after);
 
-// One member per known fact, the unit in its name.
+// Each known fact becomes a member, with the unit in its name.
 Json to_json(const HostFacts& facts);
 
 }  // namespace tracestep

@@ -1,7 +1,7 @@
 // The protocol of every measurement: steps are timed one by one, each from the call until the
 // device is done; warm-up steps come first, and recorded steps are separate from timed ones.
 // Signals to stop are checked between steps, and running out of memory is an outcome, not an error.
-// What is observed is up to the experiment.
+// Each experiment decides what it observes.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ std::optional<Verdict> unsteady(const ResultRow& row);
 std::optional<Verdict> drifting(const ResultRow& row);
 std::optional<Verdict> criterion_not_met(const ResultRow& row);
 
-// Whether the row is of a device with numbers: its times say something.
+// False for a device that computes no numbers: the row's times then say nothing.
 bool computes(const ResultRow& row);
 
 // Recording slows steps down.

@@ -1,5 +1,5 @@
-// What to say when a step does not fit: what holds the memory at the failing request, and what
-// would make it fit (search.h) with the price of each change.
+// Advises on a step that does not fit: names the holders of memory at the failing request, and
+// changes that would make it fit (search.h) with the price of each.
 #pragma once
 
 #include "lab/memory/search.h"

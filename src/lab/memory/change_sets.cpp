@@ -29,9 +29,9 @@ Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
   return out;
 }
 
-// Those that no faster one beats that is at most as severe, keeps no more, holds no more besides,
-// at least 1 MiB less in all, and leaves as much to divide; the fastest first. Changes shrink
-// what is kept and the rest apart, and peaks that are nearly alike may change places.
+// Drops remedies that a faster one beats: one that is at most as severe, keeps no more, holds no
+// more besides, at least 1 MiB less in all, and leaves as much to divide. The fastest comes first.
+// Changes shrink what is kept and the rest apart, and peaks nearly alike may change places.
 template <class Parts>
 std::vector<Remedy> unbeaten(std::vector<Remedy> all, const Parts& parts) {
   constexpr std::int64_t kClearly = 1 << 20;
@@ -105,7 +105,7 @@ std::vector<Remedy> ChangeSets::shared() const {
 }
 
 void ChangeSets::find_choices() {
-  // One that every choice is for, if there is such.
+  // Prefer a way that updates whole tensors: every change applies to it.
   const auto is_whole = [](const Remedy& r) { return r.step.parallel.updates_whole_tensors(); };
   const auto found = std::ranges::find_if(whole_, is_whole);
   const Remedy& first = found == whole_.end() ? whole_.front() : *found;

@@ -116,7 +116,7 @@ Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model
 // --- from what the file says
 // ----------------------------------------------------------------------
 
-// Whether the file names the purpose of its allocations as our own snapshots do.
+// True if the file names the purpose of its allocations, as snapshots of this program do.
 bool has_categories(const MemoryTrace& trace) {
   return std::ranges::any_of(trace.labels, [](const TraceLabel& label) {
     return label.category == "parameter" || label.category == "activation";
@@ -239,7 +239,7 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
   std::string others;  // what may be taken for scores
   for (const Wanted& w : wanted) {
     const std::string same = confusable(wanted, w);
-    // One layer's temporaries of this size come on top of what all layers keep.
+    // Temporaries of one layer come on top of tensors of their size that all layers keep.
     const auto per_layer = static_cast<int>(w.most / model.layers);
     if (w.kind == Kind::kScores && per_layer > 0) {
       out.scores_per_layer += per_layer;
@@ -274,8 +274,8 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
   }
 }
 
-// What every step of the model holds and the trace does not: of presets, logits have one size, and
-// a tensor of a model is often as large as another one of a wider model. Empty: all is there.
+// Names a tensor that every step of the model holds and the trace lacks: presets share the size of
+// logits, and a tensor of a model is often as large as one of a wider model. Empty: none.
 std::string missing_tensor(const std::vector<Wanted>& wanted) {
   for (const char* what : {"residual stream", "feed-forward weight", "projection weight"}) {
     const bool is_there = std::ranges::any_of(

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kContextUnit = 64;                  // odd lengths are slow
 constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a context (spec/fields)
-// What a set of changes has to gain to have a row of its own.
+// A set of changes needs a size larger by this factor to have a row of its own.
 constexpr double kWorthARow = 1.1;
 
 // A step with changes, and the largest size that fits of it.

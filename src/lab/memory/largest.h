@@ -11,7 +11,7 @@
 
 namespace tracestep {
 
-// What --largest varies.
+// The size that --largest varies.
 enum class Growth : std::uint8_t { kBatch, kContext };
 inline constexpr Growth kAllGrowths[] = {Growth::kBatch, Growth::kContext};
 std::string_view name_of(Growth growth);

@@ -24,8 +24,8 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   return canonical_text(key_of(step));
 }
 
-// Of what forward and backward hold before updates, which do not know where the optimizer's states
-// lie.
+// The key names what forward and backward hold before updates, which do not know where the
+// optimizer's states lie.
 std::string key_of_computing(const RunSpec& asked, RunSpec step) {
   step.offload = asked.offload;
   step.optimizer.moments = asked.optimizer.moments;

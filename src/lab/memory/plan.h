@@ -25,7 +25,7 @@ double tokens_per_s(const FitQuestion& question, const Remedy& remedy);
 // How long the training takes; 0: no time is predicted, or no number of tokens is given.
 double days_of(const Training& training, double tokens_per_s);
 
-// One row for the step as asked where it fits (`asked`), and for each remedy: devices, how they
+// Rows: the step as asked where it fits (`asked`), and each remedy; columns: devices, how they
 // share the step, bytes of each, tokens a second, MFU, days, device hours and cost, as far as they
 // are known.
 Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,

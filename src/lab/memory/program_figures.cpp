@@ -192,7 +192,7 @@ ProgramFigures ProgramCache::figures_of(const RunSpec& run, const Program& progr
   Where where{Phase::kForward, 0, ""};
   for (std::size_t i = 0; i < live.size(); ++i) {
     if (live[i] == 0) continue;
-    // What sums for several layers, or sends for others, runs where the kernel before it does.
+    // A node that sums for several layers, or sends for others, runs where the one before does.
     const Node& node = program.nodes[i];
     if (is_of_one_layer(node)) where = where_of(node.origin(), run.model.layers);
     std::int64_t& bytes = out.live[where];

@@ -120,7 +120,7 @@ class Search {
     if (is_first) add_roomiest();
   }
 
-  // Those that fit by their whole programs: the fastest, and slower ones that hold much less.
+  // Finds remedies that fit by whole programs: the fastest, and slower ones that hold much less.
   Remedies fitting(std::vector<Set*> sets, double fastest) {
     Remedies out;
     std::optional<Remedy> tight;
@@ -171,8 +171,8 @@ class Search {
     return static_cast<double>(peak) <= kMuchLess * static_cast<double>(than.figures.peak_bytes);
   }
 
-  // Of the sets that fit and take about as long, the one with the fewest changes. One without
-  // figures has as many as another that fits.
+  // Finds, among the sets that fit and take about as long, the one with the fewest changes. A set
+  // without figures has as many as another that fits.
   Remedy simplest_like(const Remedy& r, const std::vector<Set*>& sets) {
     Remedy out = r;
     for (Set* set : sets) {

@@ -36,7 +36,7 @@ bool grows_evenly(const Recomputation& choice) {
       choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
 }
 
-// Of a rank, as they are summed.
+// Bytes of a rank's gradients in the type in which ranks sum them.
 std::int64_t summed_bytes(const RunSpec& step) {
   const bool is_low = step.parallel.low_sums && step.precision.autocast;
   const DType dtype = is_low ? *step.precision.autocast : step.precision.parameters;
@@ -87,7 +87,7 @@ StepFigures figures_of(const RunSpec& step, const Program& program, const Device
   return figures_of(step, {&whole, 1}, traits, times);
 }
 
-// Of all programs of the step.
+// Figures of a step with few layers, over all its programs.
 struct FiguresOfSteps::Depth {
   StepFigures figures = {};
   std::int64_t leaves = 0;

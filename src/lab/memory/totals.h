@@ -37,7 +37,7 @@ std::string words_of(Category category);
 
 // --- what holds the memory at a moment ---------------------------------------------------------
 
-// One row; a sum of several holders has no op and no category.
+// A row of a table of holders; a sum of several holders has no op and no category.
 struct Holder {
   std::string component;
   std::optional<std::string> op = {}, category = {};

@@ -162,7 +162,7 @@ class PickleWalk {
     }
   }
   void look(std::size_t values) { spend(looks_left_, values); }
-  // What the builder keeps of a value; those that it does not keep count as well.
+  // Counts the bytes that the builder keeps of a value; values that it drops count as well.
   void keep(std::size_t bytes) { spend(memory_left_, bytes); }
   void spend(std::size_t& left, std::size_t amount) {
     if (amount > left) fail_input(where_, "its values name each other too often");

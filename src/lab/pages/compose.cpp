@@ -37,7 +37,7 @@ class Refusal : public Unsupported {
   using Unsupported::Unsupported;
 };
 
-// One page over the tables of one report.
+// Evaluates a page over the tables of a report.
 class Composer {
  public:
   Composer(const Page& page, const Evidence& evidence) : page_(page), evidence_(evidence) {

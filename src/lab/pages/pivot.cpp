@@ -18,7 +18,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-// One cell as the writers for people format it.
+// The cell as the writers for people format it.
 std::string displayed(const Column& column, const Json& cell) {
   Table alone{.columns = {column}};
   alone.columns[0].data_only = alone.columns[0].if_varies = false;
@@ -34,8 +34,8 @@ bool is_out_of_memory(const Table& table, const std::vector<Json>& row) {
   return status != nullptr && words_of(*status) == "oom";
 }
 
-// What stands in the place of a row; empty: nothing. Bytes that were predicted are known whether or
-// not they fit; a time of what ran out of memory is not.
+// The text that stands for a row; empty: none. Bytes that were predicted are known whether or not
+// they fit; a time of what ran out of memory is not.
 std::string value_of(const Table& table, const std::vector<Json>& row, std::string_view name) {
   const Json* value = cell_in(table, row, name);
   const bool is_out = is_out_of_memory(table, row);
@@ -117,7 +117,7 @@ std::vector<Entry> entries_of(const Pivot& pivot, std::span<const Table* const> 
   return out;
 }
 
-// Whether both are of one run, as far as both tables say what they are of.
+// True if both are of one run, as far as both tables have the keys.
 bool is_same_run(const Entry& a, const Entry& b) {
   return std::ranges::all_of(keys_of(*a.table), [&](const std::string& key) {
     return !b.table->index_of(key) || a.text(key) == b.text(key);
@@ -147,7 +147,7 @@ void sort_sizes(std::vector<Entry>& entries) {
   }
 }
 
-// Whether the column across says what the key is: its layers, of a size.
+// True if each value across has one value of the key, as a size has one number of layers.
 bool follows_from_across(const std::vector<Entry>& entries, const std::string& key) {
   std::map<std::string, std::string> known;
   return std::ranges::all_of(entries, [&](const Entry& entry) {

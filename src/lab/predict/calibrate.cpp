@@ -75,7 +75,7 @@ std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
   return out;
 }
 
-// What steps took, and the host for issuing them.
+// Times of steps, and of the host that issues them.
 struct StepSamples {
   std::vector<double> wall_ms, issue_ms;
 
@@ -190,8 +190,8 @@ double measure_host_link(Device& device) {
   return bytes_over_link(program, executor->buffer_plan(), program.nodes.front()) / least_us;
 }
 
-// Of what the steps multiply in, except float32 with rounded operands (tf32), which another device
-// multiplies, and by parts, whose products have other kernels.
+// The types in which the steps multiply, except float32 with rounded operands (tf32), which another
+// device multiplies, and by parts, whose products have other kernels.
 std::set<DType> product_dtypes(const std::vector<CalibrationStep>& steps) {
   std::set<DType> out;
   for (const CalibrationStep& step : steps) {
@@ -202,7 +202,7 @@ std::set<DType> product_dtypes(const std::vector<CalibrationStep>& steps) {
   return out;
 }
 
-// Of a calibration that ended early, the steps that begin those of the plan.
+// Keeps the steps of a calibration that ended early as long as they are those that begin the plan.
 std::vector<CalibratedStep> steps_begun(const Calibration& begun,
                                         const std::vector<CalibrationStep>& plan) {
   std::vector<CalibratedStep> out = begun.steps;
@@ -287,7 +287,7 @@ Calibration begin_calibration(const DeviceFactory& make_device, const Calibratio
   return out;
 }
 
-// What another round of the same step adds: of the step and of each kernel the shorter time.
+// Merges another round of the same step: keeps the shorter time of the step and of each kernel.
 void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
   step.wall_ms = std::min(step.wall_ms, other.wall_ms);
   step.issue_ms = std::min(step.issue_ms, other.issue_ms);

@@ -27,14 +27,14 @@ struct CalibrationStep {
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions);
 
-// What a calibration is made of. `progress` is called before each step.
+// The input of a calibration. `progress` is called before each step.
 struct CalibrationPlan {
   std::vector<CalibrationStep> steps;
   Json identity = {};  // calibration_identity()
   std::string date_utc = {};
   // Every step is measured once; rounds after that begin no step when this time is over.
   double most_seconds = 0;  // 0: all rounds
-  // What a calibration of the same plan had measured when it ended early: that is not done again.
+  // A calibration of the same plan that ended early: its steps are not measured again.
   std::optional<Calibration> begun = {};
   std::function<void(const std::string& step, std::size_t index, std::size_t count)> progress = {};
   // Called with what there is every few seconds, and when a signal to stop came.
@@ -56,7 +56,7 @@ struct SpotCheck {
 // Runs three of the steps held out again: a second or less on a device as it was.
 SpotCheck spot_check(const DeviceFactory& make_device, const Calibration& calibration,
                      const Place& place);
-// What the check says: empty while the ratio is within `tolerance` of 1.
+// A sentence on the check: empty while the ratio is within `tolerance` of 1.
 std::string verdict_of(const SpotCheck& check, const std::string& date_utc,
                        double tolerance = 0.15);
 

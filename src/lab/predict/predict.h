@@ -14,7 +14,7 @@ namespace tracestep {
 
 class BudgetNotMet;  // passes/recompute_budget.h
 
-// What predictions are made from.
+// The sources of predictions.
 struct Predictor {
   const TimeModel& model;
   std::span<const CheckedCell> history = {};
@@ -43,11 +43,11 @@ struct Prediction {
 
 // Throws BudgetNotMet for a run that has no program.
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
-// The same for a program that has been built; without its bytes.
+// As predict_run(), for a program that has been built; without its bytes.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 
-// What predict_program() multiplies the model's time by; it depends on the run alone.
+// The factor that predict_program() applies to the model's time; it depends on the run alone.
 double correction_factor(const RunSpec& run, const Predictor& predictor);
 
 // Where the run is: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs (dp=4)"; empty: this

@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// Whether nodes of the program run beside others, or between ranks.
+// True if nodes of the program run beside others, or between ranks.
 bool has_lanes(const Program& program) {
   return std::ranges::any_of(program.nodes, [](const Node& node) {
     return node.op->kernel_class == KernelClass::kCollective ||
@@ -50,7 +50,7 @@ class Launches {
     if (has_lanes(program)) turns_ = turns_of(program, plan_buffers(program));
   }
 
-  // What the link says; nullopt: the node is no collective, or nothing is known of a link.
+  // The time by the link; nullopt: the node is no collective, or no link is known.
   std::optional<double> collective_us(NodeId id) const {
     const Node& node = program_.node(id);
     if (!link_ || node.op->kernel_class != KernelClass::kCollective) return std::nullopt;
@@ -117,8 +117,8 @@ bool is_of_products(KernelClass kind) {
   return kind == KernelClass::kGemm || kind == KernelClass::kAttention;
 }
 
-// What is usual for a kernel is what its class has, and for a class what all kernels that move
-// bytes have. Products compute at a pace of their own.
+// A kernel that lacks a rate takes the usual one of its class, and a class that of all kernels that
+// move bytes. Products compute at a pace of their own.
 class KernelRates {
  public:
   explicit KernelRates(const StepPointers& steps) {
@@ -176,7 +176,7 @@ StepPointers fitted_steps(const Calibration& calibration) {
   return out;
 }
 
-// What launches take on a device that does (`tf32`), or does not, round operands of products.
+// Times of launches on a device that rounds the operands of products (`tf32`), or does not.
 class LaunchTimes {
  public:
   LaunchTimes(const Calibration& calibration, bool tf32)
@@ -195,7 +195,7 @@ class LaunchTimes {
   bool knows(const std::string& kernel, const ProductShape& product) const {
     return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
   }
-  // Of a KernelWork or a CalibratedStep::Launch.
+  // Takes the fields of a KernelWork or a CalibratedStep::Launch.
   double us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
             const ProductShape& product) const {
     const double rated = rated_us(kernel, kind, amounts, product);
@@ -384,9 +384,9 @@ class OfPeaks : public TimeModel {
   // Fitted to 90 eager steps on an H200 (docs/predict.md): the share of its peaks that kernels
   // reach, and what a launch adds to that.
   static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
-  // Of products by parts, splitting included, in steps of large (bench/results/cuda-h200.md).
+  // The share that products by parts reach, with splitting, on large (bench/results/cuda-h200.md).
   static constexpr double kShareByParts = 0.5;
-  // Those steps lie within a factor of 1.3; of other devices less is known.
+  // The error of those steps is within a factor of 1.3; of other devices less is known.
   static constexpr double kMostSlowdown = 1.5;
 
   double us_over_link(double bytes) const {

@@ -110,7 +110,7 @@ std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
   return out;
 }
 
-// Whether both ran and are the same but for their modes.
+// True if both ran and are the same but for their modes.
 bool are_inference_and_training(const Profile& a, const Profile& b) {
   const Mode mode = b.spec.step.mode;
   return a.spec.step.mode == Mode::kInference &&
@@ -125,7 +125,7 @@ bool has_shares(std::span<const Verdict> verdicts) {
                              [](const Verdict& v) { return v.severity == Severity::kNote; });
 }
 
-// What is true of two profiles whatever their times are.
+// Compares the work of two profiles, which holds whatever their times are.
 std::string work_note(const ProfiledCell& inference, const ProfiledCell& training) {
   const auto flops = [](const ProfiledCell& cell) {
     return passes_of(cell).at("all").product_flops;

@@ -33,7 +33,7 @@ struct PlainTimes {
   HostAround host = {};
 };
 
-// One kernel, copy or fill of a profiled step. Times are those of now_ns().
+// A kernel, copy or fill of a profiled step. Times are those of now_ns().
 struct ProfiledLaunch {
   std::int32_t step = 0;
   std::int32_t node = kWholeStep;  // kWholeStep: belongs to no node

@@ -49,8 +49,8 @@ struct StepWork {
   double kernels_ms = 0;  // the sum of the kernels' times
   double overlap_ms = 0;  // what kernels that run at the same time count more than once in it
   double busy_ms = 0;     // in which kernels run: their sum less the overlap
-  // What held-up launches took beyond the time that counts for them (undisturbed_ms()), which is in
-  // no row: span = busy + interrupted + gaps.
+  // The time of held-up launches beyond what counts for them (undisturbed_ms()), which is in no
+  // row: span = busy + interrupted + gaps.
   double interrupted_ms = 0;
 
   WorkSums total() const;

@@ -103,7 +103,7 @@ std::string list_of_rows(std::span<const std::size_t> rows, std::string_view com
 // A column of rows of one table in a formula: "kinds[1,4-6].ms".
 std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column);
 
-// Whether a cell of the table's row is in the formula.
+// True if a cell of the table's row is in the formula.
 bool formula_has_row(std::string_view formula, const std::string& table, std::size_t row);
 
 // "a = b" or "a < b" of the same column with texts, in order of the alphabet.

@@ -1,6 +1,6 @@
-// One HTML page of a whole report: a first screen, answers as cards with their charts, and tables
-// that unfold. Text and charts stand in it as they are; tables are laid out by the page from the
-// JSON that it carries, compressed: a study's is ten times as large as the rest. It makes no
+// Writes one HTML page of a whole report: a first screen, answers as cards with their charts, and
+// tables that unfold. Text and charts stand in it as they are; tables are laid out by the page from
+// the JSON that it carries, compressed: a study's is ten times as large as the rest. It makes no
 // network requests.
 #pragma once
 
@@ -55,8 +55,8 @@ struct PageHead {
 std::string html_page(const PageHead& head, const Json& result, std::span<const Table> tables,
                       std::span<const PageTopic> topics, std::span<const PageSection> sections);
 
-// What was given to html_page(); null where `page` is none. Error{kInput} naming `name` where it is
-// damaged.
+// Reads back the result that was given to html_page(); null where `page` is none. Error{kInput}
+// naming `name` where it is damaged.
 Json result_of_page(std::string_view page, const std::string& name);
 
 }  // namespace tracestep

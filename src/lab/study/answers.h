@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// What the rows under an answer are worth, best first.
+// Grades the rows under an answer, best first.
 enum class Standing {
   kSound,
   kNotJudged,    // a time of a table that the validity checker does not judge

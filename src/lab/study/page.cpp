@@ -90,7 +90,7 @@ std::string short_words(const Answer& a) {
   return fmt::format("{}{}. {}", sign, a.lead.words(), a.more.words());
 }
 
-// What the first screen of the page says.
+// The text of the page's first screen.
 std::string summary_page(const Prose& prose, const StudyReport& report, const Json& environment,
                          const std::string& charts) {
   std::string out, trust;

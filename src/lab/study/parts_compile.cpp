@@ -51,7 +51,7 @@ void measure_starts(StudyContext& context, const ModelConfig& model, Mode mode) 
 
 }  // namespace
 
-// What questions need comes first: a start takes as long as its kernels take to compile, and
+// Comes first, as many questions need it: a start takes as long as its kernels take to compile, and
 // float64 longer than all else.
 void start_part(StudyContext& context) {
   context.announce("errors against float64, and first steps");

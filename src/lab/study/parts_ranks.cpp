@@ -60,7 +60,7 @@ struct FormOfRun {
   RunSpec run;
 };
 
-// One rank alone on the whole batch, then every form.
+// The runs are one rank alone on the whole batch, then every form.
 std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& model,
                                BatchShape shape) {
   const Parallel& asked = context.sizes.parallel;

@@ -1,4 +1,4 @@
-// One cell of a benchmark: a model, a mode and a device; its times by four clocks and its bytes.
+// Measures a cell of a benchmark (a model, a mode, a device): its times by four clocks, its bytes.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ struct CellSpec {
   int copy = 1;  // of the same cell, measured as another one: what two copies differ by is noise
 };
 
-// One recorded step: its kernels, and what other work held up single launches for.
+// A step that was recorded: its kernels, and the time for which other work held up single launches.
 struct RecordedStep {
   std::int64_t span_ns = 0, wall_ns = 0;  // first kernel's start to last one's end; the call's
   std::vector<Span> spans = {};
@@ -83,7 +83,7 @@ struct CellResult {
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
   std::optional<double> loss;  // of the last step; none for inference
 
-  // What attribution needs: the program, the spans of the recorded step whose kernels take the
+  // The input of attribution: the program, the spans of the recorded step whose kernels take the
   // median time, device_busy_ms, held-up launches cut to undisturbed_ms(), and the events of the
   // last one.
   Program program;
@@ -110,8 +110,8 @@ CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 // Both have to be ok.
 void add_visit(CellResult& result, const CellResult& later);
 
-// One visit of a driver (lab/measure/rounds.h). A budget of recomputation that nothing meets is out
-// of memory, too.
+// Runs a visit of a driver (lab/measure/rounds.h). A budget of recomputation that nothing meets
+// counts as out of memory, too.
 CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop,
                  const StepObserver& observe = {});
 std::string label_of(const CellSpec& spec);                    // of its run
@@ -121,8 +121,8 @@ double visit_weight(const CellSpec& spec);                     // FLOPs
 TimedSamples timed_samples(const CellResult& result);
 using StepRounds = CellRounds<CellSpec, CellResult>;
 
-// What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has
-// none, the steps took under half a second together, or that exceeds the device's power limit.
+// Joules that the whole device used for a timed step, by its coarse counter; nullopt: it has none,
+// the steps took under half a second together, or that exceeds the device's power limit.
 std::optional<double> energy_per_step_j(const CellResult& result);
 
 // The columns of `bench`, and a result as a row of them.
