@@ -60,7 +60,7 @@ std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   }
 }
 
-// The least memory that would do and what holds it, where nothing keeps the task.
+// Adds the least memory that would do, and its holders, where nothing keeps the task.
 void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table>& tables) {
   if (!advice.least) return;
   tables.push_back(least_table(asked, advice));
@@ -83,7 +83,7 @@ void check_times(const TimeSource& source, const PlanOptions& plan) {
                                          "tracestep predict --calibrate");
 }
 
-// Says whether the step as asked fits, and what would make it fit.
+// Answers if the step as asked fits, and what would make it fit.
 Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSource& source,
                     SearchProgress& progress) {
   const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
@@ -123,7 +123,7 @@ Table& shown_table(const std::optional<pages::FirstAnswer>& answer, std::vector<
   return found == tables.end() ? tables.front() : *found;
 }
 
-// A page where --output names one.
+// True if --output names a page.
 bool is_page(const OutputOptions& output) {
   return output.format == Format::kText && output.path.extension() == kPageEnding;
 }

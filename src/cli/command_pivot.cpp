@@ -88,7 +88,7 @@ std::vector<std::string> varying_keys(const Table& table, const std::string& acr
   return out;
 }
 
-// Samples before bytes before what else is exact.
+// Prefers samples to bytes, and bytes to other exact columns.
 std::string usual_value(const Table& table) {
   const auto first = [&](auto is) {
     const auto found = std::ranges::find_if(table.columns, is);

@@ -107,7 +107,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
       .ceilings = device_ceilings,
       .train = [training](double seconds,
                           double step_ms) { return train_for_study(training, seconds, step_ms); },
-      // Without the default limit, which the user did not set.
+      // Takes the user's own limit, not the default one.
       .warm_up =
           [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
             return warm_up(place, step, warmups);
@@ -200,7 +200,7 @@ void check_alone() {
               "run it without a launcher; bench times a step that processes share");
 }
 
-// Two ranks where nothing is asked for.
+// Takes two ranks where none are asked for.
 void set_parallel(const StudyOptions& o, StudySizes& sizes) {
   if (!o.grid.run().parallel.is_on()) return;
   RunSpec shared{.model = sizes.models.front(), .parallel = o.grid.run().parallel};

@@ -265,9 +265,9 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
   return found;
 }
 
-// The checkpoint that --resume continues; nullopt: there is none. Whether its tensors are whole is
-// seen when they are loaded. Where `o` has no option of its own, that of the checkpoint is taken,
-// then that of the recipe.
+// The checkpoint that --resume continues; nullopt: there is none. Its tensors are checked when they
+// are loaded. Where `o` has no option of its own, that of the checkpoint is taken, then that of the
+// recipe.
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
   take_recipe(o, set);

@@ -54,8 +54,8 @@ Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks)
   return out;
 }
 
-// The batch that so many devices share where their number is searched for: that which is assumed
-// for them, or the next to the one that was given that they can share.
+// The batch that so many devices share while their number is searched for: the one assumed for
+// them, or, from the one that was given, the next that they can share.
 std::int64_t batch_for(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source,
                        std::int64_t gpus) {
   const std::int64_t given = asked.step.shape.batch;
@@ -100,7 +100,7 @@ bool keeps_task(const Advice& advice) {
   return !advice.remedies.empty() && advice.remedies[0].keeps_task();
 }
 
-// Within the days that the training may take, where both are given.
+// True if the training ends within the days that it may take, where both are given.
 bool is_in_time(const FitQuestion& question, const Advice& advice, const Training& training) {
   if (training.tokens == 0 || training.days == 0 || question.times == nullptr) return true;
   return days_of(training, tokens_per_s(question, advice.remedies[0])) <= training.days;
@@ -184,7 +184,7 @@ std::optional<Planned> tried(const FitQuestion& asked, const PlanOptions& o,
                  gpus);
 }
 
-// `enough`, or fewer of those between it and a number that is too small, in halves. Nodes are
+// Finds `enough`, or fewer devices between it and a number that is too small, by halves. Nodes are
 // whole.
 Planned fewest_above(std::int64_t too_few, Planned enough, const FitQuestion& asked,
                      const PlanOptions& o, const TimeSource& source) {
@@ -202,7 +202,7 @@ Planned fewest_above(std::int64_t too_few, Planned enough, const FitQuestion& as
   return enough;
 }
 
-// Powers of two up to a number that is enough, then those below it.
+// Tries powers of two up to a number that is enough, then numbers below it.
 Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;

@@ -67,7 +67,7 @@ void GridView::show(const std::string& part) {
 
 namespace {
 
-// 0 for a row without a speed.
+// The speed of a row; 0 for a row without one.
 double tflops_of(const CellResult& result) {
   if (result.status != Status::kOk || !result.computes || result.wall_ms <= 0) return 0.0;
   return static_cast<double>(result.flops) / result.wall_ms * 1e-9;

@@ -14,7 +14,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Changes of the device's bytes would not help.
+// The host's memory is short, so changes of the device's bytes would not help.
 std::string host_hint(const RunSpec& run) {
   const std::int64_t bytes = host_bytes(predict_memory(run, traits_of(run.place)).program);
   RunSpec without = run;
@@ -57,7 +57,7 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
                        format_bytes(limit),
                        format_bytes(advice.least_sequence->figures.peak_bytes));
   }
-  // fit is for one rank.
+  // The command fit plans for one rank.
   const std::string more = run.parallel.is_on()
                                ? std::string()
                                : fmt::format("; more ways: tracestep fit {} --memory-limit {}",

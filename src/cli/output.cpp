@@ -82,7 +82,7 @@ std::optional<Table> with_columns(const Table& table, const std::vector<std::str
   return out;
 }
 
-// Each name once, those most like the asked one first.
+// Removes repeated names; those most like the asked one come first.
 std::vector<std::string> nearest_first(std::string_view asked, std::vector<std::string> names) {
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());

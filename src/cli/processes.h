@@ -17,9 +17,9 @@ namespace tracestep::cli {
 // kFailed when they cannot be joined, or when their builds or command lines differ; kDevice when
 // MPI started them and this build has none.
 void join_processes(const std::string& command, std::span<const std::string> arguments);
-// The names of the commands that do.
+// The names of the commands that run steps of several ranks.
 std::span<const std::string> shared_commands();
-// The joined ones; nullptr: this process runs alone.
+// The joined processes; nullptr: this process runs alone.
 Processes* processes();
 // Waits for the others, before this process ends without an error.
 void leave_processes();

@@ -91,7 +91,7 @@ struct SharedOption {
   }
 };
 
-// By heading, in the order of the first command that has each.
+// Options by heading, in the order of the first command that has each.
 class SharedOptions {
  public:
   explicit SharedOptions(std::span<const Command> commands) {

@@ -47,7 +47,7 @@ struct Task {
   JobNeeds needs;
 };
 
-// All that the scripts are made of.
+// The input of the scripts.
 struct Jobs {
   const Command& command;
   JobTasks lines;
@@ -285,9 +285,9 @@ std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
   set_if(needs.memory_bytes > 0, "mebibytes", (needs.memory_bytes * processes - 1) / kMiB + 1);
   set_if(needs.minutes > 0, "minutes", needs.minutes);
   set_if(jobs.has_checkpoints, "seconds_to_save", kSecondsToSave);
-  // The ranks of a run divide it among them.
+  // The ranks of a run divide these threads among them.
   set_if(needs.gpus == 0, "threads", needs.cpus * processes);
-  // Ranks that MPI does not connect.
+  // True for ranks that MPI does not connect.
   const bool has_plain_ranks = processes > 1 && needs.gpus > 0;
   set_if(has_plain_ranks, "secret", env::kCommSecretFile.name);
   set_if(has_plain_ranks, "make_secret",
@@ -361,7 +361,7 @@ int write_jobs(const Command& command, const SbatchOptions& o,
   return 0;
 }
 
-// The command itself runs here, and only what its jobs request is predicted.
+// Refuses flags of predicted times without --sbatch: the command runs here, and predicts nothing.
 void check_alone(const SbatchOptions& o, const std::string& name) {
   const bool is_published = !o.times.published.empty();
   if (!is_published && o.times.calibration.empty()) return;

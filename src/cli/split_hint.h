@@ -10,8 +10,8 @@ namespace tracestep::cli {
 // Predicts the gain by `source`. Empty if its device lacks `fp32-split`, or the gain is unknown or
 // below 5 %.
 std::string split_hint(const RunSpec& run, const TimeSource& source);
-// For a step on the device that is here: from its calibration, or from the published peaks of its
-// name where it has none.
+// Predicts the gain on the device that is here: from its calibration, or else from the published
+// peaks of its name.
 std::string split_hint(const RunSpec& run, const Json& environment);
 
 }  // namespace tracestep::cli

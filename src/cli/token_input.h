@@ -47,7 +47,7 @@ inline std::filesystem::path origin_of(const std::optional<Weights>& weights) {
   return weights ? weights->tensors.origin() : "";
 }
 
-// Weights that may not be given; nullptr: they are not.
+// A pointer to weights that may not be given; nullptr: they are not.
 inline const Weights* pointer_to(const std::optional<Weights>& weights) {
   return weights ? &*weights : nullptr;
 }

@@ -5,10 +5,10 @@
 
 namespace tracestep::cli {
 
-// Says it where nothing of the run will be kept.
+// Warns if nothing of the run will be kept.
 void say_what_is_lost(const TrainOptions& options);
 
-// How many of the tokens set aside a validation reads, and how many steps take as long.
+// Says how many of the tokens set aside a validation reads, and how many steps take as long.
 void say_validation(const TrainOptions& options, const TokenSource& held_out);
 
 }  // namespace tracestep::cli

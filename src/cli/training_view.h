@@ -50,7 +50,7 @@ class TrainingView {
   explicit TrainingView(Setup setup);
 
   void add(const TrainStep& step);
-  // In a terminal, the curve as a line.
+  // On a terminal, prints the curve as a line.
   void finish();
   const LossCurve& curve() const { return curve_; }
 
@@ -65,7 +65,7 @@ class TrainingView {
   Clock::time_point line_at_ = Clock::now();
   Clock::time_point first_at_;  // the end of the first step, which makes what all of them use
   std::int64_t done_ = 0;
-  // Since the last line.
+  // Figures since the last line.
   std::int64_t count_ = 0;
   double loss_sum_ = 0.0;
   std::optional<double> validation_;

@@ -1,4 +1,4 @@
-// Numbers that write-ups computed from their own tables, computed again.
+// Recomputes the numbers that write-ups derived from their own tables.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// A time of the study: of one of its tables, or by one clock.
+// Names a time of the study: of one of its tables, or by one clock.
 struct TimeOf {
   std::string_view table, pass, precision;
 };

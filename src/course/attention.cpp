@@ -168,7 +168,7 @@ class AttentionJudge {
     return nullptr;
   }
 
-  // From contexts that fill a device.
+  // The median ratio of their time to ours, from contexts that fill a device; 0: too few cells.
   double pace_of(const std::string& study) const {
     constexpr std::int64_t kLong = 4096;
     std::vector<double> ratios;

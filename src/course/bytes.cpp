@@ -85,7 +85,7 @@ struct StatusMatch {
   std::vector<std::string> differ;  // "xl/512"
 };
 
-// Against the device's memory, or against the limit that fits best when it is not stated.
+// Compares with the device's memory, or, if that is not stated, with the limit that fits best.
 StatusMatch match_statuses(const StatusTable& table, const Form& form) {
   std::vector<double> bytes;
   bytes.reserve(table.cells.size());
@@ -117,7 +117,7 @@ struct NamedBytes {
   bool is_label = false;  // what the row's label says
 };
 
-// Weights, their narrow copies, and activations of which most are halved.
+// Sums of weights, their narrow copies, and activations of which most are halved.
 std::vector<NamedBytes> candidates_under_autocast(const PublishedPeak& peak) {
   const ModelConfig model = preset(peak.size);
   const auto p = static_cast<double>(parameter_formula(model));

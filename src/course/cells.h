@@ -1,4 +1,4 @@
-// Published times as cells: what others of the same study say about one of them.
+// Published times as cells; each is held against others of the same study.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Published gains of compiling beside ours: a gain is a ratio of two times on one device, so it can
-// be compared between devices, as far as both are bound by the same thing.
+// Compares published gains of compiling with ours: a gain is a ratio of two times on one device, so
+// devices can be compared, as far as both times are bound by the same thing.
 #include <fmt/format.h>
 
 #include "course/ours.h"

@@ -81,7 +81,7 @@ Table parts_replay_table(const Published& published);
 Table kernel_replay_table(const Published& published);
 Table product_share_replay_table(const Published& published, const ReplayInput& ours);
 Table arithmetic_replay_table(const Published& published);
-// Ours: what a plain step takes (primitive ops, eager) over the fused and compiled one.
+// Our gain is the time of a plain step (primitive ops, eager) over that of the fused, compiled one.
 Table pair_replay_table(const Published& published, const ReplayInput& ours);
 
 }  // namespace tracestep

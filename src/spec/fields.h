@@ -93,7 +93,7 @@ std::string canonical_text(const Json& key);
 // fields are ignored. Error{kUsage} naming the field for a value that its flag would refuse.
 RunSpec run_of_key(const Json& key);
 
-// Whether a field has the value that a reader assumes: that of the preset called `size`, if it is
+// True if the field has the value that a reader assumes: that of the preset called `size`, if it is
 // one and has the field, else that of RunSpec().
 bool is_usual(const RunField& field, const Json& value, const Json& size);
 

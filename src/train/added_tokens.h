@@ -19,7 +19,7 @@ struct AddedToken {
   bool lstrip = false, rstrip = false;  // takes white space before or behind it along
 };
 
-// Searches for all of them: of those that begin at one place the longest is found.
+// Searches for all tokens at once; of those that begin at one place, the longest is found.
 class AddedTokens {
  public:
   using OnText = std::function<void(std::string_view text)>;

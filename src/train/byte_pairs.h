@@ -29,7 +29,7 @@ using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>
 // The bytes that `text` stands for where each character is a byte (GPT-2's alphabet); nullopt: it
 // has others.
 std::optional<std::string> bytes_of_alphabet(std::string_view text);
-// Each byte as its character.
+// Spells each byte as its character in that alphabet.
 std::string in_alphabet(std::string_view bytes);
 
 class BytePairs {

@@ -22,7 +22,7 @@ namespace tracestep {
 // there is none.
 std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
-// Says whether the folder has any, whole or not.
+// True if the folder has any checkpoint, whole or not.
 bool has_checkpoints(const std::filesystem::path& folder);
 
 // The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().

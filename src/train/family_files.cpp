@@ -156,7 +156,7 @@ std::string fault_of_other(const std::string& name, const SafetensorsFile& file,
   return fault.empty() ? "" : shown + " " + fault;
 }
 
-// Says whether the files hold a head beside the embedding, other than it, by so many bytes of both.
+// True if the files hold a head other than the embedding; compares at most `most_bytes` of both.
 bool differs_from_embedding(const Files& files, const Table& table, std::uint64_t most_bytes) {
   const auto is_one = [](const auto& entry) { return is_head(entry.first); };
   const auto head = std::ranges::find_if(files.by_tensor, is_one);

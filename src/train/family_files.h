@@ -26,8 +26,8 @@ bool has_family_weights(const std::filesystem::path& path);
 // that is damaged or names what lies elsewhere; links are followed, as downloads are stored so.
 std::vector<std::filesystem::path> family_weight_files(const std::filesystem::path& folder);
 
-// Says whether the folder's files hold a head other than the embedding, though its config.json says
-// that they are tied, as the beginnings of both tell: for planning, which reads no weights.
+// True if the files hold a head that differs from the embedding in its first bytes, though
+// config.json calls them tied: for planning, which reads no weights.
 bool has_own_head(const std::filesystem::path& folder);
 std::string own_head_note(const std::filesystem::path& folder);
 

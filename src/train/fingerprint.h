@@ -20,7 +20,7 @@ struct RunContent {
   std::string init = {};  // hash of the initial weights' file; empty: made from the seed
 };
 
-// Kept in every checkpoint.
+// Every checkpoint keeps the fingerprint of its run.
 Json fingerprint(const TrainOptions& options, const RunContent& content);
 
 // Error{kUsage, "change"} unless every name is that of an entry that may change. Those that change

@@ -25,7 +25,7 @@ struct PlacedTensor {
   std::string name;
 };
 
-// Says whether both have the same shape and numbers; of each at most so many bytes are compared.
+// True if both have the same shape and numbers; of each at most so many bytes are compared.
 bool hold_same(const PlacedTensor& a, const PlacedTensor& b,
                std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
 

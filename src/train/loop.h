@@ -67,9 +67,9 @@ struct TrainOptions {
 struct TrainStep {
   std::int64_t step = 0;                         // counted from 1 in logs and messages
   double loss = 0.0, grad_norm = 0.0, lr = 0.0;  // a NaN where updates are early: no norm is known
-  // From the step's call to its loss and norm. Where these come before the update (a GPU), a step
-  // waits for the update of the one before, so the rate is that of whole steps, except behind a
-  // pause (the first step, a validation, a checkpoint).
+  // Measured from the step's call to its loss and norm. Where these come before the update (a GPU),
+  // a step waits for the update of the one before, so the rate is that of whole steps, except
+  // behind a pause (the first step, a validation, a checkpoint).
   double tokens_per_s = 0.0;
   std::optional<double> validation_loss = {};
   std::vector<std::int64_t> sample = {};  // tokens that the weights of this step continue with

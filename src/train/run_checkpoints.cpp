@@ -108,7 +108,7 @@ void agree_on(Outcome& out, Processes* processes) {
   }
 }
 
-// The checkpoint that `find` returns in the first process, in all of them.
+// Calls `find` in the first process alone, and returns its checkpoint in every process.
 template <class Find>
 std::optional<Checkpoint> same_checkpoint(const std::filesystem::path& folder, const Find& find,
                                           Processes* processes) {
@@ -259,8 +259,8 @@ std::optional<NotFinite> RunCheckpoints::save_alone(std::int64_t step, const Who
 
 std::optional<NotFinite> RunCheckpoints::save_shards(std::int64_t step, const WholeTensors& from) {
   Outcome out;
-  // Once before a shard is written, as the folder is there then, and once more where one failed, as
-  // it is gone then.
+  // Processes meet before a shard is written, when the folder exists, and again when one failed and
+  // the folder is gone.
   const auto meet = [this] {
     if (processes_ != nullptr) processes_->exchange(0);
   };

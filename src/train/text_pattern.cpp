@@ -147,7 +147,7 @@ std::optional<TextPattern::Match> TextPattern::find(std::string_view text, std::
                text.size(), message_of(found));
   }
   const std::size_t* ends = pcre2_get_ovector_pointer(scratch.data.get());
-  // Looking behind, a match can begin before itself.
+  // An assertion that looks behind may end a match before its begin.
   if (ends[1] <= ends[0]) fail_input("tokenizer", "its expression matches nothing");
   return Match{ends[0], ends[1]};
 }

@@ -61,7 +61,7 @@ std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_s
 // True if the content of a tokenizer's file is a tokenizer.json.
 bool is_tokenizer_json(std::string_view content);
 // A tokenizer of any kind, from the content of its file: bytes, SentencePiece, tokenizer.json
-// (tokenizer_json.h); `origin` names it in messages. Errors: kInput when it is malformed.
+// (tokenizer_kinds.h); `origin` names it in messages. Errors: kInput when it is malformed.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin);
 // The file of the tokenizer at `path`: itself, or in the folder of a published model its
 // tokenizer.json, else its tokenizer.model. Errors: kInput for a folder that has neither.
