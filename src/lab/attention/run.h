@@ -65,8 +65,8 @@ struct AttentionResult {
   // How many samples each visit took, where a driver visited the cell several times (add_visit()).
   std::vector<double> visits = {};
   AttentionPart forward, backward;
-  // Separate steps without a stop between the parts: both parts and the two small kernels of the
-  // loss.
+  // Times further steps without a stop between the parts: both parts and the two small kernels of
+  // the loss.
   AttentionPart whole;
   // Live requested bytes when forward is done, and at the peak of the whole step.
   std::int64_t before_backward_bytes = 0, predicted_before_backward_bytes = 0;

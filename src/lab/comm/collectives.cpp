@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// Device memory, zeros.
+// Device memory filled with zeros.
 class DeviceTensor {
  public:
   DeviceTensor(Device& device, std::int64_t count) : device_(device) {

@@ -42,7 +42,7 @@ double median_of_medians(const ProcessSamples& processes) {
   return median_of(process_medians(processes));
 }
 
-// To people what the checker calls invalid is impossible, as its mark says.
+// Shows people "impossible" for the checker's "invalid", as the mark does.
 Column shown_verdict(Column column) {
   column.words = {{"invalid", "impossible"}};
   return column;
@@ -299,7 +299,7 @@ class Report {
     }
   }
 
-  // By pairs where there are enough of them, else by processes.
+  // Compares by pairs where there are enough of them, else by processes.
   Comparison compared(const ProcessSamples& a, const ProcessSamples& b) {
     if (options_.pairs > 0 && can_tell_pairs(static_cast<std::size_t>(options_.pairs))) {
       const ProcessSamples runs_of_a = by_run(a, options_.pairs),
@@ -368,7 +368,7 @@ void add_difference(std::span<const TablePair> pairs, Table& table) {
 
 ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                                  const CompareOptions& options) {
-  // A gate compares what is the same.
+  // A gate compares rows of the same thing only.
   const std::vector<TablePair> pairs =
       table_pairs(a, b, options.ignored, !options.fail_percent.has_value());
   if (pairs.empty()) {

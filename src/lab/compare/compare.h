@@ -1,5 +1,5 @@
-// Two results beside each other: rows matched by what they measured, how the times differ, whether
-// that is more than chance, and which exact figures changed.
+// Compares two results: rows matched by what they measured, how the times differ, whether that is
+// more than chance, and which exact figures changed.
 #pragma once
 
 #include <optional>

@@ -89,7 +89,7 @@ struct Gathered {
   }
 };
 
-// Rows one behind the other. A note that not all parts have begins with the label of its part.
+// Joins tables row behind row. A note that not all parts have begins with the label of its part.
 Table joined(const Gathered& one) {
   Table out{.name = one.name, .title = one.tables.front().title};
   for (std::size_t i = 0; i < one.tables.size(); ++i) append(one.tables[i], one.of[i]->name, out);

@@ -22,7 +22,7 @@ struct Rung {
   void (*climb)(RunSpec& run);
 };
 
-// In the usual order; any other order is a ladder as well.
+// Rungs in the usual order; any other order is a ladder as well.
 std::span<const Rung> all_rungs();
 // Error{kUsage} naming `where` and the nearest rung when there is no such rung.
 const Rung& rung_named(const std::string& where, const std::string& name);

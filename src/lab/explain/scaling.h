@@ -1,5 +1,5 @@
-// How a model's step takes to more ranks, from FLOPs and bytes alone: products at one rate, links
-// at another, nothing else takes time. Upper bounds, to see what decides; predict has kernels.
+// Scales a model's step to more ranks, from FLOPs and bytes alone: products at one rate, links at
+// another, nothing else takes time. Upper bounds, to see what decides; predict has kernels.
 #pragma once
 
 #include <vector>

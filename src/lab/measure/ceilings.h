@@ -1,4 +1,4 @@
-// The highest speeds that a run's device reaches, measured: for rooflines, and for rows to be
+// Measures the highest speeds that a run's device reaches: for rooflines, and for rows to be
 // compared with.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace tracestep {
 // `dtype`: of the operands. 0 when the ceilings are not known.
 RoofTime roof_time(const Cost& cost, bool is_product, DType dtype, const Ceilings& ceilings);
 
-// For the run's precision, measured in about two seconds. Empty for devices that are not measured
+// Measures in the run's precision, in about two seconds. Empty for devices that are not measured
 // (reference, null). Errors as make_device().
 Ceilings device_ceilings(const RunSpec& run);
 

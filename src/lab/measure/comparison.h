@@ -1,5 +1,5 @@
-// Two lists of times beside each other: the ratio of their medians, how uncertain it is, and what
-// may be said of it.
+// Compares two lists of times: the ratio of their medians, how uncertain it is, and what may be
+// said of it.
 #pragma once
 
 #include <optional>

@@ -18,8 +18,8 @@ struct HostFacts {
   std::optional<std::string> governor = {};   // of the first core: "performance"
   std::optional<double> clock_low_mhz = {},
                         clock_high_mhz = {};  // of the slowest and the fastest core now
-  // Cumulative, of the cores that this process may run on: time in which they worked, time that the
-  // hypervisor gave to other machines, and of the former what this process took.
+  // Cumulative seconds of the cores that this process may run on: in which they worked, in which
+  // the hypervisor ran other machines, and that part of the first which this process took.
   std::optional<double> busy_s = {}, stolen_s = {}, own_s = {};
   double at_s = 0;  // on a steady clock
 };

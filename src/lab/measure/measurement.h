@@ -53,8 +53,8 @@ class Recording {
   Allocator& allocator_;
 };
 
-// Steps of an executor on its device. Each call may end the surrounding attempt(): by a signal to
-// stop or by running out of memory.
+// Runs steps of an executor on its device. Each call may end the surrounding attempt(): by a signal
+// to stop or by running out of memory.
 class Measurement {
  public:
   Measurement(Executor& executor, Device& device, const StopSignal* stop = nullptr)
@@ -62,8 +62,8 @@ class Measurement {
 
   StepTimes step(Recorder* recorder = nullptr);
   void warm_up(int steps, const std::function<void(const StepTimes& times)>& observe = {});
-  // Steps with every kernel and every allocation recorded. Recording costs a little, so these are
-  // never the timed ones.
+  // Runs steps with every kernel and every allocation recorded. Recording costs a little, so these
+  // are never the timed ones.
   void record(int steps,
               const std::function<void(const StepTimes& times, const Recorder& recorder)>& observe);
 

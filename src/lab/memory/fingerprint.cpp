@@ -25,7 +25,7 @@ struct Wanted {
   std::int64_t live = 0, most = 0;
 
   std::int64_t bytes() const { return elements * element_bytes; }
-  // Exactly, or as a block that was rounded up.
+  // True for the exact size, or that of a block that was rounded up.
   bool is(std::int64_t size) const {
     return size == bytes() || size == (bytes() + kRounding - 1) / kRounding * kRounding;
   }
@@ -65,7 +65,7 @@ void count(const MemoryTrace& trace, std::vector<Wanted>& wanted) {
   for (const TraceEvent& e : trace.events) change(e.bytes, e.is_alloc ? 1 : -1);
 }
 
-// Others of the same size, which sizes alone cannot tell apart.
+// Names other tensors of the same size, which sizes alone cannot tell apart.
 std::string confusable(const std::vector<Wanted>& wanted, const Wanted& with) {
   std::string out;
   for (const Wanted& w : wanted) {
@@ -147,7 +147,7 @@ std::string component_of(const std::string& scope) {
   return layer > 0 && layer < scope.size() ? scope.substr(layer + 1) : scope;
 }
 
-// How many score tensors that are kept for backward are alive at most, by what made them.
+// Counts how many score tensors that are kept for backward are alive at most, by what made them.
 class KeptScores {
  public:
   KeptScores(const MemoryTrace& trace, const std::vector<Wanted>& wanted) {
@@ -165,7 +165,7 @@ class KeptScores {
     }
   }
 
-  // In each of `layers` layers.
+  // Adds the count of each of `layers` layers.
   void add_to(Fingerprint& out, std::int64_t layers) const {
     std::string makers;
     int narrow = 0;

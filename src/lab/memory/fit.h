@@ -1,5 +1,5 @@
-// Does a step fit into a device's memory, and which command runs it? By
-// predicted peaks; nothing runs.
+// Answers if a step fits into a device's memory, and which command runs it. By predicted peaks;
+// nothing runs.
 #pragma once
 
 #include <cstdint>

@@ -115,7 +115,7 @@ void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
       static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
-// Half the sequences leave at least half of it. With an arena, the programs of the first
+// Half the sequences leave at least half of the bytes. With an arena, the programs of the first
 // micro-batch and of the others each have their own.
 std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
   const std::string key = key_of_forward(q_.step, r.step);

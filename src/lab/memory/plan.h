@@ -1,4 +1,4 @@
-// A step as a part of a training: how many tokens in how many days on so many devices, at what
+// Plans a training from its step: how many tokens in how many days on so many devices, at what
 // price.
 #pragma once
 
@@ -31,10 +31,10 @@ double days_of(const Training& training, double tokens_per_s);
 Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  const Training& training);
 
-// The ways in which so many devices can share a step. Every choice of --parallel for so many ranks:
-// replicas that divide the batch, each of neighbouring ranks of one node (at most `of_node`) that
-// divide the model and the rows between its products, with each stage of shards. Without those that
-// the model or the batch cannot be divided by; empty where all of them are such.
+// The ways in which so many devices can share a step: every choice of --parallel for so many ranks,
+// of replicas that divide the batch, each of neighbouring ranks of one node (at most `of_node`)
+// that divide the model and the rows between its products, with each stage of shards. Choices that
+// the model or the batch does not allow are left out; so it may be empty.
 std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_node);
 
 }  // namespace tracestep

@@ -38,11 +38,11 @@ using Choices = std::vector<StepChange>;
 // The fields that may change without another task, each with its choices for all layers alike.
 std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits);
 
-// True if weights, states and activations are all stored in a narrow type.
+// True if parameters are in a narrow type, and so is everything else that a step stores.
 bool is_pure(const Precision& precision);
-// Returns whether a step computes blocks again, one by one or in groups.
+// True if a step computes blocks again, one by one or in groups.
 bool is_of_blocks(const Recomputation& choice);
-// Returns whether the step computes again what a budget for its peak asks for.
+// True if the step recomputes as a budget for its peak asks.
 bool has_budget(const RunSpec& step);
 
 // A changed step that is to fit, with its figures.
@@ -76,7 +76,7 @@ enum class BatchDivision : std::uint8_t {
 
 inline constexpr double kUsualMargin = 0.05;
 
-// How far a search is. What the sets that are left cost is not known: most are left out by a bound.
+// The progress of a search. The cost of the sets that are left is unknown: a bound rules out most.
 struct WeighedSets {
   std::int64_t done = 0;  // looked at, left out, or put off behind others that fit
   std::int64_t all = 0;   // there are so far
@@ -119,11 +119,11 @@ class Judge {
   const StepFigures& asked() const { return asked_; }
   FiguresOfSteps& figures() { return figures_; }
 
-  // Changes, words and flags, from the step.
+  // Derives changes, words and flags from the step.
   void describe(Remedy& r) const;
-  // Described, with figures from few layers.
+  // Describes the remedy, and takes figures from programs of few layers.
   void sketch(Remedy& r);
-  // Figures of the whole program.
+  // Takes the figures of the whole program.
   void look_at(Remedy& r);
 
   void reach(const WeighedSets& sets) { sets_ = sets; }
@@ -148,7 +148,7 @@ class Judge {
 std::vector<Remedy> of_another_task(Judge& judge, const std::vector<Remedy>& from);
 // The fewest sequences of a replica whose rows its ranks can share.
 std::int64_t least_sequences(const RunSpec& step);
-// With so many sequences for each replica, or as many more as its ranks need to share them.
+// The remedy with so many sequences for each replica, or as many more as its ranks need.
 Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences);
 
 }  // namespace tracestep

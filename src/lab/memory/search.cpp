@@ -208,7 +208,7 @@ class Search {
     return least == nullptr ? Remedies() : finer_recomputations(judge_, *least);
   }
 
-  // By few layers, of those that take no longer than `most_ms`; nullptr: there is none.
+  // Searches, by few layers, sets that take no longer than `most_ms`; nullptr: there is none.
   template <class Is>
   const Remedy* least_of(const Is& is, double most_ms = kNoTime) {
     std::vector<std::pair<std::int64_t, Set*>> by_kept;
@@ -234,7 +234,7 @@ class Search {
     return out == nullptr ? nullptr : &out->remedy;
   }
 
-  // A severer remedy is worth showing, and one that leaves little.
+  // True for a severer remedy that is faster than all that are as severe or less.
   bool is_better_than_remedies(const Remedy& r) const {
     return std::ranges::none_of(advice_.remedies, [&](const Remedy& other) {
       return other.severity <= r.severity && other.figures.ms <= r.figures.ms * (1 + kAlike);

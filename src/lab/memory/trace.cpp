@@ -76,7 +76,7 @@ class TraceBuilder {
   }
 
   MemoryTrace finish() {
-    // Active at the end, and no event made them.
+    // These blocks are active at the end, and no event made them.
     for (const PlacedBlock& block : blocks_) {
       if (!live_.contains(block.address)) out_.there_before.push_back(block.bytes);
     }
@@ -179,7 +179,7 @@ class PickleWalk {
     builder_.add(out);
   }
 
-  // Twice, as the builder has them in a list and in a map.
+  // Spends the bytes twice, as the builder has labels in a list and in a map.
   void read_label(const PickleValue& event, TraceLabel& out) {
     out.category = text(event, "category").substr(0, kMostOfName);
     const auto frames = find(event, "frames");

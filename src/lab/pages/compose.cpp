@@ -94,7 +94,7 @@ class Composer {
     out += text;
   }
 
-  // Left out where a row that it names is missing.
+  // Leaves the chart out where a row that it names is missing.
   void add_chart(const Drawing& drawing, Composed& out) {
     const std::vector<RowRef> before = evidence_.used();
     try {

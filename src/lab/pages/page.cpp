@@ -136,7 +136,7 @@ std::vector<std::string> cells_of(std::string_view line) {
   return {out.begin() + 1, out.end() - 1};
 }
 
-// At commas, but for those in brackets.
+// Splits at commas, except those in brackets.
 std::vector<std::string> parts_of(std::string_view text) {
   std::vector<std::string> out(1);
   int depth = 0;

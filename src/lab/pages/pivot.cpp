@@ -54,7 +54,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos && text.size() < 18;
 }
 
-// In the order in which they came; where all of one place are numbers, by their size.
+// Sorts in the order in which they came; where all of one place are numbers, by their size.
 template <class T, class Get>
 void sort_numbers(std::vector<T>& all, Get get) {
   if (!std::ranges::all_of(all, [&](const T& each) { return is_number(get(each)); })) return;
@@ -84,7 +84,7 @@ struct Entry {
   }
 };
 
-// Keys that say what a row is of; not what names each row by itself.
+// Keys that tell what a row is of, without columns that just name each row.
 Keys keys_of(const Table& table) {
   Keys out;
   for (const Column& column : table.columns) {
@@ -124,7 +124,7 @@ bool is_same_run(const Entry& a, const Entry& b) {
   });
 }
 
-// Without runs that an earlier table has as well.
+// Drops runs that an earlier table has as well.
 void keep_first_runs(std::vector<Entry>& entries) {
   std::vector<Entry> out;
   for (Entry& entry : entries) {

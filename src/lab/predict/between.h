@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// For one executor.
+// The model for one executor.
 struct Between {
   double gap_us = 0;    // for each kernel
   double slowdown = 0;  // relative: kernels one behind the other beside kernels timed by themselves

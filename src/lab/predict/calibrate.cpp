@@ -108,7 +108,7 @@ std::optional<double> sustain(Measurement& measurement, const Device& device) {
   return watts;
 }
 
-// After the device has been kept busy.
+// Times steps after the device has been kept busy.
 StepSamples timed_sustained(Measurement& measurement) {
   StepSamples out;
   for (double total = 0; total < kSampledMs; total += out.wall_ms.back())
@@ -265,7 +265,7 @@ void add_products(Device& device, const CalibrationPlan& plan, std::size_t count
   }
 }
 
-// The device, and what is measured of it apart from steps.
+// Begins with the device, and what is measured of it apart from steps.
 Calibration begin_calibration(const DeviceFactory& make_device, const CalibrationPlan& plan,
                               const StopSignal* stop, Keeper& keeper) {
   Calibration out{.identity = plan.identity, .date_utc = plan.date_utc};
@@ -298,8 +298,8 @@ void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
   step.busy_ms = busy_ms_of(step);
 }
 
-// Products of the steps' own sizes, so that what they take in a step beside what they take alone
-// says nothing of sizes.
+// Measures products of the steps' own sizes, so that the difference between their time in a step
+// and alone does not come from sizes.
 void add_step_products(const DeviceFactory& make_device, const CalibrationPlan& plan,
                        const StopSignal* stop, Calibration& out) {
   std::set<NamedProduct> wanted;

@@ -1,5 +1,5 @@
-// The energy of steps: what a device draws while a step runs again and again, by its counter, and
-// what another step will take, by its time and by what it computes and moves.
+// The energy of steps: measured by a device's counter while a step runs again and again, and
+// predicted for other steps from their time and from what they compute and move.
 #pragma once
 
 #include <cstdint>

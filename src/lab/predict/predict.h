@@ -53,7 +53,7 @@ double correction_factor(const RunSpec& run, const Predictor& predictor);
 // Where the run is: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs (dp=4)"; empty: this
 // device.
 std::string where_of(const RunSpec& run, const DevicePeaks* sheet);
-// Trained (without backward: read) in a second, by all ranks together; 0: there is no time.
+// Tokens that all ranks together train on, or read without backward, in a second; 0: no time.
 double tokens_per_s(const Prediction& prediction);
 // Shares of `peak_tflops`, in percent; 0: not known. MFU counts the products of the model once for
 // each pass: forward's 2 FLOPs for each weight and token and those of attention over all scores,

@@ -70,17 +70,17 @@ class Launches {
     }
   }
 
-  // Until the last kernel of a program without lanes has ended, when the host launches as usual,
-  // as fast as it ever does, and as slowly.
+  // When the last kernel of a program without lanes ends: with a host that launches as usual, as
+  // fast as it ever does, and as slowly.
   std::array<double, 3> ended_us() const {
     std::array<double, 3> out{};
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = queues_[i].ended_us();
     return out;
   }
-  // The host's for launching.
+  // The host's time for launching.
   double issue_us() const { return issue_us_; }
 
-  // All but `ms` and its band, and what was not calibrated.
+  // Fills all but `ms`, its band, and the kernels that were not calibrated.
   StepTime sum() {
     StepTime out;
     out.kernels_ms = sum_us_ * 1e-3;
@@ -277,7 +277,7 @@ class Calibrated : public TimeModel {
     StepTime out = launches.sum();
     out.uncalibrated = std::move(uncalibrated);
     out.uncalibrated_ms = uncalibrated_ms;
-    // By a host as usual, a quick and a slow one.
+    // Times with a host as usual, a quick and a slow one.
     std::array<double, 3> us = launches.ended_us();
     if (has_lanes(program)) {
       const double device_us = (out.kernels_ms - out.beside_ms) * 1e3;
@@ -324,7 +324,7 @@ class Calibrated : public TimeModel {
     return std::abs(std::log(wall_us / std::clamp(wall_us, least, most)));
   }
 
-  // Without the order of its launches: by a host as usual, a quick and a slow one.
+  // Times without the order of launches: with a host as usual, a quick and a slow one.
   static std::array<double, 3> step_us(double kernels_us, std::int64_t launches, double issue_us,
                                        const Between& between) {
     const double device_us =

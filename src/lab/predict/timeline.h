@@ -1,5 +1,5 @@
-// When the launches of a step run, from how long each takes: collectives beside other kernels, and
-// what waits for them.
+// Tells when the launches of a step run, from how long each takes: collectives beside other
+// kernels, and what waits for them.
 #pragma once
 
 #include <span>

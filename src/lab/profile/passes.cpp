@@ -119,7 +119,7 @@ bool are_inference_and_training(const Profile& a, const Profile& b) {
          a.device == b.device;
 }
 
-// Where the checker doubts the recorded times, shares say nothing.
+// False where the checker doubts the recorded times: shares then say nothing.
 bool has_shares(std::span<const Verdict> verdicts) {
   return std::ranges::all_of(verdicts,
                              [](const Verdict& v) { return v.severity == Severity::kNote; });
@@ -283,7 +283,7 @@ Fields<ClockRow> clock_fields(bool has_collectives) {
   return out.add(host_columns(), [](C c) { return &c.p.plain.host; });
 }
 
-// Where the host issues kernels more slowly than they run.
+// Notes that the host issues kernels more slowly than they run.
 std::string waiting_note(const ClockRow& row) {
   return fmt::format(
       "{}: kernels run for {:.0f} % of the wall; the rest is the host issuing them ({:.3f} ms "

@@ -26,7 +26,7 @@ struct ProfileSpec {
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 
-// Steps without recording: medians, the wall of each, and the host around them and their warm-up.
+// Times of steps without recording: medians, each wall time, and the host's state around them.
 struct PlainTimes {
   double wall_ms = 0, issue_ms = 0, span_ms = 0;
   std::vector<double> samples_ms = {}, warmup_ms = {};

@@ -56,8 +56,8 @@ struct StepWork {
   WorkSums total() const;
 };
 
-// By launch: the time that counts for it, which is less where other work held it up
-// (lab/measure/interrupted.h).
+// For each launch the time that counts for it, which is less where other work held it up
+// (lab/measure/recorded_times.h).
 std::vector<double> counted_ms(const Profile& profile);
 
 // When a node runs several kernels, its FLOPs and bytes are counted at the longest one. The kernel

@@ -50,7 +50,7 @@ Table on_screen(const Table& table) {
     }
     const DisplayTable one =
         display({.columns = {table.columns[c]}, .rows = {{table.rows.front()[c]}}});
-    // A column that is there only where rows differ says nothing here.
+    // A column that is shown only where rows differ needs no words here.
     if (one.headers.empty()) continue;
     same += fmt::format("{}{} {}", same.empty() ? "" : ", ", one.headers[0], one.rows[0][0]);
   }

@@ -44,7 +44,7 @@ ColumnRole role_named(std::string_view name);  // kShown for a name that is not 
 std::string_view name_of(ColumnKind kind);
 ColumnKind kind_named(std::string_view name);  // kText for a name that is not known
 
-// Says whether a cell is of the kind; an empty one is of every kind.
+// True if a cell is of the kind; an empty one is of every kind.
 bool fits(const Json& cell, ColumnKind kind);
 
 struct Column {

@@ -48,7 +48,7 @@ DisplayTable display(const Table& table);
 inline bool is_silent(const Table& table) {
   return table.rows.empty() && table.notes.empty();
 }
-// Says whether rows differ in the column.
+// True if rows differ in the column.
 bool varies(const Table& table, std::size_t column);
 // True if people see the column.
 bool is_shown(const Table& table, std::size_t column);
@@ -56,8 +56,8 @@ bool is_shown(const Table& table, std::size_t column);
 // The table as a screen shows it: a column with one value for all rows stands in the title, one
 // without any is left out. Results stay, whatever they hold.
 Table on_screen(const Table& table);
-// Says whether a note is about one column: it begins with that one's title, "energy: by the
-// device's counter". A screen without the column goes without the note.
+// True if a note is about one column: it begins with that one's title, "energy: by the device's
+// counter". A screen without the column goes without the note.
 bool is_about(const std::string& note, const Column& column);
 
 // Text as LaTeX prints it.

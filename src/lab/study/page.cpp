@@ -82,7 +82,7 @@ Table with_numbers(Table table) {
   return table;
 }
 
-// With the sign of what its rows are worth in front. A tile's figure is no sentence.
+// Puts a sign in front of what rows of doubtful standing say. A tile's figure is no sentence.
 std::string short_words(const Answer& a) {
   const bool is_said = !a.refused && a.standing != Standing::kSound;
   const std::string sign = !is_said ? "" : a.standing == Standing::kInvalid ? "✗ " : "~ ";

@@ -33,7 +33,7 @@ struct StudySection {
 using SectionValues = std::vector<std::pair<std::string, std::string>>;
 StudySection section(const std::string& id, std::vector<Table> tables,
                      const SectionValues& values = {});
-// Another sentence of its page.
+// Another sentence of its page, by its label.
 std::string text_of_section(std::string_view id, std::string_view label,
                             const SectionValues& values = {});
 // Its place in reading order, one for all sections of a kind.
@@ -124,7 +124,7 @@ struct StudyContext {
   // The time of a step like this; if it was not timed itself, that of the slowest of its model and
   // mode, or by the FLOPs of another mode; 0: unknown.
   double seconds_of(const RunSpec& step) const;
-  // The device's, measured at the first call; none where the machine measures none.
+  // The device's ceilings, measured at the first call; none where the machine measures none.
   const Ceilings& ceilings();
   // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;

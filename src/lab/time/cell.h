@@ -47,8 +47,8 @@ struct CellResult {
   std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;
-  // By the clocks beside the wall, of the same steps; and how many steps each visit timed, where a
-  // driver visited the cell several times (add_visit()).
+  // Samples of the same steps by the clocks beside the wall; and how many steps each visit timed,
+  // where a driver visited the cell several times (add_visit()).
   std::vector<double> issue_samples_ms = {}, span_samples_ms = {}, visits = {};
   std::string stopped_by;         // end_of_sampling()
   std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
@@ -61,13 +61,13 @@ struct CellResult {
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
   std::vector<RecordedStep> recorded = {};
-  // How long other work held up launches of the step in `spans`; not in its busy time.
+  // Time for which other work held up launches of the step in `spans`; it is not in its busy time.
   double interrupted_ms = 0;
   std::string recorded_by = {};  // the instrument of the recorded steps
   StepParts parts = {};          // with Protocol::part_steps
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   std::int64_t host_bytes = 0;  // leaves in the host's memory, by its allocator
-  // Taken from the plan; none where buffers come from the allocator.
+  // Bytes of the planned arena; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
   double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
   std::optional<std::int64_t> untracked_bytes;  // none where the system does not say
@@ -93,7 +93,7 @@ struct CellResult {
   std::vector<MemoryEvent> memory_events;
 };
 
-// Told before each timed step how many are done, and how many there will be at most.
+// Called before each timed step with how many are done, and how many there will be at most.
 using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
 
 // Builds, warms up, times, then records. Out of memory is a result, not an exception; so is a
