@@ -45,7 +45,7 @@ struct TrainCommand {
   std::optional<std::int64_t> log_every;
   std::string sample_prompt;  // empty: a newline
   std::string recipe;
-  std::string read;  // what the tokens are of, in words
+  std::string read;  // the source of the tokens, in words
   GivenOptions given = {};
 };
 

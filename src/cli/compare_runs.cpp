@@ -57,7 +57,7 @@ Json result_of_time(const std::string& command, double ms) {
 // The outcome of one run of a command.
 struct Ran {
   Json result;
-  bool is_time = false;  // it printed no result, and the result is the time that it took
+  bool is_time = false;  // true if it printed no result: then its wall time is the result
 };
 
 // nullopt: it prints nothing that could be compared.

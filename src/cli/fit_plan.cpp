@@ -17,7 +17,7 @@ namespace tracestep::cli {
 namespace {
 
 constexpr std::int64_t kMostDevices = 65'536;
-constexpr int kOfNode = 8;  // where no data sheet says how many a link joins
+constexpr int kOfNode = 8;  // if no data sheet says how many a link joins
 constexpr double kCallUs = 1e6 * kCallSeconds;
 
 int devices_of_node(const PlanOptions& o, const TimeSource& source, std::int64_t gpus) {
@@ -118,7 +118,7 @@ struct Planned {
   Advice advice;
   Table table;
   std::optional<Link> link;
-  bool is_enough = false;  // it fits, and is done in time
+  bool is_enough = false;  // true if it fits, and is done in time
 
   Fitted fitted() && {
     Fitted out;
@@ -340,7 +340,7 @@ Fitted largest_on_devices(const FitQuestion& asked, Growth growth, const PlanOpt
                           const TimeSource& source) {
   std::optional<Predictor> predictor;
   FitQuestion step = asked;
-  if (growth == Growth::kBatch) step.step.shape.batch = o.gpus;  // which any way to share it takes
+  if (growth == Growth::kBatch) step.step.shape.batch = o.gpus;  // that all ways to share it allow
   const FitQuestion question = for_devices(step, o, source, o.gpus, predictor);
   if (o.gpus > 1 && question.parallels.empty()) fail_batch(asked.step, o.gpus);
   Fitted out;

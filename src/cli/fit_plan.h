@@ -20,7 +20,7 @@ struct PlanOptions {
   std::int64_t gpus = 0, nodes = 0;  // 0: not given
   double link_gb_s = 0, network_gb_s = 0;
   std::int64_t tokens = 0;  // as given, or in all epochs
-  TokenOptions data;        // that an epoch reads
+  TokenOptions data;        // read in each epoch
   double epochs = 0;        // 0: not given
   double days = 0, cost_per_hour = 0;
   bool is_smallest = false;       // the fewest devices that do
@@ -51,7 +51,7 @@ struct Fitted {
   std::vector<Table> tables = {};
   std::vector<Remedy> plans = {};  // the best first
   std::optional<Link> link = {};   // between the devices of a plan
-  std::int64_t batch = 0;          // that these devices share; 0: as asked
+  std::int64_t batch = 0;          // shared by these devices; 0: as asked
 };
 
 // The parts of the above that are about data (cli/fit_data.cpp).

@@ -41,7 +41,7 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
   }
   const std::int64_t limit = limit_in_bytes(run.place);
   const bool has_no_room = error.find(kNoRoom) != error.npos;
-  if (has_no_room && !traits_of(run.place).has_own_memory()) {  // it is to be said at once
+  if (has_no_room && !traits_of(run.place).has_own_memory()) {  // needs no search
     return fmt::format("tracestep fit {} --memory-limit {} says what would fit", flags_of(run),
                        room_text());
   }

@@ -16,7 +16,7 @@ namespace tracestep::cli {
 
 struct JobPlan {
   Place place = {};                // device and threads of one process
-  int processes = 1;               // that share its steps, one for each rank
+  int processes = 1;               // processes that share its steps, one for each rank
   std::vector<RunSpec> runs = {};  // whose steps it runs: their peaks and times can be predicted
   double steps = 0;                // of each run, also those before the clock counts
   std::int64_t peak_bytes = 0;     // known otherwise; 0: that of the runs

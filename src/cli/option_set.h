@@ -35,7 +35,7 @@ struct Option {
   int max_values = 1;
   std::string default_text = {};          // default for help texts; empty: not shown
   std::vector<std::string> offered = {};  // values that a shell completes
-  bool names_one_file = false;            // which a job of each step would write over the others'
+  bool names_one_file = false;            // jobs divided from the command would overwrite it
   bool is_of_all_cells = false;           // not of one by itself: a comparison of them
   std::vector<std::string> endings = {};  // of names that are meant for it where they have no flag
 };

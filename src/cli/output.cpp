@@ -332,7 +332,7 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
     }
   }
   std::string answer;
-  if (output.format == Format::kJson) {  // which says what is marked
+  if (output.format == Format::kJson) {  // JSON stores the columns that this call marks
     answer = answer_of(schema, tables, environment);
   } else if (!output.path.empty()) {
     std::vector<Table> copy = tables;

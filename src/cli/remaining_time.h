@@ -32,7 +32,7 @@ class RemainingTime {
   double planned_ = 0;
   double done_ = 0, seconds_ = 0;                       // of the cells that have ended
   double cost_ = 0, share_ = 0;                         // of the one under way
-  Clock::time_point start_ = {}, from_ = {}, at_ = {};  // its begin, that of its share, now
+  Clock::time_point start_ = {}, from_ = {}, at_ = {};  // begin of the cell and of its share; now
 };
 
 // "[####------]".

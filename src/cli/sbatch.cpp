@@ -57,7 +57,7 @@ struct Jobs {
   std::vector<Task> tasks = {};
   std::string source = {};  // of the predicted times, or why there are none
   fs::path program = {}, folder_of_command = {};
-  bool has_checkpoints = false;  // which a signal asks it to save
+  bool has_checkpoints = false;  // true if a signal asks it to save them
 
   // True if the command writes a result that can be merged; a study writes its own files.
   bool has_result() const { return command.options.find("--output") != nullptr; }

@@ -23,7 +23,7 @@ struct TokenOptions {
 struct TokenInput {
   TokenSourcePtr tokens;
   std::unique_ptr<Tokenizer> tokenizer = nullptr;  // only for text
-  std::string words = {};  // what was read, and left out, for a line where the run begins
+  std::string words = {};  // names the files read and left out, for a line where the run begins
 };
 
 void add_token_options(OptionSet& set, TokenOptions& tokens);

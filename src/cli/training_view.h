@@ -45,7 +45,7 @@ class TrainingView {
     double flops_per_token = 0.0;
     double peak_flops = 0.0;                // of all devices together, per second; 0: not known
     std::vector<std::int64_t> prompt = {};  // of samples
-    const Tokenizer* tokenizer = nullptr;   // where there are samples
+    const Tokenizer* tokenizer = nullptr;   // needed for samples
   };
   explicit TrainingView(Setup setup);
 

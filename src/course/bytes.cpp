@@ -114,7 +114,7 @@ StatusMatch match_statuses(const StatusTable& table, const Form& form) {
 struct NamedBytes {
   std::string name;
   double bytes = 0;
-  bool is_label = false;  // what the row's label says
+  bool is_label = false;  // true if the row's label says it
 };
 
 // Sums of weights, their narrow copies, and activations of which most are halved.

@@ -62,7 +62,7 @@ struct TimeReplay {
   double our_ms = 0;          // 0: none
   double modelled_ms = 0;     // by a roofline, where ours does not decide; 0: it does
   bool is_compared = false;   // the verdict comes from our time and the pace
-  bool is_predicted = false;  // it agrees with the roofline
+  bool is_predicted = false;  // true if it agrees with the roofline
   Pace pace;                  // of its study, device and precision, by the other cells
   Pace device_pace;           // by all cells
 };

@@ -14,7 +14,7 @@ namespace tracestep {
 
 // The devices that a step is planned for.
 struct PlannedFor {
-  std::int64_t devices = 1;                                  // that share the step's batch
+  std::int64_t devices = 1;                                  // devices that share the step's batch
   std::function<bool(const Precision&)> multiplies_in = {};  // empty: in every precision
 };
 

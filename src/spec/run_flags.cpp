@@ -96,7 +96,7 @@ void join_along(std::string_view name, std::vector<Grid>& grids) {
       continue;
     }
     const auto add_to = found->find(name);
-    if (add_to == found->end()) continue;  // the same run twice
+    if (add_to == found->end()) continue;  // the same run is there already
     for (std::string& text : grid.find(name)->second) {
       if (std::ranges::count(add_to->second, text) == 0) add_to->second.push_back(std::move(text));
     }

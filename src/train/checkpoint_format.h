@@ -24,7 +24,7 @@ struct Checkpoint {
   std::int64_t step = 0;
   std::filesystem::path folder;
   SavedTensors model, state;
-  Json meta;                          // what the run stored
+  Json meta;                          // the description that the run stored
   std::string tokenizer;              // the content of its file; empty: none was stored
   std::string checksum;               // of its description, 16 hexadecimal digits
   std::vector<std::string> warnings;  // skipped checkpoints and their damage

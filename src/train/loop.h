@@ -93,7 +93,7 @@ struct TrainResult {
   static constexpr std::size_t kRecentSteps = 1000;
 
   std::int64_t steps = 0;                 // of this run
-  TrainStep first, last;                  // where there are steps
+  TrainStep first, last;                  // set if there are steps
   std::optional<double> validation_loss;  // the last one measured
   // The lowest one, those before a resume included; with checkpoints, that step is kept.
   std::optional<Validated> best;

@@ -89,7 +89,7 @@ class PreTokenizer {
     Behavior behavior;
     bool invert = false;
   };
-  struct Prefix {  // where the word does not begin with it
+  struct Prefix {  // added where the word does not begin with it
     std::string content;
     bool at_start_only = false;
   };

@@ -76,7 +76,7 @@ struct AttentionResult {
   DeviceFacts facts_before, facts_after;
   HostAround host;
   double roof_tflops = 0;                        // for the validity checker; 0: not known
-  std::optional<double> roof_others_cores = {};  // that others kept busy while it was measured
+  std::optional<double> roof_others_cores = {};  // kept busy by others while it was measured
 };
 
 // The highest speed of its parts; 0: none was timed.

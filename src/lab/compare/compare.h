@@ -27,7 +27,7 @@ struct CompareOptions {
 };
 
 struct ComparisonReport {
-  Table environment;  // what differs, without dates and arguments
+  Table environment;  // differences, without dates and arguments
   Table rows;         // of rows with samples
   Table exact;        // bytes, launches, FLOPs and errors that changed
   // A line per row, with the cell and the reason; only with fail_percent. The gate is passed when

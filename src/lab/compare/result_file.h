@@ -15,7 +15,7 @@ namespace tracestep {
 
 struct ResultTable {
   std::string name;             // "cells", or "matrix@tiny context 32 step" where there are several
-  std::vector<Column> columns;  // those that have a role
+  std::vector<Column> columns;  // the columns that have a role
   std::vector<ResultRow> rows;
 
   // True if rows are parts of one cell (kernels, buffers, components), and name the part.

@@ -18,7 +18,7 @@ namespace tracestep {
 
 struct Rung {
   std::string_view name;  // "softmax"
-  std::string_view what;  // what the step does differently from here on
+  std::string_view what;  // the change of the step from here on
   void (*climb)(RunSpec& run);
 };
 
@@ -39,8 +39,8 @@ RunSpec naive_run(RunSpec run);
 // The effect of a rung, compared with the one below it.
 enum class RungEffect : std::uint8_t {
   kProgram,    // other ops
-  kExecution,  // the same ops, run in another way
-  kNothing,    // what it switches on has nothing to do here
+  kExecution,  // the same ops, executed in another way
+  kNothing,    // its change does not apply here
 };
 std::string_view name_of(RungEffect effect);
 
@@ -48,7 +48,7 @@ struct LadderStep {
   const Rung* rung = nullptr;  // nullptr: the ground
   CompileCell cell;
   std::optional<StepError> error = {};    // against float64
-  std::optional<RungEffect> effect = {};  // none for the ground, and beside a step that did not run
+  std::optional<RungEffect> effect = {};  // nullopt: the ground, or one of the two did not run
 };
 
 struct LadderSpec {

@@ -32,7 +32,7 @@ Outcome attempt(const std::function<void()>& work,
 // The host's clock around a step.
 struct StepTimes {
   std::int64_t start_ns = 0;   // the call
-  std::int64_t issued_ns = 0;  // it returns
+  std::int64_t issued_ns = 0;  // when the call returns
   std::int64_t end_ns = 0;     // the device is done
 
   double wall_ms() const { return static_cast<double>(end_ns - start_ns) * 1e-6; }

@@ -26,7 +26,7 @@ std::vector<double> undisturbed_ms(std::span<const RecordedLaunch> launches);
 struct LeftOfSpan {
   Quantity span, recorded_span;  // of plain steps, and of recorded ones
   Quantity recorded_gaps;        // between kernels of recorded steps
-  Quantity held_up;              // what single launches of those lost; in no kernel's time
+  Quantity held_up;              // time that single launches of those lost; in no kernel's time
 
   // "3.312 ms between kernels of recorded steps, 14.24 ms for which single launches were held up
   // there, 25.16 ms by which plain steps came out longer"

@@ -14,7 +14,7 @@ struct ChangeSet {
   Remedy remedy;
   double start_ms = 0;
   std::vector<double> ratios = {};  // of the time with the change of each field alone; 1: none
-  double least_ms = 0;              // what it takes at least; with figures: what it takes
+  double least_ms = 0;              // a lower bound; with figures: the time itself
   bool is_sketched = false;
 
   double guessed_ms() const;
@@ -49,7 +49,7 @@ class ChangeSets {
   const FitQuestion& q_;
   Judge& judge_;
   Remedies ways_;   // with the batch whole, to divide it
-  Remedies whole_;  // those of them that have the fewest bytes or take the least time undivided
+  Remedies whole_;  // the ways with the fewest bytes or the least time, undivided
   std::vector<Choices> choices_;
   std::vector<std::vector<double>> time_ratios_;  // of each choice alone
 };

@@ -236,7 +236,7 @@ void read_categories(const MemoryTrace& trace, const std::vector<Wanted>& wanted
 
 void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fingerprint& out) {
   std::int64_t narrow = 0, perhaps_narrow = 0;
-  std::string others;  // what may be taken for scores
+  std::string others;  // tensors that may be taken for scores
   for (const Wanted& w : wanted) {
     const std::string same = confusable(wanted, w);
     // Temporaries of one layer come on top of tensors of their size that all layers keep.

@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-constexpr double kPrograms = 2;  // that compute gradients: of the first micro-batch and the others
+constexpr double kPrograms = 2;  // with gradients: of the first micro-batch and of the others
 
 Remedy with_single_blocks(const Remedy& r) {
   Remedy out{.step = r.step, .micro_batches = r.micro_batches};

@@ -14,7 +14,7 @@ namespace tracestep {
 
 struct Training {
   std::string device = {};   // as people call it: "H100 SXM"; empty: not known
-  int devices = 1;           // that share the step
+  int devices = 1;           // devices that share the step
   std::int64_t tokens = 0;   // 0: what `days` allow
   double days = 0;           // 0: as many as `tokens` need
   double cost_per_hour = 0;  // of one device; 0: not known

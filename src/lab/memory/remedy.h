@@ -70,7 +70,7 @@ std::string command_of(const Remedy& remedy);
 // States if a training step may be computed in micro-batches.
 enum class BatchDivision : std::uint8_t {
   kNever,
-  kIfNeeded,  // where nothing else keeps its task without lower precision or other states
+  kIfNeeded,  // if nothing else keeps its task without lower precision or other states
   kFreely,    // wherever that is faster
 };
 

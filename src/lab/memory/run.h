@@ -62,10 +62,10 @@ struct MemoryRun {
   bool measured = false;  // false: only predicted, without events
   bool computes = true;
   Program program;
-  std::string recompute_note;  // what the pass `recompute` says about its choice
+  std::string recompute_note;  // the reason for the choice of the pass `recompute`
   DeviceTraits traits;
   BufferPlan buffer_plan;
-  MemoryMap map;                          // what is predicted to live at each node
+  MemoryMap map;                          // buffers that are predicted to live at each node
   std::int64_t predicted_peak_bytes = 0;  // by the executor: that of `map`, or of the arena
   std::optional<Plan> plan;               // of the arena; none: the executor has no arena
   std::int64_t parameters = 0;

@@ -271,7 +271,7 @@ class Search {
   Judge judge_;
   PeakBounds bounds_;
   ChangeSets all_sets_;
-  std::vector<Set> sets_;     // so far
+  std::vector<Set> sets_;     // made so far
   std::int64_t weighed_ = 0;  // of them
   Advice advice_;
 };

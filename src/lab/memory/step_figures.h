@@ -50,7 +50,7 @@ class FiguresOfSteps {
   // Weights and states in the device's memory, as sketch() says; without most passes.
   std::int64_t kept_bytes(const RunSpec& step, std::int64_t micro_batches = 1);
 
-  std::size_t programs() const { return exact_.size() + programs_.built(); }  // so far
+  std::size_t programs() const { return exact_.size() + programs_.built(); }  // built so far
 
  private:
   struct Depth;  // figures of a few layers

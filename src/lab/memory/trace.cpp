@@ -111,7 +111,7 @@ class TraceBuilder {
   MemoryTrace out_;
   std::map<TraceLabel, std::int32_t> numbers_;
   std::unordered_set<std::int64_t> live_;
-  std::vector<PlacedBlock> blocks_;  // those from placed_ on, relative to their segment
+  std::vector<PlacedBlock> blocks_;  // blocks from placed_ on, relative to their segment
   std::size_t placed_ = 0;
   std::int64_t offset_ = 0;
 };

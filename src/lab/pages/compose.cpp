@@ -244,7 +244,7 @@ class Composer {
       std::erase_if(out, [&](const Row& row) { return !matches(row, where); });
       return out;
     }
-    if (!s.of.empty()) row_named(s.of).text_or("verdict", "");  // it judges that table, too
+    if (!s.of.empty()) row_named(s.of).text_or("verdict", "");  // its verdict holds for this table
     return evidence_.rows(table_of(s), where);
   }
   std::string table_of(const Selection& s) {

@@ -171,7 +171,7 @@ std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tab
       for (std::size_t i = 0; i < said.charts.size(); ++i) {
         Chart chart = said.charts[i];
         const std::string kind = chart.table;
-        const bool is_first = i == 0;  // which shows what the answer says
+        const bool is_first = i == 0;  // the first chart shows the answer
         const auto is_drawn = [&](const Table& table) {
           return kind_of(table) == kind && table.rows.size() > 1;  // one row is no chart
         };

@@ -19,7 +19,7 @@ struct CalibrationStep {
   // Large enough to draw the power that a long training draws: it runs for a while before it is
   // timed, and its median counts, so that its times are those that the device keeps up.
   bool is_sustained = false;
-  bool is_metered = false;  // its power is measured afterwards; that of sustained ones always is
+  bool is_metered = false;  // measures its power afterwards; sustained steps always do
 };
 // The steps of a calibration: models of one to three layers whose sizes are none of the presets',
 // in each of these precisions, with composite kernels and without, with both forms of attention,

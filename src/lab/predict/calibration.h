@@ -21,7 +21,7 @@ struct CalibratedStep {
   double wall_ms = 0;   // median, nothing recorded
   double busy_ms = 0;   // kernels' time, recorded: that of `kernels` together
   double issue_ms = 0;  // until the host had issued it, nothing recorded
-  double watts = 0;     // that the device drew while it ran again and again; 0: not measured
+  double watts = 0;     // drawn by the device while it ran again and again; 0: not measured
   std::int64_t launches = 0;
   // Rates are not fitted to this step: it shows how good they are.
   bool is_held_out = false;

@@ -18,7 +18,7 @@ inline constexpr double kLinkShare = 0.73;
 
 // A device as its vendor describes it. 0 and empty: not stated, or it has none.
 struct PublishedDevice : DevicePeaks {
-  std::string words;  // what its name may hold besides its memory: "h100 sxm sxm5 hbm3"
+  std::string words;  // words of its name besides its memory: "h100 sxm sxm5 hbm3"
   std::string form;   // "SXM", "PCIe", "laptop"
   std::string maker;
   std::string link;         // between devices of one host, beside PCIe: "NVLink"
@@ -47,7 +47,7 @@ std::span<const PublishedDevice> published_devices();
 // said, the SXM module is meant.
 struct DevicesOfName {
   std::vector<const PublishedDevice*> devices;  // several: the name leaves it open
-  std::vector<const PublishedDevice*> others;   // that their form or memory alone tells apart
+  std::vector<const PublishedDevice*> others;   // told apart by their form or memory alone
 };
 // Looks up "rtx4090", "a100-80gb", "NVIDIA H100 80GB HBM3": in any case, with or without blanks.
 // No device where the name has a word that is none of the device's ("4080 SUPER").

@@ -28,7 +28,7 @@ struct Prediction {
   double model_ms = 0;  // by the model alone
   Correction correction = {};
   std::int64_t peak_bytes = 0, host_bytes = 0;  // in the device's memory, in the host's
-  double product_flops = 0;  // that a rank computes, what it recomputes among them
+  double product_flops = 0;  // the FLOPs that one rank computes, recomputation included
   double peak_tflops = 0;  // of its device, for dense products in the run's precision; 0: not known
   double watts = 0;        // the most that its device is allowed; 0: not known
   std::string where = {};  // where_of()

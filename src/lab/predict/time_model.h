@@ -26,7 +26,7 @@ struct PredictedPart {
 
 struct StepTime {
   double ms = 0;                              // of the step, with what lies between kernels
-  double low_ms = 0, high_ms = 0;             // where nine of ten steps are expected
+  double low_ms = 0, high_ms = 0;             // the band in which nine of ten steps are expected
   double kernels_ms = 0;                      // of all kernels, one after the other
   double beside_ms = 0;                       // of these, what runs while others do
   double collectives_ms = 0, exposed_ms = 0;  // Timeline's; 0 without ranks

@@ -12,8 +12,8 @@ namespace tracestep {
 
 // The connection of a rank to the others.
 struct Link {
-  double gb_s = 0;     // that a rank gets from the others in a collective: comm's bus bandwidth
-  double call_us = 0;  // what a collective takes besides; those in one batch once
+  double gb_s = 0;     // received by a rank from the others in a collective: comm's bus bandwidth
+  double call_us = 0;  // fixed time of a collective, once for those in one batch
   // Ranks on several nodes: the rate at which a rank receives from other nodes, and how many
   // neighbouring ranks a node has; 0: all of them.
   double network_gb_s = 0;

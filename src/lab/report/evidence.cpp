@@ -210,7 +210,7 @@ Text Evidence::Row::model() const {
 }
 
 Text Evidence::Row::name() const {
-  if (cell("label") == nullptr) {  // what a command shows, where columns say it
+  if (cell("label") == nullptr) {  // as a command shows it, if columns say it
     return Text(Piece{label_of([this](const std::string& column) { return cell(column); })});
   }
   const bool has_it = text("label").find(" vocab ") != std::string::npos;

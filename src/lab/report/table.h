@@ -56,7 +56,7 @@ struct Column {
   std::string description = {};
   bool data_only = false;         // left out of the formats for people
   bool if_varies = false;         // there only where rows differ in it
-  bool is_result = false;         // what the table is asked for: a screen has room for it first
+  bool is_result = false;         // the table is read for it: a screen has room for it first
   bool is_whole = false;          // never cut, and in lines of whole words: flags, to be copied
   Timing timing = Timing::kNone;  // kNone: the unit says it, see timing_of()
   // Replacements of texts for people: {{"oom", "does not fit"}}.

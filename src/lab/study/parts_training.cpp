@@ -14,7 +14,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kShownSteps = 120;  // of a loss curve
-constexpr std::size_t kLastSteps = 20;    // that the loss at the end is the mean of
+constexpr std::size_t kLastSteps = 20;    // the loss at the end is their mean
 
 // "1,178 files (5.35 MiB) of README.md, docs, src".
 std::string words_of_text(const StudyTraining& t) {

@@ -24,7 +24,7 @@ namespace tracestep {
 // Titled tables with a few plain sentences each.
 struct StudySection {
   std::string id = {}, title = {};
-  std::string reading = {};  // what the tables show, with this run's numbers
+  std::string reading = {};  // the meaning of the tables, with this run's numbers
   std::vector<Table> tables = {};
 };
 

@@ -70,15 +70,15 @@ struct CellResult {
   // Bytes of the planned arena; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
   double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
-  std::optional<std::int64_t> untracked_bytes;  // none where the system does not say
+  std::optional<std::int64_t> untracked_bytes;  // nullopt where the system does not say
   std::optional<std::int64_t> outside_bytes;    // likewise
   std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
   std::int64_t flops = 0;                       // of matrix products
   std::int64_t launches = 0;
   bool captured = false;                         // steps were replayed as one piece of work
   std::optional<std::int64_t> kernels = {};      // of that: kernels, copies and fills
-  double roof_tflops = 0;                        // what the device reaches at best; 0: not known
-  std::optional<double> roof_others_cores = {};  // that others kept busy while it was measured
+  double roof_tflops = 0;                        // the device's highest rate; 0: not known
+  std::optional<double> roof_others_cores = {};  // kept busy by others while it was measured
   bool is_asynchronous = false;                  // the device computes while the host goes on
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
   std::optional<double> loss;  // of the last step; none for inference
