@@ -110,7 +110,7 @@ void check_sampling(const Protocol& protocol) {
               "with --max-noise, --steps is the least and --max-steps the most");
 }
 
-// Refuses options that rounds do not support, or several processes together.
+// Refuses options that --rounds does not support, or that several processes cannot share.
 void check_together(const BenchOptions& o) {
   const auto refuse = [](const char* flag, const char* why) {
     throw Error(ErrorCode::kUsage, flag, why, "leave one out");

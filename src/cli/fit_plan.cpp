@@ -340,7 +340,7 @@ Fitted largest_on_devices(const FitQuestion& asked, Growth growth, const PlanOpt
                           const TimeSource& source) {
   std::optional<Predictor> predictor;
   FitQuestion step = asked;
-  if (growth == Growth::kBatch) step.step.shape.batch = o.gpus;  // that all ways to share it allow
+  if (growth == Growth::kBatch) step.step.shape.batch = o.gpus;  // every way to share allows it
   const FitQuestion question = for_devices(step, o, source, o.gpus, predictor);
   if (o.gpus > 1 && question.parallels.empty()) fail_batch(asked.step, o.gpus);
   Fitted out;

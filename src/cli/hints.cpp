@@ -14,7 +14,7 @@
 namespace tracestep::cli {
 namespace {
 
-// The host's memory is short, so changes of the device's bytes would not help.
+// A hint for the host's memory: changes of the device's bytes would not help.
 std::string host_hint(const RunSpec& run) {
   const std::int64_t bytes = host_bytes(predict_memory(run, traits_of(run.place)).program);
   RunSpec without = run;

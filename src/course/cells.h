@@ -15,7 +15,7 @@ class PublishedCells {
  public:
   explicit PublishedCells(std::span<const PublishedTime> times);
 
-  // Counts matrix products, a context that is not stated as one token. 0: no model is stated.
+  // FLOPs of matrix products, with one token for a context that is not stated. 0: no model stated.
   double flops(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
   // Why the time is taken to be the host's launches: it does not grow with the work; or empty.
   const std::string& launch_bound(const PublishedTime& t) const {

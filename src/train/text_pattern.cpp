@@ -61,7 +61,7 @@ struct Freed {
   }
 };
 
-// What a search writes to, one for each thread: a match has one pair of offsets here.
+// The buffers of a search, which each thread has for itself. A match has one pair of offsets here.
 struct Scratch {
   std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>> data{
       pcre2_match_data_create(1, nullptr)};

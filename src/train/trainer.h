@@ -61,7 +61,7 @@ class Trainer {
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
   RunSpec spec_of(Mode mode) const;
-  // Disables the passes that --shards does not allow.
+  // The context of the passes, of which --shards disables some.
   PassContext context() const;
   void build();
   void build_evaluators();

@@ -16,7 +16,7 @@
 namespace tracestep {
 namespace {
 
-// People see the column where the device counts energy.
+// Shown to people only where the device counts energy.
 Column energy_column() {
   Column out = real_column("energy_j", "energy", "J", kTwoDigits,
                            "of the whole device, for one step, by its own coarse counter");

@@ -168,7 +168,7 @@ Table norm_table(std::uint64_t seed) {
   }
   Table table =
       table_of("norms", "Normalisation with one step in a narrow format", norm_fields(), rows);
-  // The loss of a long sum of squares of inputs of 1 in a layer norm, in half spacings.
+  // The error of a long sum of squares of inputs of 1 in a layer norm, in half spacings.
   const auto sum_at_one = [&](DType low) {
     const auto found = std::ranges::find_if(rows, [&](const NormRow& r) {
       return r.centres && r.low == low && r.scale == 1.0 &&

@@ -384,7 +384,7 @@ class OfPeaks : public TimeModel {
   // Fitted to 90 eager steps on an H200 (docs/predict.md): the share of its peaks that kernels
   // reach, and what a launch adds to that.
   static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
-  // The share that products by parts reach, with splitting, on large (bench/results/cuda-h200.md).
+  // Splitting included, products by parts reach this on model large (bench/results/cuda-h200.md).
   static constexpr double kShareByParts = 0.5;
   // The error of those steps is within a factor of 1.3; of other devices less is known.
   static constexpr double kMostSlowdown = 1.5;

@@ -48,7 +48,7 @@ class TimeModel {
   virtual std::string source() const = 0;
   // When the device was calibrated; empty: it was not, and nothing that was measured corrects it.
   virtual std::string date_utc() const { return {}; }
-  // Half the relative width of the band of a step whose kernels were all calibrated; 0: it was not.
+  // The band of a step whose kernels were all calibrated is ± this share; 0: no calibration.
   virtual double spread() const { return 0.0; }
   bool is_measured() const { return !date_utc().empty(); }
 };

@@ -1,5 +1,5 @@
 // Tells which kernels ran at the same time: the lanes of a profile, and how much of their time
-// kernels of other lanes hide. All times are per step, and count as counted_ms() says.
+// kernels of other lanes hide. All times are per step, and a launch has its counted_ms().
 #pragma once
 
 #include <optional>
