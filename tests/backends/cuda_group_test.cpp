@@ -151,7 +151,7 @@ TEST_F(CudaGroupTest, WorkOfLaneOneIsOrderedAndCaptured) {
   EXPECT_EQ(std::ranges::count(group.lanes, 1), kSteps + 2) << "one capture replays the others";
 }
 
-// What the other tests would say of a group that keeps the stream which lane 1 had before.
+// Shows that the other tests would detect a group that keeps the earlier stream of lane 1.
 TEST_F(CudaGroupTest, WorkOnTheStreamOfUpdatesIsNoPartOfACapturedStep) {
   const auto device = make_cuda_device();
   void* const of_updates = native_stream_of(*device, 1);

@@ -363,8 +363,8 @@ TEST(FlashAttentionTest, Tf32ReachesTheTilesOfAGpu) {
   }
 }
 
-// What is chosen where blocks have less shared memory than on the GPU at hand: on an A100, and on
-// GPUs of 8.6 and 8.9.
+// Checks the choice where blocks have less shared memory than on the GPU at hand: on an A100, and
+// on GPUs of 8.6 and 8.9.
 TEST(FlashAttentionTest, WideHeadsFitSmallerGpus) {
   if (probe_cuda().devices == 0) GTEST_SKIP() << "no GPU";
   for (const int kib : {163, 99}) {

@@ -71,7 +71,7 @@ TEST(RandomProgramsTest, AWrongResultIsFound) {
   EXPECT_GE(found, 15);
 }
 
-// What is left of a program is the node that shows the fault.
+// Shrinking a program leaves the node that shows the fault.
 TEST(ShrinkTest, TheSmallestProgramThatStillFailsIsLeft) {
   RandomCase random = random_case(3);
   const auto has_product = [](const RandomCase& r) {

@@ -20,7 +20,7 @@ const double kNaN = std::numeric_limits<double>::quiet_NaN();
 const std::vector<double> kSpecial{0.0,  -0.0,  1.0,  -1.0, 1e-30, -1e-30, 3e38,  -3e38,
                                    kInf, -kInf, kNaN, 88.0, -88.0, 100.0,  -100.0};
 
-// The same kind of answer: NaN for NaN, the same infinity (float32 may reach it earlier), or close.
+// Expects NaN for NaN, the same infinity (float32 may reach it earlier), or a close number.
 void expect_alike(const std::vector<double>& actual, const std::vector<double>& expected,
                   const std::vector<double>& inputs) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -69,7 +69,7 @@ TEST_F(SpecialValuesTest, OpsOfOneOperand) {
   }
 }
 
-// Whatever is no number is not the largest, and is told.
+// A NaN or an infinity is never taken for the largest, and is reported.
 TEST_F(SpecialValuesTest, TheMostLikelyTokenIsANumberAndTellsOfOthers) {
   for (const std::vector<double>& logits : {std::vector{-0.0, 0.0, -1.0},
                                             {1.0, kNaN, 2.0},

@@ -224,7 +224,7 @@ TEST(MeetingTest, AStrangerInThePlaceOfProcess0IsNotFollowed) {
       Hello hello;
       ::send(one, &greeting, sizeof greeting, MSG_NOSIGNAL);
       ::recv(one, &hello, sizeof hello, MSG_WAITALL);
-      // What the first one would have to know, it has just been told by another.
+      // The stranger returns the proof that the rank itself has just sent.
       ::send(one, &hello.proof, sizeof hello.proof, MSG_NOSIGNAL);
     }
   });

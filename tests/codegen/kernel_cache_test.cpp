@@ -114,7 +114,7 @@ TEST_F(KernelCacheTest, FolderAndFilesAreForThisUserAlone) {
   EXPECT_EQ(cache.find("text"), kCode);
 }
 
-// What others may write would be run by the device.
+// The device would run code that others may have written.
 TEST_F(KernelCacheTest, WhatOthersMayWriteIsNotRead) {
   const KernelCache cache(folder_);
   ASSERT_TRUE(cache.add("text", kCode));

@@ -154,7 +154,7 @@ TEST_F(KeepCodesTest, ThePeakIsThatWhichWasPredicted) {
   }
 }
 
-// What the store sets, the codes do not follow by themselves.
+// Codes do not follow weights that the store sets.
 TEST_F(KeepCodesTest, WeightsThatWereSetBetweenStepsAreQuantizedAnew) {
   for (const testing::Backend& backend : testing::backends_under_test()) {
     const auto device = backend.make({});
@@ -194,7 +194,7 @@ constexpr const char* kChecked = R"(program "checked" {
 
 using Bytes = std::vector<std::byte>;
 
-// What the check makes of codes of zeros, with which the update says that it found these.
+// Runs the check on codes of zeros, for which the update reports these magnitudes.
 std::vector<Bytes> checked(Device& device, double now, double before, double last) {
   Store store(device);
   const auto executor = make_executor(ExecutorKind::kCompiled, store,

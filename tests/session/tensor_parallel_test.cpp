@@ -92,7 +92,7 @@ void expect_predicted(Session& session, const std::vector<std::int64_t>& receive
   }
 }
 
-// What every rank of a replica holds whole is the same on all of them.
+// Tensors that every rank of a replica holds whole are the same on all of them.
 void expect_same_copies(Session& session, const WholeTensors& tensors) {
   for (const std::string& name : tensors.names(LeafKind::kParameter)) {
     if (tensors.is_part(name)) continue;

@@ -13,7 +13,7 @@ namespace tracestep::testing {
 
 class MemoryRoot {
  public:
-  // What the kernel calls available.
+  // `available_bytes`: as the kernel reports it.
   explicit MemoryRoot(std::int64_t available_bytes) {
     folder_.write("proc/meminfo", fmt::format("MemTotal:     99999999 kB\nMemFree:    1 kB\n"
                                               "MemAvailable: {} kB\n",

@@ -222,7 +222,7 @@ TEST(TableTest, RowsAndNotesBeyondAScreenAreCounted) {
   EXPECT_TRUE(text.ends_with("a note\n")) << text;
 }
 
-// Of many rows; those of few share a screen.
+// This holds for tables of many rows; those of few share a screen.
 TEST(TableTest, ALongTextTakesThreeLinesAtMost) {
   Table table{.name = "t", .columns = {{.name = "a"}, {.name = "why"}}};
   table.add_row({"y",
