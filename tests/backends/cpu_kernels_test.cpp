@@ -30,7 +30,7 @@ TEST(CpuKernelsTest, TheExponentialIsWithinAFewUlpUpToOverflow) {
   }
 }
 
-// Whose exponential has a shorter way of its own.
+// These two compute the exponential in a shorter way of their own.
 TEST(CpuKernelsTest, SigmoidAndSiluAreWithinAFewUlp) {
   std::vector<float> x;
   for (float v = -85.0f; v < 85.0f; v += 0.0137f) x.push_back(v);

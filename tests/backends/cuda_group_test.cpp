@@ -32,7 +32,7 @@ class OneProcess final : public Processes {
   void end_all(const std::string&, int status) override { std::_Exit(status); }
 };
 
-// The driver's, since the runtime is inside the back end's library.
+// The copy of the driver, since the runtime is inside the back end's library.
 using DriverCopy = int (*)(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream);
 DriverCopy driver_copy() {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

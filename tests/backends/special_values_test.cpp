@@ -121,7 +121,7 @@ TEST_F(SpecialValuesTest, NotANumberWinsEveryMaximum) {
     const Tensors out = reference_values(b.finish(), {{"a", floats(left)}, {"b", floats(right)}});
     for (double y : to_doubles(out.at("y"))) EXPECT_TRUE(std::isnan(y)) << op;
   }
-  // At any place of a row, between larger and smaller numbers.
+  // Puts the value at any place of a row, between larger and smaller numbers.
   for (std::size_t place : {0u, 1u, 500u, 1030u}) {
     std::vector<double> values(1031);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 17) - 8.0;

@@ -13,7 +13,7 @@ std::vector<pid_t> children_of(pid_t parent);
 // The children, their children, and so on.
 std::vector<pid_t> descendants_of(pid_t ancestor);
 
-// As /proc has it: 'R', 'S', 'T', …; 0 when there is no such process.
+// The state in /proc: 'R', 'S', 'T', …; 0 when there is no such process.
 char state_of(pid_t process);
 
 // True if this program, running there, handles signals: before that, SIGUSR1 ends it.

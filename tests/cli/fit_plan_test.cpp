@@ -77,7 +77,7 @@ TEST(FitPlanTest, WhatIsProposedIsWhatMemoryAndPredictSay) {
               row.at("predicted_ms").as_double(), 1e-6);
 }
 
-// In the bytes that were said, with a text in the place of FILE; and not in fewer.
+// Runs the training in the bytes that were said, with a text in the place of FILE; fewer fail.
 void check_training(const std::vector<Json>& rows) {
   const auto divided = std::ranges::find_if(rows, [](const Json& row) {
     return row.at("command").as_string().find("--accumulate") != std::string::npos;

@@ -108,7 +108,7 @@ std::string message(MessageKind kind, int status, std::uint64_t bytes, std::stri
   return std::string(text_of(header)) + std::string(text);
 }
 
-// As rank 1 of the run did it before there were secrets.
+// Greets as rank 1 of the run did before there were secrets.
 std::string without_secret(const std::string& messages) {
   const std::int32_t rank = 1;
   return std::string(text_of(rank)) + messages;

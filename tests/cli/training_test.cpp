@@ -109,7 +109,7 @@ TEST_F(TrainingTest, WhereNothingWillBeSavedTheFirstLinesSaySo) {
   }
 }
 
-// The last tenth of the text, of which rows and a part of one are left behind whole batches.
+// Validates on the last tenth of the text, which ends with rows and a part of one.
 TEST_F(TrainingTest, AValidationIsWhatEvalSaysOfThePartThatIsSetAside) {
   const std::string text = file("text.txt");
   folder_.write("held", text.substr(text.size() - text.size() / 10));

@@ -158,7 +158,7 @@ TEST_F(KernelCacheTest, LinksInTheFolderAreNotFollowed) {
   const auto size = fs::file_size(victim);
   fs::create_symlink(victim, file);
   EXPECT_EQ(cache.find("text"), std::nullopt);
-  // As a file for writing was named before, by the process.
+  // Earlier versions named a file for writing so, by the process.
   fs::create_symlink(victim, file.string() + fmt::format(".{}.part", getpid()));
   EXPECT_TRUE(cache.add("text", kCode + "newer"));
   EXPECT_EQ(fs::file_size(victim), size);

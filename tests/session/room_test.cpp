@@ -119,7 +119,7 @@ TEST_F(RoomTest, TheOracleIsAskedForToo) {
   EXPECT_THAT(error_on(MemoryRoot(4096), run, *device), HasSubstr("[reference] it does not fit"));
 }
 
-// Each has a store of its own; two fit where three do not.
+// Each rank has a store of its own; two fit where three do not.
 TEST_F(RoomTest, RanksThatAreThreadsAreAddedUp) {
   RunSpec run = step();
   const auto needed = [&](int ranks) {

@@ -215,8 +215,8 @@ TEST_F(TensorParallelTest, MixedPrecisionWorksInEveryForm) {
   }
 }
 
-// Without biases of keys that are not rotated: their gradient is rounding alone, of whose sign
-// AdamW makes a step.
+// Leaves out the biases of keys that are not rotated: their gradient is rounding alone, of whose
+// sign AdamW makes a step.
 Result with_true_gradients(const RunSpec& spec) {
   Result out = run(spec);
   if (spec.model.positions != Positions::kLearned) return out;

@@ -501,7 +501,7 @@ void RandomOps::update_by_assignment(Val state) {
   for (const Item& i : items_) {
     if (!is_of_leaf(i.value)) others.push_back(i.value);
   }
-  // A node of its own, after all that read the state.
+  // The update is a node of its own, after all that read the state.
   b_.update(state, ops::copy(fit(in_dtype(dice_.pick(others), state.dtype()), state.shape())));
 }
 

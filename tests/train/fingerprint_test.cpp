@@ -238,7 +238,7 @@ TEST(FingerprintTest, ValidationAndTextExplainADifferentNumberOfTokens) {
                         "now 1000 tokens with the hash ffff"));
 }
 
-// As the first version of checkpoints has it.
+// A fingerprint as the first version of checkpoints has it.
 Json earlier_run(std::int64_t tokens, std::int64_t held_out) {
   Json out = Json::object();
   for (const char* key :

@@ -275,7 +275,7 @@ TEST(TableTest, CsvQuotesWhatNeedsItAndKeepsRawValues) {
             "\"a|b,\"\"c\"\" µ_$\",7,,,false,\r\n");
 }
 
-// Spreadsheets run what begins like a formula, terminals what begins with an escape.
+// Spreadsheets run a text that begins like a formula, terminals one that begins with an escape.
 TEST(TableTest, CsvTextsAreHarmlessAndComeBackAsTheyWere) {
   const std::vector<std::string> texts = {"=HYPERLINK(\"http://x\")",
                                           "+1",
