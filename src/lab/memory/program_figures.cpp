@@ -40,7 +40,7 @@ std::string key_text(std::string_view kind, const RunSpec& run) {
   return fmt::format("{} {}", kind, canonical_text(key_of(run)));
 }
 
-// Maps steps with the same update to one: it does not depend on how gradients were made.
+// Maps steps with the same update to one step: an update does not depend on how gradients arose.
 RunSpec as_update(RunSpec step) {
   const RunSpec usual;
   step.shape = usual.shape;

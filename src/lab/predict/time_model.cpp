@@ -195,7 +195,7 @@ class LaunchTimes {
   bool knows(const std::string& kernel, const ProductShape& product) const {
     return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
   }
-  // Takes the fields of a KernelWork or a CalibratedStep::Launch.
+  // Microseconds of a launch, given by fields of a KernelWork or a CalibratedStep::Launch.
   double us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
             const ProductShape& product) const {
     const double rated = rated_us(kernel, kind, amounts, product);
@@ -386,7 +386,7 @@ class OfPeaks : public TimeModel {
   static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
   // Splitting included, products by parts reach this on model large (bench/results/cuda-h200.md).
   static constexpr double kShareByParts = 0.5;
-  // The error of those steps is within a factor of 1.3; of other devices less is known.
+  // The band's upper end: steps of the H200 lie within a factor of 1.3; other devices may not.
   static constexpr double kMostSlowdown = 1.5;
 
   double us_over_link(double bytes) const {
