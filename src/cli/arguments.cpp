@@ -36,7 +36,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
   return help_text(find_command(commands, arguments[1], {kArchitectureTopic}));
 }
 
-// More values than the option has: what follows belongs to nothing.
+// More values than the option takes: the words that follow belong to nothing.
 [[noreturn]] void fail_too_many(const Option& option, const Words& values) {
   const bool is_list = option.value_name.find(',') != std::string::npos;
   throw Error(ErrorCode::kUsage, option.flag,
@@ -48,7 +48,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
                                     fmt::join(values, " ")));
 }
 
-// Of a command that takes no words, those behind an option are meant for it.
+// If a command takes no words, those behind an option's values were meant for that option.
 void check_stray_words(const OptionSet& set, const CommandLine& line) {
   if (!set.positionals().empty()) return;
   for (std::size_t i = 1; i < line.parts.size(); ++i) {
@@ -90,7 +90,7 @@ Words words_of_none(const CommandLine& line) {
   return out;
 }
 
-// "launch -n 2 train --steps 1" lacks the "--" that leaves what follows to train.
+// Refuses "launch -n 2 train --steps 1", which lacks the "--" that leaves the rest to train.
 void check_mark(const Command& command, std::span<const std::string> words) {
   if (words.empty() || words.front().starts_with("-")) return;
   throw Error(ErrorCode::kUsage, command.name,

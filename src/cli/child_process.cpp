@@ -40,13 +40,13 @@ std::string content_of(std::FILE* file) {
   return out;
 }
 
-// The signal `number` when `parent` is gone, also when it went before this call.
+// Has the signal `number` sent when `parent` is gone, also when it went before this call.
 void end_with(pid_t parent, int number) {
   ::prctl(PR_SET_PDEATHSIG, number);
   if (::getppid() != parent) ::_exit(127);
 }
 
-// Collects what has ended, `status` of `child` among it. Whether nothing is left.
+// Collects processes that have ended, and the status of `child`. True: no child is left.
 bool collect(pid_t child, int& status) {
   pid_t ended = 0;
   for (int state = 0; (ended = ::waitpid(-1, &state, WNOHANG)) > 0;) {

@@ -16,7 +16,7 @@ struct NewProcess {
   std::vector<std::string> words = {};                              // the name of the program first
   std::vector<std::pair<std::string, std::string>> variables = {};  // besides those of this process
   int out = -1, err = -1;                                           // -1: those of this process
-  // Whether it may start processes that do not end with it by themselves, as a shell does.
+  // True if it may start processes that do not end with it by themselves, as a shell does.
   bool starts_others = false;
 };
 

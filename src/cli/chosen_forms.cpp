@@ -21,7 +21,7 @@ Forms choose_forms(const RunSpec& run) {
   const bool is_gpu = traits.has_own_memory();
   const bool is_long = traits.computes && traits.shares_kernels_among_threads() &&
                        run.shape.context >= kTiledContext;
-  // Simple ops in the place of composite ones are meant for attention as well.
+  // A choice of simple ops instead of composite ones holds for attention as well.
   const bool can_tile = run.ops == RunSpec().ops && run.model.head_width() <= kMostFlashWidth;
   const bool tiles = can_tile && (is_gpu || is_long);
   return {is_gpu ? ExecutorKind::kCompiled : ExecutorKind::kEager,

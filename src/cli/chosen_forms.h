@@ -15,10 +15,10 @@ struct Forms {
   AttentionForm attention = AttentionForm::kNaive;
 };
 
-// For a run whose model is known.
+// Needs a run whose model is known.
 Forms choose_forms(const RunSpec& run);
 
-// Gives `run` the forms of which `grid` has none.
+// Gives `run` each of the forms for which `grid` has no value.
 void take_forms(RunSpec& run, const RunGrid& grid, const Forms& forms);
 // Says in a line which forms a run has, before it begins.
 void say_forms(const RunSpec& run);
@@ -32,8 +32,8 @@ Json kept_options(const OptionSet& set, const GivenOptions& given);
 // it. Errors: kUsage for a value that its option refuses, kInput for what is no list of options.
 void take_kept_options(const OptionSet& set, GivenOptions given, const Checkpoint& checkpoint);
 
-// How the run did its steps, by the description of a checkpoint: for one of a version that did not
-// keep what it chose by itself.
+// The forms by the description of a checkpoint, also of a version that did not store the forms that
+// it chose by itself.
 Forms forms_of(const Json& meta);
 
 }  // namespace tracestep::cli

@@ -26,7 +26,7 @@ struct Command {
   OptionSet options = {};  // they set the variables that `run` reads
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
-  // The same, never cell by cell: add_parts() (cli/in_parts.cpp) sets it.
+  // Runs the command as `run` does, never cell by cell; add_parts() (cli/in_parts.cpp) sets it.
   std::function<int(std::span<const std::string> arguments)> run_whole = {};
   // For a command that can be divided into jobs (cli/sbatch.cpp): what it needs, with its options
   // as they were read, and the flags whose lists are divided, in the order of its rows.
@@ -58,9 +58,9 @@ std::span<const std::string_view> help_sections();
 std::string command_list(std::span<const Command> commands);
 std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
-// What `-h` shows: the question, examples, the ten commonest options in a line each.
+// The text for `-h`: the question, examples, the ten commonest options in a line each.
 std::string short_help(const Command& command);
-// What `help architecture` shows: the options that a help has one line for.
+// The topic of `help architecture`, the options that the help of a command has one line for.
 inline constexpr const char* kArchitectureTopic = "architecture";
 std::string architecture_help(std::span<const Command> commands);
 // Parts of these texts: what stands before the options, and a line of one (whose doc names flags).

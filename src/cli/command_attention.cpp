@@ -76,7 +76,7 @@ std::vector<AttentionSpec> forms_of(const AttentionOptions& o, const RunSpec& ru
   return out;
 }
 
-// By precision, then form, mask, width and context. `run`: what all have in common.
+// Specifications by precision, then form, mask, width and context. `run`: the fields of all.
 std::vector<AttentionSpec> specs_of(const AttentionOptions& o, RunSpec run) {
   std::vector<AttentionSpec> out;
   for (const RunChange& precision : o.grid.changes("precision")) {
@@ -97,7 +97,7 @@ std::vector<AttentionSpec> specs_of(const AttentionOptions& o, RunSpec run) {
   return out;
 }
 
-// Where memory ends: the first context of the grid that failed, and what twice the largest needs.
+// Notes the first context that failed for lack of memory, and what twice the largest needs.
 void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
   if (results.empty()) return;
   const std::int64_t limit = results[0].spec.run.place.memory_limit_bytes;
@@ -121,7 +121,7 @@ void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
                   format_bytes(bytes.peak)));
 }
 
-// Buffer by buffer: the largest cell that ran, and the first that did not fit.
+// Adds accounts, buffer by buffer, of the largest cell that ran and the first that did not fit.
 void add_accounts(std::span<const AttentionResult> results, std::vector<Table>& tables) {
   const AttentionResult *largest = nullptr, *failed = nullptr;
   for (const AttentionResult& r : results) {

@@ -110,7 +110,7 @@ void check_sampling(const Protocol& protocol) {
               "with --max-noise, --steps is the least and --max-steps the most");
 }
 
-// What rounds cannot do, and several processes cannot do together.
+// Refuses options that --rounds does not support, or that several processes cannot share.
 void check_together(const BenchOptions& o) {
   const auto refuse = [](const char* flag, const char* why) {
     throw Error(ErrorCode::kUsage, flag, why, "leave one out");
@@ -126,7 +126,7 @@ void check_together(const BenchOptions& o) {
   }
 }
 
-// For the first run in fp32, unless the grid shows the gain itself.
+// Adds a hint for the first run in fp32, unless the grid shows the gain itself.
 void add_split_hint(const std::vector<RunSpec>& runs, const Json& environment, Table& table) {
   const auto is_in_fp32 = [](const RunSpec& run) { return run.precision == Precision(); };
   const auto found = std::ranges::find_if(runs, is_in_fp32);

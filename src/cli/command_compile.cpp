@@ -43,7 +43,7 @@ struct CompileOptions {
   bool has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
 };
 
-// What the parts share while they measure.
+// State that the parts of the command share while they measure.
 struct Work {
   const CompileOptions& options;
   const std::vector<RunSpec> runs;  // the whole grid
@@ -89,7 +89,7 @@ void measure_steps(Work& work) {
 // Attention in the ways of the grid, each once: of `ops` only the softmax counts, and the flash
 // form has one way for all.
 std::vector<AttentionSpec> attention_specs(const Work& work) {
-  // What attention by itself does not have, or has other flags for.
+  // Drops the fields that attention by itself does not have, or has other flags for.
   const std::vector<RunSpec> runs = without(work.runs, fields_that([](const RunField& field) {
                                               return !is_of_attention(field) || is_shape(field);
                                             }));

@@ -58,7 +58,7 @@ ResultRow row_of(const ExplainOptions& o) {
   return *not_run;
 }
 
-// A file was named, and nothing to explain by it.
+// Reports that a file was named without a topic to explain by it.
 [[noreturn]] void fail_without_topic(const ExplainOptions& o) {
   const bool has_times = has_samples(row_of(o));
   std::vector<std::string_view> names;
@@ -70,7 +70,7 @@ ResultRow row_of(const ExplainOptions& o) {
                           fmt::join(names, ", ")));
 }
 
-// Without a file: a small step on one core of this machine, well under a second.
+// Measures a small step on one core of this machine, well under a second, for want of a file.
 ResultRow measured_row() {
   const CellSpec spec{.step = {.model = preset("tiny"),
                                .shape = {1, 32},

@@ -48,13 +48,13 @@ void take_tokenizer(FamilyExport& what, const Weights& weights) {
   }
 }
 
-// What the word WEIGHTS stands for, and how a line says it where that is not the word itself.
+// The weights that the word WEIGHTS stands for, and how a line says it where that is not the word.
 struct Chosen {
   std::filesystem::path path;
   std::string said = {};
 };
 
-// Of a folder of checkpoints the best one, where it has one, else the newest.
+// Takes the best checkpoint of a folder, if it has one, else the newest.
 Chosen chosen_of(const std::filesystem::path& weights) {
   std::error_code ignored;
   const std::filesystem::path best = weights / kBestCheckpoint,

@@ -48,7 +48,7 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
       "give what the device has free, such as --memory-limit 78GiB, or its name with --published");
 }
 
-// None where the size is to be found and the one that is given does not meet the step's own budget.
+// nullopt if the step as given misses its own budget, while its size is still to be found.
 std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   try {
     return MemoryCell{.run = predict_memory(asked.step, asked.traits),
@@ -60,7 +60,7 @@ std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   }
 }
 
-// The least memory that would do and what holds it, where nothing keeps the task.
+// Adds the least memory that would do, and its holders, where nothing keeps the task.
 void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table>& tables) {
   if (!advice.least) return;
   tables.push_back(least_table(asked, advice));
@@ -68,7 +68,7 @@ void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table
       holder_table({.run = predict_memory(repeated_part(*advice.least), asked.traits)}));
 }
 
-// That there are times where they are asked for, and that the device multiplies in this precision.
+// Fails if times are asked for and none are known, or the device has no products in this precision.
 void check_times(const TimeSource& source, const PlanOptions& plan) {
   if (source.model) return;
   if (source.device != nullptr && source.device->has_times()) {
@@ -83,7 +83,7 @@ void check_times(const TimeSource& source, const PlanOptions& plan) {
                                          "tracestep predict --calibrate");
 }
 
-// Says whether the step as asked fits, and what would make it fit.
+// Answers if the step as asked fits, and what would make it fit.
 Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSource& source,
                     SearchProgress& progress) {
   const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
@@ -123,7 +123,7 @@ Table& shown_table(const std::optional<pages::FirstAnswer>& answer, std::vector<
   return found == tables.end() ? tables.front() : *found;
 }
 
-// A page where --output names one.
+// True if --output names a page.
 bool is_page(const OutputOptions& output) {
   return output.format == Format::kText && output.path.extension() == kPageEnding;
 }
@@ -150,8 +150,8 @@ Fitted answer_to(const FitQuestion& asked, const FitOptions& o, const TimeSource
   return fit_on_devices(asked, o.plan, source);
 }
 
-// What is assumed of the step, as it is for the devices that were found, in the environment and
-// below the answer. What is searched for is not assumed.
+// Says what is assumed of the step, with the batch of the devices that were found, in the
+// environment and below the answer. A field that is searched for is not assumed.
 void say_assumed_for(std::vector<const RunField*> fields, const FitOptions& o, RunSpec run,
                      const Fitted& found, Json& environment, std::vector<std::string>& notes) {
   std::erase_if(fields, [&](const RunField* field) { return field->name == o.largest; });

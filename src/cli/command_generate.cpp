@@ -83,7 +83,7 @@ std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* t
   return prompt_tokens(*tokenizer, o.prompt == "-" ? text_of_stdin() : o.prompt);
 }
 
-// How fast tokens come once all that runs for each of them is there: behind the second one, as the
+// Measures the rate of tokens once all that runs for each is there: from the second one on, as the
 // program for single tokens is made when the first has come.
 class TokenClock {
  public:
@@ -136,7 +136,7 @@ Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
   return table;
 }
 
-// Prompt and continuation as they come, on stdout; nothing where the weights cannot be read.
+// Prints prompt and continuation as they come; nothing where the weights cannot be read.
 void stream_text(const GenerateCommand& o, Device& device, const Tokenizer* tokenizer,
                  const StopSignal& stop) {
   TextStream stream(tokenizer, [](std::string_view piece) { write_text(piece, {}); });
@@ -157,7 +157,7 @@ void stream_text(const GenerateCommand& o, Device& device, const Tokenizer* toke
   clock.say();
 }
 
-// The continuation alone, with a line that says how far it is.
+// Returns the continuation alone, and shows its progress in a line.
 std::vector<std::int64_t> sample_tokens(const GenerateCommand& o, Device& device,
                                         const StopSignal& stop, TokenClock& clock) {
   CellProgress progress(static_cast<std::size_t>(o.generate.tokens));
@@ -193,7 +193,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   check_apart(std::vector<NamedPath>{{"--init", o.generate.init}},
               std::vector<NamedPath>{{"--output", o.output.path}});
   probe_output(o.output);
-  // What is no model is said first, whatever else is missing.
+  // A path that is no model is reported first, whatever else is missing.
   const std::optional<Weights> weights = weights_at(o.generate.init);
   check_prompt(o);
   const auto tokenizer = tokenizer_for(o, pointer_to(weights));

@@ -55,7 +55,7 @@ struct LaunchOptions {
                                  "-x",
                                  std::string(env::kCommTimeout.name)};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
-  // Here ranks share memory, and need no ports that anybody could connect to.
+  // Ranks share memory here, and need no ports that anybody could connect to.
   ::setenv("OMPI_MCA_btl", "^tcp,ofi", 0);
   // mpirun gives the ranks a terminal to write to, whatever it writes to itself.
   if (isatty(STDOUT_FILENO) == 0) ::setenv("NO_COLOR", "1", 0);
@@ -66,20 +66,20 @@ struct LaunchOptions {
               "install openmpi-bin, or use --parallel dp=N in one process");
 }
 
-// Processes with the variables of torchrun. When one fails, the others end as well. Signals to this
-// process are passed on.
+// Starts processes with the variables of torchrun. When one fails, the others end as well. Signals
+// to this process are passed on.
 class PlainProcesses {
  public:
   PlainProcesses(const LaunchOptions& o, const std::vector<std::string>& command) {
     std::vector<std::string> words{"tracestep"};
     words.insert(words.end(), command.begin(), command.end());
-    // Else NCCL listens on the network, and waits for whoever connects there and says nothing.
+    // Otherwise NCCL listens on the network, and waits for anybody who connects and says nothing.
     ::setenv("NCCL_SOCKET_IFNAME", "=lo", 0);
     for (int rank = 0; rank < o.processes; ++rank) start(rank, o, words);
   }
 
-  // The status of the first one that failed; 0 when none did. Once `stop` is requested they have
-  // `grace_s` to end.
+  // Returns the status of the first process that failed; 0 when none did. Once `stop` is requested
+  // they have `grace_s` to end.
   int wait(const StopSignal& stop, double grace_s) {
     int out = 0;
     for (std::size_t left = children_.size(); left > 0;) {
@@ -146,7 +146,7 @@ class PlainProcesses {
     send_all(SIGKILL);
   }
 
-  // What does not end at once, a stopped process among them, is killed.
+  // Kills every process that does not end within a second, a stopped one among them.
   void end_others() const {
     send_all(SIGTERM);
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -179,8 +179,8 @@ std::vector<std::string> command_of(std::span<const std::string> arguments) {
   return {first, arguments.end()};
 }
 
-// What the ranks would find wrong, all of them at once, is found before they start. None: the
-// command asks for help, which is printed.
+// Finds errors that all ranks would report at once before they start. nullopt: the command asks for
+// help, which is printed.
 std::optional<JobPlan> checked_plan(const std::vector<std::string>& words, int processes) {
   if (words.empty()) fail_usage("launch", "-- COMMAND is missing: {}", kCommandDoc);
   const Command* command = parse_arguments(all_commands(), words);

@@ -210,7 +210,7 @@ void check_filter(const BufferFilter& filter, std::span<const MemoryCell> cells)
               "has all paths");
 }
 
-// For pictures: the timeline of each step, and what each of several saves for backward.
+// Tables for pictures: the timeline of each step, and what each of several saves for backward.
 std::vector<Table> drawn_tables(std::span<const MemoryCell> cells) {
   std::vector<Table> out;
   const auto add = [&](Table table, const MemoryCell& cell) {

@@ -74,7 +74,7 @@ std::string common_keys(const Table& table, const pages::Pivot& pivot) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// What rows are told apart by, besides the one that is across: not what names a row by itself.
+// The keys that tell rows apart, without `across` and without columns that just name a row.
 std::vector<std::string> varying_keys(const Table& table, const std::string& across) {
   std::vector<std::string> out;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
@@ -83,12 +83,12 @@ std::vector<std::string> varying_keys(const Table& table, const std::string& acr
     if (column.role != ColumnRole::kKey || is_name || column.name == across) continue;
     if (varies(table, c)) out.push_back(column.name);
   }
-  // One row each, where nothing else differs.
+  // Where nothing else differs, every size gets a row.
   if (out.empty() && table.index_of("size") && across != "size") out = {"size"};
   return out;
 }
 
-// Samples before bytes before what else is exact.
+// Prefers samples to bytes, and bytes to other exact columns.
 std::string usual_value(const Table& table) {
   const auto first = [&](auto is) {
     const auto found = std::ranges::find_if(table.columns, is);

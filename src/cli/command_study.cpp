@@ -107,7 +107,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
       .ceilings = device_ceilings,
       .train = [training](double seconds,
                           double step_ms) { return train_for_study(training, seconds, step_ms); },
-      // Without the default limit, which the user did not set.
+      // Takes the user's own limit, not the default one.
       .warm_up =
           [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
             return warm_up(place, step, warmups);
@@ -184,7 +184,7 @@ void write_report(const StudyOptions& o, const StudyReport& report, const Json& 
   }
 }
 
-// One rank's: those that share a step are threads of this process, and only of some experiments.
+// Drops the ranks: those that share a step are threads here, and only some experiments use them.
 RunSpec run_alone(const StudyOptions& o, DeviceUse use = DeviceUse::kRun) {
   RunSpec run = o.grid.run();
   run.parallel = {};
@@ -200,7 +200,7 @@ void check_alone() {
               "run it without a launcher; bench times a step that processes share");
 }
 
-// Two ranks where nothing is asked for.
+// Takes two ranks where none are asked for.
 void set_parallel(const StudyOptions& o, StudySizes& sizes) {
   if (!o.grid.run().parallel.is_on()) return;
   RunSpec shared{.model = sizes.models.front(), .parallel = o.grid.run().parallel};
@@ -248,7 +248,7 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   return 0;
 }
 
-// It chooses sizes that fit the memory it finds, or its limit.
+// The plan takes all the memory there is, or the limit, as a study chooses sizes that fit it.
 JobPlan plan_of(const StudyOptions& o) {
   const Place place = run_alone(o, DeviceUse::kPlan).place;
   return {

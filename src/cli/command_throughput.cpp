@@ -34,8 +34,8 @@ std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
   return out;
 }
 
-// Rows of cells alone: what holds them against each other is the page's, so that rows which were
-// measured apart (--resume, --processes) say the same.
+// Rows hold figures of single cells; their page compares them, so that rows which were measured
+// apart (--resume, --processes) give the same answer.
 Table throughput_table(const std::vector<CellResult>& results, const Json& environment) {
   Table out{.name = "throughput", .title = "Tokens per second by batch", .columns = cell_columns()};
   out.columns.push_back(verdict_column());

@@ -45,7 +45,7 @@ struct TrainCommand {
   std::optional<std::int64_t> log_every;
   std::string sample_prompt;  // empty: a newline
   std::string recipe;
-  std::string read;  // what the tokens are of, in words
+  std::string read;  // the source of the tokens, in words
   GivenOptions given = {};
 };
 
@@ -124,7 +124,7 @@ void check_together(const TrainCommand& o) {
   }
 }
 
-// What a recipe sets where the user says nothing else: flags and values.
+// The flags and values of a recipe, each of which holds unless the user gives the flag.
 std::vector<std::pair<std::string, std::string>> recipe_of(const TrainOptions& o) {
   constexpr std::int64_t kMostWarmup = 2000;
   return {{"--schedule", "cosine"},
@@ -245,7 +245,7 @@ void check_files(const TrainCommand& o) {
               std::vector<NamedPath>{{"--log", o.train.log}, {"--output", o.output.path}});
 }
 
-// What the flags say of the run; the model may depend on the tokens.
+// The run that the flags describe; its model may still depend on the tokens.
 RunSpec run_of_flags(const TrainCommand& o, DeviceUse use) {
   return placed(o.grid.combinations().front(), Takes::kOracle, use, Ranks::kUsedByLaterModel);
 }
@@ -265,9 +265,9 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
   return found;
 }
 
-// The checkpoint that --resume continues; nullopt: there is none. Whether its tensors are whole is
-// seen when they are loaded. Where `o` has no option of its own, that of the checkpoint is taken,
-// then that of the recipe.
+// The checkpoint that --resume continues; nullopt: there is none. Its tensors are checked when they
+// are loaded. Where `o` has no option of its own, that of the checkpoint is taken, then that of the
+// recipe.
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
   take_recipe(o, set);
@@ -275,7 +275,7 @@ std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   return found;
 }
 
-// What sets the model's sizes and the tokenizer: a resumed run goes on with those it had.
+// The weights that set the model's sizes and tokenizer; a resumed run goes on with its own.
 std::optional<Weights> weights_before(const TrainCommand& o,
                                       const std::optional<Checkpoint>& resumed) {
   if (resumed) return weights_of(o.train.checkpoint, *resumed);

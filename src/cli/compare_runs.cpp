@@ -54,10 +54,10 @@ Json result_of_time(const std::string& command, double ms) {
   return to_json({"tracestep.command/1", capture_environment({}), {std::move(table)}});
 }
 
-// What one run of a command gave.
+// The outcome of one run of a command.
 struct Ran {
   Json result;
-  bool is_time = false;  // it printed no result, and the result is the time that it took
+  bool is_time = false;  // true if it printed no result: then its wall time is the result
 };
 
 // nullopt: it prints nothing that could be compared.

@@ -1,4 +1,4 @@
-// What `--device cuda` means in this build and on this machine. Only cuda.cpp depends on whether
+// Connects `--device cuda` to the GPUs of this build and machine. Only cuda.cpp depends on whether
 // the CUDA back end was built; without it these functions report that it is missing.
 #pragma once
 
@@ -29,13 +29,13 @@ void check_tuning(const Place& place);
 // Errors as check_cuda(), and Error{kDevice} for a GPU that is too old.
 std::unique_ptr<Device> make_cuda(const RunSpec& run);
 
-// What a GPU has free, by the driver; nullopt where the device is none.
+// Free bytes of a GPU, by the driver; nullopt where the device is none.
 std::optional<std::int64_t> cuda_free_bytes(Device& device);
 
 // A group of ranks with a GPU each. Errors as make_nccl_group().
 std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device);
 
-// What `doctor --ceilings` shows of a GPU: memory, issuing, square matrix products in every
+// The tables of `doctor --ceilings` for a GPU: memory, issuing, square matrix products in every
 // precision; errors as make_cuda().
 std::vector<Table> cuda_ceiling_tables(const RunSpec& run);
 

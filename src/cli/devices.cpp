@@ -53,7 +53,7 @@ void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {
 // A name of --device, which commands take it, and how it is made and measured.
 struct NamedDevice {
   std::string name;
-  Takes taken_by = Takes::kFast;  // what a command must take at least
+  Takes taken_by = Takes::kFast;  // commands that take less refuse it
   DeviceFactory make;
   std::vector<Table> (*ceilings)(const RunSpec& run) = nullptr;
 };

@@ -20,10 +20,10 @@ void register_devices();
 // one that only plans (null).
 enum class Takes : std::uint8_t { kFast = 0, kOracle = 1, kPlanner = 2, kAll = 3 };
 
-// What a command does with the device: kRun needs it to be present, kPlan does not.
+// How a command uses the device: kRun needs it to be present, kPlan does not.
 enum class DeviceUse { kRun, kPlan };
 
-// Whether a command runs steps that several ranks share (--parallel).
+// States if a command runs steps that several ranks share (--parallel).
 // kUsedByLaterModel: the model is not known yet, the caller checks how ranks divide it.
 enum class Ranks { kRefused, kUsed, kUsedByLaterModel };
 
@@ -45,8 +45,8 @@ std::vector<RunSpec> runs_of(const RunGrid& grid, Takes takes, DeviceUse use = D
 RunSpec run_of(const RunGrid& grid, Takes takes, DeviceUse use = DeviceUse::kRun,
                Ranks ranks = Ranks::kRefused);
 
-// What `doctor` shows of the device: every ceiling that can be measured, in about ten seconds on a
-// CPU, two on a GPU. The device is one that computes quickly. Errors as make_device().
+// The tables of `doctor` for the device: every ceiling that can be measured, in about ten seconds
+// on a CPU, two on a GPU. The device is one that computes quickly. Errors as make_device().
 std::vector<Table> ceiling_tables(const RunSpec& run);
 
 // The float64 reference device for a run, without a memory limit.
@@ -62,8 +62,8 @@ Place with_limit(Place place, const Json& environment);
 // The traits of the place's device, for predictions without running on it.
 DeviceTraits traits_of(const Place& place);
 
-// What `doctor --ceilings` shows of a CPU. Multiply-adds, memory, the matrix products of training;
-// errors as make_device().
+// The tables of `doctor --ceilings` for a CPU: multiply-adds, memory, the matrix products of
+// training; errors as make_device().
 std::vector<Table> cpu_ceiling_tables(const RunSpec& run);
 
 }  // namespace tracestep::cli

@@ -17,7 +17,7 @@ namespace tracestep::cli {
 namespace {
 
 constexpr std::int64_t kMostDevices = 65'536;
-constexpr int kOfNode = 8;  // where no data sheet says how many a link joins
+constexpr int kOfNode = 8;  // if no data sheet says how many a link joins
 constexpr double kCallUs = 1e6 * kCallSeconds;
 
 int devices_of_node(const PlanOptions& o, const TimeSource& source, std::int64_t gpus) {
@@ -54,8 +54,8 @@ Link link_of(const PlanOptions& o, const TimeSource& source, std::int64_t ranks)
   return out;
 }
 
-// The batch that so many devices share where their number is searched for: that which is assumed
-// for them, or the next to the one that was given that they can share.
+// The batch that so many devices share while their number is searched for: the one assumed for
+// them, or, from the one that was given, the next that they can share.
 std::int64_t batch_for(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source,
                        std::int64_t gpus) {
   const std::int64_t given = asked.step.shape.batch;
@@ -100,7 +100,7 @@ bool keeps_task(const Advice& advice) {
   return !advice.remedies.empty() && advice.remedies[0].keeps_task();
 }
 
-// Within the days that the training may take, where both are given.
+// True if the training ends within the days that it may take, where both are given.
 bool is_in_time(const FitQuestion& question, const Advice& advice, const Training& training) {
   if (training.tokens == 0 || training.days == 0 || question.times == nullptr) return true;
   return days_of(training, tokens_per_s(question, advice.remedies[0])) <= training.days;
@@ -118,7 +118,7 @@ struct Planned {
   Advice advice;
   Table table;
   std::optional<Link> link;
-  bool is_enough = false;  // it fits, and is done in time
+  bool is_enough = false;  // true if it fits, and is done in time
 
   Fitted fitted() && {
     Fitted out;
@@ -153,7 +153,7 @@ std::optional<Planned> planned(const FitQuestion& asked, const PlanOptions& o,
                  is_enough};
 }
 
-// That a step of this task holds in the device's memory, whatever is changed.
+// A lower bound of device bytes per weight, which holds whatever changes are made to the step.
 std::int64_t least_bytes_of_weight(const FitQuestion& asked) {
   const std::int64_t stored = is_pure(asked.step.precision) ? 2 : 4;
   if (asked.step.mode != Mode::kStep) return stored;
@@ -168,7 +168,7 @@ void name_model(const std::string& name, Table& table) {
   for (std::vector<Json>& row : table.rows) row.insert(row.begin(), name);
 }
 
-// One of several questions, whose progress says which.
+// Prefixes the progress line with `name`.
 FitQuestion named(FitQuestion question, const std::string& name) {
   if (!question.progress) return question;
   question.progress = [name, all = std::move(question.progress)](const std::string& trying,
@@ -184,7 +184,7 @@ std::optional<Planned> tried(const FitQuestion& asked, const PlanOptions& o,
                  gpus);
 }
 
-// `enough`, or fewer of those between it and a number that is too small, in halves. Nodes are
+// Finds `enough`, or fewer devices between it and a number that is too small, by halves. Nodes are
 // whole.
 Planned fewest_above(std::int64_t too_few, Planned enough, const FitQuestion& asked,
                      const PlanOptions& o, const TimeSource& source) {
@@ -202,7 +202,7 @@ Planned fewest_above(std::int64_t too_few, Planned enough, const FitQuestion& as
   return enough;
 }
 
-// Powers of two up to a number that is enough, then those below it.
+// Tries powers of two up to a number that is enough, then numbers below it.
 Planned fewest(const FitQuestion& asked, const PlanOptions& o, const TimeSource& source) {
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;
@@ -340,7 +340,7 @@ Fitted largest_on_devices(const FitQuestion& asked, Growth growth, const PlanOpt
                           const TimeSource& source) {
   std::optional<Predictor> predictor;
   FitQuestion step = asked;
-  if (growth == Growth::kBatch) step.step.shape.batch = o.gpus;  // which any way to share it takes
+  if (growth == Growth::kBatch) step.step.shape.batch = o.gpus;  // every way to share allows it
   const FitQuestion question = for_devices(step, o, source, o.gpus, predictor);
   if (o.gpus > 1 && question.parallels.empty()) fail_batch(asked.step, o.gpus);
   Fitted out;

@@ -20,7 +20,7 @@ struct PlanOptions {
   std::int64_t gpus = 0, nodes = 0;  // 0: not given
   double link_gb_s = 0, network_gb_s = 0;
   std::int64_t tokens = 0;  // as given, or in all epochs
-  TokenOptions data;        // that an epoch reads
+  TokenOptions data;        // read in each epoch
   double epochs = 0;        // 0: not given
   double days = 0, cost_per_hour = 0;
   bool is_smallest = false;       // the fewest devices that do
@@ -41,17 +41,17 @@ void check_plan(const PlanOptions& options, const RunGrid& grid, const std::stri
 std::string count_tokens(const ModelConfig& model, PlanOptions& options);
 // `grid` on a GPU, where devices are to be planned and none is named.
 RunGrid on_planned_device(RunGrid grid, const PlanOptions& options);
-// What predicts times, with the link between the devices that share the step; nullopt: nothing
-// does. Error{kUsage} naming the flag of a link that is not known.
+// The predictor of times, with the link between the devices that share the step; nullopt: nothing
+// predicts them. Error{kUsage} naming the flag of a link that is not known.
 std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& run,
                                       const PlanOptions& options);
 
-// What `fit` has found.
+// The answer of `fit`.
 struct Fitted {
   std::vector<Table> tables = {};
   std::vector<Remedy> plans = {};  // the best first
   std::optional<Link> link = {};   // between the devices of a plan
-  std::int64_t batch = 0;          // that these devices share; 0: as asked
+  std::int64_t batch = 0;          // shared by these devices; 0: as asked
 };
 
 // The parts of the above that are about data (cli/fit_data.cpp).
@@ -60,9 +60,9 @@ void check_data(const PlanOptions& options);
 // The flag that makes it a training: "--days".
 const char* flag_of_training(const PlanOptions& options);
 
-// What so many devices do, or the fewest that fit; without a plan, the least memory that would do.
-// The fewest are searched for among all numbers, as if more devices never did worse: a batch that
-// they cannot share is raised to the next one that they can.
+// Plans for so many devices, or for the fewest that fit; if none does, the least memory that would
+// do. The search takes more devices never to do worse: a batch that they cannot share is raised to
+// the next one that they can.
 Fitted fit_on_devices(const FitQuestion& asked, const PlanOptions& options,
                       const TimeSource& source);
 // The largest batch or context on so many devices.

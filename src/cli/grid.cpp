@@ -59,7 +59,7 @@ std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
   };
 }
 
-// What comes first is seen on a narrow terminal too.
+// A narrow terminal cuts the end, so the most useful parts come first.
 void GridView::show(const std::string& part) {
   line_.update(fmt::format("{}/{}  {}{}{}{}", at_ + 1, costs_.size(), spaced(left_.bar()), part,
                            spaced(left_.text()), label_));
@@ -67,7 +67,7 @@ void GridView::show(const std::string& part) {
 
 namespace {
 
-// 0 for a row without a speed.
+// The speed of a row; 0 for a row without one.
 double tflops_of(const CellResult& result) {
   if (result.status != Status::kOk || !result.computes || result.wall_ms <= 0) return 0.0;
   return static_cast<double>(result.flops) / result.wall_ms * 1e-9;

@@ -1,4 +1,4 @@
-// What `help`, `--help` and `-h` say: the program, a command in full or on a screen, and the
+// The texts of `help`, `--help` and `-h`: the program, a command in full or on a screen, and the
 // options that tell architectures apart.
 #include <algorithm>
 #include <optional>
@@ -61,7 +61,7 @@ std::vector<const Option*> commonest_options(const Command& command) {
   std::vector<std::string> flags;
   for (const auto& [arguments, meaning] : command.examples) {
     std::istringstream words(arguments);
-    // What stands behind "--" is another command's.
+    // Words behind "--" belong to another command.
     for (std::string word; words >> word && word != "--";) flags.push_back(std::move(word));
   }
   flags.insert(flags.end(), std::begin(kShared), std::end(kShared));

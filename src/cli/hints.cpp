@@ -14,7 +14,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Changes of the device's bytes would not help.
+// A hint for the host's memory: changes of the device's bytes would not help.
 std::string host_hint(const RunSpec& run) {
   const std::int64_t bytes = host_bytes(predict_memory(run, traits_of(run.place)).program);
   RunSpec without = run;
@@ -26,7 +26,7 @@ std::string host_hint(const RunSpec& run) {
       format_bytes(bytes), may_shrink ? ", with --moments bf16 less" : "", flags_of(without));
 }
 
-// What the host has for a run now, as a flag takes it: in whole MiB.
+// Free memory of the host for a run, as a flag takes it: in whole MiB.
 std::string room_text() {
   constexpr std::int64_t kMiB = 1 << 20;
   const std::int64_t room = usable_part(available_memory().value_or(0)) / kMiB * kMiB;
@@ -41,7 +41,7 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
   }
   const std::int64_t limit = limit_in_bytes(run.place);
   const bool has_no_room = error.find(kNoRoom) != error.npos;
-  if (has_no_room && !traits_of(run.place).has_own_memory()) {  // it is to be said at once
+  if (has_no_room && !traits_of(run.place).has_own_memory()) {  // needs no search
     return fmt::format("tracestep fit {} --memory-limit {} says what would fit", flags_of(run),
                        room_text());
   }
@@ -57,7 +57,7 @@ std::string oom_hint(const RunSpec& run, std::string_view error) {
                        format_bytes(limit),
                        format_bytes(advice.least_sequence->figures.peak_bytes));
   }
-  // fit is for one rank.
+  // The command fit plans for one rank.
   const std::string more = run.parallel.is_on()
                                ? std::string()
                                : fmt::format("; more ways: tracestep fit {} --memory-limit {}",

@@ -1,4 +1,4 @@
-// What to try next, as command lines.
+// Suggests what to try next, as command lines.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@ namespace tracestep::cli {
 std::string nsys_command(const std::filesystem::path& program,
                          std::span<const std::string> arguments, std::size_t cells);
 
-// What to try when a single run is out of memory. `error`: the message of the OutOfMemory, which
-// names the memory that was full. Where that is the host's beside a GPU: how much of it the run
-// needs. Where the machine has no room: the command that says what would fit. Else, with a memory
-// limit: the smallest change that fits, its peak, and the command that shows the others. Nothing
-// runs; the search takes seconds for large models.
+// A hint for a single run that is out of memory. `error`: the message of the OutOfMemory, which
+// names the memory that was full. If that is the host's beside a GPU: how much of it the run needs.
+// If the machine has no room: the command that says what would fit. Else, with a memory limit: the
+// smallest change that fits, its peak, and the command that shows the others. Nothing runs; the
+// search takes seconds for large models.
 std::string oom_hint(const RunSpec& run, std::string_view error);
 
 // The result of `work`, a single run; an OutOfMemory gets the hint behind its own.

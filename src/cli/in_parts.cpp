@@ -199,7 +199,7 @@ class PartRun {
                        division_.label(part));
   }
 
-  // Each part by this process; false: a signal came.
+  // Runs each part in this process; false: a signal came.
   bool run_here() {
     for (std::size_t part = 0; part < division_.parts.size(); ++part) {
       if (file_.find(key(part, 0)) != nullptr) continue;
@@ -221,7 +221,7 @@ class PartRun {
     try {
       status = command_.run_whole(words);
     } catch (const Error& error) {
-      // Its row says so.
+      // The row of the cell tells that it ran out of memory.
       if (error.code() != ErrorCode::kOutOfMemory || !captured.result()) throw;
       status = division_.parts.size() > 1 ? 0 : exit_code(error.code());
       if (status != 0) last_words_ = error;

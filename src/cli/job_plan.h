@@ -1,4 +1,4 @@
-// What a command will ask of a machine, as its options say: job scripts request it
+// Predicts the resources that a command will need, from its options: job scripts request them
 // (cli/sbatch.cpp).
 #pragma once
 
@@ -16,7 +16,7 @@ namespace tracestep::cli {
 
 struct JobPlan {
   Place place = {};                // device and threads of one process
-  int processes = 1;               // that share its steps, one for each rank
+  int processes = 1;               // processes that share its steps, one for each rank
   std::vector<RunSpec> runs = {};  // whose steps it runs: their peaks and times can be predicted
   double steps = 0;                // of each run, also those before the clock counts
   std::int64_t peak_bytes = 0;     // known otherwise; 0: that of the runs
@@ -41,7 +41,7 @@ struct JobNeeds {
   int cpus = 1;
   int gpus = 0;
 
-  // What is enough for both.
+  // The larger of each need, which suffices for both.
   JobNeeds operator|(const JobNeeds& other) const;
 };
 

@@ -1,4 +1,4 @@
-// Commands in parts: cells in processes of their own, and jobs of a cluster (docs/slurm.md).
+// Runs commands in parts: cells in processes of their own, and jobs of a cluster (docs/slurm.md).
 #pragma once
 
 #include <filesystem>

@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
     return fail(
         "[memory] the machine has no more memory for this; use a smaller size, batch or context",
         ErrorCode::kOutOfMemory);
-  } catch (const std::system_error& error) {  // what the system refuses is no mistake of ours
+  } catch (const std::system_error& error) {  // a refusal by the system is no mistake of ours
     return fail(fmt::format("[system] {}", error.what()), ErrorCode::kFailed);
   } catch (const std::exception& error) {
     return fail(std::string(error.what()) + "; this is a mistake in tracestep, please report it",

@@ -32,7 +32,7 @@ struct SourceFacts {
   bool has_own_head = false;
 };
 
-// Of a folder or file that a model was read from; read once, as a grid has many cells.
+// Facts about the source of a model, read once for each source, as a grid has many cells.
 const SourceFacts& facts_of(const std::string& source) {
   static std::map<std::string, SourceFacts> all;
   const auto found = all.find(source);
@@ -40,13 +40,13 @@ const SourceFacts& facts_of(const std::string& source) {
   return all.emplace(source, SourceFacts{read_model(source), has_own_head(source)}).first->second;
 }
 
-// Says whether the sizes come from a file: those of a changed preset have its name for a source.
+// True if the sizes come from a file: those of a changed preset have its name for a source.
 bool is_of_file(const ModelConfig& model) {
   std::error_code none;
   return !model.source.empty() && fs::exists(model.source, none);
 }
 
-// 0: not known.
+// The positions that the model was made for; 0: not known.
 std::int64_t positions_of(const ModelConfig& model, const fs::path& origin) {
   if (is_of_file(model)) return facts_of(model.source).read.positions;
   const auto& all = known_models();

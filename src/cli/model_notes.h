@@ -1,5 +1,5 @@
-// What a user should know of the models of a command beside its result: lines that are said once,
-// and kept for the notes of the result.
+// Notes on the models of a command, which its user should know beside the result: lines that are
+// said once, and kept for the notes of the result.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ void note_positions(const ModelConfig& model, const std::filesystem::path& origi
 // The notes so far.
 const std::vector<std::string>& model_notes();
 
-// What is wrong with a path in the place of a model, in the words of the command line: checkpoints
-// of a run, an adapter, weights in other files. Throws Error{kInput} where it is one of these.
+// Explains, in words of the command line, why a path is no model: checkpoints of a run, an adapter,
+// weights in other files. Throws Error{kInput} where it is one of these.
 void refuse_as_model(const std::string& flag, const std::string& path);
 
 }  // namespace tracestep::cli

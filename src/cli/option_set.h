@@ -35,12 +35,12 @@ struct Option {
   int max_values = 1;
   std::string default_text = {};          // default for help texts; empty: not shown
   std::vector<std::string> offered = {};  // values that a shell completes
-  bool names_one_file = false;            // which a job of each step would write over the others'
+  bool names_one_file = false;            // jobs divided from the command would overwrite it
   bool is_of_all_cells = false;           // not of one by itself: a comparison of them
   std::vector<std::string> endings = {};  // of names that are meant for it where they have no flag
 };
 
-// What options were given, as their texts: once "" for a switch.
+// The texts of the options that were given, by flag: once "" for a switch.
 using GivenOptions = std::map<std::string, std::vector<std::string>>;
 
 // A word without a flag, identified by its position: "tracestep compare A B".
@@ -66,7 +66,7 @@ struct RealRange {
   double max = std::numeric_limits<double>::max();
 };
 
-// What a flag's help adds where "k" is not a thousand.
+// The words that a flag's help adds where "k" is not a thousand.
 std::string help_of_thousand(Thousand thousand);
 
 // An option's variable `out` also provides the default in help texts: its value at that time,
@@ -101,7 +101,7 @@ class OptionSet {
   }
   // "--context 128,256".
   void integers(std::string flag, std::vector<std::int64_t>& out, IntRange range, std::string doc);
-  // One of `names`; the other form takes a list of them.
+  // The flag takes one of `names`; choices() takes a list of them.
   void choice(std::string flag, std::string& out, std::vector<std::string> names, std::string doc);
   void choices(std::string flag, std::vector<std::string>& out, std::vector<std::string> names,
                std::string doc);

@@ -15,7 +15,7 @@
 namespace tracestep::cli {
 namespace {
 
-// One value, also where a grid would take several.
+// Refuses a list of values, which the field's flag takes where a command has a grid.
 void check_only(const std::string& flag, const std::string& text) {
   const auto count = 1 + std::ranges::count(text, ',');
   if (count == 1) return;

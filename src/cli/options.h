@@ -67,14 +67,14 @@ void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::s
       default_text(field, target));
   set.offer(field.choices);
 }
-// The same for the protocol's field of this name.
+// Adds the flag of the protocol's field of this name.
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help = {});
-// The part of a model whose errors against float64 are measured.
+// Adds the flags for the part of a model whose errors against float64 are measured.
 void add_error_options(OptionSet& set, ErrorSpec& error);
-// With --overwrite, where it is not there yet.
+// Adds the flags of output, and --overwrite where the command lacks it.
 void add_output_options(OptionSet& set, OutputOptions& output);
-// The flag that lets every output of the run replace the files of others; sets `is_given`, too.
+// Adds the flag that lets every output replace the files of others; sets `is_given`, too.
 void add_overwrite_flag(OptionSet& set,
                         std::string help = "replace files that tracestep did not write",
                         bool* is_given = nullptr);

@@ -82,7 +82,7 @@ std::optional<Table> with_columns(const Table& table, const std::vector<std::str
   return out;
 }
 
-// Each name once, those most like the asked one first.
+// Removes repeated names; those most like the asked one come first.
 std::vector<std::string> nearest_first(std::string_view asked, std::vector<std::string> names) {
   std::ranges::sort(names);
   names.erase(std::ranges::unique(names).begin(), names.end());
@@ -234,7 +234,7 @@ std::string foot_of(const LeftOut& left, std::span<const Table> tables, const st
                            names.size() == 1 ? "table" : "tables", fmt::join(names, ", "));
 }
 
-// What tables without rows say: that nothing differs, that nothing fits.
+// The notes that tables without rows have in their place: that nothing differs, that nothing fits.
 std::vector<std::string> words_of_empty(std::span<const Table> tables, std::size_t width) {
   std::vector<std::string> out;
   for (const Table& table : tables) {
@@ -332,7 +332,7 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
     }
   }
   std::string answer;
-  if (output.format == Format::kJson) {  // which says what is marked
+  if (output.format == Format::kJson) {  // JSON stores the columns that this call marks
     answer = answer_of(schema, tables, environment);
   } else if (!output.path.empty()) {
     std::vector<Table> copy = tables;

@@ -46,7 +46,7 @@ class CapturedResult {
   CapturedResult(const CapturedResult&) = delete;
   CapturedResult& operator=(const CapturedResult&) = delete;
 
-  // Says whether there is one: a command then runs for one cell of several.
+  // True while one exists: a command then runs for one cell of several.
   static bool is_on();
   const std::optional<Document>& result() const { return result_; }
 

@@ -45,7 +45,7 @@ bool has_converter() {
   return run_command("command -v rsvg-convert", {}).status == 0;
 }
 
-// The picture with a chunk of text behind its header, which says whose it is.
+// Inserts a chunk of text behind the picture's header that names this program as its maker.
 std::string marked_png(std::string png) {
   constexpr std::size_t kHeaderEnd = 33;
   constexpr std::string_view kChunk("\0\0\0\x12tEXtSoftware\0tracestep\xf4\x91\x74\x8a", 30);
@@ -53,7 +53,7 @@ std::string marked_png(std::string png) {
   return png;
 }
 
-// At twice the size, for dense screens and print. False, with a warning, where it failed.
+// Draws at twice the size, for dense screens and print. False, with a warning, where it failed.
 bool write_png(const fs::path& svg) {
   fs::path png = svg;
   png.replace_extension(".png");

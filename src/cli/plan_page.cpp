@@ -32,7 +32,7 @@ struct PlannedStep {
   std::string stack() const { return "stack@" + name; }
 };
 
-// Adds the table of its live bytes, and of the last one who holds them and its time by part.
+// Adds a table of the step's live bytes and, for the last step, of their holders and time by part.
 PlannedStep shown_step(const FitQuestion& q, const RunSpec& step, std::string name, bool is_last,
                        std::vector<Table>& tables) {
   PlannedStep out{step, std::move(name)};

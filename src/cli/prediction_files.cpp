@@ -141,7 +141,7 @@ void keep_calibration(const PredictionFiles& files, const Calibration& calibrati
 
 namespace {
 
-// Whether lines may be added to it: it has one of ours, or the beginning of one.
+// True if the file is a history, to which lines may be added: it has one of ours, or its beginning.
 bool is_history(const std::string& text, const std::string& name) {
   return text.empty() || is_own(text, {}) || !parse_history(text, name).cells.empty();
 }

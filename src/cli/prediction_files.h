@@ -23,7 +23,7 @@ struct PredictionFiles {
 // (TRACESTEP_KERNEL_CACHE). Error{kUsage} when that is switched off and no file is given.
 PredictionFiles prediction_files(const RunSpec& run, const std::filesystem::path& given);
 
-// What is known of a device: its calibration, checked against `identity`, and the history.
+// Measurements of a device: its calibration, checked against `identity`, and the history.
 struct KnownDevice {
   Calibration calibration;
   std::unique_ptr<TimeModel> model;
@@ -42,8 +42,8 @@ class NewCalibration {
   NewCalibration(const NewCalibration&) = delete;
   NewCalibration& operator=(const NewCalibration&) = delete;
 
-  // What an earlier process kept of a calibration of this device that it did not finish; nullopt:
-  // nothing that can be gone on with.
+  // Returns what an earlier process measured of a calibration of this device but did not finish;
+  // nullopt: nothing that can be continued.
   std::optional<Calibration> begun(const Json& identity) const;
   // Keeps one that is not finished beside the file, for begun().
   void keep(const Calibration& begun) const;

@@ -1,4 +1,4 @@
-// What the program says of itself: pages for docs/ and for man, and scripts that complete its
+// Prints the program's own documents: pages for docs/ and for man, and scripts that complete its
 // command line.
 #pragma once
 

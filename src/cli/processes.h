@@ -17,9 +17,9 @@ namespace tracestep::cli {
 // kFailed when they cannot be joined, or when their builds or command lines differ; kDevice when
 // MPI started them and this build has none.
 void join_processes(const std::string& command, std::span<const std::string> arguments);
-// The names of the commands that do.
+// The names of the commands that run steps of several ranks.
 std::span<const std::string> shared_commands();
-// The joined ones; nullptr: this process runs alone.
+// The joined processes; nullptr: this process runs alone.
 Processes* processes();
 // Waits for the others, before this process ends without an error.
 void leave_processes();
@@ -29,11 +29,11 @@ void leave_processes();
 // nothing connects their devices.
 std::vector<std::unique_ptr<Communicator>> connect_ranks(Device& first, int ranks);
 
-// What --device names for this process: "cuda" is the GPU whose index is the process's number on
-// its host.
+// Resolves --device for this process: "cuda" is the GPU whose index is the process's number on its
+// host.
 std::string device_of_process(const std::string& device);
 
-// Whether this build has MPI.
+// True if this build has MPI.
 bool has_mpi();
 
 }  // namespace tracestep::cli

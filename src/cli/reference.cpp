@@ -74,7 +74,7 @@ Every JSON result is an object with `schema` (the name and version of its layout
 `columns` (units and meaning) and `rows`.
 )";
 
-// What makes two options of different commands the same one: its heading, its flag and its words.
+// Options of different commands are the same one if their heading, flag and words are equal.
 using Meaning = std::tuple<std::string, std::string, std::string>;
 
 Meaning meaning_of(const Command& command, const Option& option) {
@@ -91,7 +91,7 @@ struct SharedOption {
   }
 };
 
-// By heading, in the order of the first command that has each.
+// Options by heading, in the order of the first command that has each.
 class SharedOptions {
  public:
   explicit SharedOptions(std::span<const Command> commands) {

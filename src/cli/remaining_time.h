@@ -21,7 +21,7 @@ class RemainingTime {
   void plan(double cost) { planned_ += cost; }
   // A cell of this cost begins; what was under way is given up.
   void begin(double cost, Clock::time_point now = Clock::now());
-  // So much of it is done, from 0, behind what prepares it, to 1, where it ends.
+  // Share of the cell that is done: 0 after its preparation, 1 at its end.
   void reach(double share, Clock::time_point now = Clock::now());
   // "[####------]": how much of all is done; empty before anything is done.
   std::string bar() const;
@@ -32,7 +32,7 @@ class RemainingTime {
   double planned_ = 0;
   double done_ = 0, seconds_ = 0;                       // of the cells that have ended
   double cost_ = 0, share_ = 0;                         // of the one under way
-  Clock::time_point start_ = {}, from_ = {}, at_ = {};  // its begin, that of its share, now
+  Clock::time_point start_ = {}, from_ = {}, at_ = {};  // begin of the cell and of its share; now
 };
 
 // "[####------]".
@@ -61,16 +61,16 @@ class CellProgress {
   ProgressLine line_;
 };
 
-// What a person sees while a search goes on: on a terminal a line with a bar, elsewhere one notice
-// where the search takes more than a moment. It has no time: what is left of a search takes from
-// nothing to all of it.
+// Shows a person that a search goes on: on a terminal by a line with a bar, elsewhere by one notice
+// if the search takes more than a moment. It predicts no time: the rest of a search may take
+// anything from nothing to all of it.
 class SearchProgress {
  public:
   using Clock = RemainingTime::Clock;
 
-  // What is known before the search: "8.00 GiB do not fit". The notice begins with it.
+  // Sets a fact that holds before the search, "8.00 GiB do not fit", with which the notice begins.
   void know(std::string verdict) { verdict_ = std::move(verdict); }
-  // So many sets of changes are weighed, of `all`; 0: it is not known how many there are.
+  // Reports that `done` sets of changes of `all` are weighed; 0: their number is not known.
   void update(const std::string& trying, std::int64_t done, std::int64_t all,
               Clock::time_point now = Clock::now());
   void done() { line_.done(); }

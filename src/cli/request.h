@@ -39,10 +39,10 @@ class Request {
   CommandLine line_;
 };
 
-// A request for each combination of the values that this one lists for these flags, the first of
-// which varies slowest. Flags that are not there, or have one value, divide nothing.
+// Divides a request into one for each combination of the values that it lists for these flags, the
+// first of which varies slowest. Flags that are not there, or have one value, divide nothing.
 struct Division {
-  std::vector<std::string> flags;  // those that divide
+  std::vector<std::string> flags;  // the flags that divide
   std::vector<Request> parts;
 
   // The values of these flags in a part: "tiny 64 step"; empty where nothing is divided.

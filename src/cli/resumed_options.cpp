@@ -27,7 +27,7 @@ bool is_kept(const Option& option) {
          std::ranges::find(kGroupsOfThisCall, option.group) == kGroupsOfThisCall.end();
 }
 
-// What a path means wherever the run is resumed.
+// Makes paths absolute, so that they hold wherever the run is resumed.
 std::vector<std::string> texts_to_keep(const Option& option, std::vector<std::string> texts) {
   constexpr std::array kPaths = {"FILE", "DIR", "PATH..."};
   if (std::ranges::find(kPaths, option.value_name) == kPaths.end()) return texts;

@@ -40,14 +40,14 @@ struct SbatchOptions {
   bool has_own_times = false;  // the command has these flags too, and predicts by them
 };
 
-// One task with what it needs.
+// A task of the job array with what it needs.
 struct Task {
   std::size_t index = 0;  // in the array
   JobPlan plan;
   JobNeeds needs;
 };
 
-// All that the scripts are made of.
+// The input of the scripts.
 struct Jobs {
   const Command& command;
   JobTasks lines;
@@ -57,9 +57,9 @@ struct Jobs {
   std::vector<Task> tasks = {};
   std::string source = {};  // of the predicted times, or why there are none
   fs::path program = {}, folder_of_command = {};
-  bool has_checkpoints = false;  // which a signal asks it to save
+  bool has_checkpoints = false;  // true if a signal asks it to save them
 
-  // Whether the command writes a result that can be merged; a study writes its own files.
+  // True if the command writes a result that can be merged; a study writes its own files.
   bool has_result() const { return command.options.find("--output") != nullptr; }
 };
 
@@ -67,7 +67,7 @@ std::string command_text(const Jobs& jobs) {
   return "tracestep " + shell_quoted(jobs.lines.command.words());
 }
 
-// What an undivided command may do and its tasks must not.
+// Refuses options that an undivided command may have and its tasks must not.
 void check_flags(const Command& command, const Request& request) {
   const Option* resume = command.options.find("--resume");
   if (resume != nullptr && resume->max_values > 0 && request.has("--resume")) {
@@ -285,9 +285,9 @@ std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
   set_if(needs.memory_bytes > 0, "mebibytes", (needs.memory_bytes * processes - 1) / kMiB + 1);
   set_if(needs.minutes > 0, "minutes", needs.minutes);
   set_if(jobs.has_checkpoints, "seconds_to_save", kSecondsToSave);
-  // The ranks of a run divide it among them.
+  // The ranks of a run divide these threads among them.
   set_if(needs.gpus == 0, "threads", needs.cpus * processes);
-  // Ranks that MPI does not connect.
+  // True for ranks that MPI does not connect.
   const bool has_plain_ranks = processes > 1 && needs.gpus > 0;
   set_if(has_plain_ranks, "secret", env::kCommSecretFile.name);
   set_if(has_plain_ranks, "make_secret",
@@ -361,7 +361,7 @@ int write_jobs(const Command& command, const SbatchOptions& o,
   return 0;
 }
 
-// The command itself runs here, and only what its jobs request is predicted.
+// Refuses flags of predicted times without --sbatch: the command runs here, and predicts nothing.
 void check_alone(const SbatchOptions& o, const std::string& name) {
   const bool is_published = !o.times.published.empty();
   if (!is_published && o.times.calibration.empty()) return;
@@ -372,8 +372,8 @@ void check_alone(const SbatchOptions& o, const std::string& name) {
               "step needs on such a device");
 }
 
-// What takes minutes says so before it starts, to a person at a terminal. Training has lines of its
-// own, and a plan that reads all of its text.
+// Tells a person at a terminal that a command will take minutes, before it starts. Training has
+// lines of its own, and a plan that reads all of its text.
 void say_if_long(const std::string& name, const std::function<JobPlan()>& plan) {
   constexpr double kLong = 60;
   if (name == "train" || !ProgressLine().is_shown()) return;

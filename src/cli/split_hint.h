@@ -1,4 +1,4 @@
-// One line on what float32 by parts would gain.
+// A line that says how much faster float32 by parts (fp32-split) would make a step.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace tracestep::cli {
 
-// For a step whose times are predicted from `source`; empty where that is no device that has
-// `fp32-split`, where it is not known what it would gain, or where that is less than a twentieth.
+// Predicts the gain by `source`. Empty if its device lacks `fp32-split`, or the gain is unknown or
+// below 5 %.
 std::string split_hint(const RunSpec& run, const TimeSource& source);
-// For a step on the device that is here: from its calibration, or from the published peaks of its
-// name where it has none.
+// Predicts the gain on the device that is here: from its calibration, or else from the published
+// peaks of its name.
 std::string split_hint(const RunSpec& run, const Json& environment);
 
 }  // namespace tracestep::cli

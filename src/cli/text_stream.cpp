@@ -67,7 +67,7 @@ void TextStream::add(std::int64_t token) {
   shown_bytes_ = tokenizer_->decode(tokens_).size();
 }
 
-// A model may have more entries than its tokenizer.
+// Handles an entry of the model's vocabulary that its tokenizer lacks.
 void TextStream::add_without_text() {
   finish();
   tokens_.clear();

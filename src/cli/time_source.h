@@ -1,5 +1,5 @@
-// What times are predicted from on the command line: a device's published peaks, or the calibration
-// of the device that is here.
+// Chooses the model that predicts times on the command line: by a device's published peaks, or by
+// the calibration of the device that is here.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +23,8 @@ struct TimeOptions {
 };
 void add_time_options(OptionSet& set, TimeOptions& options);
 
-// `grid` on the kind of device that its times are of: with --published on a GPU. Error{kUsage} when
-// --device names another.
+// Sets the kind of device that times are of: a GPU with --published. Error{kUsage} when --device
+// names another.
 RunGrid on_timed_device(RunGrid grid, const TimeOptions& options);
 
 // Gives `grid` the defaults of a plan (spec/planned.h), for the precisions of the device that is
@@ -47,13 +47,13 @@ struct TimeSource {
   Predictor predictor() const { return {*model, history, {}, device}; }
 };
 
-// Without a model for a device that no time is known of. Error{kUsage} naming --published for one
-// whose peaks are not known, and for a name that leaves open which device is meant.
+// The source has no model for a device without a known time. Error{kUsage} naming --published for
+// one whose peaks are not known, and for a name that leaves open which device is meant.
 TimeSource published_source(const std::string& name);
 // "; ranks of one host, linked by …": the link that such ranks are taken to have.
 std::string note_of_link(const PublishedDevice& device, int ranks);
-// Whether the device has products in `precision`, and so a time; else `source` has no model and
-// says why.
+// Removes the model of `source`, and says why, if the device has no products in `precision` and so
+// no time.
 void check_precision(const Precision& precision, TimeSource& source);
 // Without a calibration there is no model; one that is damaged, or of another device, is
 // Error{kInput}.

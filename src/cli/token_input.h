@@ -23,11 +23,11 @@ struct TokenOptions {
 struct TokenInput {
   TokenSourcePtr tokens;
   std::unique_ptr<Tokenizer> tokenizer = nullptr;  // only for text
-  std::string words = {};  // what was read, and left out, for a line where the run begins
+  std::string words = {};  // names the files read and left out, for a line where the run begins
 };
 
 void add_token_options(OptionSet& set, TokenOptions& tokens);
-// The same but for --tokens.
+// Adds these options except --tokens.
 void add_text_options(OptionSet& set, TokenOptions& tokens);
 void add_init_option(OptionSet& set, std::filesystem::path& init);
 
@@ -47,7 +47,7 @@ inline std::filesystem::path origin_of(const std::optional<Weights>& weights) {
   return weights ? weights->tensors.origin() : "";
 }
 
-// Weights that may not be given; nullptr: they are not.
+// A pointer to weights that may not be given; nullptr: they are not.
 inline const Weights* pointer_to(const std::optional<Weights>& weights) {
   return weights ? &*weights : nullptr;
 }

@@ -1,14 +1,14 @@
-// What a training says before its first step: what it will not keep, and what its validations read.
+// Notices before a training's first step: what it will not keep, and what its validations read.
 #pragma once
 
 #include "train/loop.h"
 
 namespace tracestep::cli {
 
-// Says it where nothing of the run will be kept.
+// Warns if nothing of the run will be kept.
 void say_what_is_lost(const TrainOptions& options);
 
-// How many of the tokens set aside a validation reads, and how many steps take as long.
+// Says how many of the tokens set aside a validation reads, and how many steps take as long.
 void say_validation(const TrainOptions& options, const TokenSource& held_out);
 
 }  // namespace tracestep::cli

@@ -1,5 +1,5 @@
-// What a person sees of a training while it runs and at its end: a line every few steps, samples of
-// text, and the curve of its losses. Nothing here decides a number of the training.
+// Shows a person a training while it runs and at its end: a line every few steps, samples of text,
+// and the curve of its losses. Nothing here decides a number of the training.
 #pragma once
 
 #include <chrono>
@@ -45,12 +45,12 @@ class TrainingView {
     double flops_per_token = 0.0;
     double peak_flops = 0.0;                // of all devices together, per second; 0: not known
     std::vector<std::int64_t> prompt = {};  // of samples
-    const Tokenizer* tokenizer = nullptr;   // where there are samples
+    const Tokenizer* tokenizer = nullptr;   // needed for samples
   };
   explicit TrainingView(Setup setup);
 
   void add(const TrainStep& step);
-  // In a terminal, the curve as a line.
+  // On a terminal, prints the curve as a line.
   void finish();
   const LossCurve& curve() const { return curve_; }
 
@@ -65,7 +65,7 @@ class TrainingView {
   Clock::time_point line_at_ = Clock::now();
   Clock::time_point first_at_;  // the end of the first step, which makes what all of them use
   std::int64_t done_ = 0;
-  // Since the last line.
+  // Figures since the last line.
   std::int64_t count_ = 0;
   double loss_sum_ = 0.0;
   std::optional<double> validation_;

@@ -129,7 +129,7 @@ constexpr FlagElsewhere kElsewhere[] = {
     {"--vocab-size", "--vocab"},
 };
 
-// What people ask for that no command can do yet.
+// Flags that people ask for and no command has yet.
 struct Missing {
   std::string_view word;  // with which the flag begins
   std::string_view what;

@@ -1,4 +1,4 @@
-// What a person meant by a word of the command line that the command does not know.
+// Suggests what a person meant by a word of the command line that the command does not know.
 #pragma once
 
 #include <span>

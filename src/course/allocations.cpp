@@ -1,5 +1,5 @@
-// Published largest allocations of each category beside those of our own program, which predicts
-// every buffer without running.
+// Compares the published largest allocations of each category with those of this program, which
+// predicts every buffer without running.
 #include <algorithm>
 #include <functional>
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// The buffers of a step of a few layers, which are those of any layer.
+// Lists the buffers of a step of a few layers; every layer has the same.
 class Buffers {
  public:
   Buffers(const PublishedAllocation& a, std::string_view precision) {
@@ -32,7 +32,7 @@ class Buffers {
     buffers_ = predict_memory(spec, {}).map.buffers;
   }
 
-  // MiB of the largest one that `counts`.
+  // MiB of the largest buffer for which `counts` holds.
   double largest(const std::function<bool(const MappedBuffer&)>& counts) const {
     std::int64_t out = 0;
     for (const MappedBuffer& b : buffers_) {
@@ -60,7 +60,7 @@ std::function<bool(const MappedBuffer&)> in(std::vector<std::string> components)
   };
 }
 
-// What a published category means in our program.
+// Selects our buffers that a published category means.
 std::function<bool(const MappedBuffer&)> meaning_of(const std::string& category) {
   using scope::path;
   const std::string attention(scope::kAttention);

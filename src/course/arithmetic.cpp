@@ -1,4 +1,4 @@
-// Numbers that write-ups computed from their own tables, computed again.
+// Recomputes the numbers that write-ups derived from their own tables.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// A time of the study: of one of its tables, or by one clock.
+// Names a time of the study: of one of its tables, or by one clock.
 struct TimeOf {
   std::string_view table, pass, precision;
 };
@@ -25,12 +25,12 @@ double time_of(const Published& published, const PublishedArithmetic& a, const T
   return NAN;
 }
 
-// What follows from figures that were rounded for print: a value, and how far they move it.
+// A value computed from figures that were rounded for print, and the bounds that rounding leaves.
 struct Computed {
   double value = NAN, low = NAN, high = NAN;
 };
 
-// Of figures with so much of a last digit left out on either side.
+// `half`: half of the last printed digit, by which each figure may be off in either direction.
 Computed ratio(double a, double b, double half) {
   return {a / b, (a - half) / (b + half), (a + half) / (b - half)};
 }
@@ -109,7 +109,7 @@ struct Row {
   ReplayVerdict verdict;
 };
 
-// What a study prints as bytes over S², from MiB and S.
+// Checks the bytes over S² that a study prints against its own MiB and S.
 Row per_square(const PublishedAttention& a) {
   constexpr double kMega = 1e6, kMi = 1024.0 * 1024.0;
   const double squares = static_cast<double>(a.context) * static_cast<double>(a.context);

@@ -23,8 +23,8 @@ double vector_bytes(const PublishedAttention& a) {
   return kAttentionBatch * static_cast<double>(a.context) * static_cast<double>(a.width) * kFloat;
 }
 
-// What is held between forward and backward: so many tensors of B·T² (N² in the studies) and of
-// B·T·D, perhaps a mask of T² bytes, and fixed bytes.
+// Describes the memory held between forward and backward: so many tensors of B·T² (N² in the
+// studies) and of B·T·D, perhaps a mask of T² bytes, and fixed bytes.
 struct Held {
   int squares = 0, vectors = 0;
   bool has_mask = false;
@@ -168,7 +168,7 @@ class AttentionJudge {
     return nullptr;
   }
 
-  // From contexts that fill a device.
+  // The median ratio of their time to ours, from contexts that fill a device; 0: too few cells.
   double pace_of(const std::string& study) const {
     constexpr std::int64_t kLong = 4096;
     std::vector<double> ratios;

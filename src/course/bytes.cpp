@@ -85,7 +85,7 @@ struct StatusMatch {
   std::vector<std::string> differ;  // "xl/512"
 };
 
-// Against the device's memory, or against the limit that fits best when it is not stated.
+// Compares with the device's memory, or, if that is not stated, with the limit that fits best.
 StatusMatch match_statuses(const StatusTable& table, const Form& form) {
   std::vector<double> bytes;
   bytes.reserve(table.cells.size());
@@ -114,10 +114,10 @@ StatusMatch match_statuses(const StatusTable& table, const Form& form) {
 struct NamedBytes {
   std::string name;
   double bytes = 0;
-  bool is_label = false;  // what the row's label says
+  bool is_label = false;  // true if the row's label says it
 };
 
-// Weights, their narrow copies, and activations of which most are halved.
+// Sums of weights, their narrow copies, and activations of which most are halved.
 std::vector<NamedBytes> candidates_under_autocast(const PublishedPeak& peak) {
   const ModelConfig model = preset(peak.size);
   const auto p = static_cast<double>(parameter_formula(model));
@@ -144,7 +144,7 @@ std::vector<NamedBytes> candidates_under_autocast(const PublishedPeak& peak) {
   return {{"AdamW, gradients kept, and " + name, 12 * p + forward, true}};
 }
 
-// One phase of a step in fp32.
+// The sums that may explain the peak of one phase of a step in fp32.
 std::vector<NamedBytes> candidates_of_phase(const PublishedPeak& peak, int scores) {
   const auto p = static_cast<double>(parameter_formula(preset(peak.size)));
   const Form graph{"", Mode::kForward, {.saved_scores = scores, .live_graphs = 1}};

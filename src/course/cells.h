@@ -1,4 +1,4 @@
-// Published times as cells: what others of the same study say about one of them.
+// Published times as cells; each is held against others of the same study.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ class PublishedCells {
  public:
   explicit PublishedCells(std::span<const PublishedTime> times);
 
-  // Of matrix products; a context that is not stated counts as one token. 0: no model is stated.
+  // FLOPs of matrix products, with one token for a context that is not stated. 0: no model stated.
   double flops(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
   // Why the time is taken to be the host's launches: it does not grow with the work; or empty.
   const std::string& launch_bound(const PublishedTime& t) const {
@@ -24,9 +24,9 @@ class PublishedCells {
 
   // The time of another pass of this cell in the same table; nullptr: there is none.
   const PublishedTime* in_table(const PublishedTime& t, std::string_view pass) const;
-  // The same cell after a warm-up, by a clock that waits; the longest warm-up.
+  // The time of this cell by a clock that waits, after the longest warm-up; nullptr: there is none.
   const PublishedTime* reference(const PublishedTime& t) const;
-  // The same cell in fp32 by the same clock.
+  // The time of this cell in fp32 by the same clock; nullptr: there is none.
   const PublishedTime* in_fp32(const PublishedTime& t) const;
 
  private:

@@ -65,7 +65,7 @@ double sum_figure(const LookUp& asked) {
                    .term = number(key(asked, 1)),
                    .sum_dtype = dtype_named(key(asked, 2)),
                    .term_dtype = dtype_named(key(asked, 3))};
-  if (asked.what == "term") {  // one term, where nothing is rounded again
+  if (asked.what == "term") {  // a single term, where nothing is rounded again
     sum.count = 1;
     sum.sum_dtype = DType::kF32;
   }

@@ -66,7 +66,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// What words are looked for in.
+// The text of a claim in which find_claims() searches, in lower case.
 std::string text_of(const Claim& claim) {
   std::string out = fmt::format("{} {} {} {} {} {}", claim.row, claim.studies, claim.topic,
                                 claim.claimed, claim.right, claim.command);

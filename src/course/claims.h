@@ -26,8 +26,8 @@ struct Claim {
 
 // All of them, in the study's order. CHECKs their form.
 const std::vector<Claim>& claims();
-// Those whose row or topic is `words`, or, when there are none, that contain all of its words, in
-// any case. Empty words: all.
+// The claims whose row or topic is `words`, or, when there are none, that contain all of its words,
+// in any case. Empty words: all.
 std::vector<const Claim*> find_claims(std::string_view words);
 
 // "published claims that do not hold: X05, X07 (tracestep explain --claims softmax)"; empty: none

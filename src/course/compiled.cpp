@@ -1,5 +1,5 @@
-// Published gains of compiling beside ours: a gain is a ratio of two times on one device, so it can
-// be compared between devices, as far as both are bound by the same thing.
+// Compares published gains of compiling with ours: a gain is a ratio of two times on one device, so
+// devices can be compared, as far as both times are bound by the same thing.
 #include <fmt/format.h>
 
 #include "course/ours.h"
@@ -20,7 +20,7 @@ struct OurPair {
   double gain() const { return eager_ms / compiled_ms; }
 };
 
-// Whether the row measured this work, however it ran.
+// True if the row measured this work, by whatever executor.
 bool is_same_work(const ResultRow& row, const PublishedPair& p) {
   constexpr double kSequences = 8;
   if (row.status() != "ok" || row.precision() != "fp32") return false;
@@ -51,8 +51,8 @@ OurPair our_pair(const ReplayInput& ours, const PublishedPair& p) {
   return out;
 }
 
-// The same attention at a context with at least sixteen times the scores, which compiled takes
-// about as long; nullptr: there is none.
+// Finds a cell of this attention with at least sixteen times the scores that takes compiled about
+// as long, which casts doubt on both times; nullptr: there is none.
 const PublishedPair* same_time_more_work(const Published& published, const PublishedPair& p) {
   for (const PublishedPair& other : published.pairs) {
     const bool is_like = other.study == p.study && other.width == p.width && p.width > 0 &&

@@ -103,8 +103,8 @@ Table table_of(const ProblemPivot& wanted, const StudyReport& report) {
 
 constexpr std::string_view kMean = "mean_ms", kDeviation = "std_ms", kCount = "n";
 
-// The study's cell: with composite kernels before one of primitive ops, eager, unless they are
-// said.
+// The study's samples for the cell: eager rows of composite kernels, else of primitive ops, unless
+// the settings name others.
 std::vector<double> our_samples(const OwnTime& own, const StudyReport& report) {
   for (const char* ops : {"fused", "primitive"}) {
     for (const char* name : {"cells", "scaling", "steps", "ways"}) {

@@ -25,8 +25,8 @@ struct OwnTime {
 // Error{kInput} naming `name` and the line of what is wrong.
 std::vector<OwnTime> read_own_times(std::string_view csv, const std::string& name);
 
-// Each of them beside the cell of the study and the published ones with its settings; a note names
-// those that have none.
+// Rows: times of one's own, beside the cell of the study and the published ones with the same
+// settings; a note names those that have none.
 Table own_times_table(std::span<const OwnTime> times, const StudyReport& report);
 
 // The hand-in; `own` may be empty. `charts`: the folder of its pictures, beside it.

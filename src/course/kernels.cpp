@@ -133,7 +133,7 @@ ReplayVerdict judge_share(const Published& published, const PublishedKernel& k) 
           "the study has no share of products in the same cell"};
 }
 
-// What the row has: a count says most, then its share. A bound that is kept is no agreement.
+// Judges by the kernel's count if it is stated, else by its share. A kept bound is no agreement.
 ReplayVerdict judge_kernel(const Published& published, const PublishedKernel& k) {
   if (k.is_oom) return {Agreement::kNotCompared, "out_of_memory", "the cell ran out of memory"};
   return k.count > 0 ? judge_count(published.kernels, k) : judge_share(published, k);

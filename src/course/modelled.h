@@ -1,4 +1,4 @@
-// What can be said of a published cell without running it: the bytes of our own program, and the
+// Predicts a published cell without running it: the bytes of this program's own step, and the
 // times that a roofline of a device gives for its kernels. Programs are those of plain code, op by
 // op (--ops primitive), with batch 4. Every layer adds the same, so figures of many layers follow
 // from programs of two and three.

@@ -1,4 +1,4 @@
-// Our own times, found by the keys of published tables: size, context, precision and pass.
+// Finds our own times by the keys of published tables: size, context, precision and pass.
 #pragma once
 
 #include <map>

@@ -14,7 +14,7 @@ namespace {
 struct PartsRow {
   const PublishedParts& p;
   double ratio_percent = NAN;    // softmax over attention's products, from its times
-  double low = NAN, high = NAN;  // what a roofline of its device allows
+  double low = NAN, high = NAN;  // bounds by a roofline of its device
   ReplayVerdict verdict = {};
 };
 

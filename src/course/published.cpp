@@ -125,7 +125,7 @@ std::vector<Counts> count_by_table(const Published& published, std::span<const T
   return out;
 }
 
-// What a study's fastest fp32 cell says of a device that it does not name.
+// Tells the rate of a study's fastest fp32 cell, which hints at a device that it does not name.
 std::string fastest(const Published& published, std::span<const TimeReplay> judged,
                     const PublishedStudy& study) {
   double best = 0;

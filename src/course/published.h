@@ -62,11 +62,11 @@ struct TimeReplay {
   double our_ms = 0;          // 0: none
   double modelled_ms = 0;     // by a roofline, where ours does not decide; 0: it does
   bool is_compared = false;   // the verdict comes from our time and the pace
-  bool is_predicted = false;  // it agrees with the roofline
+  bool is_predicted = false;  // true if it agrees with the roofline
   Pace pace;                  // of its study, device and precision, by the other cells
   Pace device_pace;           // by all cells
 };
-// One per cell of `published.times`.
+// Judges every cell; the results are in the order of `published.times`.
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);
 
 // The verdict on a cell that ran out of memory, by the closed forms of lab/memory/accounting.h.
@@ -81,7 +81,7 @@ Table parts_replay_table(const Published& published);
 Table kernel_replay_table(const Published& published);
 Table product_share_replay_table(const Published& published, const ReplayInput& ours);
 Table arithmetic_replay_table(const Published& published);
-// Ours: what a plain step takes (primitive ops, eager) over the fused and compiled one.
+// Our gain is the time of a plain step (primitive ops, eager) over that of the fused, compiled one.
 Table pair_replay_table(const Published& published, const ReplayInput& ours);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// The published tables as they were printed: what data/README.md describes, as structs.
+// The published tables as they were printed, as structs; data/README.md describes their files.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@ enum class PublishedClock {
   kDeviceSpan,  // from the first kernel's start to the last one's end
 };
 
-// Plain PyTorch on an NVIDIA GPU, batch 4, vocabulary 10000.
+// A time of plain PyTorch on an NVIDIA GPU, batch 4, vocabulary 10000.
 struct PublishedTime {
   std::string study;   // "B"
   std::string table;   // "5 warm-up steps"
@@ -44,7 +44,7 @@ struct PublishedPeak {
   double gigabytes = 0;  // as printed; 10^9 or 2^30 bytes is to be decided
 };
 
-// Attention alone: batch 8, no heads, float32.
+// A benchmark of attention alone: batch 8, no heads, float32.
 struct PublishedAttention {
   std::string study, device;
   std::int64_t width = 0, context = 0;
@@ -54,8 +54,8 @@ struct PublishedAttention {
   double forward_std_ms = NAN, backward_std_ms = NAN, peak_mib = NAN, per_square = NAN;
 };
 
-// The same work twice: in eager PyTorch, and compiled. A model at batch 4 and vocabulary 10000, or
-// attention alone at batch 8 without heads; float32.
+// Times of one piece of work in eager PyTorch and compiled: a model at batch 4 and vocabulary
+// 10000, or attention alone at batch 8 without heads; float32.
 struct PublishedPair {
   std::string study, device;
   std::string size;          // of a model; empty: attention

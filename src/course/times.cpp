@@ -196,14 +196,14 @@ class Judge {
   using Ratios = std::map<const PublishedTime*, double>;
 
   double measured_ms(const PublishedTime& t) const { return ours_.find(t); }
-  // By a roofline of t's device; an A100's where none is stated, which scales all cells alike.
+  // The time by a roofline of t's device, else of an A100, which scales all cells alike.
   double modelled_ms(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
     if (device == nullptr) device = known_device("A100 SXM 80 GB");
     return modelled_pass({t.size, t.context, t.precision, t.pass}, *device).ms();
   }
 
-  // Theirs over ours, for each cell of t's study, device and precision that nothing holds up.
+  // Their time over ours, for each cell of t's study, device and precision that nothing holds up.
   Ratios ratios_like(const PublishedTime& t,
                      double (Judge::*our_ms)(const PublishedTime&) const) const {
     Ratios out;
@@ -278,9 +278,9 @@ class Judge {
     return suspicious("unexplained", against(pace.ratio) + ", and nothing in its table says why");
   }
 
-  // Where this run has not measured the cell: agrees when it reaches the same part of a roofline as
-  // the study's other cells. A roofline has neither launches nor caches, so another part proves
-  // nothing.
+  // Judges a cell that this run has not measured: it agrees when it reaches the same part of a
+  // roofline as the study's other cells. A roofline has neither launches nor caches, so another
+  // part proves nothing.
   ReplayVerdict beside_roofline(const PublishedTime& t, TimeReplay& replay) const {
     replay.modelled_ms = modelled_ms(t);
     const auto [ratios, is_new] = modelled_ratios_.try_emplace(pace_key(t));
@@ -302,8 +302,8 @@ class Judge {
     return agree("predicted", text);
   }
 
-  // What follows forward takes longer, compared with forward, than backward's work explains: more
-  // than backward was timed.
+  // Doubts the label if the time beyond forward is longer, compared with forward, than backward's
+  // work explains: more than backward was timed.
   Verdict more_than_its_label(const PublishedTime& t) const {
     constexpr double kMost = 3;  // backward has twice the products, and kernels of its own
     const PublishedTime* forward = cells_.in_table(t, "forward");

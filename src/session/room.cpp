@@ -18,7 +18,7 @@ FreeBytes& free_bytes_of() {
   return all;
 }
 
-// What is needed in all and could be had, and what of it is there already.
+// Bytes of host memory that all devices together need, and those of them that they hold already.
 struct Sum {
   std::int64_t needed = 0, held = 0;
   std::int64_t missing() const { return std::max<std::int64_t>(0, needed - held); }
@@ -77,7 +77,7 @@ std::optional<DoesNotFit> lack_of_own(const Wanted& wanted) {
   return DoesNotFit(device.name(), needed, *free + stats.reserved_bytes);
 }
 
-// Throws in all processes what the first that has no room would throw alone.
+// Throws in every process the error of the first process that lacks room.
 void end_together(Processes& processes, const std::optional<DoesNotFit>& lack) {
   const auto share = [&](std::int64_t bytes) {
     return processes.exchange(static_cast<std::uint64_t>(bytes));
@@ -95,7 +95,7 @@ void end_together(Processes& processes, const std::optional<DoesNotFit>& lack) {
 
 DoesNotFit::DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes)
     : OutOfMemory(where, needed_bytes, free_bytes, {}) {
-  // No request has failed, of which the base speaks.
+  // Replaces the base's message, which speaks of a failed request: none was made.
   Error::operator=(Error(ErrorCode::kOutOfMemory, where,
                          fmt::format("it does not fit: it needs {}, {} {} free",
                                      format_bytes(needed_bytes), kNoRoom, format_bytes(free_bytes)),

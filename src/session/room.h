@@ -1,6 +1,6 @@
-// Whether what is about to be allocated finds room, asked before anything is: a CPU's memory is the
-// host's, where the system gives out more than it has and then swaps, or ends a process. Not asked
-// are devices that compute nothing, and runs whose limit is kAnyMemory.
+// Checks, before anything is allocated, that there is room for all of it: a CPU's memory is the
+// host's, where the system gives out more than it has and then swaps, or ends a process. Devices
+// that compute nothing are not checked, nor are runs whose limit is kAnyMemory.
 #pragma once
 
 #include <cstdint>
@@ -28,16 +28,16 @@ class DoesNotFit : public OutOfMemory {
   DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes);
 };
 
-// What one device is to hold beside what lives on it.
+// The memory that one device needs beside what lives on it already.
 struct Wanted {
   Device* device = nullptr;
   std::int64_t bytes = 0;
   std::int64_t host_bytes = 0;  // in the host's memory, where the device has its own
 };
 
-// What a program's executor will allocate that `store` does not hold yet, or what setting the
-// weights takes, if that is more: one of them is on the host twice, as it was read and in its new
-// type.
+// Bytes that a program's executor will allocate and `store` does not hold yet, or, if more, those
+// that setting the weights takes: the host then holds one weight twice, as it was read and in its
+// new type.
 Wanted wanted_by(const RunSpec& run, Store& store, const Program& program);
 
 // Throws DoesNotFit unless all of it finds room. `processes`: those that want as much at the same

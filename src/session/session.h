@@ -15,7 +15,7 @@ namespace tracestep {
 // one place that makes either.
 class RankStores {
  public:
-  // Of one rank, and of all of `devices`; these must outlive the object.
+  // Stores for one rank, and for all of `devices`; these must outlive the object.
   explicit RankStores(Device& device);
   explicit RankStores(const RankDevices& devices);
 
@@ -23,10 +23,10 @@ class RankStores {
   Store& at(int rank) const { return *stores_[static_cast<std::size_t>(rank)]; }
   Store& first() const { return at(0); }
 
-  // Of all ranks, as `run` says (executor, parallel). Errors as make_executor(); DoesNotFit, before
-  // anything is allocated, where the machine has no room (session/room.h).
+  // An executor over all ranks, as `run` says (executor, parallel). Errors as make_executor();
+  // DoesNotFit, before anything is allocated, where the machine has no room (session/room.h).
   std::unique_ptr<Executor> executor(const RunSpec& run, const Program& program) const;
-  // Of the first rank alone, beside which the others do nothing.
+  // An executor on the first rank alone; the other ranks stay idle.
   std::unique_ptr<Executor> executor_of_first(const RunSpec& run, const Program& program) const;
 
  private:
@@ -41,7 +41,7 @@ class Session {
   // same specification, and their threads. Throws OutOfMemory, and Error{kUsage} when the ranks
   // cannot run on such a device.
   Session(Device& device, const RunSpec& spec);
-  // The same with the caller's program; weights and inputs are those of `spec`.
+  // As above, with the caller's program; weights and inputs are those of `spec`.
   Session(Device& device, const RunSpec& spec, Program program);
 
   const RunSpec& spec() const { return spec_; }

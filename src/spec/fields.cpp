@@ -57,7 +57,7 @@ RunField parallel_field(RunField row) {
 
 constexpr const char* kNone = "none";
 
-// Besides a number of bytes there is "none".
+// Lets the limit be "none" as well as a number of bytes.
 void add_none(RunField& limit) {
   limit.value = [](const RunSpec& spec) {
     const std::int64_t bytes = spec.place.memory_limit_bytes;
@@ -173,7 +173,7 @@ void add_step_fields(Rows& rows) {
       kAllLossKinds, in(&RunSpec::loss));
 }
 
-// Another schedule of the same step, which a grid can vary.
+// A field that selects another schedule of the same step, which a grid can vary.
 RunField of_speed(const char* name, const char* about, std::string help,
                   const char* value_name = "N") {
   return {.name = name,
@@ -272,7 +272,7 @@ void add_form_fields(Rows& rows) {
       kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments));
 }
 
-// When the step does its work, and where: the same numbers, other bytes and times.
+// Adds fields that decide when and where a step does its work: same numbers, other bytes and times.
 void add_schedule_fields(Rows& rows) {
   rows.choice(
       form_of_speed(

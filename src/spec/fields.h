@@ -22,37 +22,37 @@ std::span<const RunField> run_fields();
 const RunField* find_field(std::string_view name);
 const RunField& field_named(std::string_view name);
 
-// Whether tables have a column for the field.
+// True if tables have a column for the field.
 inline bool is_column(const RunField& field) {
   return field.show != FieldShow::kKey && field.show != FieldShow::kNowhere;
 }
 
-// Whether it is one of the sizes that describe a model instead of a preset.
+// True for one of the sizes that describe a model instead of a preset.
 inline bool is_own_size(const RunField& field) {
   return field.group == FieldGroup::kModel && field.show == FieldShow::kKey && !field.is_optional;
 }
 
-// Whether it tells architectures apart: part of a preset too, and the reference Transformer's
-// unless it is given.
+// True for a field that tells architectures apart: part of a preset too, and the reference
+// Transformer's value unless it is given.
 inline bool is_of_architecture(const RunField& field) {
   return field.group == FieldGroup::kModel && field.is_optional;
 }
 
-// Whether it decides the program or its speed: what tells runs of one device apart.
+// True if the field decides the program or its speed, and so tells runs of one device apart.
 inline bool tells_apart(const RunField& field) {
   return field.role == FieldRole::kProgram || field.role == FieldRole::kSpeed;
 }
 
-// Whether it is a number of the model or the batch: more of it is more of the same work.
+// True for a number of the model or the batch: more of it is more of the same work.
 inline bool is_extent(const RunField& field) {
   return field.group != FieldGroup::kHow && field.value(RunSpec()).is_int();
 }
-// Whether it is one of these and belongs to the batch.
+// True for an extent of the batch.
 inline bool is_shape(const RunField& field) {
   return field.group == FieldGroup::kStep && is_extent(field);
 }
 
-// Whether it means something for attention by itself, without a model and a step around it.
+// True if the field means something for attention by itself, without a model and a step around it.
 inline bool is_of_attention(const RunField& field) {
   const bool is_of_program = field.is_form || field.name == "precision" || is_shape(field);
   return is_of_program || (!tells_apart(field) && field.show != FieldShow::kNowhere);
@@ -76,8 +76,8 @@ const Json* default_of(const RunField& field);
 // field for a value that its flag would refuse.
 Json architecture_of(const ModelConfig& model);
 ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture);
-// Those of these fields that change more than numbers: closed forms of the reference Transformer do
-// not hold for a model that has any.
+// The architecture fields of the model that change more than numbers: closed forms of the reference
+// Transformer do not hold for a model that has any.
 std::vector<std::string> variations_of(const ModelConfig& model);
 // Error{kUsage} naming `where` for a model that has any; `what`: "the formulas of this topic are".
 void require_reference(const ModelConfig& model, const std::string& where, std::string_view what);
@@ -93,7 +93,7 @@ std::string canonical_text(const Json& key);
 // fields are ignored. Error{kUsage} naming the field for a value that its flag would refuse.
 RunSpec run_of_key(const Json& key);
 
-// Whether a field has the value that a reader assumes: that of the preset called `size`, if it is
+// True if the field has the value that a reader assumes: that of the preset called `size`, if it is
 // one and has the field, else that of RunSpec().
 bool is_usual(const RunField& field, const Json& value, const Json& size);
 

@@ -22,7 +22,7 @@ std::vector<Value> leaves_of(std::span<const StepPart> parts) {
   return out;
 }
 
-// As in training.
+// Reports the norm and guards against numbers that are not finite, as training does.
 RunSpec with_norm(RunSpec step) {
   step.optimizer.report_norm = true;
   step.optimizer.guard_finite = true;
@@ -51,7 +51,7 @@ Program micro_batch_loss(const RunSpec& micro_batch, std::int64_t parts) {
   return loss_program(micro_batch, {.scale = 1.0 / static_cast<double>(all)});
 }
 
-// On the gradients that the micro-batches leave as states.
+// Updates weights by the gradients that the micro-batches leave as states.
 Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leaves,
                                 const DeviceTraits& traits) {
   std::map<std::string_view, const Value*> by_name;

@@ -1,4 +1,4 @@
-// The fields of a model: its sizes, and what tells architectures apart.
+// The fields of a model: its sizes, and those that tell architectures apart.
 #include "spec/model_fields.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ auto model(auto member) {
   return in(&RunSpec::model, member);
 }
 
-// A preset or a file sets all sizes, and what tells its architecture apart.
+// A preset or a file sets all sizes and all fields of the architecture.
 RunField preset_field(RunField row) {
   for (const ModelConfig& config : model_presets()) row.choices.push_back(config.name);
   row.value = [](const RunSpec& spec) { return Json(spec.model.name); };
@@ -65,7 +65,7 @@ void add_model_fields(FieldRows<RunSpec>& rows) {
   add("heads", "attention heads H; they divide C", kMaxSize, model(&ModelConfig::heads));
 }
 
-// What tells architectures apart; a preset or a file of a model's fields sets all of them.
+// Adds the fields that tell architectures apart; a preset or a file of a model sets all of them.
 void add_architecture_fields(FieldRows<RunSpec>& rows) {
   const auto row = [](const char* name, const char* help) {
     return RunField{.name = name,

@@ -10,7 +10,7 @@ inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 
 // The preset and the five sizes that it stands for.
 void add_model_fields(FieldRows<RunSpec>& rows);
-// What tells architectures apart; a preset or a file of a model's fields sets all of them.
+// Adds the fields that tell architectures apart; a preset or a file of a model sets all of them.
 void add_architecture_fields(FieldRows<RunSpec>& rows);
 
 }  // namespace tracestep

@@ -14,14 +14,14 @@ namespace tracestep {
 
 // The devices that a step is planned for.
 struct PlannedFor {
-  std::int64_t devices = 1;                                  // that share the step's batch
+  std::int64_t devices = 1;                                  // devices that share the step's batch
   std::function<bool(const Precision&)> multiplies_in = {};  // empty: in every precision
 };
 
-// Whether plans for a GPU have a default of their own for the field.
+// True if plans for a GPU have a default of their own for the field.
 bool is_planned(const RunField& field);
 
-// How many sequences so many devices share, where nobody says.
+// The default batch, in sequences, for a step that so many devices share.
 std::int64_t planned_batch(std::int64_t devices);
 
 // Gives such fields the planned defaults where they have no value of their own: on every device

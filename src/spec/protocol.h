@@ -27,7 +27,7 @@ struct Protocol {
 
 using ProtocolField = SpecField<Protocol>;
 
-// What flags can set.
+// The fields that flags can set.
 std::span<const ProtocolField> protocol_fields();
 
 // Adds every field that decides how the run is measured to the key of its row.

@@ -38,7 +38,7 @@ bool is_on_gpu(const Json& key) {
          traits_named(device->as_string()).has_own_memory();
 }
 
-// Whether a command has to be told the field. `usual`: of the preset, if the key has one.
+// True if a command line must state the field. `usual`: of the preset, if the key has one.
 bool is_needed(const RunField& field, const Json& value, const RunSpec& usual, bool has_preset) {
   if (field.name == kLimit) return false;
   if (field.name == "size") return has_preset;
@@ -96,7 +96,7 @@ void join_along(std::string_view name, std::vector<Grid>& grids) {
       continue;
     }
     const auto add_to = found->find(name);
-    if (add_to == found->end()) continue;  // the same run twice
+    if (add_to == found->end()) continue;  // the same run is there already
     for (std::string& text : grid.find(name)->second) {
       if (std::ranges::count(add_to->second, text) == 0) add_to->second.push_back(std::move(text));
     }

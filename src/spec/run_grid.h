@@ -23,7 +23,7 @@ class RunGrid {
   void give(const RunField& field, const std::string& where, std::vector<std::string> texts);
   void offer(std::string_view name, std::vector<std::string> texts);
   bool is_given(std::string_view name) const { return given_.contains(std::string(name)); }
-  // Whether the model is given by its sizes instead of a preset.
+  // True if the model is given by its sizes instead of a preset.
   bool is_custom() const;
 
   // The values as the field writes them, "4096" for "4k"; that of `base` for a field without any.
@@ -35,8 +35,8 @@ class RunGrid {
   // Every combination, in the order of the fields: the first varies slowest. A preset whose
   // architecture is changed is called custom.
   std::vector<RunSpec> combinations() const;
-  // The same, checked: errors of check_run(), and Error{kUsage} for a model that is given both by
-  // preset and by sizes, or lacks a size.
+  // Returns combinations() after checks: errors of check_run(), and Error{kUsage} for a model given
+  // both by preset and by sizes, or without one of the sizes.
   std::vector<RunSpec> runs() const;
   // The first of runs(), for a grid with one value per field.
   RunSpec run() const { return runs().front(); }

@@ -114,7 +114,7 @@ bool is_usual(const RunField& field, const Json& value, const Json& size) {
 
 namespace {
 
-// Lists of many numbers (rope_scaling longrope) by their beginning.
+// Cuts the text of a long list of numbers (rope_scaling longrope), which would fill a label.
 std::string shortened(std::string text) {
   constexpr std::size_t kMost = 60;
   if (text.size() > kMost) text = text.substr(0, kMost - 3) + "...";

@@ -18,12 +18,12 @@
 
 namespace tracestep {
 
-// What changes when a field's value changes.
+// The aspect of a run that changes with a field's value.
 enum class FieldRole : std::uint8_t {
-  kProgram,   // what is computed
-  kBits,      // its numbers, with the same program
-  kSpeed,     // its speed alone: the results are the same but for rounding
-  kPlace,     // where it runs
+  kProgram,   // the computation
+  kBits,      // the bits of numbers, with one program
+  kSpeed,     // the speed alone: results are the same but for rounding
+  kPlace,     // the place where it runs
   kProtocol,  // how long it runs and what of that is measured
 };
 
@@ -53,7 +53,7 @@ struct SpecField {
   bool is_form = false;                    // another way to compute the same step
   bool is_optional = false;                // missing in older results: has its default
   bool is_kept = false;                    // checkpoints hold its states: a resumed run keeps it
-  Thousand thousand = Thousand::kDecimal;  // what "k" means behind its counts
+  Thousand thousand = Thousand::kDecimal;  // meaning of "k" behind its counts
   std::string value_name = "N";            // of the flag; empty: a switch
   std::vector<std::string> choices = {};   // empty: any value that `parse` takes
   // Where there are more values than choices: one of each form, and what joins several of them
@@ -67,7 +67,7 @@ struct SpecField {
   std::function<std::string(const Spec&)> text = {};
   // Error{kUsage} naming `where`.
   std::function<Change(const std::string& where, const std::string& text)> parse = {};
-  // Whether the field applies, given the other fields. Empty: always.
+  // True if the field applies, given the other fields. Empty: always.
   std::function<bool(const Spec&)> applies = {};
 };
 
@@ -184,7 +184,7 @@ class FieldRows {
     return add(std::move(row));
   }
 
-  // One of `values`, each called what name_of() says.
+  // A field whose value is one of `values`, each called what name_of() says.
   template <class Values, class Member>
   Row& choice(Row row, const Values& values, Member at) {
     using Choice = std::decay_t<decltype(*std::begin(values))>;

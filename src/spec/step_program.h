@@ -18,7 +18,7 @@ Program forward_program(const RunSpec& spec);
 Program loss_program(const RunSpec& spec, LossOptions options = {});
 // The decoding program, one token per run, for texts of at most the spec's context.
 Program decode_program(const RunSpec& spec, std::int64_t count = 1);
-// The same of the most likely tokens, each of which the next run reads on the device.
+// Decodes greedily: the program takes the most likely token, and the next run reads it on device.
 Program greedy_program(const RunSpec& spec);
 
 // Moves the last tokens of the caches of layers with a window to their beginning.
@@ -29,12 +29,12 @@ Program slide_program(const RunSpec& spec);
 // parameters, states and rates as well.
 Program program_for(const Program& forward, const RunSpec& spec, const Device& device,
                     const PassContext& context = {});
-// The same without a device: planning/needs.h says which ops a kind of device has kernels for.
+// As above without a device: planning/needs.h says which ops a kind of device has kernels for.
 Program program_for(const Program& forward, const RunSpec& spec, const DeviceTraits& traits,
                     const PassContext& context = {});
 // The program of the spec after all passes, for `device`'s kernels.
 Program step_program(const RunSpec& spec, const Device& device);
-// The same without a device.
+// As above, by a device's traits alone.
 Program step_program(const RunSpec& spec, const DeviceTraits& traits = {});
 // These also say what each pass did.
 PipelineResult step_passes(const RunSpec& spec, const Device& device);

@@ -26,7 +26,7 @@ bool is_word_alone(std::string_view before, std::string_view behind) {
          (behind.empty() || !begins_with_word(behind));
 }
 
-// Of no length where one token has taken what is behind the begin of the next.
+// Empty if one token already took the text behind the begin of the next (`end` < `begin`).
 std::string_view between(std::string_view text, std::size_t begin, std::size_t end) {
   return text.substr(begin, end > begin ? end - begin : 0);
 }
@@ -78,7 +78,7 @@ const AddedToken* AddedTokens::longest_at(std::string_view text) const {
   const AddedToken* found = nullptr;
   auto begin = tokens_.begin(), end = tokens_.end();
   for (std::size_t size = 0; size < text.size() && begin != end; ++size) {
-    // Those that end here stand before those that go on.
+    // A pattern that ends here sorts first (as −1).
     const auto byte_at = [size](const AddedToken& token) {
       return size < token.pattern.size() ? static_cast<unsigned char>(token.pattern[size]) : -1;
     };
@@ -104,12 +104,12 @@ void AddedTokens::split(std::string_view text, const OnText& on_text,
       continue;
     }
     std::size_t begin = at, end = at + token->pattern.size();
-    // Where a search goes on does not depend on the white space that a token takes along.
+    // The next search begins behind the pattern, whatever white space the token takes along.
     at = end;
     if (token->single_word && !is_word_alone(text.substr(0, begin), text.substr(end))) continue;
     if (token->lstrip) begin = done + end_without_space(between(text, done, begin));
     if (token->rstrip) end = space_ends.from(end);
-    // Another one has taken all of it along. One whose end was taken, `tokenizers` fails at.
+    // A token before took all of this one along. If it took a part, `tokenizers` fails.
     if (begin > end) continue;
     if (begin > done) on_text(text.substr(done, begin - done));
     if (begin < end) on_token(token->id);

@@ -14,12 +14,12 @@ namespace tracestep {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  std::string pattern;       // what is searched for: the content, normalized where the text is
+  std::string pattern;       // the text to search for: the content, normalized if texts are
   bool single_word = false;  // not inside a word
   bool lstrip = false, rstrip = false;  // takes white space before or behind it along
 };
 
-// Searches for all of them: of those that begin at one place the longest is found.
+// Searches for all tokens at once; of those that begin at one place, the longest is found.
 class AddedTokens {
  public:
   using OnText = std::function<void(std::string_view text)>;
@@ -36,7 +36,7 @@ class AddedTokens {
   const AddedToken* longest_at(std::string_view text) const;
 
   std::vector<AddedToken> tokens_;  // sorted by pattern
-  std::array<bool, 256> begins_{};  // whether a pattern begins with this byte
+  std::array<bool, 256> begins_{};  // true if a pattern begins with this byte
 };
 
 }  // namespace tracestep

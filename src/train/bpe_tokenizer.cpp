@@ -44,7 +44,7 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// Every k-th line, so that a long text is sampled evenly and always in the same way.
+// Iterates over every k-th line, so that a long text is sampled evenly and always alike.
 class Lines final : public sentencepiece::SentenceIterator {
  public:
   explicit Lines(std::string_view text)
@@ -109,7 +109,7 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
-  // From the piece itself: decoding one alone would cut off a space, and a byte alone is no text.
+  // Reads the piece itself: decoding it alone would cut off a space, and a byte alone is no text.
   std::optional<std::int64_t> byte_count(std::int64_t token) const override {
     const int id = static_cast<int>(token);
     if (token < 0 || token >= vocab_size() || processor_.IsUnknown(id)) return std::nullopt;
@@ -136,8 +136,8 @@ class BpeTokenizer : public Tokenizer {
     return fmt::format("{}{}{}", model_, kField, kTokenizerMark);
   }
 
-  // Of our own models alone: published ones have a tokenizer.json beside them, or rules of their
-  // own.
+  // Empty for published models: they have a tokenizer.json beside them, or rules of their own that
+  // are not written as one.
   std::string tokenizer_json() const override {
     if (!is_own_) return {};
     std::vector<VocabPiece> pieces;
@@ -158,8 +158,8 @@ class BpeTokenizer : public Tokenizer {
     out.insert(out.end(), ids.begin(), ids.end());
   }
 
-  // The ids of the whole text; before newlines it is cut where that changes none. There a model may
-  // put a space in front, as it does before a text.
+  // Encodes the text in parts that end before newlines, where that changes no id. The model may put
+  // a space in front of each part, as it does before a text; it is removed.
   std::vector<std::int32_t> encode_published(std::string_view text) const {
     std::vector<std::int32_t> out;
     const int space = processor_.PieceToId(kSpace);
@@ -177,7 +177,7 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
-  // Whether newlines are kept, and no piece joins one with what is before it.
+  // True if newlines survive encoding and no piece joins a newline with the text before it.
   bool keeps_lines_apart() {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);
@@ -201,7 +201,7 @@ class BpeTokenizer : public Tokenizer {
     }
   }
 
-  // As it was read: the library might write the same model in other bytes.
+  // The bytes of the file: the library might write the same model in other bytes.
   std::string model_;
   sentencepiece::SentencePieceProcessor processor_;
   bool is_own_ = false;  // made by train_bpe()

@@ -49,7 +49,7 @@ std::string fallback_name(unsigned byte) {
   return fmt::format("{}{:02X}>", kFallbackStart, byte);
 }
 
-// Null or of no length: published files have both.
+// Accepts null and an empty text, as published files have both.
 void refuse_affix(const TokenizerFields& model, std::string_view name) {
   if (model.find(name) != nullptr && !model.text(name).empty()) {
     model.refuse("{} is \"{}\"; only none is known here", name, model.text(name));
@@ -169,10 +169,10 @@ void BytePairs::add_merge(const TokenizerFields& model, std::string_view left,
                           std::string_view right) {
   const std::string result = fmt::format("{}{}", left, right);
   const std::int32_t a = number_of(model, left), b = number_of(model, right);
-  // Of a pair that is there twice, the later place counts.
+  // If the file lists a pair twice, its later place counts.
   merges_[key_of(a, b)] = {next_rank_++, number_of(model, result)};
   if (!cuts_at_spaces_) return;
-  // The characters of a text are those of the tokens' names, but for these.
+  // A token's name spells its characters, except the name of such a token.
   const auto stands_for_others = [this](std::int32_t id, std::string_view name) {
     return id == unknown_ || name.empty() || name.starts_with(kFallbackStart);
   };
@@ -191,8 +191,8 @@ std::int32_t BytePairs::number_of(const TokenizerFields& model, std::string_view
   return *id;
 }
 
-// Where the first part of `word` ends that merges cannot leave: before a space, unless they join
-// it with what is before it.
+// The end of the first part of `word` that no merge crosses: before a space, unless merges join a
+// space with the character before it.
 std::size_t BytePairs::next_cut(std::string_view word) const {
   if (!cuts_at_spaces_) return word.size();
   for (std::size_t at = 1; (at = word.find(space_, at)) != word.npos; ++at) {
@@ -231,8 +231,8 @@ void BytePairs::encode_part(std::string_view part, Cache& cache,
   cache.tokens.insert(cache.tokens.end(), tokens.begin(), tokens.end());
 }
 
-// Before merging. An unknown character waits for the next known one, so that several can be one;
-// bytes in its place do not end the wait.
+// The tokens before merging. An unknown character waits for the next known one, so that several can
+// be one; bytes in its place do not end the wait.
 std::vector<std::int32_t> BytePairs::tokens_of(std::string_view part) const {
   std::vector<std::int32_t> out;
   bool waits = false;

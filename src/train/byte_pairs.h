@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// Of a map that is searched by views of its keys.
+// Lets a map with string keys be searched by views, without a copy of the key.
 struct TextHash {
   using is_transparent = void;
   std::size_t operator()(std::string_view text) const {
@@ -29,7 +29,7 @@ using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>
 // The bytes that `text` stands for where each character is a byte (GPT-2's alphabet); nullopt: it
 // has others.
 std::optional<std::string> bytes_of_alphabet(std::string_view text);
-// Each byte as its character.
+// Spells each byte as its character in that alphabet.
 std::string in_alphabet(std::string_view bytes);
 
 class BytePairs {
@@ -53,7 +53,7 @@ class BytePairs {
   // The bytes that each token stands for, by its number; nullopt: there is none.
   std::vector<std::optional<std::string>> take_texts() { return std::move(texts_); }
 
-  // What repeats in a text: words and their tokens. Each thread has its own.
+  // Remembers the tokens of words, as words repeat in a text. Each thread has its own.
   struct Cache {
     struct Range {
       std::size_t begin, count;

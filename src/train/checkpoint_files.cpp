@@ -90,7 +90,7 @@ std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
   return steps;
 }
 
-// What is wrong with a checkpoint; the message may quote bytes of it.
+// The damage that `error` reports, for a message. The text may quote bytes of the file.
 std::string damage_of(const Error& error) {
   return "damaged: " + printable(error.message());
 }
@@ -145,7 +145,7 @@ Directory made_folder(const fs::path& path) {
   fail_output(path, std::strerror(errno));
 }
 
-// What the file of a lock says of the process that holds it.
+// Reads the name that the process which holds the lock has written to its file.
 std::string holder_of(const FileHandle& lock) {
   std::array<char, 256> text{};
   const ssize_t size = ::pread(lock.get(), text.data(), text.size(), 0);

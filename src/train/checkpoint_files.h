@@ -22,7 +22,7 @@ namespace tracestep {
 // there is none.
 std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
-// Says whether the folder has any, whole or not.
+// True if the folder has any checkpoint, whole or not.
 bool has_checkpoints(const std::filesystem::path& folder);
 
 // The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().
@@ -30,9 +30,9 @@ bool has_checkpoints(const std::filesystem::path& folder);
 std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder,
                                           Verify verify = Verify::kAll);
 
-// What the processes beside the one that has the CheckpointWriter need. The checkpoint that its
-// load() returned: errors as read_checkpoint() with Verify::kDescription. `path`: the folder, or a
-// file in it that names a checkpoint.
+// The functions below are for processes other than the one with the CheckpointWriter. This one
+// reads the checkpoint that its load() returned; errors as read_checkpoint() with
+// Verify::kDescription. `path`: the folder, or a file in it that names a checkpoint.
 Checkpoint load_checkpoint(const std::filesystem::path& path, std::int64_t step);
 // The folder of the checkpoint that its save() is writing. Errors: kOutput.
 Directory open_unfinished_checkpoint(const std::filesystem::path& folder, std::int64_t step);

@@ -115,7 +115,7 @@ struct Description {
   bool has_shards = false;
 };
 
-// Verified, but for the files that it names.
+// Verifies the checksum of the description, but not the files that it names.
 Description read_description(const Directory& folder, std::int64_t step) {
   const InputFile file = folder.open_input(kMeta, "checkpoint");
   Description out;
@@ -225,8 +225,8 @@ ModelAndState read_shards(const Directory& folder, const Description& descriptio
   return {tensors(kTensorKinds[0]), tensors(kTensorKinds[1])};
 }
 
-// Where the weights began from, and the number of heads and the architecture, which shapes do not
-// show: behind the other four sizes in what the run says of its model.
+// Adds the origin of the weights, the number of heads and the architecture, which shapes do not
+// show; heads and architecture follow the other four sizes in `meta`.
 void add_model(SavedTensors& model, const Json& meta) {
   const Json* origin = meta.is_object() ? meta.find(kOrigin) : nullptr;
   if (origin != nullptr) model.add_metadata(kOrigin, origin->as_string());

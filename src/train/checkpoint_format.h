@@ -24,7 +24,7 @@ struct Checkpoint {
   std::int64_t step = 0;
   std::filesystem::path folder;
   SavedTensors model, state;
-  Json meta;                          // what the run stored
+  Json meta;                          // the description that the run stored
   std::string tokenizer;              // the content of its file; empty: none was stored
   std::string checksum;               // of its description, 16 hexadecimal digits
   std::vector<std::string> warnings;  // skipped checkpoints and their damage
@@ -38,7 +38,7 @@ const char* tokenizer_name(std::string_view content);
 std::string checkpoint_name(std::int64_t step);
 std::optional<std::int64_t> checkpoint_step(std::string_view name);
 
-// What a run stores of itself besides tensors.
+// The facts about a run that a checkpoint stores besides tensors.
 struct CheckpointRun {
   Json meta = {};
   std::string tokenizer = {};  // the content of its file; empty: none is known

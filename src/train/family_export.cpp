@@ -19,7 +19,7 @@ constexpr const char* kWhere = "export";
 constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
 constexpr const char* kConfig = "config.json";
 
-// What is copied from the origin, where it is there.
+// Files that are copied from the origin if it has them.
 constexpr const char* kBeside[] = {"generation_config.json"};
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTokenizerFiles[] = {
@@ -81,7 +81,7 @@ Json llama_document(const ModelConfig& m, DType dtype) {
   return out;
 }
 
-// Whether `document` is of the model, whatever it is called.
+// True if `document` describes this model; name and source may differ.
 bool is_of(const Json& document, ModelConfig model) {
   ModelConfig read = model_of_json(document, kConfig).config;
   read.name = model.name;
@@ -207,7 +207,7 @@ void copy_file(const fs::path& from, const Directory& to) {
   output.commit();
 }
 
-// Of the largest tensor, which is never a norm's.
+// Takes the embedding's, as the largest tensor: norms may have another type.
 DType dtype_of(const SavedTensors& weights) {
   return weights.type("token_embeddings.weight").dtype;
 }

@@ -105,7 +105,7 @@ bool is_head(std::string_view name) {
   return name.ends_with(kLmHead) || name.ends_with(kEmbedOut);
 }
 
-// Of a multimodal model all but its text, and the head of a tied one, which has been looked at.
+// Skips the head of a tied model, checked before, and all but the text part of a multimodal one.
 bool is_left_out(std::string_view name, const ReadModel& model, const Spelling& spelled) {
   if (model.config.is_tied && is_head(name)) return true;
   const bool is_text = name.starts_with(spelled.instead) || name.ends_with(kLmHead);
@@ -134,7 +134,7 @@ Table table_of(const ReadModel& model, const Files& files, Spelling& spelled) {
   return out;
 }
 
-// What is wrong with one tensor; empty: nothing.
+// Why the tensor cannot be read, for a message; empty: it can.
 std::string fault_of(const Held& held, const Files& files) {
   const std::string& name = held.place.name;
   if (!files.by_tensor.contains(name)) return name + " is missing";
@@ -147,7 +147,7 @@ std::string fault_of(const Held& held, const Files& files) {
   return fmt::format("{} is {}, where {} is expected", name, type.str(), held.place.shape.str());
 }
 
-// The same of a tensor that is none of the model's.
+// Why a tensor that is no weight of the model must not be ignored; empty: it may be.
 std::string fault_of_other(const std::string& name, const SafetensorsFile& file,
                            const ModelConfig& model) {
   const std::string shown = message_line(name, 200);
@@ -156,7 +156,7 @@ std::string fault_of_other(const std::string& name, const SafetensorsFile& file,
   return fault.empty() ? "" : shown + " " + fault;
 }
 
-// Says whether the files hold a head beside the embedding, other than it, by so many bytes of both.
+// True if the files hold a head other than the embedding; compares at most `most_bytes` of both.
 bool differs_from_embedding(const Files& files, const Table& table, std::uint64_t most_bytes) {
   const auto is_one = [](const auto& entry) { return is_head(entry.first); };
   const auto head = std::ranges::find_if(files.by_tensor, is_one);
@@ -332,7 +332,7 @@ void copy_rows(Rows direction, const FamilyTensor& place, const Shape& shape, st
                std::span<std::byte> ours, std::span<std::byte> theirs, std::int64_t begin) {
   const auto rows = static_cast<std::size_t>(shape[0]);
   const std::size_t row = rows == 0 ? 0 : ours.size() / rows;  // bytes
-  // Of a row its elements in turn: one after another, or down a column of theirs.
+  // Elements of one of our rows are contiguous in theirs, or run down a column if transposed.
   const std::size_t piece = place.is_transposed ? size : row;
   const std::size_t stride =
       place.is_transposed ? static_cast<std::size_t>(place.shape[1]) * size : 0;

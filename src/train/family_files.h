@@ -18,7 +18,7 @@ namespace tracestep {
 inline constexpr const char *kFamilyWeights = "model.safetensors",
                             *kFamilyIndex = "model.safetensors.index.json";
 
-// Whether the path is a folder with a config.json; and whether it has weights that can be read.
+// True if the path is a folder with a config.json; the second: if it has weights that can be read.
 bool is_model_folder(const std::filesystem::path& path);
 bool has_family_weights(const std::filesystem::path& path);
 
@@ -26,13 +26,13 @@ bool has_family_weights(const std::filesystem::path& path);
 // that is damaged or names what lies elsewhere; links are followed, as downloads are stored so.
 std::vector<std::filesystem::path> family_weight_files(const std::filesystem::path& folder);
 
-// Says whether the folder's files hold a head other than the embedding, though its config.json says
-// that they are tied, as the beginnings of both tell: for planning, which reads no weights.
+// True if the files hold a head that differs from the embedding in its first bytes, though
+// config.json calls them tied: for planning, which reads no weights.
 bool has_own_head(const std::filesystem::path& folder);
 std::string own_head_note(const std::filesystem::path& folder);
 
 // Opens them: their tensors under our names, in our order of rows, read when they are asked for.
-// What a file holds beside the weights is left out: buffers of rotation and masks that say the same
+// Other contents of a file are left out: buffers of rotation and masks that say the same
 // as the config, the head of a model that is tied, if it is the embedding (else the model is
 // untied, which a line says), and in a file of a multimodal model all but its text part.
 // Error{kInput}, one for all of them, for tensors that are missing, unknown, of another shape than
@@ -40,7 +40,7 @@ std::string own_head_note(const std::filesystem::path& folder);
 // **Memory** of the host: one tensor.
 SavedTensors open_family_weights(const std::filesystem::path& folder);
 
-// Of all bytes of the files, as 16 hexadecimal digits.
+// The hash of all bytes of the files, as 16 hexadecimal digits.
 std::string hash_of_family_weights(const std::filesystem::path& folder);
 
 // The shapes of all parameters of a model, by name.

@@ -37,7 +37,7 @@ enum class OnChange : std::uint8_t {
 
 struct Entry {
   std::string key;        // in checkpoints, in messages and in a list of accepted changes
-  std::string also = {};  // what else decides it, for messages
+  std::string also = {};  // other settings that decide it, for messages
   // null: does not apply to this run, which an earlier entry shows.
   std::function<Json(const Run&)> value;
   OnChange on_change = OnChange::kAsk;

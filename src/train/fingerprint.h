@@ -1,5 +1,5 @@
-// What must be the same for a resumed run to continue the interrupted one exactly: one table of
-// entries.
+// Names the properties that a resumed run must share with the interrupted one to continue it
+// exactly: one table of entries.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// What identifies a run besides its options.
+// The data, device and initial weights that identify a run besides its options.
 struct RunContent {
   std::string device;  // as Device::name()
   std::int64_t tokens = 0, validation_tokens = 0;
@@ -20,7 +20,7 @@ struct RunContent {
   std::string init = {};  // hash of the initial weights' file; empty: made from the seed
 };
 
-// Kept in every checkpoint.
+// Every checkpoint keeps the fingerprint of its run.
 Json fingerprint(const TrainOptions& options, const RunContent& content);
 
 // Error{kUsage, "change"} unless every name is that of an entry that may change. Those that change

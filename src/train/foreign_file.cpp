@@ -38,7 +38,7 @@ ForeignFile zip_file(std::string_view start) {
   return {"a zip archive", {}};
 }
 
-// With the last character left out where it may be cut.
+// True for valid text; a last character that may be cut off does not count.
 bool is_text(std::string_view start) {
   if (start.size() == kForeignStart) {
     const auto continues = [&] {

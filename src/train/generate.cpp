@@ -116,7 +116,7 @@ class Decoder {
 
   // To be called before the weights are loaded, as it makes their place.
   void make(std::int64_t count) {
-    executor_.reset();  // its memory goes first
+    executor_.reset();  // frees its memory first
     executor_ = stores_.executor_of_first(
         run_, without_gradients(run_, decode_program(run_, count), stores_.first().device()));
     count_ = count;

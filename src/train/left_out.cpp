@@ -97,7 +97,7 @@ std::string fault_of_mask(const HostTensor& mask) {
   return "";
 }
 
-// What hidden scores become: it has to be far below all others.
+// Checks the value that replaces hidden scores: it has to be far below all others.
 std::string fault_of_masked_bias(const HostTensor& tensor) {
   constexpr double kHidden = -9000.0;
   for (const double x : numbers_of(tensor)) {

@@ -13,10 +13,10 @@
 
 namespace tracestep {
 
-// By its name: what transformers has computed from the config and saved as well.
+// True if the name is of a tensor that transformers computes from the config and saves as well.
 bool is_buffer(std::string_view name);
 
-// What a buffer says other than the model; empty: nothing. **Memory** of the host: the tensor.
+// How the buffer contradicts the model; empty: it agrees. **Memory** of the host: the tensor.
 std::string fault_of_buffer(const SafetensorsFile& file, const std::string& name,
                             const ModelConfig& model);
 
@@ -25,7 +25,7 @@ struct PlacedTensor {
   std::string name;
 };
 
-// Says whether both have the same shape and numbers; of each at most so many bytes are compared.
+// True if both have the same shape and numbers; of each at most so many bytes are compared.
 bool hold_same(const PlacedTensor& a, const PlacedTensor& b,
                std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
 

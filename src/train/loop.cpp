@@ -43,7 +43,7 @@ void check_save(const TrainOptions& options) {
   if (is_stream(options.save)) return;
   const std::filesystem::path tokenizer = tokenizer_beside(options.save);
   if (options.tokenizer) {
-    // A published one has no mark of ours.
+    // The same file may stay: a published one lacks the mark that check_writable() asks for.
     if (!options.tokenizer->is_saved_at(tokenizer)) check_writable(tokenizer, "save");
     return;
   }
@@ -161,9 +161,9 @@ Processes* processes_of(const Communicator* group) {
   return group == nullptr ? nullptr : group->processes();
 }
 
-// The folder first, so that one in use is refused before a long scan of the tokens. Opens the
-// weights of option init into `init`, but for a run that is resumed: those may no longer be there,
-// and a folder may have a newer checkpoint.
+// Opens the folder first, so that one in use is refused before a long scan of the tokens. Opens the
+// weights of option init into `init`, but not for a run that is resumed: they may no longer be
+// there, and a folder may have a newer checkpoint.
 RunCheckpoints open_checkpoints(const Device& device, const TrainOptions& options,
                                 const TokenSource& tokens, const TokenSource* validation,
                                 std::optional<InitialWeights>& init, std::string& origin) {
@@ -269,8 +269,8 @@ class Run {
     return is_best;
   }
 
-  // From a copy of the weights, so that no number of the training depends on it. Without room for
-  // one, training goes on without samples; other processes may have room, so there it ends.
+  // Samples from a copy of the weights, which changes no number of the training. Without room for
+  // one, a process alone goes on without samples; others end, as some may have room.
   std::vector<std::int64_t> sample() try {
     GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
     options.run.parallel = {};
@@ -334,7 +334,7 @@ class Run {
     if (const auto bad = checkpoints_.save(step_, trainer_.tensors())) end(bad);
   }
 
-  // Whatever asks for it until it is there has it then.
+  // One checkpoint answers every request that came before it was written.
   void save_as_asked(const StopSignal& stop) {
     if (checkpoints_.are_on() && may_save()) {
       if (checkpoints_.saved_at() != step_) save_or_end();

@@ -45,7 +45,7 @@ struct TrainOptions {
   Order order = Order::kShuffled;
   Schedule schedule;
   Rounding rounding = Rounding::kNearest;
-  // What made the tokens; it is saved beside the weights and in checkpoints. nullptr: not known.
+  // The tokenizer of the text; saved beside the weights and in checkpoints. nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
   Json arguments = {};                // kept in checkpoints for whoever continues the run
   std::filesystem::path init = {};    // weights to start from; empty: from the seed
@@ -67,9 +67,9 @@ struct TrainOptions {
 struct TrainStep {
   std::int64_t step = 0;                         // counted from 1 in logs and messages
   double loss = 0.0, grad_norm = 0.0, lr = 0.0;  // a NaN where updates are early: no norm is known
-  // From the step's call to its loss and norm. Where these come before the update (a GPU), a step
-  // waits for the update of the one before, so the rate is that of whole steps, except behind a
-  // pause (the first step, a validation, a checkpoint).
+  // Measured from the step's call to its loss and norm. Where these come before the update (a GPU),
+  // a step waits for the update of the one before, so the rate is that of whole steps, except
+  // behind a pause (the first step, a validation, a checkpoint).
   double tokens_per_s = 0.0;
   std::optional<double> validation_loss = {};
   std::vector<std::int64_t> sample = {};  // tokens that the weights of this step continue with
@@ -93,7 +93,7 @@ struct TrainResult {
   static constexpr std::size_t kRecentSteps = 1000;
 
   std::int64_t steps = 0;                 // of this run
-  TrainStep first, last;                  // where there are steps
+  TrainStep first, last;                  // set if there are steps
   std::optional<double> validation_loss;  // the last one measured
   // The lowest one, those before a resume included; with checkpoints, that step is kept.
   std::optional<Validated> best;
@@ -143,7 +143,7 @@ struct EvalOptions {
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
   std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
-  // What made the tokens, to count the bytes of their text; nullptr: not known.
+  // The tokenizer of the text, to count the bytes of its tokens; nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
 };
 

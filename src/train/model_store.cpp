@@ -135,8 +135,8 @@ Shape matrix(const SavedTensors& from, const std::string& name) {
   return shape;
 }
 
-// Whether a tensor of a file may be stored: a narrower one where the device computes in float64,
-// and a published one in any floating type.
+// True if a tensor of a file may be stored: its type matches, or is converted, as for a device
+// that computes in float64 and for a published model in any floating type.
 bool is_storable(const Type& from, const Type& to, bool is_published) {
   const bool converts = is_published || to.dtype == DType::kF64;
   return from == to ||
@@ -178,8 +178,8 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
   std::int64_t largest = 0;
   for (const std::string& name : names) largest = std::max(largest, to.type(name).bytes());
-  // One buffer for all parameters, not cleared: page faults for billions of values take longer than
-  // computing them.
+  // All parameters share one buffer, which is not cleared: page faults for billions of values take
+  // longer than computing them.
   const auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(largest));
   for (const std::string& name : names) {
     const Type type = to.type(name);

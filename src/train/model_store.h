@@ -41,7 +41,7 @@ void load_parameters(Store& store, const SavedTensors& from);
 // model.
 ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback);
 
-// What config_of() needs of a model beside its shapes, and its sizes.
+// The sizes and the facts that config_of() cannot tell from shapes, for a file's metadata.
 SavedTensors::Metadata metadata_of(const ModelConfig& config);
 
 // Host copies of all parameters, or of all states whose name starts with `prefix`.

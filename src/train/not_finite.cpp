@@ -73,7 +73,7 @@ class Search {
   const std::optional<NotFinite>& found() const { return found_; }
 
  private:
-  // Whether infinities of its results come from a constant.
+  // True if infinities in the node's results come from a constant, as those of a mask do.
   bool is_meant(const Node& node) const {
     if (node.inputs.empty()) return true;
     const Program& program = executor_.program();

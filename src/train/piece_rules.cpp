@@ -57,7 +57,7 @@ bool stays_within(std::string_view trie, std::string_view texts) {
   const std::size_t count = trie.size() / kUnitBytes;
   for (std::size_t at = 0; at < count; ++at) {
     const std::uint32_t unit = number_at(trie, at);
-    if (at > 0 && (unit >> 31u) != 0) continue;  // where a text lies
+    if (at > 0 && (unit >> 31u) != 0) continue;  // the unit holds the place of a text
     const std::size_t offset = std::size_t{unit >> 10u} << ((unit >> 9u & 1u) * 8);
     const std::size_t next = at ^ offset;
     if ((next | (kLabels - 1)) >= count) return false;

@@ -23,7 +23,7 @@ std::uint64_t number_of(const std::string& checksum) {
   return std::stoull(checksum, nullptr, 16);
 }
 
-// Whether checkpoints hold the state: not the gradients of accumulation, which every step computes.
+// False for the gradients of accumulation, which every step computes anew.
 bool is_saved(std::string_view state) {
   return state.starts_with(kAdamwStates) || state.starts_with(kLossScale) ||
          state == kLargestMagnitudes;
@@ -108,7 +108,7 @@ void agree_on(Outcome& out, Processes* processes) {
   }
 }
 
-// The checkpoint that `find` returns in the first process, in all of them.
+// Calls `find` in the first process alone, and returns its checkpoint in every process.
 template <class Find>
 std::optional<Checkpoint> same_checkpoint(const std::filesystem::path& folder, const Find& find,
                                           Processes* processes) {
@@ -184,7 +184,7 @@ std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
     // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
     // then has its initial value.
     const bool is_new = name.starts_with(kLossScale) && !resumed_->state.has(name);
-    // Those of a step of other products are no use: the first step then finds its own.
+    // Magnitudes of a step with other products are no use: the first step then finds its own.
     const bool is_other =
         name == kLargestMagnitudes &&
         (!resumed_->state.has(name) || resumed_->state.type(name) != to.type(name));
@@ -259,8 +259,8 @@ std::optional<NotFinite> RunCheckpoints::save_alone(std::int64_t step, const Who
 
 std::optional<NotFinite> RunCheckpoints::save_shards(std::int64_t step, const WholeTensors& from) {
   Outcome out;
-  // Once before a shard is written, as the folder is there then, and once more where one failed, as
-  // it is gone then.
+  // Processes meet before a shard is written, when the folder exists, and again when one failed and
+  // the folder is gone.
   const auto meet = [this] {
     if (processes_ != nullptr) processes_->exchange(0);
   };
@@ -280,7 +280,7 @@ std::optional<NotFinite> RunCheckpoints::save_shards(std::int64_t step, const Wh
     agree_on(out, processes_);
   }
   if (out.is_good) {
-    // It may have read an earlier checkpoint, to know whether it may remove one.
+    // The first process may have read an earlier checkpoint, to know whether to remove one.
     if (processes_ != nullptr) processes_->wait_for_first();
     return std::nullopt;
   }

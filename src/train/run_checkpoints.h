@@ -39,7 +39,7 @@ class RunCheckpoints {
 
   // Until restore(); nullptr: training starts at its first step.
   const Checkpoint* resumed() const { return resumed_ ? &*resumed_ : nullptr; }
-  // What the checkpoints of this run say of it; set before the first save.
+  // Sets the facts that this run's checkpoints store about it; call it before the first save.
   void describe(CheckpointRun run);
   // The lowest validation loss so far, that of the folder included where the run is resumed and
   // validates on the same tokens.
@@ -67,7 +67,7 @@ class RunCheckpoints {
 
  private:
   void find_best();
-  // What the checkpoint of `step` says of itself.
+  // The run's description as the checkpoint of `step` stores it.
   CheckpointRun described(std::int64_t step) const;
   void saved(std::int64_t step);
   std::optional<NotFinite> save_shards(std::int64_t step, const WholeTensors& from);

@@ -36,11 +36,11 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
   explicit SafetensorsFile(InputFile file);
 
-  // In the order of their bytes in the file.
+  // Entries in the order of their bytes in the file.
   const std::vector<Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return file_.path(); }
-  // In the order of their bytes in the file.
+  // Names in the order of their bytes in the file.
   std::vector<std::string> names() const;
   // nullptr when the file has no tensor of this name.
   const Entry* find(std::string_view name) const;
@@ -81,7 +81,7 @@ class SafetensorsOutput {
                     const Metadata& metadata = {});
   SafetensorsOutput(const Directory& folder, const std::string& name, const TensorTypes& types);
 
-  // In which add() takes the tensors: order_in_file().
+  // The order in which add() takes the tensors: order_in_file().
   const std::vector<std::string>& order() const { return order_; }
   void add(const TensorView& tensor);
   // To be called when all tensors are there.

@@ -279,7 +279,7 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t 
 
 namespace {
 
-// Whether `text` may be the start of a header: of an object in JSON.
+// True if `text` may be the start of a header, which is a JSON object.
 bool may_be_header(std::span<const std::byte> text) {
   const auto is_blank = [](std::byte b) {
     return b == std::byte{' '} || (b >= std::byte{'\t'} && b <= std::byte{'\r'});

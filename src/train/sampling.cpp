@@ -24,10 +24,10 @@ void widen(std::span<const std::byte> bytes, std::vector<float>& out) {
   }
 }
 
-// Lanes of their own, which a compiler can keep side by side.
+// Each lane adds up by itself, so that a compiler can use vector instructions.
 constexpr std::size_t kLanes = 16;
 
-// 0 · x is 0 for what is finite, and NaN else.
+// 0 · x is 0 for a finite x, and NaN else.
 bool is_finite(std::span<const float> x) {
   std::array<float, kLanes> zeros{};
   std::size_t i = 0;

@@ -19,8 +19,8 @@ struct Sampling {
 bool read_logits(const TensorView& logits, std::vector<float>& out);
 
 // The index of a token; `uniform` in [0, 1) decides. Among equal logits the first is taken first.
-// One pass over the logits, and a heap where the order counts: no sort of the vocabulary. Source:
-// Holtzman et al. 2020 (nucleus sampling).
+// Takes one pass over the logits, and a heap where the order counts, without sorting the
+// vocabulary. Source: Holtzman et al. 2020 (nucleus sampling).
 std::int64_t sample(std::span<const float> logits, const Sampling& how, double uniform);
 
 }  // namespace tracestep

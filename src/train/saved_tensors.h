@@ -45,7 +45,7 @@ class SavedTensors {
   // a vector with the name of its tensor, and is left out where it is empty. Error{kInput} naming
   // the file and the tensor when a piece is missing or has another type than it should.
   SavedTensors(Shards shards, const Parallel& choice, Table tensors);
-  // Of a published model: in whatever floating type its files have.
+  // Reads a published model, whose tensors keep whatever floating type its files have.
   SavedTensors(std::shared_ptr<const TensorSource> published, Metadata metadata)
       : source_(std::move(published)), metadata_(std::move(metadata)), is_published_(true) {}
 

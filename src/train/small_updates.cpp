@@ -9,12 +9,12 @@ namespace {
 
 constexpr double kFewest = 0.5;  // of the parameters; below it a line is worth while
 
-// Bits behind the leading one.
+// Bits of the significand behind the leading one.
 int fraction_bits(DType dtype) {
   return dtype == DType::kBF16 ? 7 : 10;
 }
 
-// From a number to its neighbour that is larger in magnitude.
+// The distance of a number to its neighbour that is larger in magnitude.
 double spacing_at(double x, DType dtype) {
   const int least =
       dtype == DType::kBF16 ? -126 : -14;  // the exponent of the smallest normal number

@@ -1,4 +1,4 @@
-// What a measured step computes with: random tokens, small learning rates, quick weights.
+// Fills the inputs of a measured step: random tokens, small learning rates, quick weights.
 #pragma once
 
 #include "exec/executor.h"

@@ -18,7 +18,7 @@ namespace tracestep {
 
 struct DividedTensor {
   Type whole;
-  std::optional<int> axis = {};  // what choice.tensor ranks divide; its size is a multiple of them
+  std::optional<int> axis = {};  // divided by choice.tensor ranks; its size is a multiple of them
 
   friend bool operator==(const DividedTensor&, const DividedTensor&) = default;
 };

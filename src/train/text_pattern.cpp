@@ -19,7 +19,7 @@ constexpr std::uint32_t kMostNested = 50, kMostHeapKiB = 256 << 10;
 // again is stopped.
 constexpr std::size_t kLeastSteps = 200'000, kStepsPerByte = 20;
 
-// One part of what Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
+// Matches one part that Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
 // group, a repeat. In (?i:…) are plain letters only, as cases are folded otherwise beyond them;
 // behind a repeat in braces a sign means another thing to each.
 constexpr std::string_view kTaken =
@@ -61,7 +61,7 @@ struct Freed {
   }
 };
 
-// What a search writes to, one for each thread: a match has one pair of offsets here.
+// The buffers of a search, which each thread has for itself. A match has one pair of offsets here.
 struct Scratch {
   std::unique_ptr<pcre2_match_data, Freed<pcre2_match_data_free>> data{
       pcre2_match_data_create(1, nullptr)};
@@ -147,7 +147,7 @@ std::optional<TextPattern::Match> TextPattern::find(std::string_view text, std::
                text.size(), message_of(found));
   }
   const std::size_t* ends = pcre2_get_ovector_pointer(scratch.data.get());
-  // Looking behind, a match can begin before itself.
+  // An assertion that looks behind may end a match before its begin.
   if (ends[1] <= ends[0]) fail_input("tokenizer", "its expression matches nothing");
   return Match{ends[0], ends[1]};
 }

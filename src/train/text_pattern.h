@@ -1,5 +1,5 @@
-// What a tokenizer.json searches a text for: a literal, or an expression by PCRE2. Files are
-// written for Oniguruma's syntax; only what both libraries read alike is taken, the rest is
+// The patterns that a tokenizer.json searches a text for: literals, and expressions by PCRE2. Files
+// are written for Oniguruma's syntax; only what both libraries read alike is taken, the rest is
 // refused.
 #pragma once
 
@@ -22,7 +22,7 @@ class TextPattern {
   // malformed, may match nothing, or has parts that are not taken.
   static TextPattern expression(std::string_view source, const std::string& where);
 
-  // The same of our own, in all of PCRE2's syntax.
+  // An expression of this program's own, which may use all of PCRE2's syntax.
   static TextPattern trusted(std::string_view source, const std::string& where);
 
   // The first match in `text`, valid UTF-8, at or behind byte `from`. Errors: kInput for an

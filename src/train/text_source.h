@@ -12,8 +12,8 @@ namespace tracestep {
 
 struct TextSource {
   std::string text;                          // all files, one after the other
-  std::vector<std::filesystem::path> files;  // what was read, in order
-  // What of the folders was left out, by the reason, as in "binary".
+  std::vector<std::filesystem::path> files;  // the files that were read, in order
+  // Paths inside folders that were not read, by the reason, as in "binary".
   std::map<std::string, std::vector<std::filesystem::path>> left_out;
   // Files that are read but have what a user may not expect, by what that is.
   std::map<std::string, std::vector<std::filesystem::path>> remarks;

@@ -43,8 +43,8 @@ bool is_space(const TokenizerFields& step) {
 // A text that a step changes. `first_bytes` as in TextNormalizer::Result.
 using Changed = TextNormalizer::Result;
 
-// What is put in place of a match comes from its last byte. nullopt: there are more than `most`
-// bytes.
+// A replacement belongs to the last byte of its match. nullopt: the result would have more than
+// `most` bytes.
 std::optional<Changed> replaced(std::string_view text, std::size_t first_bytes,
                                 const TextPattern& pattern, std::string_view by, std::size_t most) {
   Changed out{"", 0};

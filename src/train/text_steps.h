@@ -1,5 +1,5 @@
-// What a tokenizer.json does to a text before its pairs are merged: the normalizer rewrites it, the
-// pre-tokenizer cuts it into words. Kinds that no family of models here uses are refused by name.
+// The steps by which a tokenizer.json prepares a text before pairs are merged: the normalizer
+// rewrites it, the pre-tokenizer cuts it into words. Kinds that no family here uses are refused.
 #pragma once
 
 #include <functional>
@@ -35,9 +35,9 @@ class TextNormalizer {
   // suffice.
   Result apply(std::string_view text, std::size_t& room) const;
 
-  // What stands for a space behind it; empty: the space.
+  // The text that replaces a space, such as U+2581; empty: spaces stay.
   const std::string& space() const { return space_; }
-  // Whether it puts that in front of a text.
+  // True if a text gets such a space in front.
   bool prepends_space() const { return prepends_space_; }
 
  private:
@@ -77,7 +77,7 @@ class PreTokenizer {
     cut(0, text, at_start, on_word);
   }
 
-  // Whether tokens stand for bytes, each of which is a character of the GPT-2 alphabet.
+  // True if tokens stand for bytes, each of which is a character of the GPT-2 alphabet.
   bool is_byte_level() const { return is_byte_level_; }
   const std::string& space() const { return space_; }
   bool prepends_space() const { return prepends_space_; }
@@ -89,7 +89,7 @@ class PreTokenizer {
     Behavior behavior;
     bool invert = false;
   };
-  struct Prefix {  // where the word does not begin with it
+  struct Prefix {  // added where the word does not begin with it
     std::string content;
     bool at_start_only = false;
   };

@@ -39,7 +39,7 @@ class Tokenizer {
 
   // The hash of that file, as 16 hexadecimal digits.
   std::string hash() const;
-  // Whether `path` is that file, byte for byte.
+  // True if `path` is that file, byte for byte.
   bool is_saved_at(const std::filesystem::path& path) const;
   // Writes that file, unless it is there. Errors: kOutput.
   void save(const std::filesystem::path& path) const;
@@ -47,7 +47,7 @@ class Tokenizer {
 
 std::unique_ptr<Tokenizer> byte_tokenizer();
 
-// Whether this build has byte-pair encoding (the SentencePiece library).
+// True if this build has byte-pair encoding (the SentencePiece library).
 bool has_bpe();
 
 // Trains byte-pair encoding on `text`: same text, same vocabulary, whatever the machine. The
@@ -58,10 +58,10 @@ bool has_bpe();
 // without has_bpe(), kInput for an empty text.
 std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_size);
 
-// Whether the content of a tokenizer's file is a tokenizer.json.
+// True if the content of a tokenizer's file is a tokenizer.json.
 bool is_tokenizer_json(std::string_view content);
 // A tokenizer of any kind, from the content of its file: bytes, SentencePiece, tokenizer.json
-// (tokenizer_json.h); `origin` names it in messages. Errors: kInput when it is malformed.
+// (tokenizer_kinds.h); `origin` names it in messages. Errors: kInput when it is malformed.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin);
 // The file of the tokenizer at `path`: itself, or in the folder of a published model its
 // tokenizer.json, else its tokenizer.model. Errors: kInput for a folder that has neither.

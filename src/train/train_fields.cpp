@@ -35,7 +35,7 @@ std::vector<TrainField> all_fields() {
             in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::clip));
   rows.real(row("weight_decay", kProgram, "decoupled"), 0, kAnyReal,
             in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::weight_decay));
-  // Of a beta above it float32 knows no 1 - beta, and of a smaller eps no reciprocal.
+  // Above this beta, 1 - beta may be 0 in float32; below this eps, its reciprocal may overflow.
   constexpr double kMostBeta = 0.9999999, kLeastEps = 1e-38;
   const auto of_adamw = [&](const char* name, const char* help, double least, double most,
                             double OptimizerOptions::*member) {

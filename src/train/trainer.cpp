@@ -61,7 +61,7 @@ void set_states(const RankStores& stores, const std::map<std::string, HostTensor
   }
 }
 
-// The search for what is not finite. All processes make it together, as a step has collectives.
+// Searches for numbers that are not finite. All processes take part, as a step has collectives.
 class Search {
  public:
   explicit Search(const Communicator* group)
@@ -137,8 +137,8 @@ RunSpec Trainer::spec_of(Mode mode) const {
 
 PassContext Trainer::context() const {
   PassContext out;
-  // It adds up a tensor and the terms of a product in one sum, which other numbers of ranks add up
-  // in two.
+  // The pass adds a tensor and the terms of a product in one sum; with other numbers of ranks these
+  // are two sums, which round otherwise.
   if (options_.shards > 0) out.disabled.insert("epilogue");
   out.rounds_weights = rounds_weights();
   return out;
@@ -165,7 +165,7 @@ void Trainer::build() {
     out->observe({.early = {"loss"}});
     return out;
   };
-  // A budget is for both: the one that needs more says how much.
+  // Both programs must meet the budget: the error is that of the one that needs more.
   std::optional<BudgetNotMet> not_met;
   try {
     first_ = micro(GradientKind::kPersistent);
@@ -182,8 +182,8 @@ void Trainer::build() {
   step_->observe({.early = {"grad_norm"}});
 }
 
-// On the first rank of the process alone, unless ranks hold parts of the weights. A part with fewer
-// rows than a batch has a program of its own.
+// Validation runs on the first rank of the process, unless ranks hold parts of the weights. A part
+// with fewer rows than a batch has a program of its own.
 void Trainer::build_evaluators() {
   RunSpec spec = spec_of(Mode::kInference);  // the loss, nothing kept for backward
   const bool on_all = spec.parallel.shards_weights() || spec.parallel.is_divided();
@@ -212,7 +212,7 @@ std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
   return stores_.executor(options_.run, program);
 }
 
-// The optimizer alone, on the gradient states; with ranks, on the sums of theirs.
+// Runs the optimizer alone, on the gradient states; with ranks, on the sums of theirs.
 Program Trainer::update_program() const {
   const Store& store = stores_.first();
   Builder b("update");

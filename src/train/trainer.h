@@ -14,8 +14,8 @@
 
 namespace tracestep {
 
-// What needs the gradients of all weights before one is updated, so that no update is early: a
-// word; empty: nothing does.
+// A word for the option that needs all weights' gradients before the first update, and so forbids
+// early updates; empty: none does.
 std::string_view waits_for(const TrainOptions& options);
 
 class Trainer {
@@ -23,13 +23,13 @@ class Trainer {
   // Allocates parameters and states; they are zero until the caller sets them.
   Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
           TokenSourcePtr validation);
-  // On one device.
+  // Trains on one device, without ranks.
   Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
           TokenSourcePtr validation);
 
-  // The first rank's of this process.
+  // The store of the first rank in this process.
   Store& store() { return stores_.first(); }
-  // What all ranks hold together.
+  // The tensors that all ranks hold together.
   WholeTensors tensors() const;
 
   // Step `index`, counted from 0. A step that is not finite leaves weights, moments and loss scale
@@ -54,14 +54,14 @@ class Trainer {
   std::int64_t micro_batch() const {
     return options_.run.shape.batch / (options_.shards == 0 ? 1 : rounds());
   }
-  // A step that is not finite is left out, and the norm of its gradients is known.
+  // True if a step that is not finite is left out, and the norm of its gradients is known.
   bool guards() const { return options_.run.optimizer.guard_finite; }
   bool rounds_weights() const { return options_.rounding == Rounding::kRandom; }
   bool is_scaled() const { return options_.run.optimizer.loss_scaling.enabled; }
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
   RunSpec spec_of(Mode mode) const;
-  // With what --shards leaves out.
+  // The context of the passes, of which --shards disables some.
   PassContext context() const;
   void build();
   void build_evaluators();

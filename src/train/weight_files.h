@@ -1,4 +1,4 @@
-// What stands beside weights in a folder, or was given in their place.
+// Files that stand beside weights in a folder, or were given in their place.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// What a file is that was given in the place of weights, by its first bytes: for messages.
+// The kind of a file that was given in the place of weights, by its first bytes: for messages.
 struct ForeignFile {
   std::string_view what;  // "text": empty where it is none of those known
   std::string_view hint;  // how to make weights of it

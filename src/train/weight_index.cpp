@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kWhere = "weights";
 constexpr std::size_t kShownBytes = 200;  // of a name, in a message
 
-// Whether it names a file in the folder itself, so that an index cannot lead elsewhere.
+// True for the name of a file in the folder itself, so that an index cannot lead elsewhere.
 bool is_plain(const std::string& name) {
   return name.ends_with(".safetensors") &&
          name.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;

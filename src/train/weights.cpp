@@ -46,7 +46,7 @@ std::unique_ptr<Tokenizer> saved_tokenizer(const Weights& weights) {
               "put that one in its place, or remove it and give option tokenizer");
 }
 
-// Nothing speaks against it where nothing is known.
+// True if nothing that is known of the weights' tokenizer contradicts `asked`.
 bool may_be_own(const Weights& weights, const Tokenizer& asked) {
   if (const auto hash = hash_in(weights)) return *hash == asked.hash();
   const auto file = saved_file(weights);
@@ -75,7 +75,7 @@ Weights open_weights(const fs::path& path) {
         path, open_family_weights(path), path / (has_model ? kTokenizerModel : kTokenizerJson), {}};
   }
   if (const auto found = checkpoint_of_weights(path)) return weights_of(path, *found);
-  // Under the name of the option, so that the message of a missing file has it.
+  // Names the option, so that the message of a missing file has it.
   return {path, SavedTensors(SafetensorsFile(InputFile(path, "init"))), tokenizer_beside(path), {}};
 }
 

@@ -36,8 +36,8 @@ std::filesystem::path tokenizer_beside(const std::filesystem::path& weights);
 
 // nullptr where no tokenizer is known.
 std::unique_ptr<Tokenizer> tokenizer_of(const Weights* weights, std::unique_ptr<Tokenizer> asked);
-// That of the weights, for numbers, which need none: one of a published model that cannot be read
-// gives a warning.
+// The tokenizer of the weights, for commands that only print numbers and so can do without: if that
+// of a published model cannot be read, a warning tells it.
 std::unique_ptr<Tokenizer> tokenizer_for_numbers(const Weights* weights);
 // The tokenizer for a text, which needs one. New weights take bytes; so do weights without a known
 // tokenizer whose vocabulary is that of bytes, and a line says it. Errors: also kUsage for any

@@ -41,18 +41,18 @@ class WholeTensors {
   // How the ranks divide it.
   DividedTensor divided(std::string_view name) const { return held(name).tensor; }
   const Parallel& choice() const { return choice_; }
-  // The first rank of this process, and their number.
+  // The first rank of this process, and the number of ranks in it.
   int first_rank() const { return group_ == nullptr ? 0 : group_->rank(); }
   int ranks_here() const { return static_cast<int>(stores_.size()); }
-  // Where the ranks are processes: all of them.
+  // All processes, if the ranks are processes; else nullptr.
   Processes* processes() const { return group_ == nullptr ? nullptr : group_->processes(); }
 
   // Every rank takes its part, or all of it.
   void set(std::string_view name, const TensorView& whole) const;
-  // On the host. Where the ranks are processes and hold parts, all of them must ask for the same
-  // tensor at the same time; the parts are put together in device memory.
+  // The whole tensor on the host. Where the ranks are processes and hold parts, all of them must
+  // ask for the same tensor at the same time; the parts are put together in device memory.
   HostTensor get(std::string_view name) const;
-  // What `rank`, which is one of this process, has to save of it: a vector (tensor_pieces.h).
+  // The vector (tensor_pieces.h) that `rank`, one of this process, has to save of the tensor.
   HostTensor piece(std::string_view name, int rank) const;
 
  private:
@@ -67,7 +67,7 @@ class WholeTensors {
   HostTensor part_of(const TensorView& whole, const Held& held, int rank) const;
   // Block `index`. All ranks are in this process.
   HostTensor block(std::string_view name, const Held& held, int index) const;
-  // From the ranks of other processes too: the blocks of a replica one after another.
+  // Gathers blocks from ranks of other processes, too: those of a replica one after another.
   HostTensor gathered(std::string_view name, const Held& held) const;
 
   std::vector<Store*> stores_;

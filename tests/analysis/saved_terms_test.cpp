@@ -1,5 +1,5 @@
-// What a step holds and does, against closed forms: parameters (M1), what is saved for backward
-// term by term (M2 and docs/memory.md), static bytes (M3), matrix products (M5) and their FLOPs
+// Checks programs against closed forms: parameters (M1), tensors saved for backward term by
+// term (M2 and docs/memory.md), static bytes (M3), matrix products (M5) and their FLOPs
 // (M6).
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ std::int64_t per_layer(const Letters& s, Granularity ops) {
   return 10 * s.btc() + 5 * s.btf() + 2 * s.bhtt() + 2 * rows + s.b * s.h * s.t;
 }
 
-// What is saved once per model: around the last norm, the head and the loss, and shared tables.
+// Bytes that are saved once per model: around the last norm, the head and the loss, and tables.
 std::int64_t once_bytes(const Letters& s, Granularity ops) {
   const std::int64_t rows = s.b * s.t, table = s.t * s.c / s.h;
   const std::int64_t residuals = ops == Granularity::kFused ? 2 * s.btc() : 3 * s.btc();
@@ -74,7 +74,7 @@ class SavedTermsTest : public ::testing::Test {
 };
 
 TEST_F(SavedTermsTest, EachLayerSavesExactlyItsFormula) {
-  // One sequence, one head and one token are the shapes where a copy could turn into a view.
+  // With one sequence, one head or one token a copy could turn into a view.
   for (Letters s : {kModel, Letters{1, 6, 12, 3, 10, 7, 1}, Letters{3, 4, 8, 1, 10, 7, 1},
                     Letters{4, 1, 12, 2, 14, 5, 1}}) {
     for (Granularity ops : kBoth) {

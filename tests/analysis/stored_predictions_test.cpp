@@ -1,5 +1,5 @@
-// Predicted bytes as they were when they were stored: a build without a GPU says to the byte what a
-// step takes on one. Peaks alone would not do, as few nodes with workspace are at the peak.
+// Compares predicted bytes with stored ones: a build without a GPU predicts to the byte what a step
+// takes on one. Peaks alone would not do, as few nodes with workspace are at the peak.
 #include <gtest/gtest.h>
 
 #include <ostream>

@@ -30,7 +30,7 @@ TEST(CpuKernelsTest, TheExponentialIsWithinAFewUlpUpToOverflow) {
   }
 }
 
-// Whose exponential has a shorter way of its own.
+// These two compute the exponential in a shorter way of their own.
 TEST(CpuKernelsTest, SigmoidAndSiluAreWithinAFewUlp) {
   std::vector<float> x;
   for (float v = -85.0f; v < 85.0f; v += 0.0137f) x.push_back(v);
@@ -234,7 +234,7 @@ TEST(CpuKernelsTest, AdamwInPlaceEqualsAdamwOutOfPlace) {
   const auto fresh = run("adamw", inputs, attrs);
   const auto in_place = run("adamw", inputs, attrs, {.donated = {0, 2, 3}});
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(fresh[i].bytes, in_place[i].bytes);
-  // One element by hand.
+  // The expected value of one element is computed by hand.
   const double p = values_of(inputs[0].storage)[7], g = 0.5 * values_of(inputs[1].storage)[7];
   const double m = 0.9 * values_of(inputs[2].storage)[7] + 0.1 * g;
   const double v1 = 0.999 * values_of(v)[7] + 0.001 * g * g;

@@ -150,7 +150,7 @@ TEST(CpuMatmulTest, BitsDoNotDependOnThreads) {
   }
 }
 
-// What a profiler does to a host program that calls us: a handler on whatever stack runs.
+// Does as a profiler does to a host program that calls us: a handler on whatever stack runs.
 std::atomic<int> interruptions{0};
 
 class Timer {

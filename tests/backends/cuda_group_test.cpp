@@ -32,7 +32,7 @@ class OneProcess final : public Processes {
   void end_all(const std::string&, int status) override { std::_Exit(status); }
 };
 
-// The driver's, since the runtime is inside the back end's library.
+// The copy of the driver, since the runtime is inside the back end's library.
 using DriverCopy = int (*)(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream);
 DriverCopy driver_copy() {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -151,7 +151,7 @@ TEST_F(CudaGroupTest, WorkOfLaneOneIsOrderedAndCaptured) {
   EXPECT_EQ(std::ranges::count(group.lanes, 1), kSteps + 2) << "one capture replays the others";
 }
 
-// What the other tests would say of a group that keeps the stream which lane 1 had before.
+// Shows that the other tests would detect a group that keeps the earlier stream of lane 1.
 TEST_F(CudaGroupTest, WorkOnTheStreamOfUpdatesIsNoPartOfACapturedStep) {
   const auto device = make_cuda_device();
   void* const of_updates = native_stream_of(*device, 1);

@@ -72,7 +72,7 @@ TEST_F(CudaTracerTest, KernelsBelongToTheirNodesAndCallsToTheirKernels) {
   EXPECT_EQ(nodes, (std::set<std::int32_t>{0, 1}));
 }
 
-// One call launches them all: their nodes are known by the graph's.
+// A replay launches all kernels by one call: their nodes are known by the graph's.
 TEST_F(CudaTracerTest, KernelsOfAReplayBelongToTheirNodes) {
   executor_->observe({});
   CompiledExecutor replayed(*store_, program());

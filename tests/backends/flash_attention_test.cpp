@@ -162,8 +162,8 @@ TEST(FlashAttentionTest, ErrorsAreNoMoreThanTwiceThoseOfTheNaiveForm) {
   }
 }
 
-// Against keys and values that are copied for each head, and gradients that are summed afterwards.
-// 150 and 300 tokens are several tiles of every kernel.
+// Compares with keys and values that are copied for each head, and gradients that are summed
+// afterwards. 150 and 300 tokens are several tiles of every kernel.
 TEST(FlashAttentionTest, HeadsThatShareKeysAreAsGoodAsHeadsWithCopies) {
   struct Case {
     std::int64_t heads, group, tokens, width;
@@ -204,8 +204,8 @@ TEST(FlashAttentionTest, WindowsAreAsGoodAsScoresThatAreHidden) {
   }
 }
 
-// Its weight is 1 whatever the score, so dq and dk are 0 and dv is the sum of dy. What is left of
-// dq and dk is measured by the terms that cancel.
+// The only weight is 1 whatever the score, so dq and dk are 0 and dv is the sum of dy. What is left
+// of dq and dk is measured by the terms that cancel.
 TEST(FlashAttentionTest, OneKeyForEverybodyTakesAllOfTheGradient) {
   for (const Shape& q : {Shape{1, 16}, Shape{2, 67, 16}}) {
     const Sizes s{.q = q, .keys = 1, .causal = false};
@@ -317,7 +317,7 @@ TEST(FlashAttentionTest, SixteenThreadsGiveTheBitsOfOne) {
   }
 }
 
-// Often where thousands of blocks race.
+// Runs often, with thousands of blocks that race.
 TEST(FlashAttentionTest, RepeatsHaveTheSameBits) {
   struct Case {
     DType dtype;
@@ -363,8 +363,8 @@ TEST(FlashAttentionTest, Tf32ReachesTheTilesOfAGpu) {
   }
 }
 
-// What is chosen where blocks have less shared memory than on the GPU at hand: on an A100, and on
-// GPUs of 8.6 and 8.9.
+// Checks the choice where blocks have less shared memory than on the GPU at hand: on an A100, and
+// on GPUs of 8.6 and 8.9.
 TEST(FlashAttentionTest, WideHeadsFitSmallerGpus) {
   if (probe_cuda().devices == 0) GTEST_SKIP() << "no GPU";
   for (const int kib : {163, 99}) {

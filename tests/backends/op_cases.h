@@ -1,4 +1,4 @@
-// One record per op: the operands it is tried with. Forward on every back end and dtype, gradient,
+// A record per op: the operands it is tried with. Forward on every back end and dtype, gradient,
 // decomposition, donation and support tests are all made from these.
 #pragma once
 
@@ -49,7 +49,7 @@ struct OpCase {
   bool is_for_gpus = false;
 };
 
-// What a result may differ by from the float64 answer for the same (rounded) operands.
+// The distance that a result may have from the float64 answer for the same (rounded) operands.
 enum class Bound {
   kExact,    // nothing, once the answer is rounded to the result's dtype
   kResult,   // 16·2^-24 of the result
@@ -68,7 +68,7 @@ struct OpTest {
   double floor_share = 16 * 0x1p-24;        // kUnfused: of the largest value, allowed in any case
 };
 
-// What a failing test prints.
+// Prints the name of the op for a failing test.
 std::ostream& operator<<(std::ostream& out, const OpTest& test);
 
 // All records, in the order of families, with the cases for the back ends under test.
@@ -107,7 +107,7 @@ OpCase for_gpus(OpCase one);
 std::vector<OpCase> elementwise_cases(int count, double low = -2.0, double high = 2.0);
 // An op that is held to twice the error of its decomposition.
 OpTest composite(std::string op, std::vector<OpCase> cases, std::vector<int> gradient_outputs);
-// The same operands with other ranges or attributes.
+// Copies cases with other ranges or attributes.
 std::vector<OpCase> with_attrs(std::vector<OpCase> cases, const Attrs& attrs);
 std::vector<OpCase> with_range(std::vector<OpCase> cases, int operand, double low, double high);
 

@@ -81,7 +81,7 @@ std::vector<Wish> wishes() {
       {{0, 4, 2}, 4, false},
       {{3, 0, 8}, 5},
       {{2, 4, 8}, 0, false},
-      // One query of a long row; one key for everybody.
+      // These have one query of a long row, and one key for all queries.
       {{3, 1, 64}, 131},
       {{2, 67, 16}, 1, false},
       {{2, 13, 59}, 101},
@@ -155,7 +155,7 @@ std::vector<Wish> wishes_for_gpus() {
       {.q = {2, 2, 77, 200}, .keys = 77, .group = 2, .window = 33},
       {.q = {2, 4, 131, 128}, .keys = 131, .group = 2, .window = 50, .cap = 1.0},
       {.q = {2, 77, 256}, .keys = 77, .scale = 0.5, .cap = 4.0},
-      // The same in every width that kernels have, with every mask, and in widths between.
+      // Every width that kernels have comes with every mask, and so do widths between.
       {.q = {2, 149, 24}, .keys = 149, .cap = 30.0},
       {.q = {2, 133, 64}, .keys = 261, .causal = false, .cap = 0.5},
       {.q = {4, 261, 64}, .keys = 330, .group = 4, .window = 150, .cap = 3.0},
@@ -202,9 +202,9 @@ std::vector<OpCase> backward_cases() {
   return out;
 }
 
-// One new token and several; positions at the ends of a cache and of its parts; heads that share
-// keys, windows, caps, heads turned whole, in part and not at all, widths that are no whole packs,
-// operands as a model stores them.
+// Covers one new token and several; positions at the ends of a cache and of its parts; heads that
+// share keys, windows, caps, heads turned whole, in part and not at all, widths that are no whole
+// packs, operands as a model stores them.
 std::vector<OpCase> cached_cases() {
   struct Cache {
     Shape q;

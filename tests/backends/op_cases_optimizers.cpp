@@ -18,7 +18,7 @@ OpCase adamw_on(Shape shape, bool wide_state, double weight_decay, bool clipped)
   if (clipped) out.operands.push_back(wide({}, 0.1, 0.9));
   return out;
 }
-// With the operand `apply`: a step that counts, or one that leaves everything as it was.
+// A case with the operand `apply`: a step that counts, or one that changes nothing.
 OpCase adamw_if(bool apply, Shape shape, bool wide_state) {
   OpCase out = adamw_on(std::move(shape), wide_state, 0.1, true);
   const double value = apply ? 1.0 : 0.0;
@@ -26,7 +26,7 @@ OpCase adamw_if(bool apply, Shape shape, bool wide_state) {
   return out;
 }
 
-// With the operand `count`. Moments are wide: narrow ones are in exec/moments_test.cpp.
+// A case with the operand `count`. Moments are wide: narrow ones are in exec/moments_test.cpp.
 OpCase adamw_counted(Shape shape, bool wide_state) {
   OpCase out = adamw_if(true, std::move(shape), wide_state);
   out.operands.push_back(wide({}, 7.0, 7.0));
@@ -80,7 +80,7 @@ std::vector<OpCase> multi_adamw_cases() {
           multi_adamw_on({{1031}, {128}}, true, &kYes, true),
           multi_adamw_on({{1031}, {128}}, false, &kNo, true),
           multi_adamw_on({{257}}, true, &kYes, false), multi_adamw_counted({{257}, {31}}),
-          // More than one table of them.
+          // More groups than one table holds.
           for_gpus(multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false))};
 }
 
@@ -131,7 +131,7 @@ std::vector<OpCase> adamw_8bit_cases() {
           adamw_8bit_on({{1031}, {128}}, true, &kYes, true),
           adamw_8bit_on({{1031}, {128}}, false, &kNo, true),
           adamw_8bit_on({{257}}, true, &kYes, false),
-          // More than one table of them.
+          // More groups than one table holds.
           for_gpus(adamw_8bit_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false))};
 }
 
@@ -213,7 +213,7 @@ OpTest adamw_codes() {
   out.cases = {adamw_codes_on({144}, 272, 1, with(false, nullptr), 2.0),
                adamw_codes_on({16, 160, 16}, 144, 2, with(true, &kYes), 2.0),
                adamw_codes_on({128, 256}, 128, 1, with(true, &kNo), 1.0),
-               // More than one table of them.
+               // More groups than one table holds.
                for_gpus(adamw_codes_on({16}, 16, 330, with(false, &kYes), 2.0))};
   OpCase counted = with(false, nullptr);
   counted.attrs.set("counted", true);

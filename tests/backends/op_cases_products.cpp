@@ -195,7 +195,7 @@ OpTest quantize_delayed() {
   return out;
 }
 
-// The same of what is computed first, which is rounded where the dtype is of 16 bits: so is its
+// Quantizes a result that is computed first, and rounded where the dtype is of 16 bits: so is its
 // largest magnitude, by up to half a spacing of bfloat16.
 OpTest swiglu_quantized(bool is_gradient) {
   OpTest out{.op = is_gradient ? "swiglu_grad_quantized" : "swiglu_quantized",

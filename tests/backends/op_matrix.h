@@ -1,4 +1,4 @@
-// What the tests of the op matrix share: programs made from the records of op_cases.h.
+// Helpers of the op matrix's tests: programs made from the records of op_cases.h.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ struct BuildOptions {
 
 // Leaves "x0", "x1", … as stored; outputs "y0", "y1", …
 Program build_program(const OpTest& test, const OpCase& c, const BuildOptions& options);
-// The same with a rank-0 output "loss": the sum of the differentiable results, weighted by the
-// inputs "w0", "w1", …
+// Adds a rank-0 output "loss" to that program: the sum of the differentiable results, weighted by
+// the inputs "w0", "w1", …
 Program build_loss(const OpTest& test, const OpCase& c);
 
 // Random values for the leaves of either program, in the ranges of the operands.

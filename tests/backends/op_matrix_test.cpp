@@ -274,7 +274,7 @@ TEST(OpMatrixSupportTest, EveryOpHasAKernelOnEveryBackendOrAReasonWhyNot) {
       if (!op->has_launches()) continue;
       // Ops of a group of ranks that are made of collectives never run as one.
       if (op->find_attr("ranks") != nullptr && op->always_decompose) continue;
-      // Whether a GPU has fused nodes depends on NVRTC, which may be missing.
+      // A GPU has fused nodes only with NVRTC, which may be missing.
       if (op->kernel_class == KernelClass::kFused && device->name().starts_with("cuda")) continue;
       const auto listed = std::ranges::find_if(unsupported_ops(), [&](const Unsupported& u) {
         return device->name().starts_with(u.backend) && u.op == op->name && !u.reason.empty();

@@ -129,7 +129,7 @@ std::vector<RandomChecks::Stage> RandomChecks::stages_of(const RandomCase& rando
   return out;
 }
 
-// What the program gives in float64, where a rounding of the program itself does not matter.
+// The program's results in float64, where a rounding of the program itself does not matter.
 Tensors RandomChecks::in_float64(const RandomCase& random, const Program& program) {
   return run_once(ExecutorKind::kEager, *reference_, executable(as_float64(program), *reference_),
                   leaf_values(random, program));

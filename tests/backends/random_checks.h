@@ -1,6 +1,6 @@
-// What must hold for any program, checked on random ones: text and back, the meaning under every
-// pass, both executors, recomputation of random nodes, fusion as for a GPU, predicted bytes, and
-// each node beside the reference.
+// Checks properties of any program on random ones: text and back, the meaning under every pass,
+// both executors, recomputation of random nodes, fusion as for a GPU, predicted bytes, and each
+// node beside the reference.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace tracestep::testing {
 
-// What the programs checked so far contained.
+// Counts of what the programs checked so far contained.
 struct RandomShares {
   std::int64_t programs = 0, nodes = 0;
   std::int64_t with_views = 0, with_donation = 0, with_updates = 0, with_fan_out = 0,

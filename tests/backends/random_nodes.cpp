@@ -22,7 +22,7 @@ const OpTest& record_of(const std::string& op) {
   return all.at(op);
 }
 
-// One program in which every observed node stands alone: operands are inputs, results are outputs.
+// A program in which every observed node stands alone: operands are inputs, results are outputs.
 class Alone {
  public:
   Alone(const Program& program, const std::vector<ObservedNode>& observed)

@@ -37,7 +37,7 @@ TEST(MoreRandomProgramsTest, EveryLawHoldsAndEveryOpOccurs) {
     if (!op->is_view() && !device->has_kernel(*op) && !op->decompose) continue;
     // Tensors of several parts come from blocks of weights, which random programs do not have.
     if (!op->has_launches() && op->is_variadic()) continue;
-    // They need a group: tests/session/ranks_test.cpp.
+    // These ops need a group: tests/session/ranks_test.cpp.
     if (op->find_attr("ranks") != nullptr) continue;
     const auto found = shares.with_op.find(op->name);
     const std::int64_t with = found == shares.with_op.end() ? 0 : found->second;
@@ -71,7 +71,7 @@ TEST(RandomProgramsTest, AWrongResultIsFound) {
   EXPECT_GE(found, 15);
 }
 
-// What is left of a program is the node that shows the fault.
+// Shrinking a program leaves the node that shows the fault.
 TEST(ShrinkTest, TheSmallestProgramThatStillFailsIsLeft) {
   RandomCase random = random_case(3);
   const auto has_product = [](const RandomCase& r) {

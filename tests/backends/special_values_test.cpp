@@ -20,7 +20,7 @@ const double kNaN = std::numeric_limits<double>::quiet_NaN();
 const std::vector<double> kSpecial{0.0,  -0.0,  1.0,  -1.0, 1e-30, -1e-30, 3e38,  -3e38,
                                    kInf, -kInf, kNaN, 88.0, -88.0, 100.0,  -100.0};
 
-// The same kind of answer: NaN for NaN, the same infinity (float32 may reach it earlier), or close.
+// Expects NaN for NaN, the same infinity (float32 may reach it earlier), or a close number.
 void expect_alike(const std::vector<double>& actual, const std::vector<double>& expected,
                   const std::vector<double>& inputs) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -69,7 +69,7 @@ TEST_F(SpecialValuesTest, OpsOfOneOperand) {
   }
 }
 
-// Whatever is no number is not the largest, and is told.
+// A NaN or an infinity is never taken for the largest, and is reported.
 TEST_F(SpecialValuesTest, TheMostLikelyTokenIsANumberAndTellsOfOthers) {
   for (const std::vector<double>& logits : {std::vector{-0.0, 0.0, -1.0},
                                             {1.0, kNaN, 2.0},
@@ -121,7 +121,7 @@ TEST_F(SpecialValuesTest, NotANumberWinsEveryMaximum) {
     const Tensors out = reference_values(b.finish(), {{"a", floats(left)}, {"b", floats(right)}});
     for (double y : to_doubles(out.at("y"))) EXPECT_TRUE(std::isnan(y)) << op;
   }
-  // At any place of a row, between larger and smaller numbers.
+  // Puts the value at any place of a row, between larger and smaller numbers.
   for (std::size_t place : {0u, 1u, 500u, 1030u}) {
     std::vector<double> values(1031);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i % 17) - 8.0;

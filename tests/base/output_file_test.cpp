@@ -180,7 +180,7 @@ TEST(OutputFileTest, WhatOthersWroteIsNotReplaced) {
   EXPECT_EQ(count_in(folder.path()), 3u);
 }
 
-// In a process of its own, as nothing takes it back.
+// The switch needs a process of its own, as nothing takes it back.
 TEST(OutputFileTest, WhatOthersWroteIsReplacedWhereTheUserSaysSo) {
   const TempFolder folder;
   folder.write("foreign", "my notes\n");

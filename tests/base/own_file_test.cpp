@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// Written before outputs had a mark, or by the tools of bench/.
+// These files were written before outputs had a mark, or by the tools of bench/.
 TEST(OwnFileTest, TheStoredResultsOfEarlierVersionsAreOurs) {
   int count = 0;
   const auto results = testing::source_folder() / "bench/results";
@@ -40,7 +40,7 @@ TEST(OwnFileTest, ALogThatWasCutInItsFirstLineIsOurs) {
   EXPECT_FALSE(is_own(R"({"step":1,"loss":2.5})", {}));
 }
 
-// Texts about the program, and results inside of other files.
+// These are texts about the program, and results inside of other files.
 TEST(OwnFileTest, WhatOnlySpeaksOfTheProgramIsNotOurs) {
   for (const char* text :
        {"# tracestep\n", "# How tracestep.bench/1 is read\n", "tracestep.bench/1", "// tracestep",

@@ -1,5 +1,5 @@
-// What the C interface refuses before anything is enqueued; needs no GPU. The kernels behind it are
-// compared with float64 by bench/peers/compare_attention.py and as ops by the op matrix.
+// Checks arguments that the C interface refuses before anything is enqueued; needs no GPU. The
+// kernels are compared with float64 by bench/peers/compare_attention.py and by the op matrix.
 #include "capi/tracestep_attention.h"
 
 #ifdef TRACESTEP_WITH_CUDA

@@ -19,7 +19,7 @@ TEST(AttentionCommandTest, TheWholeGridIsTwentyCells) {
   EXPECT_EQ(result.at("schema").as_string(), "tracestep.attention/1");
   const auto& rows = result.at("rows").items();
   ASSERT_EQ(rows.size(), 20u);
-  // One weights tensor of 8·16384² floats, and five of 8·16384·16.
+  // Backward holds a weights tensor of 8·16384² floats, and five of 8·16384·16.
   EXPECT_EQ(rows[4].at("before_backward_bytes").as_int(), (std::int64_t{8} << 30) + (40 << 20));
   EXPECT_TRUE(rows[4].at("forward_tflops").is_null());
   EXPECT_EQ(result.at("tables").at("attention_scaling").at("rows").size(), 4u);

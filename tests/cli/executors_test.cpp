@@ -57,7 +57,7 @@ TEST_F(ExecutorsTest, TwoHundredStepsLeaveTheSameBitsWithAnyNumberOfThreads) {
           fmt::format("--steps 200 --precision {} --executor {} ", precision, executor);
       const std::string expected = results_of(run + "--threads 1");
       EXPECT_TRUE(results_of(run + "--threads 3") == expected) << precision << " " << executor;
-      // On all cores, each thread bound to one, whatever OpenMP was told to do.
+      // Runs on all cores, each thread bound to one, whatever OpenMP was told to do.
       const RunHow bound{.environment = {"OMP_PROC_BIND=false"}};
       EXPECT_TRUE(results_of(run, bound) == expected) << precision << " " << executor;
     }

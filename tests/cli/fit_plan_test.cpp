@@ -51,7 +51,7 @@ TEST(FitPlanTest, OfACardWithProductsByPartsItSaysWhatTheyWouldGain) {
   }
 }
 
-// Of a data sheet, and nothing that runs.
+// Names of data sheets are refused by --device, as nothing runs on them here.
 TEST(FitPlanTest, ADeviceOfADataSheetIsNoBackEndAndItsFlagIsNamed) {
   for (const char* command : {"fit", "predict", "memory --predict"}) {
     const ProgramRun run =
@@ -77,7 +77,7 @@ TEST(FitPlanTest, WhatIsProposedIsWhatMemoryAndPredictSay) {
               row.at("predicted_ms").as_double(), 1e-6);
 }
 
-// In the bytes that were said, with a text in the place of FILE; and not in fewer.
+// Runs the training in the bytes that were said, with a text in the place of FILE; fewer fail.
 void check_training(const std::vector<Json>& rows) {
   const auto divided = std::ranges::find_if(rows, [](const Json& row) {
     return row.at("command").as_string().find("--accumulate") != std::string::npos;
@@ -168,7 +168,7 @@ TEST(FitPlanTest, ATrainingThatIsNotDoneInTimeIsNotSaidToFit) {
                              HasSubstr("8 devices cannot share a batch of 2: 8 is the next")));
 }
 
-// Whatever table a screen shows says where its times are from, or why there are none.
+// Every table that a screen shows names the source of its times, or why there are none.
 TEST(FitPlanTest, TheSourceOfTimesStandsBelowTheTableThatHasThem) {
   const std::string step = "fit --batch 8 --context 128 --size tiny ";
   for (const char* arguments :
@@ -189,7 +189,7 @@ TEST(FitPlanTest, TheLargestModelIsOneThatFits) {
   EXPECT_LE(row.at("peak_bytes").as_int(), (std::int64_t{1} << 30) * 95 / 100);
 }
 
-// One file that asks nothing of a network, with the sentence, the drawings and the commands.
+// The page asks nothing of a network and has the sentence, the drawings and the commands.
 TEST(FitPlanTest, APlanIsAPageToSendAround) {
   const TempFolder folder;
   const std::string path = (folder.path() / "plan.html").string();

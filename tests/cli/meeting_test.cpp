@@ -108,7 +108,7 @@ std::string message(MessageKind kind, int status, std::uint64_t bytes, std::stri
   return std::string(text_of(header)) + std::string(text);
 }
 
-// As rank 1 of the run did it before there were secrets.
+// Greets as rank 1 of the run did before there were secrets.
 std::string without_secret(const std::string& messages) {
   const std::int32_t rank = 1;
   return std::string(text_of(rank)) + messages;
@@ -224,7 +224,7 @@ TEST(MeetingTest, AStrangerInThePlaceOfProcess0IsNotFollowed) {
       Hello hello;
       ::send(one, &greeting, sizeof greeting, MSG_NOSIGNAL);
       ::recv(one, &hello, sizeof hello, MSG_WAITALL);
-      // What the first one would have to know, it has just been told by another.
+      // The stranger returns the proof that the rank itself has just sent.
       ::send(one, &hello.proof, sizeof hello.proof, MSG_NOSIGNAL);
     }
   });

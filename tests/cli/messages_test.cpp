@@ -1,4 +1,4 @@
-// What a person gets for a mistake: one clear line on stderr and the right exit status.
+// A person's mistake gets one clear line on stderr and the right exit status.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -84,7 +84,7 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   }
 }
 
-// Whether the command reads the variable or not.
+// The value is checked whether the command reads the variable or not.
 TEST(MessagesTest, AWrongVariableOfTheEnvironmentIsRefusedByEveryCommand) {
   struct Wrong {
     const char *variable, *message;

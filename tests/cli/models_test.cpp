@@ -38,7 +38,7 @@ class ModelsCommandTest : public ::testing::Test {
   ProgramRun run(const std::string& words) const {
     return run_tracestep(words_of(words), {.folder = folder_.path()});
   }
-  // What it printed, of a run that ends well.
+  // The output of a run that must end well.
   std::string output_of(const std::string& words) const {
     const ProgramRun found = run(words);
     EXPECT_EQ(found.status, 0) << words << ": " << found.err;
@@ -124,13 +124,13 @@ TEST_F(ModelsCommandTest, AFolderWithWeightsIsTrainedFurtherAndHandedBack) {
   std::filesystem::rename(folder_ / "my-phi3", folder_ / "moved");
   EXPECT_THAT(error_of("export run three", 3), HasSubstr("no longer there; give the folder of"));
   output_of("export run three --model moved");
-  // Of ranks, whose checkpoint has shards; they go on from the folder together.
+  // A checkpoint of ranks has shards; they go on from the folder together.
   output_of("train --steps 1 --checkpoint ranks --model one --parallel dp=2,shard=3" + shape);
   output_of("export ranks four");
   EXPECT_EQ(output_of("eval --init ranks" + shape), output_of("eval --init four" + shape));
 }
 
-// Of letters, a blank and <unk>: fewer than the 48 of the fixtures.
+// A tokenizer of letters, a blank and <unk>: fewer than the 48 entries of the fixtures.
 std::string tokenizer_of_letters() {
   Json vocab = Json::object();
   vocab["<unk>"] = 0;

@@ -82,7 +82,7 @@ TEST_F(NotFiniteRunTest, ADivergedRunEndsWithStatusEightAndCanBeResumedWithASmal
     EXPECT_EQ(line.at("step").as_int(), 2);
     EXPECT_TRUE(line.at("grad_norm").is_null());
   }
-  // From before the leap.
+  // A second run resumes from before the leap.
   fs::remove_all(folder_ / "c");
   const std::string train =
       "train --text text.txt --checkpoint c --checkpoint-every 5 --log log.jsonl --resume" + kSizes;

@@ -8,10 +8,10 @@
 
 namespace tracestep {
 
-// Empty: a terminal can be made here. Else why not.
+// Why no terminal can be made here; empty: one can.
 std::string no_terminal();
 
-// What the program prints to a terminal of so many columns: its output, or its messages.
+// The text that the program prints to a terminal of so many columns: output, or messages.
 std::string on_terminal(const std::string& arguments, unsigned short columns,
                         std::vector<std::string> environment = {}, int stream = STDOUT_FILENO);
 

@@ -1,4 +1,4 @@
-// What the message of a run that is out of memory advises: about the memory that was full.
+// Hints of runs that are out of memory are about the memory that was full.
 #include "cli/hints.h"
 
 #include <gmock/gmock.h>

@@ -112,7 +112,7 @@ TEST_F(OutputsTest, AnEndingThatSaysNothingOrSomethingElseIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a.xlsx"));
 }
 
-// Whatever flag named it: a message with another one would send a reader there.
+// A message that named another flag than the one used would send its reader there.
 TEST_F(OutputsTest, AFileThatCannotBeWrittenIsNamedWithoutAFlag) {
   for (const char* flag : {"--snapshot", "--output"}) {
     const ProgramRun run = run_tracestep(
@@ -122,8 +122,8 @@ TEST_F(OutputsTest, AFileThatCannotBeWrittenIsNamedWithoutAFlag) {
   }
 }
 
-// One of its outputs: run twice it replaces what it wrote itself, and then a file of someone else
-// only where it is told to.
+// An output of a command: a second run replaces the file that it wrote itself, and a file of
+// someone else only where it is told to.
 struct Output {
   std::string command, flag, file;
 };
@@ -241,7 +241,7 @@ TEST_F(OutputsTest, WhatOtherCommandsKeepIsOurs) {
 
 TEST_F(OutputsTest, ATokenizerOfPiecesHasItsMarkOnce) {
   if (!has_bpe()) GTEST_SKIP() << "no SentencePiece";
-  // It stays when such a tokenizer is read and saved again, and is there once.
+  // The mark stays when such a tokenizer is read and saved again, and is there once.
   const auto path = folder_ / "bpe";
   train_bpe("some text that is long enough to be cut into pieces", 300)->save(path);
   const std::string saved = content_of(path);

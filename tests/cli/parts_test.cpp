@@ -248,7 +248,7 @@ TEST(PartsTest, OneProcessAtATimeWritesIt) {
     }
     EXPECT_EQ(content_of(folder / "grid.jsonl"), kept);
   });
-  // It was killed, and nothing is locked any more.
+  // The process was killed, and nothing is locked any more.
   rows_of(bench(folder, "--context 8 --resume grid.jsonl"));
 }
 

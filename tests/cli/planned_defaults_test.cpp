@@ -1,5 +1,5 @@
-// What fit, predict and memory --predict take for granted where a GPU is named, and that they mean
-// the same by it.
+// Checks that fit, predict and memory --predict assume the same defaults where a GPU is named, and
+// mean the same by them.
 #include <cstdlib>
 #include <fstream>
 

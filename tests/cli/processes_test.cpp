@@ -126,7 +126,7 @@ std::vector<pid_t> ranks_after_a_checkpoint(pid_t mpirun, const std::filesystem:
   return children_of(mpirun);
 }
 
-// Whether a process listens on a port.
+// True if a process listens on a port.
 bool listens(pid_t process) {
   std::set<std::string> listening;  // as /proc names sockets
   for (const char* table : {"tcp", "tcp6"}) {
@@ -181,8 +181,8 @@ Ended train_until(const std::string& command, const std::filesystem::path& check
   return out;
 }
 
-// One that is killed is seen by mpirun, without a limit of time. The limit of one that hangs must
-// be longer than rank 0 takes for a checkpoint, which on a busy disk is seconds.
+// A killed rank is seen by mpirun, without a limit of time. The limit for a rank that hangs must be
+// longer than rank 0 takes for a checkpoint, which on a busy disk is seconds.
 TEST_F(ProcessesTest, ARankThatIsKilledOrHangsEndsAllAndTheCheckpointStays) {
   for (const int number : {SIGKILL, SIGSTOP}) {
     const double timeout_s = number == SIGKILL ? 300.0 : 10.0;

@@ -37,7 +37,7 @@ TEST(ProfileCommandTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
   run(options + kFast, 2);
 }
 
-// Whatever form a step has, its kernels are those of its program and of the formula.
+// In every form of a step, its kernels are those of its program and of the formula.
 TEST(ProfileCommandTest, NoFormOfAStepIsTakenForAMistake) {
   for (const char* flags : {"--compile-passes epilogue", "--device reference",
                             "--parallel dp=2,shard=3 --executor arena",

@@ -1,5 +1,5 @@
-// What a person gets when a file is hostile, enormous, or changes under the program: one line of
-// text and exit status 3, never a signal.
+// Files that are hostile, enormous, or change under the program give one line of text and exit
+// status 3, never a signal.
 #include <chrono>
 #include <thread>
 

@@ -39,7 +39,7 @@ std::vector<Sample> samples_of(const std::filesystem::path& page) {
   return out;
 }
 
-// With every number as "#", with its unit where that is one of time, and every gap as one space.
+// Replaces every number by "#", with its unit where that is one of time, and gaps by one space.
 std::string without_numbers(const std::string& line) {
   const std::string marked =
       std::regex_replace(line, std::regex("[0-9][0-9,.]*( (µs|ms|s)\\b)?"), "#");

@@ -183,7 +183,7 @@ TEST_F(ResumeTest, AFolderInUseNeedsAWordAboutIt) {
   EXPECT_TRUE(contains(refused.err,
                        "[--checkpoint] c holds checkpoints of an earlier run, "
                        "step-00000004 the newest"));
-  // What fails before its first checkpoint has removed nothing.
+  // A run that fails before its first checkpoint has removed nothing.
   const ProgramRun failed = train("--steps 3 --overwrite --memory-limit 1KiB");
   EXPECT_EQ(failed.status, 4) << failed.err;
   EXPECT_EQ(file("c/step-00000004/meta.json"), meta);

@@ -1,5 +1,5 @@
-// What a machine has no room for is said at once by every command that allocates, whoever sets the
-// bound: the kernel, a control group of version 2 or 1, or a limit that is larger than the machine.
+// Every command that allocates says at once what has no room, whoever sets the bound: the kernel, a
+// control group of version 2 or 1, or a limit that is larger than the machine.
 #include <map>
 #include <string>
 
@@ -41,7 +41,7 @@ const std::map<std::string, std::string>& allocating() {
   return all;
 }
 
-// What the others do instead.
+// Commands that need no room of this kind, and why.
 const std::map<std::string, std::string>& others() {
   static const std::map<std::string, std::string> all{
       {"compare", "reads results, or runs the commands above"},

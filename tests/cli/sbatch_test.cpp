@@ -28,7 +28,7 @@ const std::string kModel =
 const std::string kGrid =
     "bench --device null --warmup 0 --steps 2 --context 8,16,32 --mode inference,step" + kModel;
 
-// What a name must survive on its way through two shells.
+// Characters that a name must keep on its way through two shells.
 constexpr const char* kOddName = "it's \"odd\" $HOME `x` \\ ; é";
 
 // Runs the job's tasks one after the other, but for the one called $FAIL. Like Slurm by default, it
@@ -62,7 +62,7 @@ class SbatchTest : public ::testing::Test {
                                              .environment = {"TRACESTEP_KERNEL_CACHE=" +
                                                              (folder_ / "cache").string()}});
   }
-  // The same command with `--sbatch jobs`.
+  // Runs the command with `--sbatch jobs`.
   void write_jobs(const std::string& command) const {
     const ProgramRun run = tracestep(command + " --sbatch jobs");
     ASSERT_EQ(run.status, 0) << run.err;
@@ -88,7 +88,7 @@ class SbatchTest : public ::testing::Test {
   }
 };
 
-// What tells rows apart and what does not depend on the clock.
+// Values that tell rows apart and do not depend on the clock.
 std::vector<std::string> identities(const Json& result) {
   std::vector<std::string> out;
   for (const Json& row : result.at("rows").items()) {

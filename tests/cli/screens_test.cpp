@@ -1,4 +1,4 @@
-// What one screen shows of each task in README.md's table, at 80, 100 and 160 columns and into a
+// Checks the one screen of each task in README.md's table, at 80, 100 and 160 columns and into a
 // pipe: the answer in a sentence with a figure, then one table with the columns that are asked for.
 #include <algorithm>
 #include <cstdlib>
@@ -206,7 +206,7 @@ TEST_P(ScreensTest, IntoAPipeItIsTheSameWithoutColour) {
   EXPECT_THAT(run.out, Not(HasSubstr("\x1b")));
 }
 
-// What a page names is there in the result of a command whose answer it gives.
+// Names of a page exist in the result of the command whose answer it gives.
 TEST_P(ScreensTest, NoPageAsksForAColumnThatTheResultLacks) {
   const bool has_page = GetParam().has_answer && !GetParam().asked.empty();
   if (!has_page) GTEST_SKIP() << "its answer is no page of a result";

@@ -1,5 +1,5 @@
-// What a person, a job system or a limit of time does to a running command: signals, and that no
-// child stays behind.
+// Stops running commands as a person, a job system or a limit of time does: by signals. No child
+// stays behind.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// Each leaves the rest at a size of its own.
+// Each sets some of the sizes to 1, and the others to values that differ.
 const char* const kSizes[] = {"--context 1 --batch 1 --d-model 16 --heads 2 --d-ff 24 --vocab 20",
                               "--context 6 --batch 1 --d-model 16 --heads 2 --d-ff 24 --vocab 20",
                               "--context 1 --batch 3 --d-model 16 --heads 2 --d-ff 24 --vocab 20",

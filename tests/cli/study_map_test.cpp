@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// What M stands for in the map, as the page says.
+// The flags that M stands for in the map, as the page says.
 constexpr const char* kModel =
     "--d-model 16 --d-ff 32 --layers 2 --heads 2 --vocab 64 --batch 2 --context 8 --threads 1";
 

@@ -30,7 +30,7 @@ std::string text_of(const fs::path& path) {
   return out.str();
 }
 
-// What a row is of: the members of its cell that a command is told, without the limit of memory.
+// Identifies a row by the members of its cell that a command is told, without the limit of memory.
 std::string identity_of(const Json& cell) {
   constexpr std::string_view kMore[] = {"width", "attention_context", "mask", "saved",
                                         "warmup_study"};
@@ -125,7 +125,7 @@ void expect_commands_to_measure_again(const Json& tables) {
   EXPECT_GE(cells_by_command.size(), 3u);
 }
 
-// What a student does with a study that was measured elsewhere.
+// Does as a student with a study that was measured elsewhere.
 void expect_a_hand_in_of(const fs::path& study) {
   const TempFolder temp;
   const fs::path times = temp.write("times.csv",
@@ -149,7 +149,7 @@ void expect_a_hand_in_of(const fs::path& study) {
   EXPECT_FALSE(fs::exists(none));
 }
 
-// Of a study's folder: the page and its answers are no longer than a person reads.
+// In a study's folder, the page and its answers are no longer than a person reads.
 void expect_short(const fs::path& folder) {
   const testing::PageWords words = testing::words_of_page(text_of(folder / "study.html"));
   EXPECT_LE(words.all, 7000u);

@@ -20,14 +20,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// What a parser or a shell could take for something else.
+// Words that a parser or a shell could take for something else.
 const Words kHostile{"-",       "-x",  "--",         "=",     "--save=PWNED", "--overwrite",
                      "--help",  "-h",  "--run=a; b", "a b",   "a\nb",         "%s",
                      "%%",      "{}",  "[a]",        "[a,b]", "{{run}}",      "@file",
                      "\u00e9 ", "'q'", "\"q\"",      "\\",    "$(x)",         "`x`",
                      "a=b",     "-n4", "\xff",       " ",     "--output",     "*"};
 
-// What is wrong with a command line, as "[flag] reason"; empty: it is read.
+// The error of a command line, as "[flag] reason"; empty: it is read.
 std::string refusal_of(const Words& words) {
   try {
     cli::parse_arguments(cli::all_commands(), words);
@@ -124,7 +124,7 @@ TEST(CommandLineTest, FilesWithNamesOfFlagsAreReadBehindTheMark) {
   EXPECT_THAT(compared.err, HasSubstr("A and B are the same file"));
 }
 
-// What scripts write whose variable is not set.
+// Scripts write such a line when their variable is not set.
 TEST(CommandLineTest, AVariableThatIsNotSetWritesNoFile) {
   const TempFolder folder;
   folder.write("t.txt", std::string(400, 'a'));

@@ -1,5 +1,5 @@
-// What a person at a terminal sees: columns that fit, colours that mean something, completions,
-// pictures and the names of files.
+// Checks the view of a person at a terminal: columns that fit, colours that mean something,
+// completions, pictures and the names of files.
 #include <unistd.h>
 
 #include <algorithm>
@@ -175,7 +175,7 @@ TEST(CompletionsTest, EveryFlagOfEveryCommandIsThereInEveryShell) {
   }
 }
 
-// What bash offers at the end of this line.
+// The words that bash offers at the end of this line.
 std::string offered(const TempFolder& folder, const std::string& line) {
   const std::string call =
       "bash -c 'source " + (folder / "script").string() + "; COMP_WORDS=(" + line +

@@ -168,7 +168,7 @@ TEST_F(TokenizersTest, ThatOfAPublishedModelGoesWithTheWeightsAsItIs) {
                 HasSubstr("the quick"));
   }
   done("train --checkpoint c --resume --steps 3");
-  // It has no mark of this program: only the same one is replaced.
+  // The file has no mark of this program: only an equal one is replaced.
   fs::remove_all(folder_ / "c");
   done(training);
   folder_.write("w.safetensors.tokenizer", content_of(golden / "gpt2.json"));
@@ -253,7 +253,7 @@ TEST_F(TokenizersTest, TheTokenizerOfAnEarlierVersionIsThatOfItsWeights) {
     EXPECT_THAT(done(fmt::format("{} --tokenizer {}.safetensors.tokenizer", eval, own)).err,
                 Not(HasSubstr("[tokenizer]")));
   }
-  // One that is damaged does not keep another from being taken.
+  // A damaged tokenizer does not keep another from being taken.
   folder_.write("old.safetensors.tokenizer", "no tokenizer");
   expect_refusal(eval, 3, "old.safetensors.tokenizer is no tokenizer file");
   EXPECT_THAT(done(eval + " --tokenizer w.safetensors.tokenizer").err,
@@ -302,7 +302,7 @@ TEST_F(TokenizersTest, AResumedRunNeedsNoOptionButItsFolder) {
                               HasSubstr("/text.txt ")));
   EXPECT_EQ(file("parts.safetensors"), file("whole.safetensors"));
   EXPECT_EQ(std::ranges::count(file("log.jsonl"), '\n'), 12);
-  // What is given anew stands, and is kept in turn.
+  // An option that is given anew holds, and is kept in turn.
   done("train --checkpoint run --resume --steps 13 --lr 0.02 --change steps,lr");
 }
 

@@ -102,7 +102,7 @@ TEST_F(TrainTest, HeadsThatAreNoNumberAreRefused) {
   }
 }
 
-// One program overwrites gradients, one adds to them: the budget is for the larger peak.
+// The first program overwrites gradients, the second adds: the budget is for the larger peak.
 TEST_F(TrainTest, TheLeastBudgetThatIsNamedIsMet) {
   const std::string train =
       "train --text text.txt --steps 1 --accumulate 2 --executor arena --threads 1 "

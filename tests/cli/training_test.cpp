@@ -1,5 +1,5 @@
-// What people expect of a training program: lines that say how it goes, samples on the way, a curve
-// at the end, the best weights kept, a recipe, and evaluation in bits per byte.
+// Checks what people expect of a training program: lines that say how it goes, samples on the way,
+// a curve at the end, the best weights kept, a recipe, and evaluation in bits per byte.
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -109,7 +109,7 @@ TEST_F(TrainingTest, WhereNothingWillBeSavedTheFirstLinesSaySo) {
   }
 }
 
-// The last tenth of the text, of which rows and a part of one are left behind whole batches.
+// Validates on the last tenth of the text, which ends with rows and a part of one.
 TEST_F(TrainingTest, AValidationIsWhatEvalSaysOfThePartThatIsSetAside) {
   const std::string text = file("text.txt");
   folder_.write("held", text.substr(text.size() - text.size() / 10));
@@ -168,7 +168,7 @@ TEST_F(TrainingTest, APromptFromAPipeMayBeUtf16) {
   EXPECT_EQ(sampled("\xef\xbb\xbfhi"), sampled("hi"));
 }
 
-// One step that something held up does not count for all of them.
+// A step that something held up does not change the rate of all of them.
 TEST(TrainingViewTest, TheRateOfALineIsTheMedianOfItsStepsWithoutTheFirstOfTheRun) {
   cli::TrainingView view({.steps = 8, .log_every = 8});
   TrainResult result;
@@ -283,7 +283,7 @@ TEST_F(BestTest, AResumedRunKnowsTheBestSoFar) {
   std::filesystem::remove(folder_ / "c/best");
   resume(60);
   EXPECT_EQ(file("c/best"), named);
-  // One that validates on other tokens has not had a best one yet.
+  // A run that validates on other tokens has not had a best step yet.
   const std::string other = " --change validation --validation-fraction 0.3";
   EXPECT_TRUE(row(run("train --checkpoint c --resume --format json" + other))
                   .at("best_validation_loss")

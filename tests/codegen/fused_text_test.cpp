@@ -227,7 +227,7 @@ TEST(FusedTextTest, WhatNoWalkReachesHasNoKernel) {
 }
 
 // --- the compiler -------------------------------------------------------------------------------
-// What is used of nvrtc.h, which a machine may lack.
+// The functions of NVRTC that are used, declared here as a machine may lack nvrtc.h.
 struct Compiler {
   using Program = void*;
   int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*);

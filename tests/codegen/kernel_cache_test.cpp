@@ -114,7 +114,7 @@ TEST_F(KernelCacheTest, FolderAndFilesAreForThisUserAlone) {
   EXPECT_EQ(cache.find("text"), kCode);
 }
 
-// What others may write would be run by the device.
+// The device would run code that others may have written.
 TEST_F(KernelCacheTest, WhatOthersMayWriteIsNotRead) {
   const KernelCache cache(folder_);
   ASSERT_TRUE(cache.add("text", kCode));
@@ -158,7 +158,7 @@ TEST_F(KernelCacheTest, LinksInTheFolderAreNotFollowed) {
   const auto size = fs::file_size(victim);
   fs::create_symlink(victim, file);
   EXPECT_EQ(cache.find("text"), std::nullopt);
-  // As a file for writing was named before, by the process.
+  // Earlier versions named a file for writing so, by the process.
   fs::create_symlink(victim, file.string() + fmt::format(".{}.part", getpid()));
   EXPECT_TRUE(cache.add("text", kCode + "newer"));
   EXPECT_EQ(fs::file_size(victim), size);

@@ -105,7 +105,7 @@ TEST_F(PublishedTest, EachFaultOfATimeIsFoundWhereItIsAndWhereItIsPlanted) {
       // 4.1 TFLOP in 250 ms are 16.4 TFLOP/s of 19.5; in 200 ms they are 20.5.
       {paced, 250, "agree same_pace"},
       {paced, 200, "suspicious faster_than_the_roof"},
-      // What does not grow with the layers' work is the host's.
+      // A time that does not grow with the layers' work is the host's.
       {{"C", "all sizes", "small", "forward", 128}, kPrinted, "explainable launch_bound"},
       {{"C", "all sizes", "medium", "forward", 128}, kPrinted, "explainable launch_bound"},
       {{"C", "all sizes", "large", "forward", 128}, kPrinted, "explainable launch_bound"},

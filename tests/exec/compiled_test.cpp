@@ -136,7 +136,7 @@ TEST_P(CompiledTest, ALimitAtLeavesAndArenaPassesAndOneByteLessIsNoticedWhenItIs
   }
 }
 
-// What each node asks for and gives back, in order.
+// A request or a release of memory by a node.
 struct Request {
   MemoryAction action;
   Category category;

@@ -1,5 +1,5 @@
-// What executors do for a group: results that are sent early wait for the end of their batch, and a
-// step is captured by all ranks or by none.
+// Executors and groups: results that are sent early wait for the end of their batch, and a step is
+// captured by all ranks or by none.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

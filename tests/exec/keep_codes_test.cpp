@@ -42,7 +42,7 @@ std::vector<RunSpec> all_steps() {
   return out;
 }
 
-// As for a GPU, whatever the device: what that has no kernel for is decomposed.
+// Takes the passes of a GPU, whatever the device: ops without a kernel are decomposed.
 Program program_of(const RunSpec& spec, const Device& device, bool keeps) {
   PassContext context{.traits = kGpu};
   context.has_kernel = [&](const OpDef& op) { return op.only_on_gpus || device.has_kernel(op); };
@@ -50,7 +50,7 @@ Program program_of(const RunSpec& spec, const Device& device, bool keeps) {
   return run_pipeline(forward_program(spec), spec, context).program;
 }
 
-// For a device that has all kernels.
+// The program for a device that has all kernels.
 Program for_gpu(bool keeps) {
   const RunSpec spec = step_in_8_bits();
   PassContext context{.traits = kGpu};
@@ -154,7 +154,7 @@ TEST_F(KeepCodesTest, ThePeakIsThatWhichWasPredicted) {
   }
 }
 
-// What the store sets, the codes do not follow by themselves.
+// Codes do not follow weights that the store sets.
 TEST_F(KeepCodesTest, WeightsThatWereSetBetweenStepsAreQuantizedAnew) {
   for (const testing::Backend& backend : testing::backends_under_test()) {
     const auto device = backend.make({});
@@ -194,7 +194,7 @@ constexpr const char* kChecked = R"(program "checked" {
 
 using Bytes = std::vector<std::byte>;
 
-// What the check makes of codes of zeros, with which the update says that it found these.
+// Runs the check on codes of zeros, for which the update reports these magnitudes.
 std::vector<Bytes> checked(Device& device, double now, double before, double last) {
   Store store(device);
   const auto executor = make_executor(ExecutorKind::kCompiled, store,

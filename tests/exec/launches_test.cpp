@@ -1,5 +1,5 @@
-// What executors tell a device about a call before it has addresses, and that what a device made of
-// it needs nothing but addresses afterwards.
+// Executors describe a call to a device before it has addresses; what the device made of it needs
+// nothing but addresses afterwards.
 #include "exec/launches.h"
 
 #include <gtest/gtest.h>

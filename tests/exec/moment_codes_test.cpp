@@ -55,7 +55,7 @@ Stored stored(Device& device, const HostTensor& x, bool first, double step) {
   return {to_doubles(out.at("y")), to_doubles(out.at("codes")), to_doubles(out.at("scale"))};
 }
 
-// What a number within a block of this scale is apart from the next one.
+// The distance of a number within a block of this scale to the next one.
 double spacing(double x, double scale, bool first) {
   const int top = first ? 7 : 15;
   const int exponent = x == 0 ? -1000 : std::ilogb(std::abs(x) / scale);
@@ -109,7 +109,7 @@ TEST_P(MomentCodesTest, EveryMagnitudeOfFloat32HasAScale) {
       const Stored got = stored(*on, x, first, 0);
       const double least = std::ldexp(1.0, 20 - 127 - (first ? 10 : 18));  // of the least scale
       EXPECT_NEAR(got.x[0], size, size / 16 + least);
-      // Of m, what is less than half a code may become zero.
+      // A value of m below half a code may become zero.
       const bool may_be_lost = first && size > 0 && size < least;
       EXPECT_TRUE(may_be_lost || (got.x[0] == 0) == (size == 0)) << size;
     }

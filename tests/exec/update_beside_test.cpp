@@ -32,7 +32,7 @@ std::vector<RunSpec> all_steps() {
   return out;
 }
 
-// With the passes of a device that has two lanes, whatever the device.
+// Takes the passes of a device that has two lanes, whatever the device.
 Program program_of(RunSpec spec, const Device& device, bool beside) {
   if (beside) spec.compile_passes->insert("update_beside");
   return run_pipeline(

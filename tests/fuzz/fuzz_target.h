@@ -1,4 +1,4 @@
-// What the fuzz targets share. Each is one file with one LLVMFuzzerTestOneInput: it gives the bytes
+// Helpers of the fuzz targets. Each is one file with one LLVMFuzzerTestOneInput: it gives the bytes
 // to a reader, which may refuse them with Error{kInput} or {kUsage}, and nothing else.
 #pragma once
 
@@ -39,12 +39,12 @@ class MemoryFile {
   int fd_;
 };
 
-// What must hold for every input.
+// Aborts unless a property holds that every input must have.
 inline void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// Whether `read` took the bytes. A refusal is a message that can be shown.
+// True if `read` took the bytes. A refusal is a message that can be shown.
 template <class Read>
 bool accepts(Read&& read) {
   try {

@@ -1,4 +1,4 @@
-// What messages and terminals get: valid UTF-8 without control characters, however it is cut.
+// Messages and terminals get valid UTF-8 without control characters, however it is cut.
 #include "base/utf8.h"
 
 #include <algorithm>

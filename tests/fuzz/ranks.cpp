@@ -1,5 +1,5 @@
-// What ranks say when they meet and afterwards: nobody is taken for a rank without its proof, and
-// no message is longer than is allowed, in whatever parts its bytes come.
+// Messages of ranks when they meet and afterwards: nobody is taken for a rank without its proof,
+// and no message is longer than is allowed, in whatever parts its bytes come.
 #include <algorithm>
 #include <cstring>
 

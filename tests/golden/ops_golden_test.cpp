@@ -16,7 +16,7 @@
 namespace tracestep::testing {
 namespace {
 
-// One entry of ops.safetensors: how its result is computed from its inputs.
+// An entry of ops.safetensors: how its result is computed from its inputs.
 struct Golden {
   std::string name;
   std::vector<std::string> inputs;

@@ -73,7 +73,7 @@ TEST_F(CopiesTest, ACopyOfEverythingIsEqual) {
   }
 }
 
-// What reads another type, or lies otherwise, is worked out anew.
+// Types and layouts are derived anew for nodes whose operands changed.
 TEST_F(CopiesTest, ACopyFollowsItsOperands) {
   const Program program = parse_program(kText);
   Rewriter r(program, "test");

@@ -33,7 +33,7 @@ class VerifyTest : public ::testing::Test {
   Value& value(std::size_t node, std::size_t output = 0) {
     return program_.values[static_cast<std::size_t>(program_.nodes[node].outputs[output])];
   }
-  // What the verifier says of the program as it is now.
+  // The verifier's complaint about the program as it is now.
   std::string complaint(VerifyStage stage = VerifyStage::kMaterialized) const {
     try {
       verify(program_, stage);

@@ -77,7 +77,7 @@ std::vector<double> grid(bool positive) {
   return out;
 }
 
-// What the reference makes of `op` on operands of the same length.
+// The reference's results of `op` on operands of the same length.
 std::vector<double> reference_of(const std::string& op, const std::vector<std::vector<double>>& xs,
                                  const Attrs& attrs = {}) {
   ops::register_all();

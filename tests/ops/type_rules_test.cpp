@@ -1,4 +1,4 @@
-// What a person reads when operands do not fit, and the types of what does.
+// Messages for operands that do not fit, and the result types of those that do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

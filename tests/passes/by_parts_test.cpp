@@ -112,7 +112,7 @@ TEST(ByPartsTest, EveryLayerOfAStepHasItsGradientsInOneNode) {
     const Program program = step_program(run, DeviceTraits{.kind = DeviceKind::kCuda});
     std::map<std::string, std::int64_t> count;
     for (const Node& node : program.nodes) ++count[node.op->name];
-    // Of seven weights a layer; compiled, four are left, and sums of rows join forward products.
+    // A layer has seven weights; compiled, four are left, and sums of rows join forward products.
     const std::int64_t weights = executor == ExecutorKind::kEager ? 7 : 4;
     EXPECT_EQ(count["linear_grad"], weights * run.model.layers + 1);
     EXPECT_EQ(count["matmul"] + count["matmul_add"], weights * run.model.layers + 1);

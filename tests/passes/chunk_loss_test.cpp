@@ -1,4 +1,4 @@
-// What `chunk_loss` makes of logits and their loss, as text and in numbers.
+// Tests pass `chunk_loss` on logits and their loss, as text and in numbers.
 #include "passes/memory_passes.h"
 
 #include <algorithm>

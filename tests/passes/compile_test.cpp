@@ -1,4 +1,4 @@
-// What `shadow` and `join` make of a step, as text and in numbers: the same bits with less to do.
+// Tests passes `shadow` and `join` on a step, as text and in numbers: same bits, less to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What `epilogue` makes of sums of products and other tensors, as text and in numbers.
+// Tests pass `epilogue` on sums of products and other tensors, as text and in numbers.
 #include "passes/kernel_passes.h"
 
 #include <algorithm>

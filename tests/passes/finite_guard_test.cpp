@@ -99,7 +99,7 @@ TEST(FiniteGuardTextTest, TheUpdateIsToldWhetherLossAndGradientsAreFinite) {
 )"));
 }
 
-// What is measured is the step as published, which does not look.
+// The measured step is the published one, which does not check its numbers.
 TEST(FiniteGuardTextTest, WithoutTheGuardTheUpdateIsToldNothing) {
   ops::register_all();
   const std::string text = print(program_of({.guarded = false}), {.origins = false});

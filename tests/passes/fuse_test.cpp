@@ -286,7 +286,7 @@ TEST_F(FuseTest, ColumnsOfWhatANormsGradientMakesAreSummedByItsBlocks) {
   EXPECT_EQ(count(out, "fused"), 1);
   EXPECT_EQ(count(out, "sum"), 1);  // of weight and bias
   EXPECT_EQ(out.value(out.find_output("grad.b")).role, Role::kGradient);
-  // One of another phase, one of an operand that no kernel computes, and one with few rows.
+  // Not fused: sums of another phase, of an operand that no kernel computes, and with few rows.
   EXPECT_EQ(count(fused(with_sum_of("%6", "w2 optimizer", 2048)), "sum"), 2);
   EXPECT_EQ(count(fused(with_sum_of("%b", "w3 backward", 2048)), "sum"), 2);
   EXPECT_EQ(count(fused(with_sum_of("%6", "w2 backward", 1024)), "sum"), 2);

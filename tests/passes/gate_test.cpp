@@ -1,4 +1,4 @@
-// What `gate` makes of products around SwiGLU, as text and in numbers.
+// Tests pass `gate` on products around SwiGLU, as text and in numbers.
 #include <algorithm>
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What `gemv` makes of products of one row, as text and in numbers.
+// Tests pass `gemv` on products of one row, as text and in numbers.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ TEST_F(GemvTest, GatesJoinInTheirOrderAlone) {
               HasSubstr("gemv(%x, %w) {early=true}"));
 }
 
-// What changes while the program runs must not be read before earlier nodes have run.
+// A weight that changes while the program runs must not be read before earlier nodes have run.
 TEST_F(GemvTest, OnlyWeightsThatStayAreReadEarly) {
   EXPECT_THAT(text_of(R"(program "p" {
     input %x : f32[1,8]

@@ -33,7 +33,7 @@ class JoinTest : public ::testing::Test {
  protected:
   void SetUp() override { ops::register_all(); }
 
-  // What stands behind backward, as "op(weights)".
+  // The updates behind backward, as "op(weights)".
   static std::string updates_of(const Parallel& choice) {
     const int shards = choice.shards_optimizer() ? choice.replicas() : 1;
     const Program updated =

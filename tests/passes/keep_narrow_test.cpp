@@ -1,4 +1,4 @@
-// What `keep_narrow` makes of values that forward widens and backward reads, as text and in
+// Tests pass `keep_narrow` on values that forward widens and backward reads, as text and in
 // numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

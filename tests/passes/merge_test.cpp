@@ -1,4 +1,4 @@
-// What `merge` makes of products with weights that lie side by side, as text and in numbers.
+// Tests pass `merge` on products with weights that lie side by side, as text and in numbers.
 #include "passes/memory_passes.h"
 
 #include <algorithm>

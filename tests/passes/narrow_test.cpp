@@ -1,4 +1,4 @@
-// What `narrow` makes of gradients that go back through casts, as text and in numbers.
+// Tests pass `narrow` on gradients that go back through casts, as text and in numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TEST_F(NarrowTest, OtherSumsOtherDtypesAndOtherPhasesStayAsTheyAre) {
     const Program program = parse_program(text);
     EXPECT_TRUE(narrow(program) == program) << text;
   };
-  // Of rows, in forward, without a cast for products.
+  // These sums are of rows, in forward, or without a cast for products.
   unchanged(with(kBeside, "f32[20] !gradient = sum(%0) {axes=[0]}",
                  "f32[6] !gradient = sum(%0) {axes=[1]}"));
   unchanged(with(kBeside, "sum(%0) {axes=[0]} @ w1 backward", "sum(%0) {axes=[0]} @ w1 forward"));
@@ -150,7 +150,7 @@ TEST_F(NarrowTest, ACastStandsInFrontOfViewsThatReorderWhatItReads) {
   output "db" = %4
 }
 )");
-  // What others read in float32 too, and what is in order, is cast where it was.
+  // A value that others read in float32 too, or that is in order, is cast where it was.
   EXPECT_THAT(narrowed(with(kReordered, "  output \"db\" = %4",
                             "  output \"db\" = %4\n  output \"x\" = %2")),
               HasSubstr("= cast(%2)"));

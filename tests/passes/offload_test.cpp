@@ -1,4 +1,4 @@
-// What lies in the host's memory: moments, weights that only updates read, and nothing else.
+// Moments and weights that only updates read lie in the host's memory, and nothing else.
 #include "passes/update_passes.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What `overwrite` makes of a loss and its gradient, as text and in numbers.
+// Tests pass `overwrite` on a loss and its gradient, as text and in numbers.
 #include "passes/kernel_passes.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What `pad` makes of a head with a vocabulary of odd length, as text and in numbers.
+// Tests pass `pad` on a head with a vocabulary of odd length, as text and in numbers.
 #include "passes/memory_passes.h"
 
 #include <gmock/gmock.h>

@@ -140,7 +140,7 @@ TEST(QuantizeTest, AStepWithoutSuchAProductIsRefusedWithWhatWouldHelp) {
   EXPECT_EQ(message(Float8Products::kAll, 32), "");
 }
 
-// The same numbers, whether the device has kernels or runs the parts.
+// Devices with kernels and devices that run the parts give the same numbers.
 TEST(QuantizeTest, ResultsAreThoseOfTheLayerWithin8Bits) {
   using namespace testing;
   const Program plain = layer(64, 48, 80, "layers.0.ffn.w1");
@@ -197,8 +197,8 @@ TEST(QuantizeTest, ScalesOfTheStepBeforeAreTakenWhereTheyFit) {
       EXPECT_EQ(out.at("largest").as<float>()[2], found[2]) << backend.name;
       return out;
     };
-    // None yet, outgrown, or far too large: as with current scales. An eighth of it, or a 64th of a
-    // gradient's, leaves room for all of it; where it is 0.75, codes are others.
+    // A largest magnitude that is unknown, outgrown, or far too large gives current scales. An
+    // eighth, or a 64th for gradients, leaves room for all of it; at 0.75, codes are others.
     for (const float by : {0.0f, 0.12f, 9.0f, 0.125f}) {
       EXPECT_EQ(answer_to(by).at("y").bytes, now.at("y").bytes) << backend.name << " " << by;
     }

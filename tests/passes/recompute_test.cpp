@@ -1,4 +1,4 @@
-// What backward computes again, as text, and where in the program it stands.
+// Tests recomputation in backward as text, and where in the program it stands.
 #include "passes/recompute.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What planning says of devices that are not there.
+// Tests planning for devices that are not there.
 #include "planning/needs.h"
 
 #include <gtest/gtest.h>

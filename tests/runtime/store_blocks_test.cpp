@@ -18,7 +18,7 @@ constexpr const char* kWeights = R"(program "weights" {
   parameter %b : f32[3,3] in "ab" at 6 of 15
   output "y" = %a
 })";
-// The same leaves and states of them, in other orders.
+// A program with these leaves and states of them, in other orders.
 constexpr const char* kUpdates = R"(program "updates" {
   state %m.b : f32[3,3] !optimizer_state in "m.ab" at 6 of 15
   parameter %b : f32[3,3] in "ab" at 6 of 15

@@ -197,7 +197,7 @@ TEST_F(RanksTest, SoTheyDoWithClippingRecomputationAndBothExecutors) {
   }
 }
 
-// What a step with a long context needs (bench/results/parallel-h200x2.md), all together.
+// Combines all choices of a step with a long context (bench/results/parallel-h200x2.md).
 TEST_F(RanksTest, SoTheyDoWithALongContextsChoices) {
   RunSpec spec = small_step("reference");
   spec.model.vocab = 37;

@@ -1,4 +1,4 @@
-// Whether a run has room, asked of machines that say how much they have.
+// Tests the check for room on machines that say how much they have.
 #include "session/room.h"
 
 #include <gmock/gmock.h>
@@ -50,7 +50,7 @@ class RoomTest : public ::testing::Test {
     return Session(*device, run).executor().predicted_peak_bytes();
   }
   static void start(const RunSpec& run, Device& device) { Session session(device, run); }
-  // What the error says, or nothing. A device that ran before holds memory that it uses again.
+  // The error's message, or nothing. A device that ran before holds memory that it uses again.
   static std::string error_on(const MemoryRoot& root, const RunSpec& run) {
     const auto device = make_cpu_device({.threads = 1});
     return error_on(root, run, *device);
@@ -119,7 +119,7 @@ TEST_F(RoomTest, TheOracleIsAskedForToo) {
   EXPECT_THAT(error_on(MemoryRoot(4096), run, *device), HasSubstr("[reference] it does not fit"));
 }
 
-// Each has a store of its own; two fit where three do not.
+// Each rank has a store of its own; two fit where three do not.
 TEST_F(RoomTest, RanksThatAreThreadsAreAddedUp) {
   RunSpec run = step();
   const auto needed = [&](int ranks) {

@@ -92,7 +92,7 @@ void expect_predicted(Session& session, const std::vector<std::int64_t>& receive
   }
 }
 
-// What every rank of a replica holds whole is the same on all of them.
+// Tensors that every rank of a replica holds whole are the same on all of them.
 void expect_same_copies(Session& session, const WholeTensors& tensors) {
   for (const std::string& name : tensors.names(LeafKind::kParameter)) {
     if (tensors.is_part(name)) continue;
@@ -215,8 +215,8 @@ TEST_F(TensorParallelTest, MixedPrecisionWorksInEveryForm) {
   }
 }
 
-// Without biases of keys that are not rotated: their gradient is rounding alone, of whose sign
-// AdamW makes a step.
+// Leaves out the biases of keys that are not rotated: their gradient is rounding alone, of whose
+// sign AdamW makes a step.
 Result with_true_gradients(const RunSpec& spec) {
   Result out = run(spec);
   if (spec.model.positions != Positions::kLearned) return out;

@@ -1,5 +1,5 @@
-// What tells architectures apart: keys, labels, flags and files of runs must never take two models
-// for one.
+// Fields that tell architectures apart: keys, labels, flags and files of runs must never take two
+// models for one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ const std::pair<const char*, const char*> kOthers[] = {{"kv_heads", "2"},
                                                        {"window", "4"},
                                                        {"window_layers", "wf"}};
 
-// What a field needs to mean something.
+// Sets the other fields that a field needs to mean something.
 void prepare(std::string_view field, RunSpec& run) {
   ModelConfig& m = run.model;
   if (field == "norm_bias") m.norm = NormKind::kLayer;

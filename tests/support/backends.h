@@ -24,7 +24,7 @@ struct Backend {
 const std::vector<Backend>& backends_under_test();
 // Error{kUsage} for a name that is not under test.
 const Backend& backend_named(const std::string& name);
-// For parameters of test suites.
+// The names, for parameters of test suites.
 std::vector<std::string> backend_names();
 
 }  // namespace tracestep::testing

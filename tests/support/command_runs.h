@@ -1,4 +1,4 @@
-// What a command measures, by its flags.
+// The runs that a command measures, by its flags.
 #pragma once
 
 #include <string>

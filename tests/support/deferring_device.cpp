@@ -102,7 +102,7 @@ class DeferringDevice::QueuedPoison final : public Allocator {
   std::int64_t block_alignment() const override { return inner_.block_alignment(); }
 
  private:
-  // Never part of what is captured.
+  // Adds work that is never part of a capture.
   void add(std::function<void()> work) {
     ++device_.poisonings_;
     device_.queue_.push_back([&device = device_, work = std::move(work)] {

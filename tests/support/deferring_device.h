@@ -21,7 +21,7 @@ class DeferringDevice final : public WrappedDevice {
   Allocator& allocator() override;
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override;
   void copy_in(void* device, const void* host, std::int64_t bytes) override;
-  // At once, in front of everything in the queue.
+  // Copies at once, in front of everything in the queue.
   void copy_in_beside(void* device, const void* host, std::int64_t bytes) override;
   void copy_out(void* host, const void* device, std::int64_t bytes) override;
   void zero(void* device, std::int64_t bytes) override;

@@ -7,7 +7,7 @@
 
 namespace tracestep::testing {
 
-// By the names of the files, in their order.
+// The models in the order of their files' names.
 std::vector<ModelConfig> family_models();
 
 }  // namespace tracestep::testing

@@ -33,7 +33,7 @@ class FaultingDevice final : public WrappedDevice {
   // The next fault: at this launch from now on.
   void break_after(int launches) { launches_left_ = launches; }
   int launches_left() const { return launches_left_; }
-  // As if it had been replaced.
+  // Works again, as if the device had been replaced.
   void repair();
 
  private:

@@ -13,7 +13,7 @@ namespace tracestep::testing {
 
 class MemoryRoot {
  public:
-  // What the kernel calls available.
+  // `available_bytes`: as the kernel reports it.
   explicit MemoryRoot(std::int64_t available_bytes) {
     folder_.write("proc/meminfo", fmt::format("MemTotal:     99999999 kB\nMemFree:    1 kB\n"
                                               "MemAvailable: {} kB\n",
@@ -21,7 +21,7 @@ class MemoryRoot {
     folder_.write("proc/self/cgroup", "0::/\n");
   }
 
-  // The job's group of version 2 or 1, with this limit and use.
+  // Puts the job in a group of version 2 or 1, with this limit and use.
   MemoryRoot& in_group(int version, std::int64_t limit_bytes, std::int64_t used_bytes = 0) {
     const bool is_second = version == 2;
     folder_.write("proc/self/cgroup", is_second ? "0::/job\n" : "4:memory:/job\n0::/\n");
@@ -34,7 +34,7 @@ class MemoryRoot {
   }
 
   std::string path() const { return folder_.path().string(); }
-  // As a process takes it.
+  // The variable of the environment by which a process takes it.
   std::string variable() const { return "TRACESTEP_SYSTEM_ROOT=" + path(); }
   const TempFolder& folder() const { return folder_; }
 

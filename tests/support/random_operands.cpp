@@ -1,4 +1,4 @@
-// What random calls read and what becomes of their results.
+// Chooses the operands of random calls, and keeps their results.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -79,7 +79,7 @@ Shape RandomOps::new_shape(int least_rank) {
 }
 
 RandomOps::Item RandomOps::item() {
-  // What was made last is read most.
+  // The latest results are read most.
   const auto count = static_cast<std::int64_t>(items_.size());
   const std::int64_t from = dice_.chance(0.6) ? std::max<std::int64_t>(count - 5, 0) : 0;
   Item out = items_[static_cast<std::size_t>(dice_.between(from, count - 1))];

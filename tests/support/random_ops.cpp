@@ -271,7 +271,7 @@ std::vector<Val> RandomOps::refreshed(Attrs attrs, Val last) {
   return b_.call(find_op("refresh_codes"), {found, after[1], last, after[4], after[5]}, attrs);
 }
 
-// Of 8-bit codes, in the only sizes that are multiplied so.
+// Multiplies 8-bit codes, in the only sizes that have such products.
 void RandomOps::multiply_quantized() {
   const auto codes = [&](DType dtype, double largest) {
     const Val x = operand({dice_.pick({DType::kF32, DType::kBF16, DType::kF16}), {16, 16}});
@@ -279,7 +279,7 @@ void RandomOps::multiply_quantized() {
     const std::int64_t source = dice_.between(0, 5);
     if (source == 0) return b_.call(find_op("quantize"), {x}, attrs);
     attrs.set("room", AttrValue(16.0));
-    // None, outgrown, fitting and far too large: nothing that a rounding could make another.
+    // Magnitudes are none, outgrown, fitting or far too large, so that no rounding changes a code.
     const Val last = ops::fill(b_, dice_.pick({0.0, 1e-3, 2.0, 1e4}), {DType::kF32, {1}});
     if (source == 1) return b_.call(find_op("quantize_delayed"), {x, last}, attrs);
     if (source == 2) {
@@ -390,7 +390,7 @@ void RandomOps::look_up() {
   } else {
     keep(ops::take_along(table, indices({rows}, width)), 2.0);
   }
-  // Of leaves alone: of computed values another might be the largest by a rounding.
+  // Reads leaves alone: among computed values a rounding might make another one the largest.
   if (!dice_.chance(0.3)) return;
   const Val logits = new_leaf(LeafKind::kInput, {dtype, {rows, width}});
   numbers_.push_back(b_.call(find_op("greedy_token"), {logits}).front());
@@ -489,8 +489,8 @@ void RandomOps::add_updates() {
   if (dice_.chance(0.1)) update_by_coded_adamw();
 }
 
-// What the new value is made of besides the state must not be another state, which may have been
-// updated before.
+// The new value must not be made of another state, which may have been updated
+// before.
 void RandomOps::update_in_place(Val state) {
   const Val x = ops::copy(new_leaf(LeafKind::kInput, state.type()));
   b_.update(state, ops::add(ops::affine(state, 0.5), x));
@@ -501,7 +501,7 @@ void RandomOps::update_by_assignment(Val state) {
   for (const Item& i : items_) {
     if (!is_of_leaf(i.value)) others.push_back(i.value);
   }
-  // A node of its own, after all that read the state.
+  // The update is a node of its own, after all that read the state.
   b_.update(state, ops::copy(fit(in_dtype(dice_.pick(others), state.dtype()), state.shape())));
 }
 

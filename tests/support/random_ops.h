@@ -72,7 +72,7 @@ class RandomOps {
   static constexpr double kReach = 8.0;  // of kept values
 
   static const std::vector<Recipe>& recipes();
-  // One of each family.
+  // Each of these makes a call of one family.
   void elementwise();
   void compare_and_select();
   void affine();
@@ -98,7 +98,7 @@ class RandomOps {
   void keep_with_cache(Val q, Val k, Val v);
   void entropy();
   void global_norm();
-  // One kind of update each.
+  // Each of these makes one kind of update.
   void update_in_place(Val state);
   void update_by_assignment(Val state);
   void update_by_writing(Val state);
@@ -121,7 +121,7 @@ class RandomOps {
   Val fit(Val x, const Shape& shape);
   void keep(Val value, double reach);
   bool is_smooth(Val value);
-  // Whether the value shares the bytes of a state or a parameter.
+  // True if the value shares the bytes of a state or a parameter.
   bool is_of_leaf(Val value) const;
   std::vector<Val> unread() const;
 

@@ -17,7 +17,7 @@ struct RandomCase {
   RunSpec run;
   std::map<std::string, LeafRange> ranges;  // of leaves that do not have the usual one
 
-  // What is random of the run, as text.
+  // The random choices of the run, as text.
   std::string wishes() const;
 };
 

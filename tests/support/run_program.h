@@ -28,11 +28,11 @@ Tensors run_once(ExecutorKind kind, Device& device, const Program& program, cons
 // Makes the program executable and runs it once, eagerly.
 Tensors run_eagerly(Device& device, const Program& program, const Tensors& leaves);
 
-// The same. On a device with a guarded allocator also checks that the compiled executor, which
-// watches its plan there, gives the same bits.
+// As run_eagerly(). On a device with a guarded allocator also checks that the compiled executor,
+// which watches its plan there, gives the same bits.
 Tensors run_program(Device& device, const Program& program, const Tensors& leaves);
 
-// What a fresh guarded reference device gives eagerly, after as_float64: the oracle's answer.
+// The results of a fresh guarded reference device, run eagerly after as_float64: the oracle's.
 Tensors reference_values(const Program& program, const Tensors& leaves);
 
 // Random values for every leaf (`low` to `high`; integers in [0, high]).

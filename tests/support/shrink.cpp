@@ -12,7 +12,7 @@
 namespace tracestep::testing {
 namespace {
 
-// The same program with only the leaves that are read or updated.
+// Drops leaves that are neither read nor updated.
 Program without_unread_leaves(const Program& program) {
   std::vector<bool> is_needed(program.values.size(), false);
   const auto need = [&](ValueId id) { is_needed[static_cast<std::size_t>(id)] = true; };

@@ -1,4 +1,4 @@
-// What the tests of files share: a folder that goes away, and the message of an expected error.
+// Helpers for tests of files: a folder that goes away, and the message of an expected error.
 #pragma once
 
 #include <unistd.h>

@@ -45,7 +45,7 @@ class AdamwOptionsTest : public ::testing::Test {
     train(*make_reference_device(), options_, testing::some_tokens(), nullptr, nullptr, {});
     return options_.save;
   }
-  // Of the batch of step `step`, counted from 0, at weights before it.
+  // Gradients on the batch of step `step`, counted from 0, at the weights before it.
   Weights gradients(const std::filesystem::path& weights, std::int64_t step) {
     EvalOptions options{.run = options_.run, .init = weights, .batches = 1};
     options.gradients = folder_ / "gradients";

@@ -1,5 +1,5 @@
-// What breaks in the middle of training ends it with its own error, leaves no memory behind, and
-// the device, once it works again, trains as before.
+// A fault in the middle of training ends it with its own error and leaves no memory behind; the
+// device, once it works again, trains as before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -112,7 +112,7 @@ class FamilyFolderTest : public ::testing::Test {
       tensors = std::move(renamed);
     });
   }
-  // As shards of at most 10 kB with an index.
+  // Writes the weights as shards of at most 10 kB with an index.
   fs::path make_shards() const {
     const SavedTensors read = open_family_weights(make("llama2"));
     const fs::path out = folder_ / "shards";
@@ -144,7 +144,7 @@ TEST_F(FamilyFolderTest, OneMessageListsWhatDoesNotFit) {
   EXPECT_THAT(refusal_of(folder), AllOf(HasSubstr("42 tensors"), HasSubstr("; ...")));
 }
 
-// The lower triangle.
+// A mask of ones in the lower triangle.
 HostTensor causal_mask(std::int64_t side) {
   HostTensor out = HostTensor::zeros(DType::kBool, {1, 1, side, side});
   for (std::int64_t i = 0; i < side * side; ++i) {

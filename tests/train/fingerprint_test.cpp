@@ -30,7 +30,7 @@ Json some_run() {
   return fingerprint(some_options(), some_content());
 }
 
-// What a checkpoint would give back.
+// The fingerprint as a checkpoint would give it back.
 Json stored(const Json& run) {
   return Json::parse(run.dump(), "run");
 }
@@ -50,7 +50,7 @@ std::string other_text(const RunField& field, const RunSpec& run) {
 
 using Runs = std::vector<std::pair<std::string, Json>>;
 
-// One run for every option that changes only how a step is rounded, under the name of its entry.
+// A run for every option that changes only how a step is rounded, under the name of its entry.
 Runs runs_of_other_rounding() {
   Runs out;
   const auto add = [&](const char* key, void (*change)(RunSpec&)) {
@@ -64,7 +64,7 @@ Runs runs_of_other_rounding() {
   return out;
 }
 
-// One run for every other option that changes the bits.
+// A run for every other option that changes the bits.
 Runs other_runs() {
   Runs out;
   const auto add = [&](const char* key, void (*change)(TrainOptions&, RunContent&)) {
@@ -238,7 +238,7 @@ TEST(FingerprintTest, ValidationAndTextExplainADifferentNumberOfTokens) {
                         "now 1000 tokens with the hash ffff"));
 }
 
-// As the first version of checkpoints has it.
+// A fingerprint as the first version of checkpoints has it.
 Json earlier_run(std::int64_t tokens, std::int64_t held_out) {
   Json out = Json::object();
   for (const char* key :

@@ -430,7 +430,7 @@ TEST_F(LoopTest, APromptOfSeveralRunsIsContinuedAsTokenByToken) {
   for (int i = 0; i < 290; ++i) options.prompt.push_back(i * i % options.run.model.vocab);
   const auto continued = generate(*device, options, nullptr, {});
   EXPECT_EQ(continued.size(), 5u);
-  // The same text as a longer and longer prompt, whose runs begin elsewhere.
+  // The text is continued as a longer and longer prompt, whose runs begin elsewhere.
   for (const std::int64_t token : continued) {
     options.tokens = 1;
     EXPECT_EQ(generate(*device, options, nullptr, {}), std::vector{token});

@@ -53,7 +53,7 @@ class NotFiniteResultTest : public ::testing::TestWithParam<std::string> {
     device_ = testing::backend_named(GetParam()).make({});
   }
 
-  // After a run of `text` on %x = `values`.
+  // Searches after a run of `text` on %x = `values`.
   std::optional<NotFinite> find(const std::string& text, std::vector<double> values) {
     Store store(*device_);
     EagerExecutor executor(store,

@@ -1,4 +1,4 @@
-// What a rate moves of weights in 16 bits is said before the first step, and is what happens.
+// The part of weights in 16 bits that a rate moves is told before the first step, and holds.
 #include <cmath>
 
 #include <gmock/gmock.h>

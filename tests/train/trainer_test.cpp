@@ -210,7 +210,7 @@ TEST_P(ScaledTrainerTest, OverflowsAreSkippedDownToTheFloorAndEndTheRunThere) {
   }
 }
 
-// What does not depend on a scale is not tried with a smaller one.
+// A loss that does not depend on the scale is not tried with a smaller one.
 TEST_P(ScaledTrainerTest, ALossThatIsNotFiniteEndsTheRunAtOnce) {
   const Case c{GetParam(), "fp16", Granularity::kFused, 1};
   const auto device = testing::backend_named(GetParam()).make({.threads = 1});

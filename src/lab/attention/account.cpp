@@ -1,4 +1,4 @@
-// One cell of the attention benchmark worked out buffer by buffer, from its program.
+// Works out one cell of the attention benchmark buffer by buffer, from its program.
 #include "analysis/memory_map.h"
 #include "ir/op_def.h"
 #include "lab/attention/tables.h"

@@ -1,4 +1,4 @@
-// The program of attention alone, what identifies it, and its bytes before anything runs.
+// Builds the program of attention alone, its key, and its bytes before anything runs.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ Program forward_graph(const AttentionSpec& spec, DType dtype) {
   return b.finish();
 }
 
-// The scores are an output as well: alive until the step is over.
+// Makes the scores an output as well, so that they are alive until the step is over.
 void hold_scores(Program& program) {
   ValueId found = kNoValue;
   for (const Node& node : program.nodes) {
@@ -100,7 +100,7 @@ SavedScores parse_saved(const std::string& where, const std::string& text) {
 }
 
 Json key_of(const AttentionSpec& spec) {
-  // What is kept says which ops there are.
+  // The key omits `ops`: the tensors that are saved determine them.
   Json out = part_of_key(spec.run,
                          [](const RunField& f) { return is_of_attention(f) && f.name != "ops"; });
   out["width"] = spec.width;

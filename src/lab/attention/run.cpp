@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// Uniform in [-1, 1).
+// Values are uniform in [-1, 1).
 HostTensor random_tensor(const Type& type, std::uint64_t seed, std::string_view name) {
   const CounterRng rng(seed, name);
   HostTensor out = HostTensor::zeros(type.dtype, type.shape);
@@ -129,7 +129,7 @@ void time_parts(Measurement& measurement, const PartTimer& timer, Device& device
   out.host.after = read_host_facts();
 }
 
-// Steps without a stop between the parts, one sample each; as many steps as for the parts.
+// Times steps without a stop between the parts, one sample each; as many as for the parts.
 void time_whole(Measurement& measurement, AttentionResult& out) {
   measurement.warm_up(
       1, [&](const StepTimes& step) { out.whole.warmup_ms.push_back(step.wall_ms()); });
@@ -138,7 +138,7 @@ void time_whole(Measurement& measurement, AttentionResult& out) {
   }
 }
 
-// Separate steps with a span per kernel and no stop between the parts.
+// Records further steps with a span per kernel and no stop between the parts.
 void record_parts(Measurement& measurement, const AttentionProgram& p, AttentionResult& out) {
   measurement.record(out.spec.protocol.recorded_steps,
                      [&](const StepTimes&, const Recorder& recorder) {
@@ -163,7 +163,7 @@ void set_busy(AttentionResult& out) {
   }
 }
 
-// What the program says before anything runs.
+// Builds the program and takes from it every figure that is known before anything runs.
 AttentionProgram plan(const Device& device, AttentionResult& out) {
   AttentionProgram p = attention_program(out.spec, device);
   count_work(p, out);

@@ -46,7 +46,7 @@ std::string saved_name(const AttentionSpec& spec);
 // Width, mask and form, as tables and notes call a cell.
 std::string label_of(const AttentionSpec& spec);
 
-// One part of a step, timed from an idle device until the device is idle again.
+// A part of a step, timed from an idle device until the device is idle again.
 struct AttentionPart {
   std::vector<double> samples_ms, warmup_ms;
   std::vector<double> recorded_ms;  // sum of kernel times of each recorded step
@@ -65,8 +65,8 @@ struct AttentionResult {
   // How many samples each visit took, where a driver visited the cell several times (add_visit()).
   std::vector<double> visits = {};
   AttentionPart forward, backward;
-  // Separate steps without a stop between the parts: both parts and the two small kernels of the
-  // loss.
+  // Times further steps without a stop between the parts: both parts and the two small kernels of
+  // the loss.
   AttentionPart whole;
   // Live requested bytes when forward is done, and at the peak of the whole step.
   std::int64_t before_backward_bytes = 0, predicted_before_backward_bytes = 0;
@@ -76,7 +76,7 @@ struct AttentionResult {
   DeviceFacts facts_before, facts_after;
   HostAround host;
   double roof_tflops = 0;                        // for the validity checker; 0: not known
-  std::optional<double> roof_others_cores = {};  // that others kept busy while it was measured
+  std::optional<double> roof_others_cores = {};  // kept busy by others while it was measured
 };
 
 // The highest speed of its parts; 0: none was timed.
@@ -120,7 +120,7 @@ struct AttentionBytes {
 AttentionBytes predict_attention(const AttentionSpec& spec, const Device& device);
 AttentionBytes planned_bytes(const AttentionProgram& program, ExecutorKind executor,
                              const Device& device);
-// Those of the tensors of B·H·T² that are alive before backward.
+// Bytes of the tensors of B·H·T² that are alive before backward.
 std::int64_t square_bytes_saved(const AttentionProgram& program, const AttentionSpec& spec);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// How the bytes of attention grow with the context: a quadratic through the cells of one kind.
+// Fits how the bytes of attention grow with the context: a quadratic through cells of one kind.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -47,7 +47,7 @@ std::array<double, 3> solve(std::array<std::array<double, 3>, 3> m, std::array<d
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values) {
   TRACESTEP_CHECK(s.size() == values.size() && std::set<double>(s.begin(), s.end()).size() >= 3,
                   "a quadratic through {} points", s.size());
-  // In units of the largest abscissa, so that the powers stay near one.
+  // Abscissas are in units of the largest, so that their powers stay near one.
   const double scale = *std::ranges::max_element(s);
   std::array<std::array<double, 3>, 3> m{};
   std::array<double, 3> y{};

@@ -28,11 +28,11 @@ void empty_times_of(std::span<const AttentionResult> results, Table& table);
 // Shows the column of heads only if a cell has several.
 void show_heads(Table& table);
 
-// Puts what the validity checker says of all parts of each cell into the column `verdict` of a
-// table whose rows are these results, and its lines below it.
+// Puts the verdicts of the validity checker on all parts of each cell into the column `verdict` of
+// a table whose rows are these results, and its lines below it.
 void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment);
 
-// One row per width, mask, saved tensors and precision with three contexts or more that ran.
+// Rows: width, mask, saved tensors and precision, with three contexts or more that ran.
 Table attention_scaling_table(std::span<const AttentionResult> results);
 
 // Rows: the buffers that are alive before backward or at the peak of one cell, then their sum and

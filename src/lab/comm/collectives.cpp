@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// Device memory, zeros.
+// Device memory filled with zeros.
 class DeviceTensor {
  public:
   DeviceTensor(Device& device, std::int64_t count) : device_(device) {
@@ -33,7 +33,7 @@ class DeviceTensor {
   TensorRef ref_;
 };
 
-// One rank's tensors and moments.
+// The tensors and moments of one rank.
 class TimedRank {
  public:
   TimedRank(Device& device, const CollectiveSpec& spec)

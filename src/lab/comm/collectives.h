@@ -1,4 +1,4 @@
-// How long collectives take alone: every one of them, by size and number of ranks.
+// Times collectives alone: every one of them, by size and number of ranks.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ Json peak_of(const ResultRow& row) {
   return bytes ? Json(static_cast<std::int64_t>(*bytes)) : Json();
 }
 
-// One measure of a pair of rows.
+// A measure of two rows that are compared: the samples, their comparison and doubts about it.
 struct Pair {
   std::string label, verdict;
   const ResultRow &row_a, &row_b;
@@ -42,7 +42,7 @@ double median_of_medians(const ProcessSamples& processes) {
   return median_of(process_medians(processes));
 }
 
-// To people what the checker calls invalid is impossible, as its mark says.
+// Shows people "impossible" for the checker's "invalid", as the mark does.
 Column shown_verdict(Column column) {
   column.words = {{"invalid", "impossible"}};
   return column;
@@ -132,7 +132,7 @@ ProcessSamples by_run(const ProcessSamples& processes, int runs) {
   return out;
 }
 
-// Whether every entry of the list is a time; a NaN is stored as null, which is not a number.
+// True if every entry of the list is a time; a NaN is stored as null, which is not a number.
 bool are_times(const ResultRow& row, const Column& measure) {
   const std::vector<double> samples = row.numbers(measure.name);
   const Json* list = row.find(measure.name);
@@ -299,7 +299,7 @@ class Report {
     }
   }
 
-  // By pairs where there are enough of them, else by processes.
+  // Compares by pairs where there are enough of them, else by processes.
   Comparison compared(const ProcessSamples& a, const ProcessSamples& b) {
     if (options_.pairs > 0 && can_tell_pairs(static_cast<std::size_t>(options_.pairs))) {
       const ProcessSamples runs_of_a = by_run(a, options_.pairs),
@@ -355,7 +355,7 @@ class Report {
   bool is_any_timed_ = false;
 };
 
-// What all rows of A differ in from all of B, beside each row: it is said above the table.
+// Repeats beside each row the keys in which all of A differ from all of B, as said above the table.
 void add_difference(std::span<const TablePair> pairs, Table& table) {
   const auto cells = std::ranges::find_if_not(pairs, &TablePair::is_of_parts);
   const std::string difference = cells == pairs.end() ? "" : cells->difference();
@@ -368,7 +368,7 @@ void add_difference(std::span<const TablePair> pairs, Table& table) {
 
 ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                                  const CompareOptions& options) {
-  // A gate compares what is the same.
+  // A gate compares rows of the same thing only.
   const std::vector<TablePair> pairs =
       table_pairs(a, b, options.ignored, !options.fail_percent.has_value());
   if (pairs.empty()) {

@@ -1,5 +1,5 @@
-// Two results beside each other: rows matched by what they measured, how the times differ, whether
-// that is more than chance, and which exact figures changed.
+// Compares two results: rows matched by what they measured, how the times differ, whether that is
+// more than chance, and which exact figures changed.
 #pragma once
 
 #include <optional>
@@ -27,10 +27,10 @@ struct CompareOptions {
 };
 
 struct ComparisonReport {
-  Table environment;  // what differs, without dates and arguments
+  Table environment;  // differences, without dates and arguments
   Table rows;         // of rows with samples
   Table exact;        // bytes, launches, FLOPs and errors that changed
-  // One line per row, with the cell and the reason; only with fail_percent. The gate is passed when
+  // A line per row, with the cell and the reason; only with fail_percent. The gate is passed when
   // both lists are empty.
   std::vector<std::string> regressions;
   std::vector<std::string> undecided;  // neither passed nor failed

@@ -1,4 +1,4 @@
-// What was different on the machine while two rows, or two results, were measured.
+// Compares the state of the machine while two rows, or two results, were measured.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace tracestep {
 // between two runs on a machine that does nothing else; empty: they do not, or are not recorded.
 std::string different_conditions(const ResultRow& a, const ResultRow& b);
 
-// What differs between the environments of two results: machine and build.
+// Lists the facts on machine and build that differ between the environments of two results.
 Table environment_table(const ResultFile& a, const ResultFile& b);
 
 }  // namespace tracestep

@@ -33,7 +33,7 @@ std::string shown_growth(const ExactChange& change) {
   return (change.growth() < 0 ? "-" : "+") + shown(change, std::abs(change.growth()));
 }
 
-// One entry of a table of parts: its figures in A and in B, added up over the rows with its keys.
+// An entry of a table of parts: its figures in A and in B, added up over the rows with its keys.
 struct Part {
   std::string label;
   std::map<std::string, std::array<std::optional<double>, 2>> figures;

@@ -15,7 +15,7 @@ namespace tracestep {
 // A figure that is not the same in both results.
 struct ExactChange {
   std::string table, row, figure;
-  std::optional<double> a, b;  // none for a part that is only in the other
+  std::optional<double> a, b;  // nullopt for a part that only the other has
   bool is_part = false;        // the figure of a part of a cell; else of a whole cell
   bool is_time = false;        // milliseconds of a few steps of one process, not judged
   std::string whole = {};      // of a part: the figure of the cell that it is a part of

@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// Whether B runs first in the i-th pair, from 0: the toss of a coin, so that no drift and no rhythm
+// True if B runs first in the i-th pair, from 0: the toss of a coin, so that no drift and no rhythm
 // of the machine can favour one of them. The same seed gives the same tosses.
 bool is_b_first(int pair, std::uint64_t seed);
 

@@ -52,13 +52,13 @@ void append(const Table& part, const std::string& where, Table& out) {
   out.rows.insert(out.rows.end(), part.rows.begin(), part.rows.end());
 }
 
-// What parts have of one table.
+// The tables of one name from all parts.
 struct Gathered {
   std::string name;
   std::vector<const PartResult*> of;  // by table
   std::vector<Table> tables;
 
-  // Whether the rows of all parts say which cell they are of.
+  // True if the rows of all parts name their cell.
   bool have_cells(std::span<const std::string> divided) const {
     return std::ranges::all_of(tables, [&](const Table& table) {
       const auto has = [&](const std::string& column) {
@@ -89,7 +89,7 @@ struct Gathered {
   }
 };
 
-// Rows one behind the other. A note that not all parts have begins with the label of its part.
+// Joins tables row behind row. A note that not all parts have begins with the label of its part.
 Table joined(const Gathered& one) {
   Table out{.name = one.name, .title = one.tables.front().title};
   for (std::size_t i = 0; i < one.tables.size(); ++i) append(one.tables[i], one.of[i]->name, out);

@@ -1,4 +1,4 @@
-// One result from those of several runs of one command, each with a part of its cells.
+// Merges the results of several runs of one command, each with a part of its cells, into one.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace tracestep {
 
 struct PartResult {
   std::string name;   // of the file, for messages
-  std::string label;  // what tells it from the others: "tiny 64 step"
+  std::string label;  // the values that only it has: "tiny 64 step"
   Json document;      // as a command writes it in the format json
 };
 

@@ -15,10 +15,10 @@ namespace tracestep {
 
 struct ResultTable {
   std::string name;             // "cells", or "matrix@tiny context 32 step" where there are several
-  std::vector<Column> columns;  // those that have a role
+  std::vector<Column> columns;  // the columns that have a role
   std::vector<ResultRow> rows;
 
-  // Whether rows are the parts of one cell (kernels, buffers, components), which name what changed.
+  // True if rows are parts of one cell (kernels, buffers, components), and name the part.
   bool is_of_parts() const;
 };
 

@@ -123,7 +123,7 @@ std::map<std::string, const ResultRow*> TablePair::by_identity(const ResultTable
   return out;
 }
 
-// Whether a label leaves out a key that both rows have with this value.
+// True if a label leaves out a key that both rows have with this value.
 bool TablePair::goes_without_saying(const std::string& key, const Json& value,
                                     const ResultRow& row) const {
   const RunField* field = find_field(key);

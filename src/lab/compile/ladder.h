@@ -18,29 +18,29 @@ namespace tracestep {
 
 struct Rung {
   std::string_view name;  // "softmax"
-  std::string_view what;  // what the step does differently from here on
+  std::string_view what;  // the change of the step from here on
   void (*climb)(RunSpec& run);
 };
 
-// In the usual order; any other order is a ladder as well.
+// Rungs in the usual order; any other order is a ladder as well.
 std::span<const Rung> all_rungs();
 // Error{kUsage} naming `where` and the nearest rung when there is no such rung.
 const Rung& rung_named(const std::string& where, const std::string& name);
 
-// Whether the ground or a rung sets this field of a run.
+// True if the ground or a rung sets this field of a run.
 bool is_set_by_rungs(const RunField& field);
-// What identifies the whole ladder: the fields that no rung sets.
+// Identifies the whole ladder by the fields that no rung sets.
 Json key_of_ladder(const RunSpec& run);
 
 // The ground below the first rung: composites in parts, naive attention, float32, the eager
 // executor, no pass that compiles.
 RunSpec naive_run(RunSpec run);
 
-// What a rung changed, compared with the one below it.
+// The effect of a rung, compared with the one below it.
 enum class RungEffect : std::uint8_t {
   kProgram,    // other ops
-  kExecution,  // the same ops, run in another way
-  kNothing,    // what it switches on has nothing to do here
+  kExecution,  // the same ops, executed in another way
+  kNothing,    // its change does not apply here
 };
 std::string_view name_of(RungEffect effect);
 
@@ -48,7 +48,7 @@ struct LadderStep {
   const Rung* rung = nullptr;  // nullptr: the ground
   CompileCell cell;
   std::optional<StepError> error = {};    // against float64
-  std::optional<RungEffect> effect = {};  // none for the ground, and beside a step that did not run
+  std::optional<RungEffect> effect = {};  // nullopt: the ground, or one of the two did not run
 };
 
 struct LadderSpec {

@@ -1,4 +1,4 @@
-// What backward reads of what forward made, by the part of the layer that reads it.
+// Tables of the tensors that forward saves for backward, by the part of the layer that reads them.
 #include <algorithm>
 
 #include "analysis/saved.h"

@@ -16,7 +16,7 @@
 namespace tracestep {
 namespace {
 
-// Shown to people where the device counts energy.
+// Shown to people only where the device counts energy.
 Column energy_column() {
   Column out = real_column("energy_j", "energy", "J", kTwoDigits,
                            "of the whole device, for one step, by its own coarse counter");
@@ -63,7 +63,7 @@ Fields<StartTimes> start_fields() {
            &StartTimes::second_ms}};
 }
 
-// Below tables that show energy.
+// Adds a note below tables that show energy.
 void note_energy(Table& table) {
   const std::size_t at = table.index_of("energy_j").value();
   if (!std::ranges::any_of(table.rows, [at](const auto& row) { return !row[at].is_null(); }))
@@ -94,7 +94,7 @@ void add_verdict(Fields<Row>& fields) {
   fields.add(verdict_column(), [](const Row&) { return Json(); });
 }
 
-// What the checker reads of a cell.
+// The cell as a row that the validity checker can read.
 ResultRow judged(const CompileCell& cell) {
   return ResultRow::of(cell_columns(), cell_row(cell.result), Json::object());
 }
@@ -107,7 +107,7 @@ struct WayRow {
   std::optional<Against> first, eager;
 };
 
-// The first cell of the same step that ran, in whatever way.
+// The first cell of this step that ran, in whatever way.
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&
@@ -116,7 +116,7 @@ const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell
   return found == cells.end() ? nullptr : &*found;
 }
 
-// Finds the same step with the same ops, run op by op; nullptr: this one is it, or it did not run.
+// Finds the step with these ops run op by op; nullptr: this one is it, or it did not run.
 const CompileCell* eager_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto says_how = [](const RunField& field) {
     return field.name == "executor" || field.name == "compile_passes";
@@ -196,7 +196,7 @@ Fields<LadderRow> ladder_fields() {
   return out;
 }
 
-// None of a step that did not run.
+// nullopt for a step that did not run.
 std::optional<TimedSamples> samples_of(const LadderStep& step) {
   const CellResult& result = step.cell.result;
   return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;

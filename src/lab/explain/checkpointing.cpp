@@ -26,7 +26,7 @@ RunSpec spec_of(const ExplainInput& input, const std::string& choice) {
           .recompute = parse_recomputation("explain", choice)};
 }
 
-// What the program of a choice holds and computes.
+// The figures of the program that a choice of recomputation gives.
 struct Form {
   std::string choice;
   double arithmetic_bytes = 0;

@@ -63,7 +63,7 @@ pages::Page page_of(const Topic& topic) {
   return std::move(pages::parse(topic.page).at(0));
 }
 
-// Without case; a word ends where letters end.
+// Ignores case; a word ends where letters end.
 bool has_word(std::string_view text, std::string_view word) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   const auto lowered = [](std::string_view of) {
@@ -79,7 +79,7 @@ bool has_word(std::string_view text, std::string_view word) {
   return false;
 }
 
-// Topics whose pages have the word, in any case; those that ask about it alone, if there are any.
+// Topics whose pages have the word, in any case; if a question asks about it alone, only those.
 std::vector<std::string> topics_about(std::string_view word) {
   constexpr std::size_t kShortest = 3;
   std::vector<std::string> asking, naming;

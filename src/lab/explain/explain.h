@@ -17,7 +17,7 @@ namespace tracestep {
 
 struct PublishedDevice;  // lab/predict/devices.h
 
-// What the topics on many ranks are about.
+// Parameters of the topics on many ranks.
 struct RanksInput {
   int ranks = 8;
   const PublishedDevice* device = nullptr;  // whose peak and link it takes; nullptr: an H200
@@ -30,7 +30,7 @@ struct ExplainInput {
   BatchShape shape = {};
   // A row of `bench`: read from a result, or measured when a topic asks for it.
   std::function<ResultRow()> row = {};
-  bool is_measured_now = false;  // that row; else it is of a file
+  bool is_measured_now = false;  // true if the row is measured; else it is read from a file
   RanksInput ranks = {};
 };
 

@@ -1,4 +1,4 @@
-// What fusing saves: counted in programs, whose kernels and bytes are known without a run.
+// Explains what fusing saves: counted in programs, whose kernels and bytes are known without a run.
 #include <algorithm>
 
 #include "analysis/cost.h"

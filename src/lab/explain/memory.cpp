@@ -27,7 +27,7 @@ double saved_layer(const ExplainInput& input, Granularity ops) {
   return 4 * static_cast<double>(saved_elements_per_layer(spec_of(input, Mode::kStep, ops)));
 }
 
-// Says whether the closed forms of what plain code and ours save hold for this model.
+// True if the closed forms of the tensors that plain code and ours save hold for this model.
 bool is_reference(const ExplainInput& input) {
   return variations_of(input.model).empty();
 }
@@ -111,7 +111,7 @@ void explain_oom(const ExplainInput& input, Explanation& out) {
 
 void explain_flash_attention(const ExplainInput&, Explanation& out) {
   Values& v = out.values;
-  // The identity itself, on three scores that come one by one.
+  // Shows the identity on three scores that come one by one.
   const double x[] = {1.0, 3.0, 2.0};
   double m = -HUGE_VAL, sum = 0;
   for (double score : x) {

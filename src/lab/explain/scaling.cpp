@@ -19,7 +19,7 @@ double of(std::int64_t value) {
   return static_cast<double>(value);
 }
 
-// What a rank gets of `bytes` that are gathered from, or scattered over, `ranks`; a sum is both.
+// Bytes that a rank receives when `bytes` are gathered from, or scattered over, `ranks`.
 double gathered(double bytes, double ranks) {
   return bytes * (ranks - 1) / ranks;
 }
@@ -40,7 +40,7 @@ double activation_sums_s(const ModelConfig& model, double tokens, double ranks, 
   return sums * 2 * gathered(kValueBytes * tokens * of(model.d_model), ranks) / w;
 }
 
-// Of each rank where all get as many tokens: whole ones.
+// Ranks get whole sequences, at least one, and all as many.
 double sequences_of_a_rank(const BatchShape& shape, const RankRates& rates) {
   return std::max(1.0, std::floor(of(shape.batch) / rates.ranks));
 }

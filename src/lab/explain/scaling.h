@@ -1,5 +1,5 @@
-// How a model's step takes to more ranks, from FLOPs and bytes alone: products at one rate, links
-// at another, nothing else takes time. Upper bounds, to see what decides; predict has kernels.
+// Scales a model's step to more ranks, from FLOPs and bytes alone: products at one rate, links at
+// another, nothing else takes time. Upper bounds, to see what decides; predict has kernels.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ struct RankRates {
   double link_bytes_per_s = 0;     // W, that a rank gets from the others of its host
   double between_bytes_per_s = 0;  // from those of other hosts; 0: as much
 
-  // Of a collective over ranks of which `span` stand in a row.
+  // The rate between `span` neighbouring ranks: that of the link between hosts if they leave one.
   double over(int span) const;
 };
 inline constexpr int kRanksOfHost = 8;

@@ -123,7 +123,7 @@ Table fill(const pages::Page& page, const Values& values) {
     if (label != "Note") continue;
     try {
       table.notes.push_back(pages::filled(text, names.scope()));
-    } catch (const Unsupported&) {  // it is of a value that is not there
+    } catch (const Unsupported&) {  // its value is not there
     }
   }
   return table;

@@ -22,7 +22,7 @@ struct Beside {
   }
 };
 
-// What tells the cell from the other one: "executor compiled", "copy 2".
+// The key's values that tell the cell from the other one: "executor compiled", "copy 2".
 std::string difference(const BesideCell& cell, const BesideCell& other) {
   std::vector<std::string> out;
   for (const auto& [name, value] : cell.key.members()) {

@@ -1,4 +1,4 @@
-// Cells that were measured in the same rounds, each beside the first: whether they differ.
+// Compares cells that were measured in the same rounds, each with the first: whether they differ.
 #pragma once
 
 #include <span>

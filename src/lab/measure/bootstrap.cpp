@@ -26,7 +26,7 @@ double gamma_of(const CounterRng& rng, std::uint64_t& index, double shape) {
   }
 }
 
-// One side of a comparison: draws its median of process medians.
+// Resamples a side of a comparison: each draw is a median of process medians.
 class SideResampler {
  public:
   SideResampler(const ProcessSamples& processes, std::uint64_t seed, const char* stream)

@@ -47,7 +47,7 @@ struct ProcessNoise {
   int degrees = 0;     // of freedom of that estimate, two or more; 0: it is exact
 };
 
-// The same for samples that know their process, as `median of the processes' medians` of b over
+// An interval for samples that know their process, of `median of the processes' medians` of b over
 // that of a. Each resample draws processes with replacement, as many as there are, and within each
 // its samples: the two levels at which a repetition would differ. With `noise` the processes are
 // kept, and each median is multiplied by a factor drawn from that noise instead, so that one
@@ -59,8 +59,8 @@ Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b
                                 const std::optional<ProcessNoise>& noise = {},
                                 std::uint64_t seed = 0, int resamples = 4000);
 
-// The same for processes that ran in pairs, the i-th of a beside the i-th of b: the median of the
-// pairs' ratios, b over a. Each resample draws pairs with replacement and, in both processes of
+// An interval for processes that ran in pairs, the i-th of a beside the i-th of b: of the median of
+// the pairs' ratios, b over a. Each resample draws pairs with replacement and, in both processes of
 // each, samples; what slows both of a pair down alike cancels. Both sides have equally many.
 Interval pair_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                              std::uint64_t seed = 0, int resamples = 4000);

@@ -1,4 +1,4 @@
-// The highest speeds that a run's device reaches, measured: for rooflines, and for rows to be
+// Measures the highest speeds that a run's device reaches: for rooflines, and for rows to be
 // compared with.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace tracestep {
 // `dtype`: of the operands. 0 when the ceilings are not known.
 RoofTime roof_time(const Cost& cost, bool is_product, DType dtype, const Ceilings& ceilings);
 
-// For the run's precision, measured in about two seconds. Empty for devices that are not measured
+// Measures in the run's precision, in about two seconds. Empty for devices that are not measured
 // (reference, null). Errors as make_device().
 Ceilings device_ceilings(const RunSpec& run);
 
@@ -23,8 +23,8 @@ Ceilings device_ceilings(const RunSpec& run);
 // TFLOP/s of matrix products or multiply-adds in the run's precision, on its device; 0: the device
 // has no such figure. Takes about 0.1 s on a CPU, two seconds and up to 2 GiB on a GPU.
 double roof_tflops(const RunSpec& run);
-// The same, but measured some times more while `reached` (TFLOP/s) is higher, since other work on
-// the machine may have slowed the first measurement.
+// Is roof_tflops(), measured some times more while `reached` (TFLOP/s) is higher, since other work
+// on the machine may have slowed the first measurement.
 double roof_tflops_for(const RunSpec& run, double reached);
 // How many cores others kept busy while it was measured; none: not known, or a GPU's.
 std::optional<double> roof_others_cores(const RunSpec& run);

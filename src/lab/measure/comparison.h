@@ -1,5 +1,5 @@
-// Two lists of times beside each other: the ratio of their medians, how uncertain it is, and what
-// may be said of it.
+// Compares two lists of times: the ratio of their medians, how uncertain it is, and what may be
+// said of it.
 #pragma once
 
 #include <optional>
@@ -22,8 +22,8 @@ std::string_view name_of(Change change);
 struct Comparison;
 // name_of() its change, or that there are too few samples for an interval.
 std::string_view words_of(const Comparison& comparison);
-// The same, but "slightly faster" or "slightly slower" for what is apart beyond chance, yet all
-// within the margin.
+// Is words_of(), but "slightly faster" or "slightly slower" where medians are apart beyond chance,
+// yet by less than the margin.
 std::string_view fine_words_of(const Comparison& comparison);
 
 struct Comparison {
@@ -34,7 +34,7 @@ struct Comparison {
   Change change = Change::kUnclear;
 };
 
-// Whether B is slower beyond chance, by however little.
+// True if B is slower beyond chance, by however little.
 bool is_slower(const Comparison& comparison);
 
 // Samples of one process: what this process shows, at 95 %. Says nothing of another process of the
@@ -56,9 +56,9 @@ Comparison compare_cells(const TimedSamples& a, const TimedSamples& b, double ma
 // build with itself, at most one is expected to come out faster or slower.
 inline constexpr double kProcessConfidence = 0.995;
 
-// Whether so many processes on each side could ever show a difference: even if all of one side came
-// before all of the other, the exact test would have to give p < 0.5 %. Six and six
-// do, five and five do not.
+// True if so many processes on each side can show a difference at all: with every process of one
+// side below every one of the other, the exact test must give p < 0.5 %. Six and six do, five and
+// five do not.
 bool can_tell(std::size_t processes_a, std::size_t processes_b);
 
 // Samples that know their process, at 99.5 %. The ratio is that of the medians of the processes'
@@ -68,8 +68,8 @@ bool can_tell(std::size_t processes_a, std::size_t processes_b);
 Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
                              const std::optional<ProcessNoise>& noise = {});
 
-// Whether so many pairs could ever show a difference: all with one sign must give p < 0.5 %. Nine
-// do.
+// True if so many pairs can show a difference at all: pairs that all have one sign must give p <
+// 0.5 %. Nine do.
 bool can_tell_pairs(std::size_t pairs);
 
 // Processes that ran in pairs, the i-th of A beside the i-th of B in an order drawn by lot, at

@@ -31,7 +31,7 @@ void add_clock(double mhz, HostFacts& out) {
   out.clock_high_mhz = std::max(out.clock_high_mhz.value_or(mhz), mhz);
 }
 
-// From the frequency driver, or where there is none from what the processor says of itself.
+// Read from the frequency driver, or, if there is none, from the processor's own report.
 void read_clocks(const fs::path& root, HostFacts& out) {
   const fs::path cpus = root / "sys/devices/system/cpu";
   for (int core = 0;; ++core) {

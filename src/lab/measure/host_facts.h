@@ -18,13 +18,13 @@ struct HostFacts {
   std::optional<std::string> governor = {};   // of the first core: "performance"
   std::optional<double> clock_low_mhz = {},
                         clock_high_mhz = {};  // of the slowest and the fastest core now
-  // Cumulative, of the cores that this process may run on: time in which they worked, time that the
-  // hypervisor gave to other machines, and of the former what this process took.
+  // Cumulative seconds of the cores that this process may run on: in which they worked, in which
+  // the hypervisor ran other machines, and that part of the first which this process took.
   std::optional<double> busy_s = {}, stolen_s = {}, own_s = {};
   double at_s = 0;  // on a steady clock
 };
 
-// Of a file of /proc or /sys; empty where it is not there.
+// Reads the first line of a file of /proc or /sys; empty if there is no such file.
 std::string first_line(const std::filesystem::path& path);
 
 HostFacts read_host_facts();
@@ -35,7 +35,7 @@ HostFacts read_host_facts(const std::filesystem::path& root, std::span<const int
 // none when they are less than half a second apart (the kernel counts in hundredths) or incomplete.
 std::optional<double> others_cores(const HostFacts& before, const HostFacts& after);
 
-// One member per known fact, the unit in its name.
+// Each known fact becomes a member, with the unit in its name.
 Json to_json(const HostFacts& facts);
 
 }  // namespace tracestep

@@ -15,7 +15,7 @@ enum class Mark {
   kNoisy,       // less certain than it looks
   kImpossible,  // contradicts arithmetic, beyond what noise explains
 };
-// Of the summary of a row's verdicts (validity.h), here and in the answers of a study.
+// Grades the summary of a row's verdicts (validity.h); answers of a study use it as well.
 Mark mark_of(std::string_view verdict);
 
 // Puts the marks in place of the verdicts of a table that the checker has judged, and the reasons

@@ -1,7 +1,7 @@
 // The protocol of every measurement: steps are timed one by one, each from the call until the
 // device is done; warm-up steps come first, and recorded steps are separate from timed ones.
 // Signals to stop are checked between steps, and running out of memory is an outcome, not an error.
-// What is observed is up to the experiment.
+// Each experiment decides what it observes.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ Outcome attempt(const std::function<void()>& work,
 // The host's clock around a step.
 struct StepTimes {
   std::int64_t start_ns = 0;   // the call
-  std::int64_t issued_ns = 0;  // it returns
+  std::int64_t issued_ns = 0;  // when the call returns
   std::int64_t end_ns = 0;     // the device is done
 
   double wall_ms() const { return static_cast<double>(end_ns - start_ns) * 1e-6; }
@@ -53,8 +53,8 @@ class Recording {
   Allocator& allocator_;
 };
 
-// Steps of an executor on its device. Each call may end the surrounding attempt(): by a signal to
-// stop or by running out of memory.
+// Runs steps of an executor on its device. Each call may end the surrounding attempt(): by a signal
+// to stop or by running out of memory.
 class Measurement {
  public:
   Measurement(Executor& executor, Device& device, const StopSignal* stop = nullptr)
@@ -62,8 +62,8 @@ class Measurement {
 
   StepTimes step(Recorder* recorder = nullptr);
   void warm_up(int steps, const std::function<void(const StepTimes& times)>& observe = {});
-  // Steps with every kernel and every allocation recorded. Recording costs a little, so these are
-  // never the timed ones.
+  // Runs steps with every kernel and every allocation recorded. Recording costs a little, so these
+  // are never the timed ones.
   void record(int steps,
               const std::function<void(const StepTimes& times, const Recorder& recorder)>& observe);
 

@@ -10,7 +10,7 @@ namespace tracestep {
 
 // The row without the cells that rest on times (timing_of()), samples among them.
 std::vector<Json> without_times(std::span<const Column> columns, std::vector<Json> row);
-// The same in the row of a table.
+// Empties such cells in a row of the table.
 void empty_times(Table& table, std::size_t row);
 
 }  // namespace tracestep

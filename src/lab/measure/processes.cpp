@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kSamples = "samples_ms";
 
-// How the cells of several processes become one, besides those that rest on times: medians.
+// Columns that merged rows of several processes give as a median, as they do columns of times.
 constexpr std::array<std::string_view, 3> kMedians = {"untracked_bytes", "outside_bytes",
                                                       "others_cores"};
 constexpr std::array<std::string_view, 1> kSums = {"major_faults"}, kMost = {"roof_tflops"};

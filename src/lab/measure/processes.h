@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// One list of samples per process.
+// Samples in a list for each process.
 using ProcessSamples = std::vector<std::vector<double>>;
 
 // `samples` cut into lists of these lengths; all of one process when there are no counts. Empty
@@ -28,13 +28,13 @@ std::vector<double> process_medians(const ProcessSamples& processes);
 // The column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
-// The same for the visits of rounds, which are all of one process: "visit_samples". A comparison
+// The column with the counts of visits in rounds, all of one process: "visit_samples". A comparison
 // must not take visits for processes, which differ by more.
 std::string visits_column(std::string_view samples_column);
 struct TimedSamples;
 Column visits_field(std::string_view samples_column);
 Json visit_counts(const TimedSamples& samples);  // null: all are of one visit
-// What a column of samples times: "forward" of "forward_samples_ms"; empty: the row as such.
+// The part that a column of samples times: "forward" of "forward_samples_ms"; empty: the whole row.
 std::string_view measure_of(std::string_view samples_column);
 
 // The timed steps of a row of `bench`, in the order of their processes, with their statistics.
@@ -43,12 +43,12 @@ struct TimedSamples {
   bool are_visits = false;
   std::vector<double> medians;  // of the processes
   Summary summary;
-  // That of the median; with several processes, of the median of their medians.
+  // The interval of the median; with several processes, of the median of their medians.
   Interval interval;
 
   explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each = {},
                         bool are_of_visits = false);
-  // What the interval is taken from.
+  // The values that the interval is computed from.
   const std::vector<double>& spread() const { return medians.size() > 1 ? medians : ms; }
   bool has_interval() const { return interval.coverage >= 0.95; }
 };

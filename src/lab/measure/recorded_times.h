@@ -1,4 +1,4 @@
-// What the times of recorded steps say, and what they leave of plain ones.
+// Corrects the times of recorded steps for held-up launches, and compares them with plain steps.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ struct RecordedLaunch {
 // `launches`: those of each step in the order in which they ran.
 std::vector<double> undisturbed_ms(std::span<const RecordedLaunch> launches);
 
-// What the times of kernels, which are of recorded steps, leave of the span of plain steps. Only a
-// part of it lies between kernels. All in ms.
+// Splits the part of the span of plain steps that the times of kernels, taken in recorded steps, do
+// not fill. Only some of it lies between kernels. All in ms.
 struct LeftOfSpan {
   Quantity span, recorded_span;  // of plain steps, and of recorded ones
   Quantity recorded_gaps;        // between kernels of recorded steps
-  Quantity held_up;              // what single launches of those lost; in no kernel's time
+  Quantity held_up;              // time that single launches of those lost; in no kernel's time
 
   // "3.312 ms between kernels of recorded steps, 14.24 ms for which single launches were held up
   // there, 25.16 ms by which plain steps came out longer"

@@ -9,7 +9,7 @@ namespace tracestep {
 
 namespace {
 
-// One grid's rounds: which cells are left, and what each of their visits took.
+// The rounds of a grid: which cells are left, and how long each of their visits took.
 class Rounds {
  public:
   Rounds(std::span<const double> weights, const RoundLimits& limits,
@@ -54,8 +54,8 @@ class Rounds {
   }
   double passed() const { return static_cast<double>(limits_.clock() - start_ns_) * 1e-9; }
 
-  // Those that fit, in as many rounds as each wants at least; others go, from the last one on. The
-  // first cell stays: without it there is nothing.
+  // Keeps the cells that fit, each in as many rounds as it wants at least; drops others, from the
+  // last one on. The first cell stays: without it there is nothing.
   void keep(double seconds) {
     const std::vector<std::size_t> all = std::exchange(cells_, {});
     double of_leads = 0, sum = 0;
@@ -76,7 +76,7 @@ class Rounds {
     return std::ranges::find(failed_, cell) != failed_.end();
   }
 
-  // One visit of each in an order drawn by lot; false: a signal came.
+  // Visits each cell once, in an order drawn by lot; false: a signal came.
   bool visit_all(std::vector<std::size_t> order, int round) {
     for (std::size_t left = order.size(); left > 1; --left) {
       std::swap(order[left - 1], order[lot_.below(drawn_++, left)]);

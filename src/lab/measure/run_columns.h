@@ -11,8 +11,8 @@ namespace tracestep {
 
 // Every field that has a column.
 Fields<RunSpec> run_columns();
-// What identifies a row, whichever columns are shown; only in csv and json: label_of() the run as
-// the column "label", its key as the structured column "cell".
+// Identify a row, whichever columns are shown; only in csv and json: label_of() the run as the
+// column "label", its key as the structured column "cell".
 Fields<RunSpec> key_columns();
 // The columns that tell a table's rows apart: fields that decide the program or how it
 // runs, and those that a grid varies. Without descriptions; with the key columns.
@@ -24,7 +24,7 @@ Fields<RunSpec> axis_columns();
 // name.
 void show_unusual(Table& table);
 
-// Whether both runs agree in all fields that decide their programs or their speed, except `fields`.
+// True if both runs agree in all fields that decide programs or speed, except `fields`.
 // CHECKs the names.
 bool same_but(const RunSpec& a, const RunSpec& b, const std::vector<std::string_view>& fields);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kHostSpill = "host_spill";
 
-// Whether the row has numbers to be judged.
+// True if the row has numbers that can be judged.
 bool is_measured(const ResultRow& row) {
   const std::string status = row.status();
   return status == "ok" || status == kSpill;
@@ -119,7 +119,7 @@ std::vector<Verdict> judge(const ResultRow& row) {
   if (has("recorded_apart")) {
     std::erase_if(out, [](const Verdict& v) { return v.code == "launch_bound"; });
   }
-  // What a busy machine can explain is noise; what contradicts the row's own figures is not.
+  // A busy machine may explain any verdict but one on the label, so such a one is a doubt at most.
   for (Verdict& v : out) {
     const bool is_noise = had_company(row) && !is_of_label(v.code);
     if (is_noise) v.severity = std::min(v.severity, Severity::kDoubt);
@@ -162,7 +162,7 @@ std::string verdict_line(const std::string& label, const Verdict& verdict) {
 
 namespace {
 
-// One line for each reason, with the first row that has it and how many others do.
+// Groups rows by reason: a line names the first row that has it and how many others do.
 std::vector<std::string> lines_by_reason(std::span<const ResultRow> rows,
                                          const std::vector<std::vector<Verdict>>& verdicts,
                                          std::string_view what) {

@@ -82,8 +82,8 @@ enum class Severity {
 };
 std::string_view name_of(Severity severity);
 
-// Whether other programs kept more than a tenth of a core busy meanwhile: while the row was
-// measured, or ("roof_others_cores") its ceiling.
+// True if other programs kept more than a tenth of a core busy while the row was measured, or, for
+// the column kRoofCompany, while its ceiling was.
 inline constexpr std::string_view kRoofCompany = "roof_others_cores";
 bool had_company(const ResultRow& row, std::string_view column = "others_cores");
 
@@ -101,7 +101,7 @@ struct RowCheck {
 // All checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
 
-// None is invalid that other programs can explain, where had_company().
+// Beside other programs (had_company()), verdicts that load can explain are doubts at most.
 std::vector<Verdict> judge(const ResultRow& row);
 
 // The row's status, except that "ok" becomes "spill" where more memory is in use than the device
@@ -142,8 +142,8 @@ std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
                                         std::string_view what = "rows");
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows);
 
-// Whether a summary says that the row is not what its label says, or that its bytes are not those
-// of its program: then bytes and counts are in doubt too. All other verdicts are on times alone.
+// True if the summary says that the row is not what its label says, or that its bytes are not those
+// of its program: then bytes and counts are in doubt too. All other verdicts are on times.
 bool is_of_label(std::string_view summary);
 
 // The column of tables whose rows the checker has judged, and whether this is one.

@@ -37,7 +37,7 @@ Found others_running(const ResultRow& row) {
   const bool has_own = asked != nullptr && asked->is_number() && asked->as_double() > 0;
   const auto threads =
       has_own ? std::optional(asked->as_double()) : row.environment_number("threads");
-  // A GPU computes for itself.
+  // A GPU's speed does not depend on busy cores of the host.
   const bool may_be_slower =
       !traits_of(row).has_own_memory() && cores && threads && *threads + *others > *cores;
   return Verdict{"others_running", may_be_slower ? Severity::kDoubt : Severity::kNote,
@@ -55,9 +55,9 @@ Found missing_synchronization(const ResultRow& row) {
   const auto busy = row.device_busy_ms(), recorded = row.instrumented_wall_ms();
   if (!computes(row) || !wall || *wall <= 0) return {};
   const bool long_span = span && *span > kSpanOverWall * *wall;
-  // Busy is of recorded steps. Without their own wall nobody knows what held them up, and
-  // recorded_apart() speaks. Against the longest step, the recorded ones among them: a machine with
-  // other work on it stretches single steps many times.
+  // Busy time is that of recorded steps. Without their own wall time, nothing shows what held them
+  // up, and recorded_apart() reports. It is compared with the longest step, recorded ones among
+  // them: a machine with other work on it stretches single steps many times.
   const std::vector<double> samples = row.samples_ms();
   const double longest =
       std::max({*wall, samples.empty() ? 0.0 : max_of(samples), recorded.value_or(0.0)});
@@ -218,8 +218,8 @@ bool has_backward(const ResultRow& row) {
   return mode == "forward-backward" || mode == "step";
 }
 
-// The model with the vocabulary that its head may be padded to (passes/pad.h): in mixed precision,
-// where there is a narrow copy of it.
+// The model with the vocabulary that its head may be padded to (passes/pad.cpp): in mixed
+// precision, where there is a narrow copy of it.
 ModelConfig with_padding(const ResultRow& row, ModelConfig m) {
   const std::string name = row.precision();
   const std::vector<std::string>& known = precision_names();

@@ -37,7 +37,7 @@ struct Facts {
     has_interval = of.number("interval_low_ms").has_value() || timed.has_interval();
   }
 
-  // Whether this row's time lies below the other's beyond the noise of both.
+  // True if this row's time lies below the other's beyond the noise of both.
   bool is_below(const Facts& other) const {
     return high < other.low && kBetweenRows * median < other.median;
   }
@@ -72,7 +72,7 @@ using Found = std::optional<Verdict>;
 
 // --- a part and its whole -----------------------------------------------------------------------
 
-// Whether a step of the mode `part` does nothing that one of the mode `whole` does not do as well.
+// True if a step of mode `part` does nothing that one of mode `whole` does not do as well.
 bool is_part_of(std::string_view part, std::string_view whole) {
   constexpr std::array<std::string_view, 4> kGrowing = {"inference", "forward", "forward-backward",
                                                         "step"};
@@ -81,7 +81,7 @@ bool is_part_of(std::string_view part, std::string_view whole) {
   return whole == "whole" && (part == "forward" || part == "backward");  // of attention alone
 }
 
-// Whether both are of one table, whose rows were measured one after the other.
+// True if both are of one table, whose rows were measured one after the other.
 bool is_of_one_table(const Facts& row, const Facts& other) {
   return row.row->table() == other.row->table();
 }
@@ -125,7 +125,7 @@ Found fused_over_primitive(const Facts& row, const Facts& other) {
 
 // --- more work ----------------------------------------------------------------------------------
 
-// Of two rows of one model, the one with far more FLOPs cannot be the faster one.
+// The row with far more FLOPs, of two rows of one model, cannot be the faster one.
 Found more_work_in_less_time(const Facts& row, const Facts& other) {
   constexpr double kMoreWork = 1.5;
   if (!is_of_one_table(row, other)) return {};  // likewise
@@ -241,7 +241,7 @@ std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows) {
     for (const std::vector<std::size_t>& list : alike(rows, check.except)) {
       for (std::size_t i : list) {
         if (!rows[i].tflops()) continue;
-        // One verdict per row: the first partner that shows the fault is enough.
+        // The first partner that shows the fault is enough: a row gets one verdict.
         for (std::size_t j : list) {
           if (i == j || !rows[j].number("tflops")) continue;
           Found verdict = check.check(facts[i], facts[j]);

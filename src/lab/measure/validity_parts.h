@@ -17,7 +17,7 @@ std::optional<Verdict> unsteady(const ResultRow& row);
 std::optional<Verdict> drifting(const ResultRow& row);
 std::optional<Verdict> criterion_not_met(const ResultRow& row);
 
-// Whether the row is of a device with numbers: its times say something.
+// False for a device that computes no numbers: the row's times then say nothing.
 bool computes(const ResultRow& row);
 
 // Recording slows steps down.
@@ -30,8 +30,8 @@ std::optional<Verdict> recorded_apart(const ResultRow& row);
 // each).
 std::optional<Verdict> recorded_unsteady(const ResultRow& row);
 // Single launches of recorded steps that took far longer than the same launch otherwise does
-// (`interrupted_ms` of a step, lab/measure/interrupted.h): a note, and a doubt about shares where
-// it is a tenth of the kernels' time.
+// (`interrupted_ms` of a step, lab/measure/recorded_times.h): a note, and a doubt about shares
+// where it is a tenth of the kernels' time.
 std::optional<Verdict> uneven_instances(const ResultRow& row);
 // Kernels that run at the same time: their times (`kernels_ms`) add up to more than the time in
 // which kernels run (`device_busy_ms`).

@@ -46,7 +46,7 @@ std::optional<Verdict> recorded_apart(const ResultRow& row) {
   const bool is_longer = busy && *busy > kBusyOverWall * longest;
   const bool is_shorter = recorded && *recorded > 0 && *recorded < kWallBelowWall * shortest;
   if (!is_longer && !is_shorter) return {};
-  // So far apart that the timed steps may lack a wait; what would tell is not in the row.
+  // Times so far apart hint that timed steps lack a wait, which the row alone cannot tell.
   const bool is_open = is_longer && !recorded && *busy > kFarOverWall * longest;
   return Verdict{
       "recorded_apart", is_open ? Severity::kDoubt : of_shares(row),

@@ -124,7 +124,7 @@ void note_micro_batches(const std::vector<Remedy>& remedies, Table& table) {
       "whole");
 }
 
-// The device whose time a price is of.
+// The device to which a price in time applies.
 std::string priced_on(const FitQuestion& asked) {
   if (asked.times != nullptr) {
     return asked.times->sheet != nullptr ? asked.times->sheet->name : "this device";

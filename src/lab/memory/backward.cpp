@@ -1,5 +1,5 @@
-// What backward reads and what it leaves behind: the loads of a component in their order, and the
-// gradients of each block read off the slope of active memory.
+// Tables of the memory that backward reads and leaves behind: the loads of a component in their
+// order, and the gradients of each block read off the slope of active memory.
 #include <algorithm>
 #include <map>
 

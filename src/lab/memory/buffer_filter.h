@@ -19,7 +19,7 @@ struct BufferFilter {
   bool is_all() const { return without.empty() && phases.empty() && component.empty(); }
 };
 
-// Whether `component` is a run of whole names in `path`: "attn.softmax" in "layers.3.attn.softmax".
+// True if `component` is a run of whole names in `path`: "attn.softmax" in "layers.3.attn.softmax".
 // An empty component is in every path.
 bool is_part_of(std::string_view component, std::string_view path);
 

@@ -8,15 +8,15 @@ namespace {
 
 constexpr double kGuessError = 1.25;  // of a time that was guessed
 
-// Stages of shards that are the same programs in micro-batches.
+// True for stages of shards whose programs are the same in micro-batches.
 bool is_same(const Remedy& a, const Remedy& b) {
   return a.micro_batches > 1 && a.micro_batches == b.micro_batches &&
          a.figures.ms == b.figures.ms && a.figures.peak_bytes == b.figures.peak_bytes &&
          a.figures.kept_bytes == b.figures.kept_bytes;
 }
 
-// The figures in so many micro-batches from those in two and in the most: each takes some time of
-// its own besides that of its sequences, and holds some bytes besides theirs.
+// Interpolates the figures in so many micro-batches from those in two and in the most: each takes
+// some time of its own besides that of its sequences, and holds some bytes besides theirs.
 Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
   if (parts == 2) return two;
   const auto n = static_cast<double>(parts), last = static_cast<double>(most.micro_batches);
@@ -29,9 +29,9 @@ Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
   return out;
 }
 
-// Those that no faster one beats that is at most as severe, keeps no more, holds no more besides,
-// at least 1 MiB less in all, and leaves as much to divide; the fastest first. Changes shrink
-// what is kept and the rest apart, and peaks that are nearly alike may change places.
+// Drops remedies that a faster one beats: one that is at most as severe, keeps no more, holds no
+// more besides, at least 1 MiB less in all, and leaves as much to divide. The fastest comes first.
+// Changes shrink what is kept and the rest apart, and peaks nearly alike may change places.
 template <class Parts>
 std::vector<Remedy> unbeaten(std::vector<Remedy> all, const Parts& parts) {
   constexpr std::int64_t kClearly = 1 << 20;
@@ -105,7 +105,7 @@ std::vector<Remedy> ChangeSets::shared() const {
 }
 
 void ChangeSets::find_choices() {
-  // One that every choice is for, if there is such.
+  // Prefer a way that updates whole tensors: every change applies to it.
   const auto is_whole = [](const Remedy& r) { return r.step.parallel.updates_whole_tensors(); };
   const auto found = std::ranges::find_if(whole_, is_whole);
   const Remedy& first = found == whole_.end() ? whole_.front() : *found;
@@ -150,8 +150,8 @@ std::vector<ChangeSet> ChangeSets::changed(const Remedies& ways) const {
   return out;
 }
 
-// Into how many parts, a power of two, its batch can go, of which each replica has whole
-// sequences.
+// The most parts, a power of two, into which the batch can be divided so that each replica has
+// whole sequences.
 std::int64_t ChangeSets::most_parts(const Remedy& way) const {
   if (q_.division == BatchDivision::kNever || way.step.mode != Mode::kStep) return 1;
   const std::int64_t units =
@@ -168,8 +168,8 @@ Remedy ChangeSets::sketched_in(const Remedy& way, std::int64_t parts) const {
 }
 
 std::vector<ChangeSet> ChangeSets::divided(double most_ms) const {
-  // Divided, a step takes longer: as many operations, and weights read again for each part. Changes
-  // may save as much as each does alone.
+  // In parts, a step takes longer: it has as many operations, and reads weights again for each
+  // part. Changes may save as much as each does alone.
   std::vector<double> savings;
   for (const std::vector<double>& ratios : time_ratios_) {
     if (!ratios.empty()) savings.push_back(std::min(1.0, std::ranges::min(ratios)));

@@ -1,4 +1,4 @@
-// The sets of changes that keep a step's task: what a search looks among.
+// The sets of changes that keep a step's task, which a search chooses from.
 #pragma once
 
 #include <algorithm>
@@ -14,27 +14,27 @@ struct ChangeSet {
   Remedy remedy;
   double start_ms = 0;
   std::vector<double> ratios = {};  // of the time with the change of each field alone; 1: none
-  double least_ms = 0;              // what it takes at least; with figures: what it takes
+  double least_ms = 0;              // a lower bound; with figures: the time itself
   bool is_sketched = false;
 
   double guessed_ms() const;
-  // Tells whether the set takes longer, whatever its guessed time is off by.
+  // True if the set takes longer, however far its guessed time is off.
   bool is_slower_than(double ms) const;
-  // Tells whether the set takes no less time than the other and is no simpler: it differs only in
-  // that it computes or moves more, cuts the loss, or has more micro-batches.
+  // True if the set takes no less time than the other and is no simpler: it differs only in that it
+  // computes or moves more, cuts the loss, or has more micro-batches.
   bool is_no_better_than(const ChangeSet& other) const;
 };
 
-// All of them, described: each way to share the step and to divide its batch that no other one
+// Makes all sets, described: each way to share the step and to divide its batch that no other one
 // beats in time and bytes, with every choice of each field.
 class ChangeSets {
  public:
   // `judge` must outlive it.
   explicit ChangeSets(Judge& judge);
 
-  // With the batch whole. The step as asked is the one without changes.
+  // Sets that leave the batch whole; the step as asked is the one without changes.
   std::vector<ChangeSet> whole() const { return changed(whole_); }
-  // In micro-batches, less those that take longer than `most_ms` in any case.
+  // Sets in micro-batches, without those that take longer than `most_ms` in any case.
   std::vector<ChangeSet> divided(double most_ms) const;
 
  private:
@@ -49,12 +49,12 @@ class ChangeSets {
   const FitQuestion& q_;
   Judge& judge_;
   Remedies ways_;   // with the batch whole, to divide it
-  Remedies whole_;  // those of them that have the fewest bytes or take the least time undivided
+  Remedies whole_;  // the ways with the fewest bytes or the least time, undivided
   std::vector<Choices> choices_;
   std::vector<std::vector<double>> time_ratios_;  // of each choice alone
 };
 
-// The fastest guess first, then the fewest changes.
+// Sorts by guessed time, then by the number of changes.
 void sort_by_guess(std::vector<ChangeSet>& sets);
 
 }  // namespace tracestep

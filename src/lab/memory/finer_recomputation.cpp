@@ -9,7 +9,7 @@ namespace {
 // To find the choice for a budget takes many plans of the program.
 constexpr double kMostKernels = 2500, kMostKernelsOfLastResort = 400;
 
-// In words that people would write, and no more than `bytes`.
+// Rounds down to whole MiB or KiB, as people would write a budget.
 std::int64_t round_budget(std::int64_t bytes) {
   constexpr std::int64_t kKiB = 1024, kMiB = kKiB * 1024, kGiB = kMiB * 1024;
   const std::int64_t unit = bytes >= kGiB ? kMiB : bytes >= kMiB ? kKiB : 1;

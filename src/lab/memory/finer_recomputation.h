@@ -1,5 +1,5 @@
-// Computing again less than whole parts, or more than once: what a search tries when it knows the
-// set of changes of whole parts.
+// Recomputes less than whole parts, or more than once: a search tries it when it knows the set of
+// changes of whole parts.
 #pragma once
 
 #include <optional>

@@ -25,7 +25,7 @@ struct Wanted {
   std::int64_t live = 0, most = 0;
 
   std::int64_t bytes() const { return elements * element_bytes; }
-  // Exactly, or as a block that was rounded up.
+  // True for the exact size, or that of a block that was rounded up.
   bool is(std::int64_t size) const {
     return size == bytes() || size == (bytes() + kRounding - 1) / kRounding * kRounding;
   }
@@ -65,7 +65,7 @@ void count(const MemoryTrace& trace, std::vector<Wanted>& wanted) {
   for (const TraceEvent& e : trace.events) change(e.bytes, e.is_alloc ? 1 : -1);
 }
 
-// Others of the same size, which sizes alone cannot tell apart.
+// Names other tensors of the same size, which sizes alone cannot tell apart.
 std::string confusable(const std::vector<Wanted>& wanted, const Wanted& with) {
   std::string out;
   for (const Wanted& w : wanted) {
@@ -116,7 +116,7 @@ Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model
 // --- from what the file says
 // ----------------------------------------------------------------------
 
-// Whether the file names the purpose of its allocations as our own snapshots do.
+// True if the file names the purpose of its allocations, as snapshots of this program do.
 bool has_categories(const MemoryTrace& trace) {
   return std::ranges::any_of(trace.labels, [](const TraceLabel& label) {
     return label.category == "parameter" || label.category == "activation";
@@ -147,7 +147,7 @@ std::string component_of(const std::string& scope) {
   return layer > 0 && layer < scope.size() ? scope.substr(layer + 1) : scope;
 }
 
-// How many score tensors that are kept for backward are alive at most, by what made them.
+// Counts how many score tensors that are kept for backward are alive at most, by what made them.
 class KeptScores {
  public:
   KeptScores(const MemoryTrace& trace, const std::vector<Wanted>& wanted) {
@@ -165,7 +165,7 @@ class KeptScores {
     }
   }
 
-  // In each of `layers` layers.
+  // Adds the count of each of `layers` layers.
   void add_to(Fingerprint& out, std::int64_t layers) const {
     std::string makers;
     int narrow = 0;
@@ -236,10 +236,10 @@ void read_categories(const MemoryTrace& trace, const std::vector<Wanted>& wanted
 
 void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fingerprint& out) {
   std::int64_t narrow = 0, perhaps_narrow = 0;
-  std::string others;  // what may be taken for scores
+  std::string others;  // tensors that may be taken for scores
   for (const Wanted& w : wanted) {
     const std::string same = confusable(wanted, w);
-    // One layer's temporaries of this size come on top of what all layers keep.
+    // Temporaries of one layer come on top of tensors of their size that all layers keep.
     const auto per_layer = static_cast<int>(w.most / model.layers);
     if (w.kind == Kind::kScores && per_layer > 0) {
       out.scores_per_layer += per_layer;
@@ -274,8 +274,8 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
   }
 }
 
-// What every step of the model holds and the trace does not: of presets, logits have one size, and
-// a tensor of a model is often as large as another one of a wider model. Empty: all is there.
+// Names a tensor that every step of the model holds and the trace lacks: presets share the size of
+// logits, and a tensor of a model is often as large as one of a wider model. Empty: none.
 std::string missing_tensor(const std::vector<Wanted>& wanted) {
   for (const char* what : {"residual stream", "feed-forward weight", "projection weight"}) {
     const bool is_there = std::ranges::any_of(

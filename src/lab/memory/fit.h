@@ -1,5 +1,5 @@
-// Does a step fit into a device's memory, and which command runs it? By
-// predicted peaks; nothing runs.
+// Answers if a step fits into a device's memory, and which command runs it. By predicted peaks;
+// nothing runs.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace tracestep {
 
 // In the tables below, `times` predicts how long each step takes; nullptr: no times are shown.
 
-// Whether a peak is within the limit, and leaves the margin free.
+// Tells how a peak compares with the limit, and with the limit less the margin.
 enum class FitVerdict : std::uint8_t { kFits, kTight, kDoesNotFit };
 FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question);
 
-// One row: the step as asked for, its peak, the limit, what is to spare or missing, and the command
+// Row: the step as asked for, its peak, the limit, what is to spare or missing, and the command
 // that runs it.
 Table fit_table(const MemoryCell& cell, const FitQuestion& question);
 

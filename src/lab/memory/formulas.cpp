@@ -49,8 +49,8 @@ bool is_flash(const RunSpec& step) {
   return step.attention == AttentionForm::kFlash;
 }
 
-// What one layer saves: multiples of BTC and BTF, and of BHT² and BHT in attention. Every layer
-// also saves 2·BT, a number per row and norm.
+// Counts the tensors that each layer saves: multiples of BTC and BTF, and of BHT² and BHT in
+// attention. Every layer also saves 2·BT, a number per row and norm.
 struct SavedTerms {
   std::int64_t btc, btf, squares, rows_of_heads;
 

@@ -50,7 +50,7 @@ Json largest_json(const MemoryRun& run) {
   return out;
 }
 
-// One tensor of the residual stream, as the program has it: the embedding's result.
+// Bytes of a tensor of the residual stream, as the program has it: the embedding's result.
 std::int64_t residual_bytes(const Program& program) {
   for (const Node& node : program.nodes) {
     if (node.origin().path == scope::kEmbedding && node.origin().phase == Phase::kForward &&
@@ -61,7 +61,7 @@ std::int64_t residual_bytes(const Program& program) {
   return 0;
 }
 
-// Without the narrow copies of weights, which have a column of their own.
+// Leaves out the narrow copies of weights, which have a column of their own.
 std::int64_t saved_activation_bytes(const Program& program) {
   std::int64_t out = 0;
   for (const Saved& saved : saved_for_backward(program)) {
@@ -179,7 +179,7 @@ Fields<PeakRow> detail_fields() {
        [](PeakRowRef r) { return largest_json(r.run()); }}};
 }
 
-// What was measured, under the names that the validity checker reads. A step that was only
+// The measured figures, under the names that the validity checker reads. A step that was only
 // predicted has nothing to be judged.
 ResultRow judged_row(const MemoryRun& run) {
   Json row = key_of(run.spec.step);

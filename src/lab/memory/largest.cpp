@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kContextUnit = 64;                  // odd lengths are slow
 constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a context (spec/fields)
-// What a set of changes has to gain to have a row of its own.
+// A set of changes needs a size larger by this factor to have a row of its own.
 constexpr double kWorthARow = 1.1;
 
 // A step with changes, and the largest size that fits of it.
@@ -126,7 +126,7 @@ class Finder {
   std::int64_t unit(const RunSpec& step) const {
     return growth_ == Growth::kContext ? kContextUnit : step.parallel.replicas();
   }
-  // Where commands end, or the model's positions.
+  // The largest size that commands accept, or that the model has positions for.
   std::int64_t most_size() const {
     const ModelConfig& model = q_.step.model;
     const bool is_bounded = growth_ == Growth::kContext && model.positions == Positions::kLearned;
@@ -137,7 +137,7 @@ class Finder {
     return growth_ == Growth::kContext ? ceil_div(size, of) : size / of;
   }
 
-  // Another task is none of the answers where the size that was asked for fits without one.
+  // If the size that was asked for fits without another task, no answer is another task.
   std::int64_t asked_size() const {
     RunSpec asked = q_.step;
     return size_of(asked);
@@ -161,7 +161,7 @@ class Finder {
     return r;
   }
 
-  // Nothing: the step is refused, or no choice of what to recompute meets its own budget.
+  // nullopt: the step is refused, or no choice of what to recompute meets its own budget.
   std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
     try {
       check_run(r.step);
@@ -174,7 +174,7 @@ class Finder {
   }
   std::optional<std::int64_t> sketched_peak(Remedy r) { return peak_of(r, &Judge::sketch); }
 
-  // The largest of all ways to share the step; without a size where none is above `before`.
+  // The largest size over all ways to share the step; 0: none is above `before`.
   Largest largest(const Choices& set, std::int64_t before) {
     std::optional<Largest> out;
     for (const Parallel& parallel : ways()) {
@@ -197,7 +197,7 @@ class Finder {
     return peak && may_fit(*peak, q_.within_bytes());
   }
 
-  // Few layers find it, the whole program decides.
+  // Programs of few layers find the size, the whole program decides.
   Largest largest_of(const Remedy& start, std::int64_t guess) {
     Largest out{.remedy = start, .flags = start.command};
     const auto sketched = [&](std::int64_t units) {
@@ -289,7 +289,7 @@ class Finder {
     return out;
   }
 
-  // Without the changes that so large a size does not need, the severest first.
+  // Drops changes that so large a size does not need, the severest first.
   Choices needed(Choices set, const Largest& found) {
     std::ranges::stable_sort(set, std::greater{}, &StepChange::severity);
     for (std::size_t i = 0; i < set.size();) {

@@ -1,5 +1,5 @@
-// How large a batch or a context fits, as a step is asked for and with changes that keep its task.
-// By predicted peaks; nothing runs.
+// Finds how large a batch or a context fits, as a step is asked for and with changes that keep its
+// task. By predicted peaks; nothing runs.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace tracestep {
 
-// What --largest varies.
+// The size that --largest varies.
 enum class Growth : std::uint8_t { kBatch, kContext };
 inline constexpr Growth kAllGrowths[] = {Growth::kBatch, Growth::kContext};
 std::string_view name_of(Growth growth);
-// nullopt: it is called otherwise.
+// nullopt: no growth has this name.
 std::optional<Growth> growth_named(std::string_view name);
 
 // Rows: the step as asked for, then sets of changes, the least severe first and each with a size at

@@ -52,14 +52,14 @@ class OtherTask {
     return out;
   }
 
-  // In multiples of 64 tokens where possible, which ranks of a replica can share.
+  // The unit of contexts: 64 tokens where possible, and such that ranks of a replica can share it.
   std::int64_t context_unit(const Remedy& r) const {
     const Parallel& parallel = r.step.parallel;
     const std::int64_t unit = q_.step.shape.context > kTokenUnit ? kTokenUnit : 1;
     return parallel.divides_rows ? std::lcm(unit, std::int64_t{parallel.tensor}) : unit;
   }
 
-  // The largest of [1, most] that fits; peaks grow with it. Few layers find it, the program
+  // Finds the largest of [1, most] that fits; peaks grow with it. Few layers find it, the program
   // decides.
   template <class With>
   std::optional<Remedy> largest(std::int64_t most, const With& with) {

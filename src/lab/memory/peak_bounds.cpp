@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-constexpr double kPrograms = 2;  // that compute gradients: of the first micro-batch and the others
+constexpr double kPrograms = 2;  // with gradients: of the first micro-batch and of the others
 
 Remedy with_single_blocks(const Remedy& r) {
   Remedy out{.step = r.step, .micro_batches = r.micro_batches};
@@ -24,8 +24,8 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   return canonical_text(key_of(step));
 }
 
-// Of what forward and backward hold before updates, which do not know where the optimizer's states
-// lie.
+// The key names what forward and backward hold before updates, which do not know where the
+// optimizer's states lie.
 std::string key_of_computing(const RunSpec& asked, RunSpec step) {
   step.offload = asked.offload;
   step.optimizer.moments = asked.optimizer.moments;
@@ -115,7 +115,7 @@ void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
       static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
-// Half the sequences leave at least half of it. With an arena, the programs of the first
+// Half the sequences leave at least half of the bytes. With an arena, the programs of the first
 // micro-batch and of the others each have their own.
 std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
   const std::string key = key_of_forward(q_.step, r.step);

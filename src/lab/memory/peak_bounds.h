@@ -1,4 +1,4 @@
-// What a set of changes holds at least, without its program: so that a search builds few of them.
+// Bounds the peak of a set of changes from below, without its program: so a search builds few.
 #pragma once
 
 #include <cstdint>

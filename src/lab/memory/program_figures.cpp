@@ -40,7 +40,7 @@ std::string key_text(std::string_view kind, const RunSpec& run) {
   return fmt::format("{} {}", kind, canonical_text(key_of(run)));
 }
 
-// A step whose update is the same: what it updates does not depend on how the gradients were made.
+// Maps steps with the same update to one step: an update does not depend on how gradients arose.
 RunSpec as_update(RunSpec step) {
   const RunSpec usual;
   step.shape = usual.shape;
@@ -192,7 +192,7 @@ ProgramFigures ProgramCache::figures_of(const RunSpec& run, const Program& progr
   Where where{Phase::kForward, 0, ""};
   for (std::size_t i = 0; i < live.size(); ++i) {
     if (live[i] == 0) continue;
-    // What sums for several layers, or sends for others, runs where the kernel before it does.
+    // A node that sums for several layers, or sends for others, runs where the one before does.
     const Node& node = program.nodes[i];
     if (is_of_one_layer(node)) where = where_of(node.origin(), run.model.layers);
     std::int64_t& bytes = out.live[where];

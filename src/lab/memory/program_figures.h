@@ -57,7 +57,7 @@ class ProgramCache {
   static std::vector<MicroBatch> micro_batches_of(const RunSpec& step, std::int64_t parts);
   const ProgramFigures& of_micro_batch(const MicroBatch& part);
   const ProgramFigures& of_update(const RunSpec& step, const std::vector<Value>& leaves);
-  // Up to what is computed again, which `run` does not say, until the next call.
+  // The program before recomputation, which `run` does not choose; valid until the next call.
   const Program& begun(RunSpec run, const std::string& key, const std::function<Program()>& built);
   Program passed(const RunSpec& run, const std::string& key, const std::function<Program()>& built);
   bool is_offloaded(const RunSpec& step) const;

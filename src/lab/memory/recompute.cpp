@@ -1,4 +1,4 @@
-// What backward computes again, instead of keeping it: bytes kept for it, kernels and FLOPs.
+// Tables of recomputation in backward: bytes kept for it, kernels and FLOPs.
 #include <algorithm>
 
 #include "analysis/cost.h"

@@ -89,7 +89,7 @@ void Judge::take_figures(Remedy& r, const StepFigures& figures) const {
   r.time_ratio = figures.ms / asked_.ms / tokens;
 }
 
-// What is tried, behind the first answer as soon as there is one.
+// Reports the remedy that is tried, behind the first answer as soon as there is one.
 void Judge::say(const Remedy& tried) const {
   if (!q_.progress) return;
   const std::string trying = "trying " + tried.command;

@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// What a change costs besides time. The severity of a set is that of its severest change.
+// Ranks the cost of a change besides time. The severity of a set is that of its severest change.
 enum class ChangeSeverity : std::uint8_t {
   kSameNumbers,     // updates inside backward, recomputation, the optimizer in the host's memory
   kOtherRoundings,  // sums in another order: fused ops, flash attention, the loss in chunks
@@ -38,20 +38,20 @@ using Choices = std::vector<StepChange>;
 // The fields that may change without another task, each with its choices for all layers alike.
 std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits);
 
-// Whether everything is stored narrow.
+// True if parameters are in a narrow type, and so is everything else that a step stores.
 bool is_pure(const Precision& precision);
-// Returns whether a step computes blocks again, one by one or in groups.
+// True if a step computes blocks again, one by one or in groups.
 bool is_of_blocks(const Recomputation& choice);
-// Returns whether the step computes again what a budget for its peak asks for.
+// True if the step recomputes as a budget for its peak asks.
 bool has_budget(const RunSpec& step);
 
-// One way to make it fit.
+// A changed step that is to fit, with its figures.
 struct Remedy {
   RunSpec step = {};
   // Parts of the batch, one after the other, that add up their gradients (train --accumulate).
   std::int64_t micro_batches = 1;
   ChangeSeverity severity = ChangeSeverity::kSameNumbers;
-  // What differs from the step as asked: the field and the value, as its flag takes it.
+  // The fields that differ from the step as asked, with the value as its flag takes it.
   std::vector<std::pair<std::string, std::string>> changes = {};
   std::string what = {};     // "batch 4 → 2"
   std::string command = {};  // flags that differ: "--batch 2"
@@ -62,21 +62,21 @@ struct Remedy {
   bool keeps_task() const { return severity != ChangeSeverity::kOtherTask; }
 };
 
-// What runs for every micro-batch but the first; the step itself where it is not divided.
+// The step of every micro-batch but the first; the step itself if it is not divided.
 RunSpec repeated_part(const Remedy& remedy);
 // The command that runs it.
 std::string command_of(const Remedy& remedy);
 
-// Whether a training step may be computed in micro-batches.
+// States if a training step may be computed in micro-batches.
 enum class BatchDivision : std::uint8_t {
   kNever,
-  kIfNeeded,  // where nothing else keeps its task without lower precision or other states
+  kIfNeeded,  // if nothing else keeps its task without lower precision or other states
   kFreely,    // wherever that is faster
 };
 
 inline constexpr double kUsualMargin = 0.05;
 
-// How far a search is. What the sets that are left cost is not known: most are left out by a bound.
+// The progress of a search. The cost of the sets that are left is unknown: a bound rules out most.
 struct WeighedSets {
   std::int64_t done = 0;  // looked at, left out, or put off behind others that fit
   std::int64_t all = 0;   // there are so far
@@ -95,7 +95,7 @@ struct FitQuestion {
   BatchDivision division = BatchDivision::kNever;
   bool is_of_task_alone = false;  // nothing is said where no remedy keeps the task
 
-  // What a remedy may hold.
+  // Bytes that a remedy may hold: the limit less the margin.
   std::int64_t within_bytes() const {
     return limit_bytes - static_cast<std::int64_t>(margin * static_cast<double>(limit_bytes));
   }
@@ -119,17 +119,17 @@ class Judge {
   const StepFigures& asked() const { return asked_; }
   FiguresOfSteps& figures() { return figures_; }
 
-  // Changes, words and flags, from the step.
+  // Derives changes, words and flags from the step.
   void describe(Remedy& r) const;
-  // Described, with figures from few layers.
+  // Describes the remedy, and takes figures from programs of few layers.
   void sketch(Remedy& r);
-  // Figures of the whole program.
+  // Takes the figures of the whole program.
   void look_at(Remedy& r);
 
   void reach(const WeighedSets& sets) { sets_ = sets; }
   // The remedy that progress names from now on.
   void answer(const Remedy& first) { first_ = first; }
-  // Of the same task and by whole programs.
+  // The remedy with the least peak that keeps the task, by whole programs.
   const std::optional<Remedy>& least() const { return least_; }
 
  private:
@@ -143,12 +143,12 @@ class Judge {
   WeighedSets sets_;
 };
 
-// Of each kind of change of the task (batch, everything narrow, context) the one that takes least
-// time for a token on one of `from`; several only where no single one is enough.
+// For each kind of change of the task (batch, everything narrow, context), the fastest remedy for a
+// token, built on one of `from`; several changes only where no single one is enough.
 std::vector<Remedy> of_another_task(Judge& judge, const std::vector<Remedy>& from);
 // The fewest sequences of a replica whose rows its ranks can share.
 std::int64_t least_sequences(const RunSpec& step);
-// With so many sequences for each replica, or as many more as its ranks need to share them.
+// The remedy with so many sequences for each replica, or as many more as its ranks need.
 Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// One step with every allocation recorded, compared with its program's prediction: which buffer
-// each block is, when it is allocated and freed, and whether any block was not predicted.
+// Runs a step with every allocation recorded, and compares it with its program's prediction: which
+// buffer each block is, when it is allocated and freed, and whether any block was not predicted.
 #pragma once
 
 #include <map>
@@ -21,8 +21,8 @@ class BudgetNotMet;  // passes/recompute_budget.h
 
 struct MemoryRunSpec {
   RunSpec step;
-  // One step is recorded; timed ones alternate with as many that are recorded too, which shows
-  // what recording costs. There is no noise criterion.
+  // By default one step is recorded; timed ones alternate with as many that are recorded too, which
+  // shows what recording costs. There is no noise criterion.
   Protocol protocol = {.warmup = 1, .steps = 0, .recorded_steps = 1};
   bool times = true;  // a further step measures kernel times: the cost of recomputing
 };
@@ -62,10 +62,10 @@ struct MemoryRun {
   bool measured = false;  // false: only predicted, without events
   bool computes = true;
   Program program;
-  std::string recompute_note;  // what the pass `recompute` says about its choice
+  std::string recompute_note;  // the reason for the choice of the pass `recompute`
   DeviceTraits traits;
   BufferPlan buffer_plan;
-  MemoryMap map;                          // what is predicted to live at each node
+  MemoryMap map;                          // buffers that are predicted to live at each node
   std::int64_t predicted_peak_bytes = 0;  // by the executor: that of `map`, or of the arena
   std::optional<Plan> plan;               // of the arena; none: the executor has no arena
   std::int64_t parameters = 0;
@@ -98,14 +98,14 @@ struct MemoryRun {
 // Out of memory is a result, not an exception.
 MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec);
 
-// The same predicted from the program, without a device and without events.
+// Predicts the run from the program, without a device and without events.
 MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits);
 
 // A step that is out of memory whatever it computes again: its predicted peak is the least one, and
 // it has no program.
 MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error);
 
-// One sentence for each block or buffer without a partner, or with a size or lifetime other than
+// A sentence for each block or buffer without a partner, or with a size or lifetime other than
 // predicted. Empty when the prediction is exact for every buffer.
 std::vector<std::string> surprises(const MemoryRun& run);
 

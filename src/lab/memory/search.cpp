@@ -120,7 +120,7 @@ class Search {
     if (is_first) add_roomiest();
   }
 
-  // Those that fit by their whole programs: the fastest, and slower ones that hold much less.
+  // Finds remedies that fit by whole programs: the fastest, and slower ones that hold much less.
   Remedies fitting(std::vector<Set*> sets, double fastest) {
     Remedies out;
     std::optional<Remedy> tight;
@@ -171,8 +171,8 @@ class Search {
     return static_cast<double>(peak) <= kMuchLess * static_cast<double>(than.figures.peak_bytes);
   }
 
-  // Of the sets that fit and take about as long, the one with the fewest changes. One without
-  // figures has as many as another that fits.
+  // Finds, among the sets that fit and take about as long, the one with the fewest changes. A set
+  // without figures has as many as another that fits.
   Remedy simplest_like(const Remedy& r, const std::vector<Set*>& sets) {
     Remedy out = r;
     for (Set* set : sets) {
@@ -208,7 +208,7 @@ class Search {
     return least == nullptr ? Remedies() : finer_recomputations(judge_, *least);
   }
 
-  // By few layers, of those that take no longer than `most_ms`; nullptr: there is none.
+  // Searches, by few layers, sets that take no longer than `most_ms`; nullptr: there is none.
   template <class Is>
   const Remedy* least_of(const Is& is, double most_ms = kNoTime) {
     std::vector<std::pair<std::int64_t, Set*>> by_kept;
@@ -234,7 +234,7 @@ class Search {
     return out == nullptr ? nullptr : &out->remedy;
   }
 
-  // A severer remedy is worth showing, and one that leaves little.
+  // True for a severer remedy that is faster than all that are as severe or less.
   bool is_better_than_remedies(const Remedy& r) const {
     return std::ranges::none_of(advice_.remedies, [&](const Remedy& other) {
       return other.severity <= r.severity && other.figures.ms <= r.figures.ms * (1 + kAlike);
@@ -271,7 +271,7 @@ class Search {
   Judge judge_;
   PeakBounds bounds_;
   ChangeSets all_sets_;
-  std::vector<Set> sets_;     // so far
+  std::vector<Set> sets_;     // made so far
   std::int64_t weighed_ = 0;  // of them
   Advice advice_;
 };

@@ -1,4 +1,4 @@
-// Which changes make a step fit: a search over sets of all of them, the least severe first and,
+// Searches the changes that make a step fit, over sets of all of them: the least severe first and,
 // among those of one severity, the fastest.
 #pragma once
 

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The same calls as PickleWriter's, as JSON text.
+// Has the interface of PickleWriter, and writes JSON text.
 class JsonText {
  public:
   void boolean(bool value) { put(value ? "true" : "false"); }
@@ -24,7 +24,7 @@ class JsonText {
   void end_list() { close(']'); }
   void begin_dict() { open('{'); }
   void end_dict() { close('}'); }
-  // What follows is the value of this key.
+  // Writes the key of a member; the next call writes its value.
   void key(std::string_view name) {
     text(name);
     out_ += ':';
@@ -107,7 +107,7 @@ class Emitter {
     w_.key(name);
     each(items, write);
   }
-  // One entry per device number; those before ours are unused.
+  // Writes an entry per device number; those before this device's are unused.
   template <class Unused, class Write>
   void per_device(Unused&& unused, Write&& write) {
     w_.begin_list();

@@ -61,7 +61,7 @@ struct MemorySnapshot {
 // Pickle protocol 2, plain data only. Stacks are shared objects; events and blocks are not, because
 // the viewer modifies them.
 std::string pickle_of(const MemorySnapshot& snapshot);
-// The same as text; pairs are lists of two.
+// Writes the same content as JSON text; pairs are lists of two.
 std::string json_of(const MemorySnapshot& snapshot);
 
 // Checks what the viewer assumes, by replaying the events backwards from the segments: blocks tile

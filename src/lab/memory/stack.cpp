@@ -9,7 +9,7 @@ namespace tracestep {
 Table stack_table(const MemoryCell& cell) {
   const MemoryRun& run = cell.run;
   const std::size_t count = run.program.nodes.size();
-  // What each node adds to the sums before it; the last entry is never read.
+  // Each node's entry holds its change of the sums before it; the last entry is never read.
   std::vector<ByCategory> change(count + 1);
   ByCategory highest{};
   for (const MappedBuffer& b : run.map.buffers) {

@@ -36,7 +36,7 @@ bool grows_evenly(const Recomputation& choice) {
       choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
 }
 
-// Of a rank, as they are summed.
+// Bytes of a rank's gradients in the type in which ranks sum them.
 std::int64_t summed_bytes(const RunSpec& step) {
   const bool is_low = step.parallel.low_sums && step.precision.autocast;
   const DType dtype = is_low ? *step.precision.autocast : step.precision.parameters;
@@ -44,7 +44,7 @@ std::int64_t summed_bytes(const RunSpec& step) {
          step.parallel.tensor;
 }
 
-// With so many layers; batches of sums are those of the whole model.
+// The step with so many layers; batches of sums are those of the whole model.
 RunSpec of_layers(const RunSpec& step, std::int64_t layers) {
   RunSpec out = step;
   out.model.layers = layers;
@@ -87,7 +87,7 @@ StepFigures figures_of(const RunSpec& step, const Program& program, const Device
   return figures_of(step, {&whole, 1}, traits, times);
 }
 
-// Of all programs of the step.
+// Figures of a step with few layers, over all its programs.
 struct FiguresOfSteps::Depth {
   StepFigures figures = {};
   std::int64_t leaves = 0;
@@ -99,13 +99,13 @@ std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSp
   const std::int64_t layers = step.model.layers;
   const std::int64_t windows = step.model.window > 0 ? std::ssize(step.model.window_layers) : 1;
   const std::int64_t period = std::lcm(windows, std::int64_t{step.recompute.every});
-  // A first part, a last one, and layers between; weights are gathered a layer ahead.
+  // Needs a first part, a last one, and layers between; weights are gathered a layer ahead.
   const std::int64_t ahead = step.parallel.shards_weights() ? period : 0;
   const std::int64_t fewest = 2 * period + 1 + ahead;
   if (layers < fewest) return std::nullopt;
   const std::int64_t first = layers - (layers - fewest) / period * period;
-  // Compiled, one kernel sums for the norms of four layers, and what it sums is held until then; of
-  // ranks, some sums wait for those of other layers.
+  // In compiled steps one kernel sums for the norms of four layers, and its inputs are held until
+  // then; with ranks, some sums wait for those of other layers.
   const std::int64_t together = has_arena(step.executor) || step.parallel.is_on() ? 4 : 1;
   const std::int64_t second = first + round_up(together, period);
   if (first + second >= layers) return std::nullopt;

@@ -1,5 +1,5 @@
-// What a step holds and takes, for a search that compares many steps: from its program, or sketched
-// from programs of a few layers, since whatever all layers have grows evenly with their number.
+// Computes the bytes and the time of a step, for a search that compares many: from its program, or
+// sketched from programs of a few layers, since all that layers have grows with their number.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct StepFigures {
   std::int64_t peak_bytes = 0;
   std::int64_t kept_bytes = 0;  // of the peak: weights and states in the device's memory
   std::int64_t host_bytes = 0;  // in the host's memory
-  // Of a sketch: at most what its programs together keep of each layer for backward, and what
-  // forward, and all that comes before updates, holds at its fullest besides leaves.
+  // Only in a sketch: upper bounds of the bytes that its programs together keep of each layer for
+  // backward, and that forward, and all that comes before updates, hold at most besides leaves.
   std::optional<std::int64_t> saved_bytes = {}, forward_bytes = {}, computing_bytes = {};
   double ms = 0;  // predicted; modelled with rounded rates where nothing predicts it
   double flops = 0, moved_bytes = 0, kernels = 0;
 };
 
-// Of the step's program. `times`: nullptr: its time is modelled.
+// Reads the figures off the step's program. `times`: nullptr: its time is modelled.
 StepFigures figures_of(const RunSpec& step, const Program& program, const DeviceTraits& traits,
                        const Predictor* times);
 
@@ -39,18 +39,18 @@ class FiguresOfSteps {
   FiguresOfSteps(DeviceTraits traits, const Predictor* times)
       : traits_(traits), times_(times), programs_(std::move(traits), times) {}
 
-  // Of the step's program, or of those of its micro-batches and its update; each step once.
+  // Figures from the step's program, or from those of its micro-batches and update; cached by step.
   const StepFigures& exact(const RunSpec& step, std::int64_t micro_batches = 1);
-  // The same without the whole program where sketched_depths() are known. Bytes are exact but for
+  // Figures without the whole program where sketched_depths() are known. Bytes are exact but for
   // what a planned arena cannot fill.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
-  // What sketch() made without the whole program; nullptr: it was not asked so far.
+  // The figures by sketch() without the whole program; nullptr: it has not been asked so far.
   const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;
 
   // Weights and states in the device's memory, as sketch() says; without most passes.
   std::int64_t kept_bytes(const RunSpec& step, std::int64_t micro_batches = 1);
 
-  std::size_t programs() const { return exact_.size() + programs_.built(); }  // so far
+  std::size_t programs() const { return exact_.size() + programs_.built(); }  // built so far
 
  private:
   struct Depth;  // figures of a few layers

@@ -88,13 +88,13 @@ Table load_table(const MemoryCell& cell, const BufferFilter& filter = {});
 // bytes of gradients that follow, beside those of the program.
 Table gradient_slope_table(const MemoryCell& cell);
 
-// One row: what backward computes again, and what is kept for that; no row where nothing is.
+// Row: the work that backward repeats, and the bytes kept for that; no row if there is none.
 Table recompute_table(const MemoryCell& cell);
 // Bytes that are kept for nodes that run again, weights and inputs of the step left out: the inputs
 // of what is recomputed.
 std::int64_t held_for_recompute(const Program& program);
 
-// What tables of a grid share. The same cell in fp32, if it is in the grid.
+// The cell of the grid that differs only by being in fp32; nullptr: the grid has none.
 const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of);
 
 // The closed forms of docs/memory.md evaluated for a cell, beside the program's and the measured
@@ -106,7 +106,7 @@ Table formula_table(const MemoryCell& cell);
 // Elements that one layer saves for backward, and bytes that are saved once beside the layers.
 std::int64_t saved_elements_per_layer(const RunSpec& step);
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
-// The same of one layer as the course's PyTorch code keeps it, with `scores` tensors of B·H·T².
+// Elements of a layer as the course's PyTorch code saves them, with `scores` tensors of B·H·T².
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores = 2);
 
 }  // namespace tracestep

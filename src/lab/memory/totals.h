@@ -24,9 +24,9 @@ struct CategoryTotals {
   ByCategory peak{}, highest{};  // at the peak of all; the most of each at any moment
 };
 
-// By the program: buffers are allocated and freed at their nodes.
+// Totals by the program: buffers are allocated and freed at their nodes.
 CategoryTotals predicted_totals(const MemoryRun& run);
-// By the recorded events.
+// Totals by the recorded events.
 CategoryTotals measured_totals(const MemoryRun& run);
 
 // Indices of the largest buffers of the whole step; of equal ones the earliest.
@@ -37,7 +37,7 @@ std::string words_of(Category category);
 
 // --- what holds the memory at a moment ---------------------------------------------------------
 
-// One row; a sum of several holders has no op and no category.
+// A row of a table of holders; a sum of several holders has no op and no category.
 struct Holder {
   std::string component;
   std::optional<std::string> op = {}, category = {};

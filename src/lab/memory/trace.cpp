@@ -76,7 +76,7 @@ class TraceBuilder {
   }
 
   MemoryTrace finish() {
-    // Active at the end, and no event made them.
+    // These blocks are active at the end, and no event made them.
     for (const PlacedBlock& block : blocks_) {
       if (!live_.contains(block.address)) out_.there_before.push_back(block.bytes);
     }
@@ -111,7 +111,7 @@ class TraceBuilder {
   MemoryTrace out_;
   std::map<TraceLabel, std::int32_t> numbers_;
   std::unordered_set<std::int64_t> live_;
-  std::vector<PlacedBlock> blocks_;  // those from placed_ on, relative to their segment
+  std::vector<PlacedBlock> blocks_;  // blocks from placed_ on, relative to their segment
   std::size_t placed_ = 0;
   std::int64_t offset_ = 0;
 };
@@ -162,7 +162,7 @@ class PickleWalk {
     }
   }
   void look(std::size_t values) { spend(looks_left_, values); }
-  // What the builder keeps of a value; those that it does not keep count as well.
+  // Counts the bytes that the builder keeps of a value; values that it drops count as well.
   void keep(std::size_t bytes) { spend(memory_left_, bytes); }
   void spend(std::size_t& left, std::size_t amount) {
     if (amount > left) fail_input(where_, "its values name each other too often");
@@ -179,7 +179,7 @@ class PickleWalk {
     builder_.add(out);
   }
 
-  // Twice, as the builder has them in a list and in a map.
+  // Spends the bytes twice, as the builder has labels in a list and in a map.
   void read_label(const PickleValue& event, TraceLabel& out) {
     out.category = text(event, "category").substr(0, kMostOfName);
     const auto frames = find(event, "frames");

@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// What a file says of an allocation beside its size; empty texts: nothing.
+// The facts that a file has on an allocation beside its size; empty texts: none.
 struct TraceLabel {
   std::string category;  // "activation", as our own snapshots have it
   std::string scope;     // name of the innermost frame: "layers.2.attn.softmax"

@@ -37,7 +37,7 @@ class Refusal : public Unsupported {
   using Unsupported::Unsupported;
 };
 
-// One page over the tables of one report.
+// Evaluates a page over the tables of a report.
 class Composer {
  public:
   Composer(const Page& page, const Evidence& evidence) : page_(page), evidence_(evidence) {
@@ -94,7 +94,7 @@ class Composer {
     out += text;
   }
 
-  // Left out where a row that it names is missing.
+  // Leaves the chart out where a row that it names is missing.
   void add_chart(const Drawing& drawing, Composed& out) {
     const std::vector<RowRef> before = evidence_.used();
     try {
@@ -244,7 +244,7 @@ class Composer {
       std::erase_if(out, [&](const Row& row) { return !matches(row, where); });
       return out;
     }
-    if (!s.of.empty()) row_named(s.of).text_or("verdict", "");  // it judges that table, too
+    if (!s.of.empty()) row_named(s.of).text_or("verdict", "");  // its verdict holds for this table
     return evidence_.rows(table_of(s), where);
   }
   std::string table_of(const Selection& s) {

@@ -12,7 +12,7 @@ namespace tracestep::pages {
 
 struct Composed {
   Text lead, more;                       // the answer, and what stands behind it
-  std::vector<RowRef> rows;              // what the text was read from
+  std::vector<RowRef> rows;              // the rows that the text was read from
   std::vector<std::vector<Text>> lines;  // a table, its head first; empty: the page has none
   std::vector<Chart> charts;             // without titles
 };

@@ -18,7 +18,7 @@ std::string_view short_name(std::string_view schema) {
   return schema.substr(0, schema.find('/'));
 }
 
-// Those of a file of commands/.
+// The pages of a file of commands/.
 std::span<const Page> pages_of(std::string_view file) {
   static const auto all = [] {
     std::map<std::string, std::vector<Page>, std::less<>> out;
@@ -71,8 +71,8 @@ void mark_results(const Page& page, std::vector<Table>& tables, std::vector<std:
   }
 }
 
-// What pages read like the tables of the result: the machine, and of tables for several cells the
-// first of each kind under the name of the kind.
+// Adds tables that pages read beside those of the result: the machine, and, of tables for several
+// cells, the first of each kind under the name of the kind.
 void add_known_to_pages(const Json& environment, std::vector<Table>& tables) {
   for (std::size_t i = 0, own = tables.size(); i < own; ++i) {
     const std::string kind(kind_of(tables[i]));
@@ -171,7 +171,7 @@ std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tab
       for (std::size_t i = 0; i < said.charts.size(); ++i) {
         Chart chart = said.charts[i];
         const std::string kind = chart.table;
-        const bool is_first = i == 0;  // which shows what the answer says
+        const bool is_first = i == 0;  // the first chart shows the answer
         const auto is_drawn = [&](const Table& table) {
           return kind_of(table) == kind && table.rows.size() > 1;  // one row is no chart
         };

@@ -1,4 +1,4 @@
-// What the screen says first of a command's result: the answer in a sentence, and the one table
+// Composes the head of a command's result on screen: the answer in a sentence, and the one table
 // that bears it out. Both are pages (commands/, docs/pages.md), chosen by the result's schema.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace tracestep::pages {
 // The pages of a schema, "tracestep.bench/1"; none: the command answers no question.
 std::span<const Page> answer_pages(std::string_view schema);
 
-// What the help says of a command: its first page, headed "bench | command | Measure". CHECKs that
+// The help's text on a command: its first page, headed "bench | command | Measure". CHECKs that
 // there is one.
 const Page& command_page(std::string_view command);
 

@@ -16,7 +16,7 @@
 //   paired(a.column, b.column)        samples of a over those of b, by rounds that visited both
 //   min max(a, b, …)  abs(a)  ceil(a)  round(a)  log(a)  between(a, low, high)
 //   source.what[key; key]             a look-up, whose keys are plain text
-// What names, rows and sources there are is the caller's to say.
+// The caller provides the names, rows and sources (Scope).
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ struct LookUp {
   std::vector<std::string> keys;
 };
 
-// What a formula may name. Functions that are not set know nothing.
+// The names that a formula may use. Functions that are not set know nothing.
 struct Scope {
   std::function<std::optional<Quantity>(std::string_view name)> figure = {};
   std::function<std::span<const Evidence::Row>(std::string_view name)> rows = {};

@@ -1,4 +1,4 @@
-// Which tables and columns a page names: what is misspelt is found without running anything.
+// Lists the tables and columns that a page names, so that misspelt ones are found without a run.
 #include <cctype>
 #include <map>
 #include <set>

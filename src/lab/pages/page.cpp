@@ -15,7 +15,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(' ') - first + 1));
 }
 
-// What stands before `mark`, which is taken away with it; nullopt where it is not there.
+// Removes and returns the text before `mark`, and removes the mark; nullopt where it is not there.
 std::optional<std::string> take_until(std::string& text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == std::string::npos) return std::nullopt;
@@ -136,7 +136,7 @@ std::vector<std::string> cells_of(std::string_view line) {
   return {out.begin() + 1, out.end() - 1};
 }
 
-// At commas, but for those in brackets.
+// Splits at commas, except those in brackets.
 std::vector<std::string> parts_of(std::string_view text) {
   std::vector<std::string> out(1);
   int depth = 0;

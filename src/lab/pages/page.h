@@ -62,7 +62,7 @@ struct Lines {
   std::vector<std::string> head = {}, cells = {};
 };
 
-// What is printed, in order.
+// A piece of a page that is printed; blocks come in order.
 struct Block {
   enum class Kind { kText, kOutcome, kLines };
   Kind kind = Kind::kText;

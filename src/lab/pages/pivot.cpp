@@ -18,7 +18,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-// One cell as the writers for people format it.
+// The cell as the writers for people format it.
 std::string displayed(const Column& column, const Json& cell) {
   Table alone{.columns = {column}};
   alone.columns[0].data_only = alone.columns[0].if_varies = false;
@@ -34,8 +34,8 @@ bool is_out_of_memory(const Table& table, const std::vector<Json>& row) {
   return status != nullptr && words_of(*status) == "oom";
 }
 
-// What stands in the place of a row; empty: nothing. Bytes that were predicted are known whether or
-// not they fit; a time of what ran out of memory is not.
+// The text that stands for a row; empty: none. Bytes that were predicted are known whether or not
+// they fit; a time of what ran out of memory is not.
 std::string value_of(const Table& table, const std::vector<Json>& row, std::string_view name) {
   const Json* value = cell_in(table, row, name);
   const bool is_out = is_out_of_memory(table, row);
@@ -54,7 +54,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos && text.size() < 18;
 }
 
-// In the order in which they came; where all of one place are numbers, by their size.
+// Sorts in the order in which they came; where all of one place are numbers, by their size.
 template <class T, class Get>
 void sort_numbers(std::vector<T>& all, Get get) {
   if (!std::ranges::all_of(all, [&](const T& each) { return is_number(get(each)); })) return;
@@ -84,7 +84,7 @@ struct Entry {
   }
 };
 
-// Keys that say what a row is of; not what names each row by itself.
+// Keys that tell what a row is of, without columns that just name each row.
 Keys keys_of(const Table& table) {
   Keys out;
   for (const Column& column : table.columns) {
@@ -117,14 +117,14 @@ std::vector<Entry> entries_of(const Pivot& pivot, std::span<const Table* const> 
   return out;
 }
 
-// Whether both are of one run, as far as both tables say what they are of.
+// True if both are of one run, as far as both tables have the keys.
 bool is_same_run(const Entry& a, const Entry& b) {
   return std::ranges::all_of(keys_of(*a.table), [&](const std::string& key) {
     return !b.table->index_of(key) || a.text(key) == b.text(key);
   });
 }
 
-// Without runs that an earlier table has as well.
+// Drops runs that an earlier table has as well.
 void keep_first_runs(std::vector<Entry>& entries) {
   std::vector<Entry> out;
   for (Entry& entry : entries) {
@@ -147,7 +147,7 @@ void sort_sizes(std::vector<Entry>& entries) {
   }
 }
 
-// Whether the column across says what the key is: its layers, of a size.
+// True if each value across has one value of the key, as a size has one number of layers.
 bool follows_from_across(const std::vector<Entry>& entries, const std::string& key) {
   std::map<std::string, std::string> known;
   return std::ranges::all_of(entries, [&](const Entry& entry) {

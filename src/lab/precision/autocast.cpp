@@ -1,4 +1,4 @@
-// What mixed precision does to a small model, read from the program after the pass.
+// Shows the effect of mixed precision on a small model, read from the program after the pass.
 #include <algorithm>
 #include <map>
 

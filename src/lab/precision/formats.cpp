@@ -14,7 +14,7 @@ struct FormatFacts {
   int bits = 0, exponent_bits = 0, mantissa_bits = 0;
   double max = 0, min_normal = 0, min_subnormal = 0, spacing_at_one = 0;
   double largest_square = 0;  // the largest number with a finite square
-  double epsilon_as = 0;      // what the usual 1e-5 becomes
+  double epsilon_as = 0;      // the nearest number to the usual 1e-5
 };
 
 constexpr double kEpsilonOfNorms = 1e-5;

@@ -28,7 +28,7 @@ constexpr NamedStep kSteps[] = {
     {Step::kRsqrt, "1/sqrt", false},       {Step::kScale, "scaling", false},
     {Step::kAll, "all of them", false}};
 
-// One row, in float32 but for the step that is rounded to the format after every operation.
+// Normalises a row in float32, but rounds one step to the format after every operation.
 class Norm {
  public:
   Norm(DType low, Step step, bool centres) : low_(low), step_(step), centres_(centres) {}
@@ -168,7 +168,7 @@ Table norm_table(std::uint64_t seed) {
   }
   Table table =
       table_of("norms", "Normalisation with one step in a narrow format", norm_fields(), rows);
-  // What a long sum of squares of inputs of 1 loses in a layer norm.
+  // The error of a long sum of squares of inputs of 1 in a layer norm, in half spacings.
   const auto sum_at_one = [&](DType low) {
     const auto found = std::ranges::find_if(rows, [&](const NormRow& r) {
       return r.centres && r.low == low && r.scale == 1.0 &&

@@ -35,7 +35,7 @@ struct Accumulated {
 };
 // Each addition in float32, rounded to the sum's dtype.
 Accumulated accumulate(const Accumulation& experiment);
-// The same by the device's own kernels: a program that adds once, run `count` times. nullopt on a
+// Adds by the device's own kernels: a program that adds once, run `count` times. nullopt on a
 // device without the dtypes.
 std::optional<double> accumulate_on(Device& device, const Accumulation& experiment);
 
@@ -67,7 +67,7 @@ struct StepError {
   std::int64_t layers = 0;
   double loss = 0, logits = 0, gradients = 0;  // relative, of norms
 };
-// The same step in float64, against which precisions are measured: for the model cut to
+// Runs a step in float64, against which precisions are measured: for the model cut to
 // `error.layers`, with the same seed. The float64 result is kept between calls while only the
 // precision or the executor changes, because it takes far longer than the step compared with it.
 class StepErrors {
@@ -98,7 +98,7 @@ Table precision_step_table(std::span<const PrecisionCell> cells);
 // Rows: cells other than fp32 whose fp32 twin ran, by component; columns: kernels' time forward and
 // backward in a recorded step, the same in fp32, and the ratio.
 Table precision_component_table(std::span<const PrecisionCell> cells);
-// The same cell in fp32, if it is there and ran.
+// The cell that differs only by being in fp32, if it is there and ran; else nullptr.
 const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of);
 
 }  // namespace tracestep

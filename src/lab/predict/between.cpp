@@ -132,7 +132,7 @@ Between between_kernels(std::span<const CalibratedStep* const> steps, ExecutorKi
   if (!is_asynchronous) return between_calls(std::move(its));
   Between out;
   add_gaps(its, out);
-  // What a graph launches, the device itself takes from its queue.
+  // The device takes the launches of a graph from its own queue, without the host.
   if (executor != ExecutorKind::kCompiled) add_host(its, out);
   return out;
 }

@@ -1,4 +1,4 @@
-// What a step takes beyond its kernels: the gaps between them, and the host that launches them.
+// Models the time of a step beyond its kernels: gaps between them, and the host that launches them.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// For one executor.
+// The model for one executor.
 struct Between {
   double gap_us = 0;    // for each kernel
   double slowdown = 0;  // relative: kernels one behind the other beside kernels timed by themselves
@@ -18,7 +18,7 @@ struct Between {
   // at least as much of it.
   double host_spread = 0;
 
-  // Of a kernel until the next one can begin.
+  // The time from the start of a kernel until the next one can begin.
   double until_next_us(double kernel_us) const { return kernel_us * (1 + slowdown) + gap_us; }
   double issue_us(KernelClass kind) const {
     return kind == KernelClass::kGemm ? product_issue_us : other_issue_us;

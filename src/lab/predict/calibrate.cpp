@@ -75,7 +75,7 @@ std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
   return out;
 }
 
-// What steps took, and the host for issuing them.
+// Times of steps, and of the host that issues them.
 struct StepSamples {
   std::vector<double> wall_ms, issue_ms;
 
@@ -108,7 +108,7 @@ std::optional<double> sustain(Measurement& measurement, const Device& device) {
   return watts;
 }
 
-// After the device has been kept busy.
+// Times steps after the device has been kept busy.
 StepSamples timed_sustained(Measurement& measurement) {
   StepSamples out;
   for (double total = 0; total < kSampledMs; total += out.wall_ms.back())
@@ -190,8 +190,8 @@ double measure_host_link(Device& device) {
   return bytes_over_link(program, executor->buffer_plan(), program.nodes.front()) / least_us;
 }
 
-// Of what the steps multiply in, except float32 with rounded operands (tf32), which another device
-// multiplies, and by parts, whose products have other kernels.
+// The types in which the steps multiply, except float32 with rounded operands (tf32), which another
+// device multiplies, and by parts, whose products have other kernels.
 std::set<DType> product_dtypes(const std::vector<CalibrationStep>& steps) {
   std::set<DType> out;
   for (const CalibrationStep& step : steps) {
@@ -202,7 +202,7 @@ std::set<DType> product_dtypes(const std::vector<CalibrationStep>& steps) {
   return out;
 }
 
-// Of a calibration that ended early, the steps that begin those of the plan.
+// Keeps the steps of a calibration that ended early as long as they are those that begin the plan.
 std::vector<CalibratedStep> steps_begun(const Calibration& begun,
                                         const std::vector<CalibrationStep>& plan) {
   std::vector<CalibratedStep> out = begun.steps;
@@ -265,7 +265,7 @@ void add_products(Device& device, const CalibrationPlan& plan, std::size_t count
   }
 }
 
-// The device, and what is measured of it apart from steps.
+// Begins with the device, and what is measured of it apart from steps.
 Calibration begin_calibration(const DeviceFactory& make_device, const CalibrationPlan& plan,
                               const StopSignal* stop, Keeper& keeper) {
   Calibration out{.identity = plan.identity, .date_utc = plan.date_utc};
@@ -287,7 +287,7 @@ Calibration begin_calibration(const DeviceFactory& make_device, const Calibratio
   return out;
 }
 
-// What another round of the same step adds: of the step and of each kernel the shorter time.
+// Merges another round of the same step: keeps the shorter time of the step and of each kernel.
 void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
   step.wall_ms = std::min(step.wall_ms, other.wall_ms);
   step.issue_ms = std::min(step.issue_ms, other.issue_ms);
@@ -298,8 +298,8 @@ void keep_quieter(CalibratedStep& step, const CalibratedStep& other) {
   step.busy_ms = busy_ms_of(step);
 }
 
-// Products of the steps' own sizes, so that what they take in a step beside what they take alone
-// says nothing of sizes.
+// Measures products of the steps' own sizes, so that the difference between their time in a step
+// and alone does not come from sizes.
 void add_step_products(const DeviceFactory& make_device, const CalibrationPlan& plan,
                        const StopSignal* stop, Calibration& out) {
   std::set<NamedProduct> wanted;

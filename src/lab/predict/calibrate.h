@@ -19,7 +19,7 @@ struct CalibrationStep {
   // Large enough to draw the power that a long training draws: it runs for a while before it is
   // timed, and its median counts, so that its times are those that the device keeps up.
   bool is_sustained = false;
-  bool is_metered = false;  // its power is measured afterwards; that of sustained ones always is
+  bool is_metered = false;  // measures its power afterwards; sustained steps always do
 };
 // The steps of a calibration: models of one to three layers whose sizes are none of the presets',
 // in each of these precisions, with composite kernels and without, with both forms of attention,
@@ -27,14 +27,14 @@ struct CalibrationStep {
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions);
 
-// What a calibration is made of. `progress` is called before each step.
+// The input of a calibration. `progress` is called before each step.
 struct CalibrationPlan {
   std::vector<CalibrationStep> steps;
   Json identity = {};  // calibration_identity()
   std::string date_utc = {};
   // Every step is measured once; rounds after that begin no step when this time is over.
   double most_seconds = 0;  // 0: all rounds
-  // What a calibration of the same plan had measured when it ended early: that is not done again.
+  // A calibration of the same plan that ended early: its steps are not measured again.
   std::optional<Calibration> begun = {};
   std::function<void(const std::string& step, std::size_t index, std::size_t count)> progress = {};
   // Called with what there is every few seconds, and when a signal to stop came.
@@ -56,7 +56,7 @@ struct SpotCheck {
 // Runs three of the steps held out again: a second or less on a device as it was.
 SpotCheck spot_check(const DeviceFactory& make_device, const Calibration& calibration,
                      const Place& place);
-// What the check says: empty while the ratio is within `tolerance` of 1.
+// A sentence on the check: empty while the ratio is within `tolerance` of 1.
 std::string verdict_of(const SpotCheck& check, const std::string& date_utc,
                        double tolerance = 0.15);
 

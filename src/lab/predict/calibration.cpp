@@ -138,7 +138,7 @@ std::vector<MeasuredProduct> read_products(const Json& json) {
   return out;
 }
 
-// "threads 2, here 4": the members that differ.
+// The members that differ: "threads 2, here 4".
 std::string difference(const Json& file, const Json& here) {
   std::string out;
   for (const auto& [name, value] : here.members()) {

@@ -14,14 +14,14 @@
 
 namespace tracestep {
 
-// One step that was run: its launches, alike ones as one, and its time as a whole.
+// A step that was run: its launches, alike ones merged, and its time as a whole.
 struct CalibratedStep {
   Json key;  // key_of() of its RunSpec
   ExecutorKind executor = ExecutorKind::kEager;
   double wall_ms = 0;   // median, nothing recorded
   double busy_ms = 0;   // kernels' time, recorded: that of `kernels` together
   double issue_ms = 0;  // until the host had issued it, nothing recorded
-  double watts = 0;     // that the device drew while it ran again and again; 0: not measured
+  double watts = 0;     // drawn by the device while it ran again and again; 0: not measured
   std::int64_t launches = 0;
   // Rates are not fitted to this step: it shows how good they are.
   bool is_held_out = false;
@@ -43,14 +43,14 @@ struct Calibration {
   DeviceKind kind = DeviceKind::kCpu;
   bool is_asynchronous = false;
   CacheSizes caches = {};
-  // Of the link to the host's memory, each way; 0: not measured, or the device has no other memory.
+  // The rate of the link to the host's memory, each way; 0: not measured, or there is no such link.
   double host_bytes_per_us = 0;
-  // Of a GPU, for ProductTimes: whole grids, and those of sizes that steps have.
+  // Products of a GPU, for ProductTimes: whole grids, and those of sizes that steps have.
   std::vector<MeasuredProduct> products = {}, sized_products = {};
   std::vector<CalibratedStep> steps = {};
 };
 
-// One JSON object with a checksum of its content.
+// Writes one JSON object with a checksum of its content.
 std::string text_of(const Calibration& calibration);
 // Errors: kInput naming `where` for text that is damaged, of another version, or holds numbers that
 // no measurement gives; and when `identity` is that of another device, with what differs (an empty
@@ -58,10 +58,10 @@ std::string text_of(const Calibration& calibration);
 Calibration parse_calibration(const std::string& text, const std::string& where,
                               const Json& identity, bool may_lack_steps = false);
 
-// Of its device; 0: it has none, or their number is not known.
+// The number of multiprocessors of its device; 0: it has none, or their number is not known.
 std::int64_t multiprocessors_of(const Calibration& calibration);
 
-// What identifies a device and a build in `environment` (lab/measure/environment.h).
+// The part of `environment` (lab/measure/environment.h) that identifies a device and a build.
 Json calibration_identity(const Json& environment, const std::string& device);
 
 }  // namespace tracestep

@@ -7,8 +7,8 @@ namespace {
 struct Size {
   std::int64_t d_model, d_ff, heads, vocab, layers, batch, context;
 };
-// Widths, contexts and vocabularies apart from those that people ask for, from what lies in the
-// caches to what does not.
+// Widths, contexts and vocabularies unlike those that people ask for, from sizes that fit the
+// caches to sizes that do not.
 constexpr Size kSmallest{128, 448, 4, 512, 1, 4, 64}, kSmall{192, 704, 3, 3000, 2, 4, 96},
     kManyTokens{192, 704, 6, 12000, 1, 4, 224};
 struct Sizes {
@@ -27,7 +27,7 @@ constexpr Sizes kForGpu{.middle = {384, 1536, 6, 2048, 1, 4, 192},
 constexpr Size kLargeWide{2048, 8192, 32, 5056, 1, 4, 1152},
     kLargeNarrow{896, 3584, 14, 6016, 2, 4, 1280}, kLargeShort{1536, 6144, 24, 9024, 1, 4, 320},
     kLargeMiddle{1408, 5632, 22, 12032, 1, 4, 768};
-// Between them.
+// Sizes between these, for the steps that are held out.
 constexpr Size kHeldOut{224, 832, 7, 1500, 3, 4, 112},
     kLargeHeldOut{1152, 4608, 18, 7040, 2, 4, 640};
 
@@ -56,7 +56,7 @@ std::vector<CalibrationStep> calibration_steps(const Place& place,
   const auto compiled = [](RunSpec& s) { s.executor = ExecutorKind::kCompiled; };
   const auto flash = [](RunSpec& s) { s.attention = AttentionForm::kFlash; };
   for (const Precision& precision : precisions) {
-    // The others have most of their kernels in common with these.
+    // Other precisions have most of their kernels in common with these two.
     const std::string name = name_of(precision);
     const bool is_main = name == "fp32" || name == "bf16";
     const auto add = [&](std::initializer_list<Size> sizes, auto change, bool is_held_out = false,

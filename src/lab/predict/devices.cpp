@@ -45,7 +45,7 @@ Words words_of(const PublishedDevice& device) {
   return out;
 }
 
-// The words of all devices, and those that say nothing.
+// Words that tell no devices apart; all_words() adds those of every device's name.
 const Words& no_meaning() {
   static const Words words = {"nvidia", "geforce", "tesla", "amd", "instinct", "gpu"};
   return words;
@@ -60,7 +60,7 @@ const Words& all_words() {
   return words;
 }
 
-// `text` from `start` as words that are known, the longest first; nullopt: it is not made of them.
+// Splits `text` from `start` into words that are known, the longest first; nullopt: it has others.
 std::optional<Words> parted(std::string_view text, std::size_t start) {
   if (start == text.size()) return Words();
   for (std::size_t length = text.size() - start; length > 0; --length) {

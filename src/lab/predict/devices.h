@@ -18,7 +18,7 @@ inline constexpr double kLinkShare = 0.73;
 
 // A device as its vendor describes it. 0 and empty: not stated, or it has none.
 struct PublishedDevice : DevicePeaks {
-  std::string words;  // what its name may hold besides its memory: "h100 sxm sxm5 hbm3"
+  std::string words;  // words of its name besides its memory: "h100 sxm sxm5 hbm3"
   std::string form;   // "SXM", "PCIe", "laptop"
   std::string maker;
   std::string link;         // between devices of one host, beside PCIe: "NVLink"
@@ -32,37 +32,37 @@ struct PublishedDevice : DevicePeaks {
   double tflops(std::string_view precision) const {
     return precision == "fp32" ? fp32_tflops : bf16_tflops;
   }
-  // Whether the programs here, which are those of an NVIDIA GPU, have a time on it.
+  // True if programs of this build, which are those of an NVIDIA GPU, can be timed on it.
   bool has_times() const { return maker == "NVIDIA"; }
   // GB/s each way between `ranks` devices of one host: the link's, or PCIe's where that joins
   // fewer; 0: more than a host holds.
   double host_link_gb_s(int ranks) const;
-  // What collectives reach of it.
+  // The part of host_link_gb_s() that collectives reach.
   double reached_link_gb_s(int ranks) const;
 };
 
 std::span<const PublishedDevice> published_devices();
 
-// What a name may mean. A laptop's device has to be called one; where the form is not said, the SXM
-// module is meant.
+// The devices that a name may mean. A laptop's device has to be called one; where the form is not
+// said, the SXM module is meant.
 struct DevicesOfName {
   std::vector<const PublishedDevice*> devices;  // several: the name leaves it open
-  std::vector<const PublishedDevice*> others;   // that their form or memory alone tells apart
+  std::vector<const PublishedDevice*> others;   // told apart by their form or memory alone
 };
-// Of "rtx4090", "a100-80gb", "NVIDIA H100 80GB HBM3": any case, with blanks and signs or without.
+// Looks up "rtx4090", "a100-80gb", "NVIDIA H100 80GB HBM3": in any case, with or without blanks.
 // No device where the name has a word that is none of the device's ("4080 SUPER").
 DevicesOfName devices_of_name(std::string_view name);
 
 // The only device that `name` may mean; nullptr: none, or several.
 const PublishedDevice* known_device(std::string_view name);
-// The same; of several that their memory alone tells apart the one with the most, beside the
-// others. Error{kUsage} naming `where` for none, with the nearest name, and for several others,
-// with their names.
+// The devices that `name` may mean; if only their memory tells several apart, the one with the
+// most, beside the others. Error{kUsage} naming `where` for none, with the nearest name, and for
+// several others, with their names.
 DevicesOfName require_device(const std::string& where, const std::string& name);
 std::vector<std::string> published_device_names();
 
-// What makers publish of devices that need not be here. Rows: devices; columns: dense peaks of
-// products by precision, memory, links and power, and where each comes from. What a maker does not
+// Data sheets of devices, which need not be here. Rows: devices; columns: dense peaks of products
+// by precision, memory, links and power, and where each comes from. A figure that a maker does not
 // state is null.
 Table device_table();
 

@@ -42,7 +42,7 @@ double time_in(const Json& number, const std::string& where) {
 
 CheckedCell parse_line(std::string_view line, const std::string& where) {
   const Json json = Json::parse(line, where);
-  run_of_key(json.at("cell"));  // its values are those of runs
+  run_of_key(json.at("cell"));  // throws unless its values are those of runs
   // Lines of earlier versions have only what the calibration alone predicted.
   const Json *model = &json.at("predicted_ms"), *told = json.find("corrected_ms");
   CheckedCell out{.date_utc = json.at("date_utc").as_string(),

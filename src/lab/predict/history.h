@@ -1,5 +1,5 @@
-// What predictions were worth: cells that were predicted and then run, and the correction that the
-// next prediction takes from them.
+// Records how good predictions were: cells that were predicted and then run, and the correction
+// that the next prediction takes from them.
 #pragma once
 
 #include <span>
@@ -19,11 +19,11 @@ struct CheckedCell {
   double predicted_ms = 0;     // as it was told: corrected by the history before it
   double measured_ms = 0;
 
-  // Of what was told, in percent of the measured time.
+  // The error of the prediction as it was told, in percent of the measured time.
   double error_percent() const { return 100.0 * (predicted_ms / measured_ms - 1.0); }
 };
 
-// One line of the history file, without the line break.
+// A line of the history file, without the line break.
 std::string line_of(const CheckedCell& cell);
 struct History {
   std::vector<CheckedCell> cells;

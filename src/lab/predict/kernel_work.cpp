@@ -28,7 +28,7 @@ char fastest_index(const Value& value, bool transposed, const char* indices) {
   return indices[is_last ? 1 : 0];
 }
 
-// Whether a reduction goes over rows, so that a result is left for each column.
+// True if a reduction goes over rows, so that a result is left for each column.
 bool sums_columns(const Program& program, const Node& node) {
   const Shape& from = program.type(node.inputs[0]).shape;
   const Shape& to = program.type(node.outputs[0]).shape;
@@ -39,12 +39,12 @@ bool reads_transposed(const Node& node, std::string_view attr) {
   return node.op->find_attr(attr) != nullptr && node.attrs.flag(attr);
 }
 
-// Whether the product reads its operands in either order; else both along K.
+// True if the product has forms for either order of its operands; else both are read along K.
 bool has_orders(const Node& node) {
   return node.op->find_attr("transpose_a") != nullptr;
 }
 
-// Whether it is a product that ends with SwiGLU, or with its gradients.
+// True if the node is a product that ends with SwiGLU, or with its gradients.
 bool is_gated(const Node& node) {
   return node.op->name.starts_with("matmul_swiglu");
 }
@@ -169,7 +169,7 @@ class Counting {
     return {std::move(product), std::move(gating)};
   }
 
-  // What depends on how the work is arranged, not on how much it is.
+  // Adds efforts that depend on how the work is arranged, not on how much it is.
   void add_shape(const Node& node, Efforts& amounts) const {
     const KernelClass kind = node.op->kernel_class;
     if (kind == KernelClass::kReduction || kind == KernelClass::kAttention) {

@@ -1,5 +1,5 @@
-// What each kernel of a program has to do, as a few quantities that its time grows with:
-// operations, bytes by how far away they are, elements that a product packs. Worked out from the
+// Describes the work of each kernel of a program by a few quantities that its time grows with:
+// operations, bytes by how far away they are, elements that a product packs. Derived from the
 // program alone.
 #pragma once
 
@@ -47,7 +47,7 @@ inline double at(const Efforts& all, Effort q) {
   return all[static_cast<std::size_t>(q)];
 }
 
-// Of a product of two matrices; all 0: it is no such product.
+// The sizes of a product of two matrices; all 0: the kernel is no such product.
 struct ProductShape {
   std::int64_t m = 0, n = 0, k = 0;
 
@@ -68,12 +68,12 @@ struct KernelWork {
   Efforts amounts{};
   ProductShape product = {};
   double host_bytes = 0;  // bytes_over_link(); not among `amounts`
-  // Kernels that would do the same one after the other: what it takes as long as where it was not
-  // measured itself. Empty: there are none.
+  // Kernels whose times, added up, stand for this one if it was not measured. Empty: there are
+  // none.
   std::vector<KernelWork> parts = {};
 };
 
-// What the node reads from leaves in the host's memory, or what it writes there, whichever is more:
+// Bytes that the node reads from leaves in the host's memory, or writes there, whichever is more:
 // the link to the host carries both at once.
 double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, const Node& node);
 
@@ -83,9 +83,9 @@ struct CacheSizes {
   std::int64_t shared_bytes = 0;  // also holds what the near ones hold
 };
 
-// One entry for every launch, in order. How near bytes are depends on how many others were touched
-// since, in a step that runs again and again. Of several threads, operations are those of the one
-// with the most.
+// An entry for every launch, in order. How near bytes are depends on how many others were touched
+// since, in a step that runs again and again. With several threads, operations are those of the
+// thread with the most.
 std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,
                                     const CacheSizes& caches);
 

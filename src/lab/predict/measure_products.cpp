@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// All operands are views of it, so that one store serves the whole grid.
+// The tensor of which all operands are views, so that one store serves the whole grid.
 constexpr const char* kElements = "elements";
 
 std::int64_t operand_elements(const LinearLayer& l) {

@@ -14,7 +14,7 @@
 
 namespace tracestep {
 
-// Of `rows` tokens.
+// A linear layer that maps `rows` tokens from `in` to `out` values.
 struct LinearLayer {
   std::int64_t rows = 0, in = 0, out = 0;
 
@@ -33,7 +33,7 @@ struct ProductGrid {
 const ProductGrid& product_grid(DType dtype);
 std::vector<LinearLayer> layers_of(const ProductGrid& grid);
 
-// Whether measure_products() of this dtype measures the kernel.
+// True if measure_products() of this dtype measures the kernel.
 bool is_product_of(const std::string& kernel, DType dtype);
 
 // The products of these layers, forward and backward, alone and added to what is there. Each is

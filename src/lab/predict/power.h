@@ -1,5 +1,5 @@
-// The energy of steps: what a device draws while a step runs again and again, by its counter, and
-// what another step will take, by its time and by what it computes and moves.
+// The energy of steps: measured by a device's counter while a step runs again and again, and
+// predicted for other steps from their time and from what they compute and move.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ class PowerMeter {
   // `device` must outlive it.
   explicit PowerMeter(const Device& device);
 
-  // So far; nullopt: the device has no counter, or it moved too seldom.
+  // The mean power so far; nullopt: the device has no counter, or it moved too seldom.
   std::optional<double> watts() const;
 
  private:
@@ -38,7 +38,7 @@ class PowerMeter {
   std::jthread thread_;
 };
 
-// What products of a precision are computed in.
+// The arithmetic in which a precision computes products.
 struct ProductKind {
   DType dtype = DType::kF32;
   bool tf32 = false, split = false, float8 = false;
@@ -53,7 +53,7 @@ class EnergyModel {
  public:
   explicit EnergyModel(const Calibration& calibration);
 
-  // What a step of `ms` takes, in `busy_ms` of which kernels run, whose launches have these
+  // The energy of a step of `ms`, in `busy_ms` of which kernels run, whose launches have these
   // amounts; 0: nothing was measured with such products.
   double joules(const Precision& precision, double ms, double busy_ms,
                 const Efforts& amounts) const;
@@ -62,7 +62,7 @@ class EnergyModel {
   std::map<ProductKind, Rates> rates_;
 };
 
-// What a launch adds to the amounts of its step, for joules().
+// Adds `count` launches to the amounts of their step, for joules().
 void add_amounts(KernelClass kind, const Efforts& launch, double count, Efforts& amounts);
 
 }  // namespace tracestep

@@ -14,7 +14,7 @@ namespace tracestep {
 
 class BudgetNotMet;  // passes/recompute_budget.h
 
-// What predictions are made from.
+// The sources of predictions.
 struct Predictor {
   const TimeModel& model;
   std::span<const CheckedCell> history = {};
@@ -28,7 +28,7 @@ struct Prediction {
   double model_ms = 0;  // by the model alone
   Correction correction = {};
   std::int64_t peak_bytes = 0, host_bytes = 0;  // in the device's memory, in the host's
-  double product_flops = 0;  // that a rank computes, what it recomputes among them
+  double product_flops = 0;  // the FLOPs that one rank computes, recomputation included
   double peak_tflops = 0;  // of its device, for dense products in the run's precision; 0: not known
   double watts = 0;        // the most that its device is allowed; 0: not known
   std::string where = {};  // where_of()
@@ -43,17 +43,17 @@ struct Prediction {
 
 // Throws BudgetNotMet for a run that has no program.
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
-// The same for a program that has been built; without its bytes.
+// As predict_run(), for a program that has been built; without its bytes.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 
-// What predict_program() multiplies the model's time by; it depends on the run alone.
+// The factor that predict_program() applies to the model's time; it depends on the run alone.
 double correction_factor(const RunSpec& run, const Predictor& predictor);
 
 // Where the run is: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs (dp=4)"; empty: this
 // device.
 std::string where_of(const RunSpec& run, const DevicePeaks* sheet);
-// Trained (without backward: read) in a second, by all ranks together; 0: there is no time.
+// Tokens that all ranks together train on, or read without backward, in a second; 0: no time.
 double tokens_per_s(const Prediction& prediction);
 // Shares of `peak_tflops`, in percent; 0: not known. MFU counts the products of the model once for
 // each pass: forward's 2 FLOPs for each weight and token and those of attention over all scores,

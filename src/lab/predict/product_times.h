@@ -32,7 +32,7 @@ class ProductTimes {
   // the time; above the largest size it stays what it was there. nullopt: the kernel was not
   // measured, or a size is below the smallest.
   std::optional<double> us(const std::string& kernel, const ProductShape& shape) const;
-  // Whether the kernel was measured, but not with these sizes.
+  // True if the kernel was measured, but not with these sizes.
   bool interpolates(const std::string& kernel, const ProductShape& shape) const;
 
  private:

@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// All at least 0, so that more work never takes less time.
+// Rates are at least 0, so that more work never takes less time.
 struct Rates {
   Efforts us_per_unit{};
 

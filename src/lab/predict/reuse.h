@@ -1,5 +1,5 @@
-// How many bytes a step touches between two touches of the same memory, from its program: what
-// decides whether a cache still has them.
+// Counts the bytes that a step touches between two touches of the same memory, from its program:
+// they decide whether a cache still has it.
 #pragma once
 
 #include <map>

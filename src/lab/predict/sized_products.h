@@ -16,14 +16,14 @@ namespace tracestep {
 
 using NamedProduct = std::pair<std::string, ProductShape>;  // KernelWork's
 
-// Of a step that was calibrated, and of a program.
+// The products of a step that was calibrated, and those of a program.
 std::set<NamedProduct> products_of(const CalibratedStep& step);
 std::set<NamedProduct> products_of(const Program& program);
 
 struct SizedProducts {
   std::vector<MeasuredProduct> measured;
-  // Of what they took to what the calibration's grid says, in the median; far above 1, the device
-  // was busy with other work. 1 where the grid says nothing.
+  // The median ratio of measured times to those of the calibration's grid; far above 1, the device
+  // was busy with other work. 1 where the grid has no time.
   double ratio = 1;
 };
 // Times those of `wanted` that the calibration has a grid for and not the size, and with each the

@@ -1,4 +1,4 @@
-// What `--precision fp32-split` would gain for a step in float32, before it is tried.
+// Predicts the gain of `--precision fp32-split` over float32 for a step, before it is tried.
 #pragma once
 
 #include <optional>

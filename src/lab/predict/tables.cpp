@@ -47,7 +47,7 @@ double error_of(P p) {
   return 100.0 * (p.time.ms / p.measured_ms - 1.0);
 }
 
-// What a row of a table of parts is of.
+// A row of a table of parts.
 struct PartRow {
   std::string phase, component;
   double ms = 0, share_percent = 0;
@@ -80,7 +80,7 @@ Json parts_json(P p) {
   return out;
 }
 
-// What MFU and HFU are shares of; empty where no peak is known.
+// Names the peaks that MFU and HFU are shares of; empty where no peak is known.
 std::string utilisation_note(std::span<const Prediction> predictions) {
   std::set<std::string> peaks;
   for (P p : predictions) {
@@ -95,8 +95,8 @@ std::string utilisation_note(std::span<const Prediction> predictions) {
       fmt::join(peaks, ", "));
 }
 
-// What the rows do not say: errors, what the history changed, steps beyond the limit, steps without
-// a time, and kernels that were not calibrated.
+// Adds facts that the rows lack: errors, the effect of the history, steps beyond the limit, steps
+// without a time, and kernels that were not calibrated.
 void add_notes(std::span<const Prediction> predictions, Table& table) {
   std::set<std::string> uncalibrated;
   std::vector<double> errors;

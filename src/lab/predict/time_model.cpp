@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// Whether nodes of the program run beside others, or between ranks.
+// True if nodes of the program run beside others, or between ranks.
 bool has_lanes(const Program& program) {
   return std::ranges::any_of(program.nodes, [](const Node& node) {
     return node.op->kernel_class == KernelClass::kCollective ||
@@ -50,7 +50,7 @@ class Launches {
     if (has_lanes(program)) turns_ = turns_of(program, plan_buffers(program));
   }
 
-  // What the link says; nullopt: the node is no collective, or nothing is known of a link.
+  // The time by the link; nullopt: the node is no collective, or no link is known.
   std::optional<double> collective_us(NodeId id) const {
     const Node& node = program_.node(id);
     if (!link_ || node.op->kernel_class != KernelClass::kCollective) return std::nullopt;
@@ -70,17 +70,17 @@ class Launches {
     }
   }
 
-  // Until the last kernel of a program without lanes has ended, when the host launches as usual,
-  // as fast as it ever does, and as slowly.
+  // When the last kernel of a program without lanes ends: with a host that launches as usual, as
+  // fast as it ever does, and as slowly.
   std::array<double, 3> ended_us() const {
     std::array<double, 3> out{};
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = queues_[i].ended_us();
     return out;
   }
-  // The host's for launching.
+  // The host's time for launching.
   double issue_us() const { return issue_us_; }
 
-  // All but `ms` and its band, and what was not calibrated.
+  // Fills all but `ms`, its band, and the kernels that were not calibrated.
   StepTime sum() {
     StepTime out;
     out.kernels_ms = sum_us_ * 1e-3;
@@ -117,8 +117,8 @@ bool is_of_products(KernelClass kind) {
   return kind == KernelClass::kGemm || kind == KernelClass::kAttention;
 }
 
-// What is usual for a kernel is what its class has, and for a class what all kernels that move
-// bytes have. Products compute at a pace of their own.
+// A kernel that lacks a rate takes the usual one of its class, and a class that of all kernels that
+// move bytes. Products compute at a pace of their own.
 class KernelRates {
  public:
   explicit KernelRates(const StepPointers& steps) {
@@ -176,7 +176,7 @@ StepPointers fitted_steps(const Calibration& calibration) {
   return out;
 }
 
-// What launches take on a device that does (`tf32`), or does not, round operands of products.
+// Times of launches on a device that rounds the operands of products (`tf32`), or does not.
 class LaunchTimes {
  public:
   LaunchTimes(const Calibration& calibration, bool tf32)
@@ -195,7 +195,7 @@ class LaunchTimes {
   bool knows(const std::string& kernel, const ProductShape& product) const {
     return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
   }
-  // Of a KernelWork or a CalibratedStep::Launch.
+  // Microseconds of a launch, given by fields of a KernelWork or a CalibratedStep::Launch.
   double us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
             const ProductShape& product) const {
     const double rated = rated_us(kernel, kind, amounts, product);
@@ -277,7 +277,7 @@ class Calibrated : public TimeModel {
     StepTime out = launches.sum();
     out.uncalibrated = std::move(uncalibrated);
     out.uncalibrated_ms = uncalibrated_ms;
-    // By a host as usual, a quick and a slow one.
+    // Times with a host as usual, a quick and a slow one.
     std::array<double, 3> us = launches.ended_us();
     if (has_lanes(program)) {
       const double device_us = (out.kernels_ms - out.beside_ms) * 1e3;
@@ -324,7 +324,7 @@ class Calibrated : public TimeModel {
     return std::abs(std::log(wall_us / std::clamp(wall_us, least, most)));
   }
 
-  // Without the order of its launches: by a host as usual, a quick and a slow one.
+  // Times without the order of launches: with a host as usual, a quick and a slow one.
   static std::array<double, 3> step_us(double kernels_us, std::int64_t launches, double issue_us,
                                        const Between& between) {
     const double device_us =
@@ -384,9 +384,9 @@ class OfPeaks : public TimeModel {
   // Fitted to 90 eager steps on an H200 (docs/predict.md): the share of its peaks that kernels
   // reach, and what a launch adds to that.
   static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
-  // Of products by parts, splitting included, in steps of large (bench/results/cuda-h200.md).
+  // Splitting included, products by parts reach this on model large (bench/results/cuda-h200.md).
   static constexpr double kShareByParts = 0.5;
-  // Those steps lie within a factor of 1.3; of other devices less is known.
+  // The band's upper end: steps of the H200 lie within a factor of 1.3; other devices may not.
   static constexpr double kMostSlowdown = 1.5;
 
   double us_over_link(double bytes) const {

@@ -26,7 +26,7 @@ struct PredictedPart {
 
 struct StepTime {
   double ms = 0;                              // of the step, with what lies between kernels
-  double low_ms = 0, high_ms = 0;             // where nine of ten steps are expected
+  double low_ms = 0, high_ms = 0;             // the band in which nine of ten steps are expected
   double kernels_ms = 0;                      // of all kernels, one after the other
   double beside_ms = 0;                       // of these, what runs while others do
   double collectives_ms = 0, exposed_ms = 0;  // Timeline's; 0 without ranks
@@ -48,7 +48,7 @@ class TimeModel {
   virtual std::string source() const = 0;
   // When the device was calibrated; empty: it was not, and nothing that was measured corrects it.
   virtual std::string date_utc() const { return {}; }
-  // Of the band of a step whose kernels were all calibrated, relative; 0: it was not calibrated.
+  // The band of a step whose kernels were all calibrated is ± this share; 0: no calibration.
   virtual double spread() const { return 0.0; }
   bool is_measured() const { return !date_utc().empty(); }
 };

@@ -1,5 +1,5 @@
-// When the launches of a step run, from how long each takes: collectives beside other kernels, and
-// what waits for them.
+// Tells when the launches of a step run, from how long each takes: collectives beside other
+// kernels, and what waits for them.
 #pragma once
 
 #include <span>
@@ -12,15 +12,15 @@ namespace tracestep {
 
 // The connection of a rank to the others.
 struct Link {
-  double gb_s = 0;     // that a rank gets from the others in a collective: comm's bus bandwidth
-  double call_us = 0;  // what a collective takes besides; those in one batch once
-  // Of ranks on several nodes: what a rank gets from those of others, and how many neighbouring
-  // ranks a node has; 0: all of them.
+  double gb_s = 0;     // received by a rank from the others in a collective: comm's bus bandwidth
+  double call_us = 0;  // fixed time of a collective, once for those in one batch
+  // Ranks on several nodes: the rate at which a rank receives from other nodes, and how many
+  // neighbouring ranks a node has; 0: all of them.
   double network_gb_s = 0;
   int of_node = 0;
 
-  // Of a collective, in rank 0; `is_first`: of its batch. One whose ranks are on several nodes
-  // takes the network's rate.
+  // The time of a collective, in rank 0; `is_first`: of its batch. One whose ranks are on several
+  // nodes takes the network's rate.
   double us(const Program& program, const Node& node, bool is_first) const;
 };
 

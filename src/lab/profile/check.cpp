@@ -1,4 +1,4 @@
-// Whether the kernels that ran are those that the program says must run.
+// Checks that the kernels that ran are those that the program says must run.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -46,7 +46,7 @@ class Check {
   Products expected(Phase phase) const { return count(phase, false); }
   Products ran(Phase phase) const { return count(phase, true); }
 
-  // Whether attention is one kernel instead of a product on each side of its softmax.
+  // True if attention is one kernel instead of a product on each side of its softmax.
   bool has_whole_attention(Phase phase) const {
     return std::ranges::any_of(p_.program.nodes, [&](const Node& node) {
       return node.op->kernel_class == KernelClass::kAttention && node.origin().phase == phase;

@@ -155,7 +155,7 @@ struct MatrixRow {
   const Work* work;
   const WorkSums* sums;
   std::optional<double> ms;        // nullopt: not known
-  std::optional<double> whole_ms;  // what its share is of; nullopt: it is no part
+  std::optional<double> whole_ms;  // the base of its share; nullopt: it is no part
   std::optional<double> recorded_ms = {};
 };
 

@@ -16,7 +16,7 @@ constexpr double kMsPerNs = 1e-6;
 
 using Launches = std::vector<ProfiledLaunch>;
 
-// All launches, each as long as counts for it.
+// Cuts each launch to the time that counts for it.
 Launches counted_launches(const Profile& p) {
   Launches out = p.launches;
   const std::vector<double> ms = counted_ms(p);
@@ -26,7 +26,7 @@ Launches counted_launches(const Profile& p) {
   return out;
 }
 
-// When those of the launches run for which `is_in` holds.
+// The moments in which launches run for which `is_in` holds.
 template <class IsIn>
 Intervals moments_of(const Launches& launches, IsIn&& is_in) {
   Intervals out;

@@ -1,5 +1,5 @@
-// What ran beside what in a profile: the lanes of its kernels, and how much of their time kernels
-// of other lanes hide. All times are per step, and of launches those that count (counted_ms()).
+// Tells which kernels ran at the same time: the lanes of a profile, and how much of their time
+// kernels of other lanes hide. All times are per step, and a launch has its counted_ms().
 #pragma once
 
 #include <optional>

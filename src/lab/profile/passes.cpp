@@ -110,7 +110,7 @@ std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
   return out;
 }
 
-// Whether both ran and are the same but for their modes.
+// True if both ran and are the same but for their modes.
 bool are_inference_and_training(const Profile& a, const Profile& b) {
   const Mode mode = b.spec.step.mode;
   return a.spec.step.mode == Mode::kInference &&
@@ -119,13 +119,13 @@ bool are_inference_and_training(const Profile& a, const Profile& b) {
          a.device == b.device;
 }
 
-// Where the checker doubts the recorded times, shares say nothing.
+// False where the checker doubts the recorded times: shares then say nothing.
 bool has_shares(std::span<const Verdict> verdicts) {
   return std::ranges::all_of(verdicts,
                              [](const Verdict& v) { return v.severity == Severity::kNote; });
 }
 
-// What is true of two profiles whatever their times are.
+// Compares the work of two profiles, which holds whatever their times are.
 std::string work_note(const ProfiledCell& inference, const ProfiledCell& training) {
   const auto flops = [](const ProfiledCell& cell) {
     return passes_of(cell).at("all").product_flops;
@@ -283,7 +283,7 @@ Fields<ClockRow> clock_fields(bool has_collectives) {
   return out.add(host_columns(), [](C c) { return &c.p.plain.host; });
 }
 
-// Where the host issues kernels more slowly than they run.
+// Notes that the host issues kernels more slowly than they run.
 std::string waiting_note(const ClockRow& row) {
   return fmt::format(
       "{}: kernels run for {:.0f} % of the wall; the rest is the host issuing them ({:.3f} ms "

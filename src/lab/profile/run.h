@@ -26,14 +26,14 @@ struct ProfileSpec {
   bool use_tracer = true;  // false: the executor's spans, whatever the device has
 };
 
-// Steps without recording: medians, the wall of each, and the host around them and their warm-up.
+// Times of steps without recording: medians, each wall time, and the host's state around them.
 struct PlainTimes {
   double wall_ms = 0, issue_ms = 0, span_ms = 0;
   std::vector<double> samples_ms = {}, warmup_ms = {};
   HostAround host = {};
 };
 
-// One kernel, copy or fill of a profiled step. Times are those of now_ns().
+// A kernel, copy or fill of a profiled step. Times are those of now_ns().
 struct ProfiledLaunch {
   std::int32_t step = 0;
   std::int32_t node = kWholeStep;  // kWholeStep: belongs to no node

@@ -27,12 +27,12 @@ struct ProfiledCell {
 
 // "small context 128 step fp32 fused"
 std::string label_of(const Profile& profile);
-// What the kernels' own times leave of the span of plain steps; nullopt: they are longer than it.
+// The part of the span of plain steps without kernels; nullopt: kernels' times exceed the span.
 std::optional<double> plain_gaps_ms(const ProfiledCell& cell);
 LeftOfSpan left_of_span(const ProfiledCell& cell);
 
-// What the validity checker says of each cell: whether its recorded steps agree with each other,
-// with the plain ones and with the other cells, and its kernels with the ceilings.
+// Judges each cell by the validity checker: whether its recorded steps agree with each other, with
+// the plain ones and with the other cells, and its kernels with the ceilings.
 std::vector<std::vector<Verdict>> judge_profiles(std::span<const ProfiledCell> cells);
 
 // --- of several cells -------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-// What a profiler's list shows first: where the kernels of one step take the most time, by part of
-// the model and op.
+// Tables of the kernels of one step that take the most time, as a profiler's list shows them, by
+// part of the model and op.
 #include <algorithm>
 #include <map>
 

@@ -92,7 +92,7 @@ class Collector {
     }
   }
 
-  // What a kernel of a node is for; the shares add up to 1.
+  // The purpose that a share of a node's kernels serves; the shares add up to 1.
   struct Part {
     const Node* node;
     const Origin* origin;

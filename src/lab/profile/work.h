@@ -17,7 +17,7 @@ struct WorkSums {
   double ms = 0;
   double gap_ms = 0;  // between the end of the kernel before and the start of these
   double flops = 0, bytes = 0;
-  double roof_ms = 0;           // what the roofline allows
+  double roof_ms = 0;           // least time by the roofline
   double roof_by_bytes_ms = 0;  // the part of it that bytes limit
 
   WorkSums& operator+=(const WorkSums& other);
@@ -47,17 +47,17 @@ struct StepWork {
   std::vector<Work> rows;  // by time
   double span_ms = 0, gaps_ms = 0;
   double kernels_ms = 0;  // the sum of the kernels' times
-  double overlap_ms = 0;  // what kernels that run at the same time count more than once in it
+  double overlap_ms = 0;  // time counted more than once in it, as kernels run at the same time
   double busy_ms = 0;     // in which kernels run: their sum less the overlap
-  // What held-up launches took beyond the time that counts for them (undisturbed_ms()), which is in
-  // no row: span = busy + interrupted + gaps.
+  // The time of held-up launches beyond what counts for them (undisturbed_ms()), which is in no
+  // row: span = busy + interrupted + gaps.
   double interrupted_ms = 0;
 
   WorkSums total() const;
 };
 
-// By launch: the time that counts for it, which is less where other work held it up
-// (lab/measure/interrupted.h).
+// For each launch the time that counts for it, which is less where other work held it up
+// (lab/measure/recorded_times.h).
 std::vector<double> counted_ms(const Profile& profile);
 
 // When a node runs several kernels, its FLOPs and bytes are counted at the longest one. The kernel

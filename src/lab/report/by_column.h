@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// Of a result with `tables`: rows that have the same members become {"cells"}, with a list for
+// Packs a result with `tables`: rows that have the same members become {"cells"}, with a list for
 // each member, and whole numbers their "steps" from one row to the next. The rows at the top, which
 // are those of the main table, become null.
 Json by_column(const Json& result);

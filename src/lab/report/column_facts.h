@@ -25,7 +25,7 @@ ColumnKind kind_of(std::span<const Json> values, bool are_bytes);
 // A table as a JSON result has it: {"columns", "rows", "title", "notes"}. Error{kInput} naming
 // `where`: it is none, its rows differ in their columns, or cells are not of their column's kind.
 Table table_of(const std::string& name, const Json& json, const std::string& where);
-// Its rows and notes alone, for a table that has its columns.
+// Adds the rows and notes alone, for a table that has its columns.
 void add_rows(const Json& json, const std::string& where, Table& out);
 // All tables of a result; `primary`: the name of the only one, where the result does not say it.
 std::vector<Table> tables_of(const Json& document, const std::string& where,

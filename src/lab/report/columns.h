@@ -97,7 +97,7 @@ inline Column timed(Column column, Timing timing = Timing::kSampled) {
   return column;
 }
 
-// What one row's times are beside another's; whose samples do not suffice, a note says.
+// Marks a column as the comparison of two rows' times; a note tells whose samples do not suffice.
 inline Column as_comparison(Column column) {
   column.words = {{"too few samples", "too few"}, {"too few rounds", "too few"}};
   return timed(std::move(column));

@@ -33,8 +33,8 @@ std::string as_csv_text(std::string_view text);
 // The inverse.
 std::string from_csv_text(std::string_view cell);
 
-// One row of such a file, by the names of its columns. The files are ours: a mistake in one is a
-// bug, and CHECKed.
+// A row of such a file, by the names of its columns. The files belong to the source: a mistake in
+// one is a bug, and CHECKed.
 class CsvRecord {
  public:
   CsvRecord(const std::vector<std::string>& names, const std::vector<std::string>& cells);

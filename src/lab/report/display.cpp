@@ -13,7 +13,7 @@ namespace tracestep {
 namespace {
 
 constexpr const char* kEmpty = "-";
-// What is not zero is not shown as zero: "< 0.001".
+// A value other than zero never shows as zero, but as "< 0.001".
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
   if (digits == kTwoDigits) return two_digits(value);
@@ -31,7 +31,7 @@ std::string real(double value, int digits) {
   return fmt::format("{} {:.{}f}", value > 0 ? '<' : '>', value > 0 ? least : -least, digits);
 }
 
-// One line, without bytes that would move a terminal's cursor; names of kernels come from outside.
+// Makes it one line without bytes that move a terminal's cursor; kernel names come from outside.
 std::string one_line(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c == '\n' || c == '\t'; }, ' ');

@@ -144,7 +144,7 @@ std::vector<Json> Evidence::cells_of(std::span<const RowRef> rows) const {
   return out;
 }
 
-// Whether a row of some table of runs has a model of this size with another vocabulary.
+// True if a row of some table of runs has a model of this size with another vocabulary.
 bool Evidence::has_namesake(const Json& size, const Json& vocab) const {
   return std::ranges::any_of(tables_, [&](const Table& table) {
     const auto size_at = table.index_of("size"), vocab_at = table.index_of("vocab");
@@ -210,7 +210,7 @@ Text Evidence::Row::model() const {
 }
 
 Text Evidence::Row::name() const {
-  if (cell("label") == nullptr) {  // what a command shows, where columns say it
+  if (cell("label") == nullptr) {  // as a command shows it, if columns say it
     return Text(Piece{label_of([this](const std::string& column) { return cell(column); })});
   }
   const bool has_it = text("label").find(" vocab ") != std::string::npos;
@@ -254,7 +254,7 @@ std::string formula_of(std::span<const Evidence::Row> rows, std::string_view col
 
 namespace {
 
-// Whether "1,4-6", as list_of_rows() writes it, has the number.
+// True if "1,4-6", as list_of_rows() writes it, has the number.
 bool is_in_list(std::string_view list, std::size_t number) {
   while (!list.empty()) {
     const std::string_view part = list.substr(0, list.find(','));

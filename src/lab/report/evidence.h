@@ -83,7 +83,7 @@ class Evidence {
 
   // The rows read so far, in order of first use.
   const std::vector<RowRef>& used() const { return used_; }
-  // As if nothing had been read since used() was `before`.
+  // Restores used() to `before`, as if nothing had been read since.
   void forget(std::vector<RowRef> before) const { used_ = std::move(before); }
   // The parameters in their column "cell", if any.
   std::vector<Json> cells_of(std::span<const RowRef> rows) const;
@@ -103,7 +103,7 @@ std::string list_of_rows(std::span<const std::size_t> rows, std::string_view com
 // A column of rows of one table in a formula: "kinds[1,4-6].ms".
 std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column);
 
-// Whether a cell of the table's row is in the formula.
+// True if a cell of the table's row is in the formula.
 bool formula_has_row(std::string_view formula, const std::string& table, std::size_t row);
 
 // "a = b" or "a < b" of the same column with texts, in order of the alphabet.
@@ -112,12 +112,12 @@ Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::stri
 Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity most_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column);
-// How many of the rows have something there.
+// Counts the rows in which the cell is not empty.
 Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column);
-// How many of the rows say `value`.
+// Counts the rows in which the cell says `value`.
 Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column,
                   std::string_view value);
-// The numbers in a cell that has a list.
+// Counts the numbers in a cell that has a list.
 Quantity count_in(const Evidence::Row& row, std::string_view column);
 Quantity most_in(const Evidence::Row& row, std::string_view column);
 Quantity least_in(const Evidence::Row& row, std::string_view column);

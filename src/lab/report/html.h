@@ -1,6 +1,6 @@
-// One HTML page of a whole report: a first screen, answers as cards with their charts, and tables
-// that unfold. Text and charts stand in it as they are; tables are laid out by the page from the
-// JSON that it carries, compressed: a study's is ten times as large as the rest. It makes no
+// Writes one HTML page of a whole report: a first screen, answers as cards with their charts, and
+// tables that unfold. Text and charts stand in it as they are; tables are laid out by the page from
+// the JSON that it carries, compressed: a study's is ten times as large as the rest. It makes no
 // network requests.
 #pragma once
 
@@ -23,7 +23,7 @@ struct PageCard {
   std::vector<std::string> items = {};        // a numbered list, which its charts refer to
   std::vector<std::vector<Text>> lines = {};  // a table of its own, its head first
   std::vector<Chart> charts = {};
-  std::string standing = {}, doubt = {};  // what its rows are worth: "noisy", and why
+  std::string standing = {}, doubt = {};  // standing of its rows, "noisy", and the reason
   std::vector<RowRef> rows = {};
   std::string command = {};
   bool is_extra = false;  // folded away with others of its kind
@@ -42,10 +42,10 @@ struct PageSection {
 
 struct PageHead {
   std::string title = {};
-  std::vector<std::string> facts = {};       // where and when it was measured
+  std::vector<std::string> facts = {};       // place and time of the measurement
   std::vector<PageCard> tiles = {};          // a large figure (its lead), and what it is of
-  std::vector<PageCard> short_answers = {};  // one alone takes the width of what follows
-  std::string command = {};                  // that does what the first of them says
+  std::vector<PageCard> short_answers = {};  // a single one takes the whole width
+  std::string command = {};                  // the command that does what the first of them says
   std::string trust_question = {};
   Text trust = {};           // how far the figures can be trusted
   std::string numbers = {};  // the file beside it that has the same numbers; empty: there is none
@@ -55,8 +55,8 @@ struct PageHead {
 std::string html_page(const PageHead& head, const Json& result, std::span<const Table> tables,
                       std::span<const PageTopic> topics, std::span<const PageSection> sections);
 
-// What was given to html_page(); null where `page` is none. Error{kInput} naming `name` where it is
-// damaged.
+// Reads back the result that was given to html_page(); null where `page` is none. Error{kInput}
+// naming `name` where it is damaged.
 Json result_of_page(std::string_view page, const std::string& name);
 
 }  // namespace tracestep

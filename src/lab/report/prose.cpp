@@ -15,7 +15,7 @@ struct Around {
   const char *before, *after;
 };
 
-// What is written around a text, which has gone through `escape` before.
+// The markup around a text; `escape` is applied to the text before.
 struct Syntax {
   std::string (*escape)(std::string_view text);
   Around title, section, part, plain, strong, code, item;

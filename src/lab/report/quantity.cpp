@@ -34,7 +34,7 @@ Text figure(const Quantity& q, std::string printed) {
   return Text(Piece{std::move(printed), Basis::kFigure, q.formula});
 }
 
-// With `decimals`, or with one digit where a value other than zero would read as zero.
+// Prints `decimals`, or one significant digit where a value other than zero would read as zero.
 std::string fixed(double value, int decimals) {
   std::string out = fmt::format("{:.{}f}", value, decimals);
   const bool reads_zero = out.find_first_of("123456789") == std::string::npos;

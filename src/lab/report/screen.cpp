@@ -1,4 +1,4 @@
-// What of a table one screen shows: what is the same in every row is said once.
+// Fits a table to a screen: a value that is the same in every row is said once.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ Place place_of(const Table& table, std::size_t at) {
   const bool can_move =
       rows.size() > 1 || column.role == ColumnRole::kKey || rows.front()[at] == Json("ok");
   if (!is_one || column.is_result || !can_move) return Place::kColumn;
-  // That a run went well needs no words.
+  // A run that went well needs no words.
   return rows.front()[at] == Json("ok") ? Place::kNowhere : Place::kTitle;
 }
 
@@ -50,7 +50,7 @@ Table on_screen(const Table& table) {
     }
     const DisplayTable one =
         display({.columns = {table.columns[c]}, .rows = {{table.rows.front()[c]}}});
-    // A column that is there only where rows differ says nothing here.
+    // A column that is shown only where rows differ needs no words here.
     if (one.headers.empty()) continue;
     same += fmt::format("{}{} {}", same.empty() ? "" : ", ", one.headers[0], one.rows[0][0]);
   }

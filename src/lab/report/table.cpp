@@ -24,7 +24,7 @@ struct NamedFormat {
   const char* ending;
   Format format;
   void (*write)(const Document&, std::ostream&);
-  const char *comment = nullptr, *comment_end = "";  // what a line that readers pass over has
+  const char *comment = nullptr, *comment_end = "";  // the text of a line that readers skip
 };
 
 constexpr std::array<NamedFormat, 6> kFormats = {

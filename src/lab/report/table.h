@@ -25,12 +25,12 @@ enum class ColumnKind {
   kStructured,  // an object or a list of objects: only in csv and json
 };
 
-// Whether a cell rests on measured times, which differ from run to run: on several samples, or on
+// States if a cell rests on measured times, which differ from run to run: on several samples, or on
 // one measurement.
 enum class Timing { kNone, kSampled, kSingle };
 
-// What a column is to all that treat tables by rule: `compare`, row labels, charts, and those that
-// read stored results, whose columns carry their roles.
+// The role of a column for code that treats tables by rule: `compare`, row labels, charts, and
+// readers of stored results, whose columns carry their roles.
 enum class ColumnRole : std::uint8_t {
   kShown,    // none of the following
   kKey,      // says what the row is of: rows with equal keys are the same
@@ -44,7 +44,7 @@ ColumnRole role_named(std::string_view name);  // kShown for a name that is not 
 std::string_view name_of(ColumnKind kind);
 ColumnKind kind_named(std::string_view name);  // kText for a name that is not known
 
-// Says whether a cell is of the kind; an empty one is of every kind.
+// True if a cell is of the kind; an empty one is of every kind.
 bool fits(const Json& cell, ColumnKind kind);
 
 struct Column {
@@ -56,10 +56,10 @@ struct Column {
   std::string description = {};
   bool data_only = false;         // left out of the formats for people
   bool if_varies = false;         // there only where rows differ in it
-  bool is_result = false;         // what the table is asked for: a screen has room for it first
+  bool is_result = false;         // the table is read for it: a screen has room for it first
   bool is_whole = false;          // never cut, and in lines of whole words: flags, to be copied
   Timing timing = Timing::kNone;  // kNone: the unit says it, see timing_of()
-  // What people read in place of these texts: {{"oom", "does not fit"}}.
+  // Replacements of texts for people: {{"oom", "does not fit"}}.
   std::vector<std::pair<std::string, std::string>> words = {};
   ColumnRole role = ColumnRole::kShown;
   std::string whole = {};  // with kPart: the column of the whole; empty: of none that is measured
@@ -101,7 +101,7 @@ inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, lat
 // Error{kUsage} naming `where` (the flag) and the known formats.
 Format parse_format(const std::string& where, std::string_view name);
 std::string_view name_of(Format format);
-// That files with this ending (".json") have; nullopt: it stands for none.
+// Formats by the ending of a file's name (".json"); nullopt: it stands for none.
 inline constexpr std::string_view kFormatEndings = ".txt, .md, .csv, .json, .tex or .typ";
 std::optional<Format> format_of_ending(std::string_view ending);
 

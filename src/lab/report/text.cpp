@@ -23,7 +23,7 @@ constexpr std::size_t kNoteLines = 10;  // of notes on a screen, which rows leav
 
 enum class Tone { kPlain, kGood, kDoubtful, kBad };
 
-// What a verdict, a status or a mark means, which has no header; cells of other columns are plain.
+// The tone of a verdict, a status or a mark, whose column has no header; other cells are plain.
 Tone tone_of(std::string_view header, std::string_view cell) {
   if (header != "verdict" && header != "status" && header != " ") return Tone::kPlain;
   const auto begins = [&](std::initializer_list<std::string_view> words) {
@@ -51,8 +51,8 @@ std::string coloured(const std::string& text, Tone tone, const TextView& view) {
 
 // --- widths -------------------------------------------------------------------------------------
 
-// What a column takes as it is, the least that reads well, a head of several lines and a text that
-// goes on in the next line, and the least that cuts no word.
+// Widths of a column: as it is, the least that reads well, with a head of several lines and a text
+// that goes on in the next line, and the least that cuts no word.
 struct Width {
   std::size_t natural = 0, least = 0, narrowest = 0;
 };

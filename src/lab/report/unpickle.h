@@ -43,7 +43,7 @@ class Pickle {
   Ref root_ = 0;
 };
 
-// One of them; valid while its Pickle lives.
+// A value of a pickle; valid while its Pickle lives.
 class PickleValue {
  public:
   // For a value of another type these return the fallback, an empty text, or no items.
@@ -57,10 +57,10 @@ class PickleValue {
   // The member of a dict; nullopt when this is not a dict or has no such text key. O(size()).
   std::optional<PickleValue> find(std::string_view key) const;
 
-  // The same for two values that are the same object.
+  // Identifies the object: two values that are the same object have equal ids.
   std::uint32_t id() const { return ref_; }
 
-  // Whether both refer to the same object.
+  // True if both refer to the same object.
   friend bool operator==(const PickleValue&, const PickleValue&) = default;
 
  private:

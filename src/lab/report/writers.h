@@ -1,4 +1,4 @@
-// One writer per format, each in its own file, and helpers of the human-readable formats.
+// Declares a writer for each format, each in its own file, and helpers of formats for people.
 #pragma once
 
 #include <iosfwd>
@@ -17,12 +17,12 @@ struct TextView {
   std::size_t lines = 0;          // of a table: rows and notes beyond are left out; 0: any number
   std::string_view way_out = {};  // how to see the columns that are left out, which are then named
 };
-// What a table had no room for.
+// Counts the parts of a table that had no room.
 struct LeftOut {
   std::vector<std::string> columns = {};
   std::size_t rows = 0, notes = 0;
 };
-// One table in so many columns and lines.
+// Writes the table in so many columns and lines.
 LeftOut write_table(const Table& table, const TextView& view, std::ostream& out);
 void write_text(const Document& document, std::ostream& out, const TextView& view);
 void write_text(const Document& document, std::ostream& out);  // of any width
@@ -44,20 +44,20 @@ struct DisplayTable {
   std::vector<std::string> notes;
 };
 DisplayTable display(const Table& table);
-// Whether people see nothing of the table: a head without rows says nothing.
+// True if people see nothing of the table: a head without rows says nothing.
 inline bool is_silent(const Table& table) {
   return table.rows.empty() && table.notes.empty();
 }
-// Says whether rows differ in the column.
+// True if rows differ in the column.
 bool varies(const Table& table, std::size_t column);
-// Whether people see the column.
+// True if people see the column.
 bool is_shown(const Table& table, std::size_t column);
 
 // The table as a screen shows it: a column with one value for all rows stands in the title, one
 // without any is left out. Results stay, whatever they hold.
 Table on_screen(const Table& table);
-// Says whether a note is about one column: it begins with that one's title, "energy: by the
-// device's counter". A screen without the column goes without the note.
+// True if a note is about one column: it begins with that one's title, "energy: by the device's
+// counter". A screen without the column goes without the note.
 bool is_about(const std::string& note, const Column& column);
 
 // Text as LaTeX prints it.
@@ -65,7 +65,7 @@ std::string latex_escaped(const std::string& text);
 
 // The words of `text` in lines of at most `width` characters; 0: in one.
 std::vector<std::string> in_lines(const std::string& text, std::size_t width);
-// The same, and "…" for what does not fit into `most` lines.
+// Is in_lines(), with "…" for what does not fit into `most` lines.
 std::vector<std::string> cut_lines(std::string text, std::size_t width, std::size_t most);
 // Flags and commands: each line ends behind a word, if it can before a flag, and nothing is cut.
 std::vector<std::string> whole_lines(std::string text, std::size_t width);

@@ -61,7 +61,7 @@ Standing standing_of(std::string_view verdict) {
   return Standing::kSound;
 }
 
-// What an answer has read of one row.
+// The facts on a row that decide how an answer which read it stands.
 struct ReadRow {
   Timing timing = Timing::kNone;            // of what was read
   std::optional<std::string> verdict = {};  // the checker's; empty where it says nothing
@@ -92,8 +92,8 @@ ReadRow read_row(const Table& table, const RowRef& ref) {
   return out;
 }
 
-// Of the step whose label is behind the "@" of a table's name, by every table that judges it: what
-// belongs to its parts is known no better. nullopt: nobody does.
+// The standing of the step whose label is behind the "@" of a table's name, by every table that
+// judges it: figures of its parts are known no better. nullopt: no table judges it.
 std::optional<Standing> standing_of_step(std::span<const Table> tables, std::string_view table) {
   const std::size_t at = table.find('@');
   if (at == std::string_view::npos) return std::nullopt;
@@ -129,8 +129,8 @@ std::string words_of(const std::vector<RowRef>& refs) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
-// What the checker says of its worst rows: "Noisy: other programs kept cores busy."; or else how
-// they stand.
+// The checker's reasons against the worst rows of the answer: "Noisy: other programs kept cores
+// busy."; without reasons, just how they stand.
 Text doubt_of(const Answer& answer, std::span<const Table> tables) {
   std::set<std::string> reasons;
   for (const RowRef& ref : answer.worst) {
@@ -146,7 +146,7 @@ Text doubt_of(const Answer& answer, std::span<const Table> tables) {
       Piece{fmt::format("{}{}{}.", name, reasons.empty() ? "" : ": ", fmt::join(reasons, "; "))});
 }
 
-// Whether rows are missing, and it is not the page that says why there is no answer.
+// True if rows are missing, not if the page itself says why there is no answer.
 bool is_missing(const Text& why) {
   return std::ranges::any_of(why.pieces(), [](const Piece& piece) {
     return piece.basis == Basis::kQuote && piece.formula.empty();
@@ -237,8 +237,8 @@ Answer answer(const Question& question, std::span<const Table> tables) {
       if (!others.empty()) out.doubt += Text(" ") + others;
     }
   }
-  // What is lacking may be rows that were not measured. Rows of many experiments have one command,
-  // which takes no cells.
+  // Rows that were not measured may be lacking. Rows of many experiments have one command, which
+  // takes no cells.
   const bool is_of_cells = !out.refused && question.command != "tracestep study";
   const std::vector<Json> cells = evidence.cells_of(out.rows);
   out.command = is_of_cells && !cells.empty() ? again(question.command, cells)

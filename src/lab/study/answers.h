@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// What the rows under an answer are worth, best first.
+// Grades the rows under an answer, best first.
 enum class Standing {
   kSound,
   kNotJudged,    // a time of a table that the validity checker does not judge
@@ -39,7 +39,7 @@ struct Answer {
   Text text;                                  // the answer, or why there is none
   Text lead = {}, more = {};                  // the same in two: its first sentence, and the rest
   std::vector<std::vector<Text>> lines = {};  // a table of the answer's own, its head first
-  Text doubt = {};                            // what speaks against its rows; mostly empty
+  Text doubt = {};                            // reasons against its rows; mostly empty
   std::vector<RowRef> rows;
   bool refused = false;
   Standing standing = Standing::kSound;  // of the worst of its rows

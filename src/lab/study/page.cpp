@@ -82,7 +82,7 @@ Table with_numbers(Table table) {
   return table;
 }
 
-// With the sign of what its rows are worth in front. A tile's figure is no sentence.
+// Puts a sign in front of what rows of doubtful standing say. A tile's figure is no sentence.
 std::string short_words(const Answer& a) {
   const bool is_said = !a.refused && a.standing != Standing::kSound;
   const std::string sign = !is_said ? "" : a.standing == Standing::kInvalid ? "✗ " : "~ ";
@@ -90,7 +90,7 @@ std::string short_words(const Answer& a) {
   return fmt::format("{}{}. {}", sign, a.lead.words(), a.more.words());
 }
 
-// What the first screen of the page says.
+// The text of the page's first screen.
 std::string summary_page(const Prose& prose, const StudyReport& report, const Json& environment,
                          const std::string& charts) {
   std::string out, trust;

@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// Naive in parts, as one kernel, and that compiled.
+// Naive attention in parts, with softmax as one kernel, and the latter compiled.
 std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
   std::vector<AttentionSpec> out;
   const StudySizes& sizes = context.sizes;
@@ -29,7 +29,7 @@ std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
 
 namespace {
 
-// Against float64, of those of the runs that were measured.
+// Measures errors against float64, for those of the runs that were measured.
 void measure_errors(StudyContext& context, StepErrors& errors, std::span<const RunSpec> runs) {
   for (const CellResult& cell : context.measured(runs)) {
     if (cell.status != Status::kOk || !context.has_time_for(0)) continue;
@@ -51,7 +51,7 @@ void measure_starts(StudyContext& context, const ModelConfig& model, Mode mode) 
 
 }  // namespace
 
-// What questions need comes first: a start takes as long as its kernels take to compile, and
+// Comes first, as many questions need it: a start takes as long as its kernels take to compile, and
 // float64 longer than all else.
 void start_part(StudyContext& context) {
   context.announce("errors against float64, and first steps");

@@ -154,9 +154,9 @@ void profile_part(StudyContext& context) {
 
 namespace {
 
-// What the device reaches at best in matrix products of any format, since a form may multiply in
-// another one than its operands have. Measured again where a cell is above it: other work may have
-// slowed the first measurement.
+// The device's highest rate in matrix products of any format, since a form may multiply in another
+// one than its operands have. Measured again where a cell is above it: other work may have slowed
+// the first measurement.
 double attention_roof(StudyContext& context) {
   constexpr int kTries = 3;
   double reached = 0, roof = 0;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::int64_t kBatch = 4;
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-// What a program gets of an A100 with 40 GB: the card of the published study in which two graphs
-// were alive at once.
+// The memory that a program gets of an A100 with 40 GB: the card of the published study in which
+// two graphs were alive at once.
 constexpr double kGraphLimitGiB = 39.4;
 
 // The TFLOPs of forward at batch 4, context 128.

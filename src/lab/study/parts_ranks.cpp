@@ -20,8 +20,8 @@ struct Form {
   Parallel parallel;
 };
 
-// Each saves or hides more than the one before; then the form that was asked for, where it is none
-// of them.
+// Forms in an order in which each saves or hides more than the one before; then the form that was
+// asked for, if it is none of these.
 std::vector<Form> forms_of(const Parallel& asked, std::int64_t gradient_bytes) {
   const Parallel plain{
       .ranks = asked.ranks, .tensor = asked.tensor, .divides_rows = asked.divides_rows};
@@ -60,7 +60,7 @@ struct FormOfRun {
   RunSpec run;
 };
 
-// One rank alone on the whole batch, then every form.
+// The runs are one rank alone on the whole batch, then every form.
 std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& model,
                                BatchShape shape) {
   const Parallel& asked = context.sizes.parallel;
@@ -77,7 +77,7 @@ std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& m
   return out;
 }
 
-// The peak of one rank, predicted.
+// Predicts the peak of one rank.
 Table plan_table(StudyContext& context) {
   Table table{.name = "planned_ranks",
               .title = fmt::format("{}: peak of each rank, predicted", context.sizes.planned.name)};
@@ -116,7 +116,7 @@ Table plan_table(StudyContext& context) {
   return table;
 }
 
-// Every form that was measured: its cell, and what people call it.
+// Rows: every form that was measured, with its cell and its usual name.
 Table form_table(const StudyContext& context) {
   const std::vector<FormOfRun> forms =
       runs_of(context, context.sizes.models.front(), context.sizes.shape);
@@ -138,7 +138,7 @@ Table form_table(const StudyContext& context) {
   return out;
 }
 
-// Sums over the ranks, alone, by size.
+// Measures sums over the ranks alone, by size.
 Table sum_table(StudyContext& context) {
   std::vector<CollectiveTimes> times;
   const RunSpec run = runs_of(context, context.sizes.models.front(), context.sizes.shape)[1].run;

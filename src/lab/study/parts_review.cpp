@@ -59,7 +59,7 @@ std::vector<CellResult> shown_steps(const StudyContext& context) {
 
 using Verdicts = std::vector<std::vector<Verdict>>;
 
-// What each code of these summaries ("doubt: unsteady, drifting") stands for.
+// Explains each code of these summaries ("doubt: unsteady, drifting") below the table.
 void note_codes(const std::vector<std::string>& summaries, Table& table) {
   std::set<std::string> codes;
   for (const std::string& summary : summaries) {

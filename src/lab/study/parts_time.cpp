@@ -191,7 +191,7 @@ void warm_up_part(StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   const RunSpec step{.model = sizes.models.front(), .shape = sizes.shape};
   const double each = context.seconds_of(step);
-  // Five timed steps and one recorded one in each process.
+  // Each process runs five timed steps and one recorded one.
   double seconds = 0;
   for (std::int64_t warmup : sizes.warmups) seconds += each * static_cast<double>(warmup + 6);
   if (!context.machine.warm_up || !context.has_time_for(seconds)) return;

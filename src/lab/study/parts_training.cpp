@@ -14,7 +14,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kShownSteps = 120;  // of a loss curve
-constexpr std::size_t kLastSteps = 20;    // that the loss at the end is the mean of
+constexpr std::size_t kLastSteps = 20;    // the loss at the end is their mean
 
 // "1,178 files (5.35 MiB) of README.md, docs, src".
 std::string words_of_text(const StudyTraining& t) {
@@ -56,7 +56,7 @@ SectionValues values_of(const StudyTraining& t) {
     rates.push_back(s.tokens_per_s);
     steps_ms += static_cast<double>(t.shape.batch * t.shape.context) / s.tokens_per_s * 1e3;
   }
-  // One batch says little: their losses differ by more than a step changes.
+  // A single batch says little: losses of batches differ by more than a step changes them.
   const std::size_t count = std::min<std::size_t>(kLastSteps, (t.steps.size() + 1) / 2);
   double tail = 0;
   for (std::size_t i = t.steps.size() - count; i < t.steps.size(); ++i) tail += t.steps[i].loss;

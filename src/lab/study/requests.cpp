@@ -20,7 +20,7 @@ constexpr int kRecorded = 3;      // steps whose kernels are shown
 enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
 enum class Which { kAll, kFirst, kOthers };  // of these
 
-// What a table shows of each of some models.
+// The runs that a table shows of each of some models.
 struct Request {
   std::string_view table;  // empty: what the first screen compares, in more rounds than others
   Of models;
@@ -35,7 +35,7 @@ std::vector<RunSpec> ladder(const StudyContext&, const RunSpec& base) {
   return ladder_runs(base, study_rungs());
 }
 
-// Those that most questions need stand first: where time is short the last ones are left out.
+// Requests that most questions need stand first: where time is short the last ones are left out.
 constexpr Request kRequests[] = {
     // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
     {"", Of::kAny, Which::kAll, "mode step,forward-backward,forward"},
@@ -60,7 +60,7 @@ bool is_same_model(const ModelConfig& a, const ModelConfig& b) {
   return a.name == b.name && a.vocab == b.vocab;
 }
 
-// What a request begins from: a run for each of its models, in their order.
+// The runs that a request varies: one for each of its models, in their order.
 std::vector<RunSpec> bases_of(const StudyContext& context, Of models) {
   const StudySizes& sizes = context.sizes;
   const auto of = [&](std::span<const ModelConfig> all) {

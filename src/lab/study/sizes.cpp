@@ -17,7 +17,7 @@ RunSpec step_of(const ModelConfig& model, BatchShape shape, Granularity ops) {
   return {.model = model, .shape = shape, .mode = Mode::kStep, .ops = ops};
 }
 
-// The same step under autocast to bfloat16.
+// The step under autocast to bfloat16.
 RunSpec in_bf16(RunSpec step) {
   step.precision.autocast = DType::kBF16;
   return step;

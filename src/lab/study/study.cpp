@@ -40,8 +40,8 @@ constexpr Part kParts[] = {{"number formats", 0.04, number_part},
                            {"starts, and errors of precisions", 0.90, start_part},
                            {"bytes of steps, larger models", 0.93, other_memory_part},
                            {"one step on many ranks", 0.99, rank_part},
-                           // Last, since a profiler may slow what follows it; and questions wait
-                           // for it, so it may take a little more than there is.
+                           // Profiles come last, since a profiler may slow what follows it.
+                           // Questions need them, so they may take a little over time.
                            {"kernels of steps", 1.15, profile_part},
                            {"review", 1.15, review_part}};
 

@@ -24,7 +24,7 @@ namespace tracestep {
 // Titled tables with a few plain sentences each.
 struct StudySection {
   std::string id = {}, title = {};
-  std::string reading = {};  // what the tables show, with this run's numbers
+  std::string reading = {};  // the meaning of the tables, with this run's numbers
   std::vector<Table> tables = {};
 };
 
@@ -33,7 +33,7 @@ struct StudySection {
 using SectionValues = std::vector<std::pair<std::string, std::string>>;
 StudySection section(const std::string& id, std::vector<Table> tables,
                      const SectionValues& values = {});
-// Another sentence of its page.
+// Another sentence of its page, by its label.
 std::string text_of_section(std::string_view id, std::string_view label,
                             const SectionValues& values = {});
 // Its place in reading order, one for all sections of a kind.
@@ -50,7 +50,7 @@ struct StudyTraining {
   std::string sample;  // text from the trained model
 };
 
-// What the caller of a study provides.
+// The services that the caller of a study provides.
 struct StudyMachine {
   DeviceFactory make_device;
   DeviceFactory make_reference;
@@ -119,12 +119,12 @@ struct StudyContext {
   std::vector<StudySection> sections = {};
 
   double seconds_left() const;
-  // Whether work of `seconds` may begin; counts the cell as begun or left out.
+  // True if work of `seconds` may begin; counts the cell as begun or left out.
   bool has_time_for(double seconds);
-  // What one step like this took; where it was not timed itself, of the slowest of its model and
+  // The time of a step like this; if it was not timed itself, that of the slowest of its model and
   // mode, or by the FLOPs of another mode; 0: unknown.
   double seconds_of(const RunSpec& step) const;
-  // The device's, measured at the first call; none where the machine measures none.
+  // The device's ceilings, measured at the first call; none where the machine measures none.
   const Ceilings& ceilings();
   // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;
@@ -202,7 +202,7 @@ StoredStudy stored_study(std::string_view text, const std::string& name);
 // the folder `charts` beside it; in Markdown also the tables.
 std::string study_page(const StudyReport& report, const Json& environment, Format format,
                        const std::string& charts);
-// What a terminal shows: the first screen, in lines of so many columns, and every answer.
+// The study on a terminal: the first screen, in lines of so many columns, and every answer.
 std::string summary_text(const StudyReport& report, std::size_t columns);
 std::string answers_text(std::span<const Answer> answers);
 

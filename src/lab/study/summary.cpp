@@ -118,7 +118,7 @@ std::vector<PageTopic> page_topics(const StudyReport& report) {
     topic = a.topic;
     out.back().cards.push_back(card_of(a));
   }
-  // What the handout does not ask at all is shown, or its topic would be empty.
+  // Topics that the handout does not ask about show their cards, as they would be empty else.
   for (PageTopic& one : out) {
     const bool is_asked = std::ranges::any_of(one.cards, std::not_fn(&PageCard::is_extra));
     for (PageCard& card : one.cards) card.is_extra = card.is_extra && is_asked;

@@ -64,7 +64,7 @@ struct Clocks {
   std::optional<double> gaps_percent() const {
     return gaps_ms() ? std::optional(percent_of(*gaps_ms(), span_ms)) : std::nullopt;
   }
-  // What shares are of: the span, or those kernels, so that shares add up to 100 %.
+  // The base of shares: the span, or the kernels' time if longer, so that shares add up to 100 %.
   double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
   // The share of the span itself; nullopt where gaps_ms() is.
   std::optional<double> span_percent() const {
@@ -95,7 +95,7 @@ Column recorded_column() {
                      "gaps and span of the recorded step, with what recording adds");
 }
 
-// What is left of the span, and what the instrument may have put into the kernels' times.
+// Names the rest of the span, and what the instrument may have put into the kernels' times.
 std::string gaps_note(const CellResult& result, const Clocks& clocks) {
   const bool by_events = result.recorded_by.starts_with("events");
   if (clocks.gaps_ms()) {
@@ -127,8 +127,8 @@ void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
   }
 }
 
-// What was live when the recorded step was at its fullest, by category. Blocks that were there
-// before the step are the leaves of the program.
+// Bytes that were live when the recorded step was at its fullest, by category. Blocks that were
+// there before the step are the leaves of the program.
 std::map<Category, std::int64_t> measured_at_peak(const CellResult& result) {
   std::map<Category, std::int64_t> live, peak;
   std::int64_t total = 0, most = -1;

@@ -1,4 +1,4 @@
-// One cell of a benchmark: a model, a mode and a device; its times by four clocks and its bytes.
+// Measures a cell of a benchmark (a model, a mode, a device): its times by four clocks, its bytes.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ struct CellSpec {
   int copy = 1;  // of the same cell, measured as another one: what two copies differ by is noise
 };
 
-// One recorded step: its kernels, and what other work held up single launches for.
+// A step that was recorded: its kernels, and the time for which other work held up single launches.
 struct RecordedStep {
   std::int64_t span_ns = 0, wall_ns = 0;  // first kernel's start to last one's end; the call's
   std::vector<Span> spans = {};
@@ -47,8 +47,8 @@ struct CellResult {
   std::string choices;                    // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;
-  // By the clocks beside the wall, of the same steps; and how many steps each visit timed, where a
-  // driver visited the cell several times (add_visit()).
+  // Samples of the same steps by the clocks beside the wall; and how many steps each visit timed,
+  // where a driver visited the cell several times (add_visit()).
   std::vector<double> issue_samples_ms = {}, span_samples_ms = {}, visits = {};
   std::string stopped_by;         // end_of_sampling()
   std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
@@ -61,29 +61,29 @@ struct CellResult {
   double compile_ms = 0;            // until the executor was ready
   std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
   std::vector<RecordedStep> recorded = {};
-  // How long other work held up launches of the step in `spans`; not in its busy time.
+  // Time for which other work held up launches of the step in `spans`; it is not in its busy time.
   double interrupted_ms = 0;
   std::string recorded_by = {};  // the instrument of the recorded steps
   StepParts parts = {};          // with Protocol::part_steps
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   std::int64_t host_bytes = 0;  // leaves in the host's memory, by its allocator
-  // Taken from the plan; none where buffers come from the allocator.
+  // Bytes of the planned arena; none where buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
   double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
-  std::optional<std::int64_t> untracked_bytes;  // none where the system does not say
+  std::optional<std::int64_t> untracked_bytes;  // nullopt where the system does not say
   std::optional<std::int64_t> outside_bytes;    // likewise
   std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
   std::int64_t flops = 0;                       // of matrix products
   std::int64_t launches = 0;
   bool captured = false;                         // steps were replayed as one piece of work
   std::optional<std::int64_t> kernels = {};      // of that: kernels, copies and fills
-  double roof_tflops = 0;                        // what the device reaches at best; 0: not known
-  std::optional<double> roof_others_cores = {};  // that others kept busy while it was measured
+  double roof_tflops = 0;                        // the device's highest rate; 0: not known
+  std::optional<double> roof_others_cores = {};  // kept busy by others while it was measured
   bool is_asynchronous = false;                  // the device computes while the host goes on
   bool computes = true;        // false: nothing was computed, so times say nothing of speed
   std::optional<double> loss;  // of the last step; none for inference
 
-  // What attribution needs: the program, the spans of the recorded step whose kernels take the
+  // The input of attribution: the program, the spans of the recorded step whose kernels take the
   // median time, device_busy_ms, held-up launches cut to undisturbed_ms(), and the events of the
   // last one.
   Program program;
@@ -93,7 +93,7 @@ struct CellResult {
   std::vector<MemoryEvent> memory_events;
 };
 
-// Told before each timed step how many are done, and how many there will be at most.
+// Called before each timed step with how many are done, and how many there will be at most.
 using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
 
 // Builds, warms up, times, then records. Out of memory is a result, not an exception; so is a
@@ -110,8 +110,8 @@ CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 // Both have to be ok.
 void add_visit(CellResult& result, const CellResult& later);
 
-// One visit of a driver (lab/measure/rounds.h). A budget of recomputation that nothing meets is out
-// of memory, too.
+// Runs a visit of a driver (lab/measure/rounds.h). A budget of recomputation that nothing meets
+// counts as out of memory, too.
 CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop,
                  const StepObserver& observe = {});
 std::string label_of(const CellSpec& spec);                    // of its run
@@ -121,8 +121,8 @@ double visit_weight(const CellSpec& spec);                     // FLOPs
 TimedSamples timed_samples(const CellResult& result);
 using StepRounds = CellRounds<CellSpec, CellResult>;
 
-// What the whole device used for a timed step, in joules, by its coarse counter; nullopt: it has
-// none, the steps took under half a second together, or that exceeds the device's power limit.
+// Joules that the whole device used for a timed step, by its coarse counter; nullopt: it has none,
+// the steps took under half a second together, or that exceeds the device's power limit.
 std::optional<double> energy_per_step_j(const CellResult& result);
 
 // The columns of `bench`, and a result as a row of them.

@@ -32,7 +32,7 @@ Table time_by_class(const CellResult& result);
 Table bytes_by_category(const CellResult& result);
 
 // --- the warm-up study ---------------------------------------------------------------------------
-// The same cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start, with the same number of
+// Compares a cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start, with the same number of
 // timed steps, so that deviations can be compared.
 
 // `rows`: rows of `bench`, each of a process of its own, those of one cell one after the other.

@@ -81,7 +81,7 @@ Fields<Start> start_fields() {
        [](S s) { return list_of(s.steps); }}});
 }
 
-// What the first timed step does to mean and deviation, in this row's own figures.
+// Shows the effect of the first timed step on mean and deviation, in this row's own figures.
 std::string worked(const ResultRow& row) {
   const std::vector<double> samples = row.samples_ms();
   if (samples.size() < 3) return {};

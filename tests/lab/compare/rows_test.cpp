@@ -1,4 +1,4 @@
-// What tells rows apart, by the roles of their columns, and results that do not say them.
+// Rows are told apart by the roles of their columns, also in results that do not say them.
 #include "lab/compare/rows.h"
 
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(RowsTest, EveryFieldOfARunTellsTheRowsOfEveryTableApart) {
       const ResultTable one = rows_of_runs(table, {key}), two = rows_of_runs(table, {changed}),
                         both = rows_of_runs(table, {key, changed});
       const TablePair apart(one, two, {}), within(both, both, {});
-      // What only the speed depends on is what is compared, unless a table has several values.
+      // A field of speed alone is compared, unless a table has several values of it.
       EXPECT_EQ(apart.identity(one.rows[0]) == apart.identity(two.rows[0]),
                 field.role == FieldRole::kSpeed)
           << table.name << ", " << field.name;

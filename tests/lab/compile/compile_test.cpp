@@ -218,7 +218,7 @@ TEST(WaysTest, EachRowIsHeldAgainstTheFirstOfTheSameStep) {
   }
 }
 
-// What compiling gains is told apart from what fusing gains.
+// The gain of compiling is told apart from that of fusing.
 TEST(WaysTest, ACompiledRowIsHeldAgainstEagerWithTheSameOps) {
   std::vector<CompileCell> cells;
   double ms = 80;  // halved from row to row: primitive and fused, eager and compiled

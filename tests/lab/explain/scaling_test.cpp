@@ -128,7 +128,7 @@ TEST_F(ScalingTest, APeakFallsByLessThanItsStates) {
     if (what == "2 ranks: shard=1 saves on each") states = row[4].as_double();
     if (what.starts_with("2 ranks: shard=1 lowers the peak")) falls = row[4].as_double();
   }
-  // What is missing is the part of a sum under way, of the largest tensor at most.
+  // The difference is the part of a sum under way, of the largest tensor at most.
   const double largest_part = 4.0 * 10000 * 768 / 2;
   EXPECT_LE(peak(0) - peak(1), falls);
   EXPECT_GE(peak(0) - peak(1), falls - largest_part);

@@ -155,7 +155,7 @@ TEST(ProcessBootstrapTest, BothLevelsAreThoseOfNumPy) {
   EXPECT_NEAR(narrow.high, 1.08000, 0.002);
 }
 
-// One process each, with factors exp(0.02 z), and with five degrees of freedom exp(0.02 t).
+// Each side is one process, with factors exp(0.02 z), and with five degrees of freedom exp(0.02 t).
 TEST(ProcessBootstrapTest, KnownNoiseIsThatOfNumPy) {
   const ProcessSamples a = {kA[0]}, b = {kB[0]};
   const Interval exact = process_ratio_interval(a, b, 0.95, ProcessNoise{0.02, 0}, 0, 50000);

@@ -213,7 +213,7 @@ TEST(PairsTest, EqualBuildsAreNotCalledDifferentOnAnyMachine) {
 TEST(PairsTest, ThreePercentAreFoundWhereProcessesByThemselvesCannotShowThem) {
   constexpr int kTrials = 20;
   for (Machine machine : {Machine::kDrifts, Machine::kRemembers, Machine::kClusters}) {
-    // What two runs of a pair do not share takes more of them.
+    // Noise that two runs of a pair do not share takes more pairs.
     const int pairs = machine == Machine::kDrifts ? 12 : 40;
     int in_pairs = 0, apart = 0;
     for (std::uint64_t seed = 0; seed < kTrials; ++seed) {

@@ -38,7 +38,7 @@ TEST(EnvironmentTest, TheCommitIsThatOfTheCheckout) {
   EXPECT_EQ(text.find_first_not_of("0123456789abcdef"), std::string::npos) << text;
 }
 
-// What cmake/commit.cmake makes of a folder.
+// The commit that cmake/commit.cmake finds for a folder.
 std::string commit_of(const TempFolder& folder) {
   const std::string script = (testing::source_folder() / "cmake/commit.cmake").string();
   const std::string command =

@@ -68,7 +68,7 @@ constexpr Planted kPlanted[] = {
     {"stopped_by max-seconds; samples_ms [100, 101, 99]",
      "doubt too_few_samples, doubt criterion_not_met",
      "so few steps show no noise when max-seconds"},
-    // What other programs can explain is noise; bytes are the same beside whatever runs.
+    // Other programs may explain times as noise; bytes are the same beside whatever runs.
     {"device_span_ms 640.0; others_cores 1.3",
      "note others_running, doubt missing_synchronization"},
     {"device_span_ms 640.0; others_cores 1.3; predicted_peak_bytes 1",

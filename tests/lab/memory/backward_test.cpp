@@ -1,4 +1,4 @@
-// What backward reads and leaves behind, which buffers a filter admits, and components beside fp32.
+// Loads and leftovers of backward, buffers that a filter admits, and components beside fp32.
 #include <algorithm>
 
 #include <gmock/gmock.h>
@@ -138,7 +138,7 @@ TEST_F(BackwardTest, ComponentsInBf16StandBesideThoseInFp32) {
   for (const Json& category : column(table, "category")) EXPECT_NE(category, Json("parameter"));
 }
 
-// What backward or the optimizer need for a moment is as large as a weight, and no activation.
+// A temporary of backward or the optimizer is as large as a weight, and no activation.
 TEST_F(BackwardTest, OnlyWhatForwardMakesIsAnActivation) {
   const std::vector<MemoryCell> cells = {cell_of(Mode::kStep, Granularity::kPrimitive)};
   const Table table = component_table(cells, {.without = {Category::kParameter}});

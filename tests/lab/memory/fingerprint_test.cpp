@@ -57,7 +57,7 @@ TEST(TraceTest, ValuesNamedFarTooOftenAreRefused) {
     for (int i = 0; i < n; ++i) out += what;
     return out;
   };
-  // One event, or one segment of a few blocks, stored at place 0 and then named by two bytes; the
+  // An event, or a segment of a few blocks, is stored at place 0 and then named by two bytes; the
   // rest of the file is there to be allowed more.
   const int n = 100'000;
   const std::string rest = text("rest") + "X\x40\x0d\x03\x00"s + std::string(200'000, 'a');
@@ -206,7 +206,7 @@ class FingerprintTest : public ::testing::Test {
   }
 };
 
-// What the product of the scores leaves, exp in its place, and the weights.
+// Kept are the result of the scores' product, with exp in its place, and the weights.
 TEST_F(FingerprintTest, TheNumberOfKeptScoresTellsTheSoftmaxApart) {
   for (bool as_json : {false, true}) {
     for (Mode mode : {Mode::kForward, Mode::kForwardBackward}) {
@@ -299,7 +299,7 @@ TEST_F(FingerprintTest, ASnapshotOfAnotherModelIsAMismatch) {
     EXPECT_EQ(notes_of(other).find("scores"), std::string::npos);
     EXPECT_FALSE(fingerprint_of(given, model(), kShape).is_mismatch);
   }
-  // What the first sentence of a screen is made of.
+  // The first sentence of a screen is made of these columns.
   const auto filled_in = [](const Fingerprint& found, const char* column) {
     const std::size_t at = found.table.index_of(column).value();
     return std::ranges::count_if(found.table.rows, [&](const auto& r) { return !r[at].is_null(); });

@@ -19,16 +19,16 @@ struct FitCase {
   double margin = 0;
 };
 
-// What runs the answers: to be called first.
+// Registers the devices that run the answers; call it first.
 void register_fit_devices();
 
 // Models of one to eight layers; where several ranks share them, most fields are given already.
 FitCase random_case(std::mt19937& random);
 
-// What does not hold of the search's answer; empty: all does. Within 2 % of the best time of all
-// sets of changes of each severity; nothing beyond the limit less its margin, neither by whole
-// programs nor, on a CPU, when the first answer runs on a device that has no more; and another task
-// only where no set keeps it.
+// Names what is wrong with the search's answer; empty: nothing. It must be within 2 % of the best
+// time of all sets of changes of each severity; nothing beyond the limit less its margin, neither
+// by whole programs nor, on a CPU, when the first answer runs on a device that has no more; and
+// another task only where no set keeps it.
 std::string fault_of(const FitCase& question);
 
 }  // namespace tracestep::testing

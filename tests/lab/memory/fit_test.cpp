@@ -1,4 +1,4 @@
-// What fits: the verdict, and commands that mean their step.
+// Tests the verdict on a step that should fit, and commands that mean their step.
 #include "lab/memory/fit.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
-// What makes a step fit: against every set of changes of small random steps, against steps that
-// run, and for the questions that people ask about large ones.
+// Tests the search for changes that make a step fit: against every set of changes of small random
+// steps, against steps that run, and for the questions that people ask about large ones.
 #include "lab/memory/search.h"
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ class SearchTest : public ::testing::Test {
   }
 };
 
-// What takes long under sanitizers, by the paths of the others.
+// Tests that take long under sanitizers, by paths that the others cover.
 class MoreSearchTest : public SearchTest {};
 
 RunSpec seven_billion() {
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(MoreQuestions, AgainstAllSets,
                                            1'000'010U, 1'000'012U, 1'000'013U, 1'000'014U,
                                            1'000'015U));
 
-// Of more layers than figures of few layers need, so that bounds are used.
+// Steps of more layers than figures of few layers need, so that bounds are used.
 class AgainstAllSetsOfMany : public SearchTest, public ::testing::WithParamInterface<unsigned> {};
 
 TEST_P(AgainstAllSetsOfMany, TheBestOfEverySeverityIsFound) {
@@ -261,7 +261,7 @@ class PeakBoundsTest : public SearchTest, public ::testing::WithParamInterface<i
 INSTANTIATE_TEST_SUITE_P(Questions, PeakBoundsTest, ::testing::Values(0));
 INSTANTIATE_TEST_SUITE_P(MoreQuestions, PeakBoundsTest, ::testing::Range(1, 4));
 
-// What the search leaves out before it has a program, by what it learnt from others.
+// The search leaves out such sets before they have a program, by what it learnt from others.
 TEST_P(PeakBoundsTest, NoSetHoldsLess) {
   const int i = GetParam();
   std::mt19937 random(static_cast<unsigned>(19 + i));

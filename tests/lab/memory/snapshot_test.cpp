@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kBase = 0x7f0000000000;
 
-// One segment of 1000 bytes: a block that stays, one that was freed, and a free rest.
+// A segment of 1000 bytes: a block that stays, one that was freed, and a free rest.
 MemorySnapshot example() {
   MemorySnapshot s;
   s.stacks.push_back({{"a.cpp", "layers.0.\"x\"", 7}, {"", "forward", 0}});

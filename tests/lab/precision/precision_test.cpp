@@ -40,7 +40,7 @@ Json cell(const Table& table, const std::vector<std::pair<std::string, Json>>& c
   return (*row)[column_of(table, column)];
 }
 
-// The same loops in NumPy, every digit; bfloat16 by rounding the bits of a float32.
+// Results of these loops in NumPy, every digit; bfloat16 by rounding the bits of a float32.
 struct Known {
   const char* name;
   double value;

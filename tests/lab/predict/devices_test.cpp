@@ -104,7 +104,7 @@ TEST(DevicesTest, EveryNameFindsItsOwnRow) {
   }
 }
 
-// What holds of any GPU, so that a figure in the wrong column or unit shows.
+// These relations hold for any GPU, so that a figure in the wrong column or unit shows.
 TEST(DevicesTest, FiguresAreOfTheirKind) {
   for (const PublishedDevice& d : published_devices()) {
     SCOPED_TRACE(d.name);

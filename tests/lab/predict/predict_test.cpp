@@ -392,7 +392,7 @@ TEST_F(PredictTest, AProductOfAMeasuredSizeTakesWhatWasMeasured) {
   EXPECT_EQ(*times.us(kForwardProduct, other), *without.us(kForwardProduct, other));
 }
 
-// Whatever product of a step is asked for, its layer is timed, and then nothing is missing.
+// The layer of every product of a step is timed, and then nothing is missing.
 TEST_F(PredictTest, ProductsOfAStepAreTimedAtTheirSizes) {
   const auto device = [] { return testing::backend_named("cpu").make({.threads = 1}); };
   Calibration c = planted();

@@ -268,8 +268,8 @@ TEST(ProfileVerdictsTest, KernelsFarAboveTheirRoofAreDoubted) {
       << found->text;
 }
 
-// The same kernel is said to be above its roof where it has little of the time as where it has
-// much.
+// A kernel above its roof is reported alike whether it takes little of the time or much; a kernel
+// that takes hardly any is not.
 TEST(ProfileVerdictsTest, AKernelWithLittleOfTheTimeIsNotedWhereCachesExplainIt) {
   const auto code_with = [](double bytes, double busy_ms) {
     ProfiledCell c = celled(steady_profile(), one_per_ns());

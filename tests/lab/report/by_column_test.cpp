@@ -1,4 +1,4 @@
-// What a page carries by column is the result again, member by member.
+// A page's data by column become the result again, member by member.
 #include "lab/report/by_column.h"
 
 #include <gtest/gtest.h>

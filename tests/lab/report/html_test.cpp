@@ -160,7 +160,7 @@ TEST(HtmlTest, TheFirstScreenHasFourFiguresFourAnswersThreeChartsAndALineOfTrust
   EXPECT_THAT(page.substr(0, page.find("</header>")), HasSubstr("of &lt;some&gt; kind"));
 }
 
-// What stands around the first byte in which two texts differ, which are too large to be printed.
+// The surroundings of the first byte in which two texts differ that are too large to be printed.
 std::string first_difference(const std::string& a, const std::string& b) {
   const auto [at, other] = std::ranges::mismatch(a, b);
   if (at == a.end() && other == b.end()) return "";
@@ -270,7 +270,7 @@ TEST(HtmlTest, ABrowserDrawsItAllWithoutAnErrorAndWithoutANetwork) {
       browser(), (folder / "profile").string(), page.string(), (folder / "dom").string(),
       (folder / "log").string());
   ASSERT_EQ(std::system(command.c_str()), 0) << content_of(folder / "log");
-  // What a page says on its console stands in the log with this word.
+  // The log has this word for each line that a page writes to its console.
   EXPECT_THAT(content_of(folder / "log"), Not(HasSubstr("CONSOLE")));
   const std::string dom = content_of(folder / "dom");
   EXPECT_EQ(count(dom, "<figure"), charts_of(study).size());

@@ -222,7 +222,7 @@ TEST(TableTest, RowsAndNotesBeyondAScreenAreCounted) {
   EXPECT_TRUE(text.ends_with("a note\n")) << text;
 }
 
-// Of many rows; those of few share a screen.
+// This holds for tables of many rows; those of few share a screen.
 TEST(TableTest, ALongTextTakesThreeLinesAtMost) {
   Table table{.name = "t", .columns = {{.name = "a"}, {.name = "why"}}};
   table.add_row({"y",
@@ -275,7 +275,7 @@ TEST(TableTest, CsvQuotesWhatNeedsItAndKeepsRawValues) {
             "\"a|b,\"\"c\"\" µ_$\",7,,,false,\r\n");
 }
 
-// Spreadsheets run what begins like a formula, terminals what begins with an escape.
+// Spreadsheets run a text that begins like a formula, terminals one that begins with an escape.
 TEST(TableTest, CsvTextsAreHarmlessAndComeBackAsTheyWere) {
   const std::vector<std::string> texts = {"=HYPERLINK(\"http://x\")",
                                           "+1",

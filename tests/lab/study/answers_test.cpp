@@ -141,7 +141,7 @@ TEST(AnswersTest, NoTableThatAnAnswerNamesCouldBeLeftOut) {
   }
 }
 
-// One cell of the data changed: what the answer says before and after.
+// A changed cell of the data, and the answer's words before and after.
 struct Change {
   const char* id;
   std::string cell;  // "cells[mode step].samples_ms", as cell_at() reads it

@@ -93,7 +93,7 @@ std::string wrong_figure(const Piece& piece, std::span<const Table> tables) {
 
 // --- words that compare --------------------------------------------------------------------------
 
-// What makes a relation say nothing of a measurement.
+// Why a relation says nothing of a measurement; empty: it does.
 std::string empty_relation(const EvaluatedRelation& r) {
   if ((r.left + r.right).find('[') == std::string::npos) return "compares no cell";
   if (r.left == r.right) return "compares a thing with itself";
@@ -132,7 +132,7 @@ std::string wrong_quote(const Piece& piece, std::span<const Table> tables) {
   return text == piece.words || text.starts_with(piece.words + ".") ? "" : "not what the cell says";
 }
 
-// Whether a word begins with a digit, as "float32" does not.
+// True if a word begins with a digit, as "float32" does not.
 bool has_number(const std::string& words) {
   char before = ' ';
   for (const char c : words) {

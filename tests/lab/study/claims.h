@@ -13,7 +13,7 @@
 
 namespace tracestep::testing {
 
-// One line for each thing that is wrong; empty for an honest text.
+// A line for each false claim of the text; empty for an honest one.
 std::vector<std::string> wrong_claims(const Text& text, std::span<const Table> tables);
 // The wrong claims of the answer's text and of its own table.
 std::vector<std::string> wrong_claims(const Answer& answer, std::span<const Table> tables);

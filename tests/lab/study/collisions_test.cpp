@@ -19,7 +19,7 @@ namespace {
 
 using testing::small_study;
 
-// Those of answers, with their rows looked up, and those of commands whose tables the study has.
+// Charts of answers, with their rows looked up, and of commands whose tables the study has.
 std::vector<Chart> all_charts() {
   std::vector<Chart> out = charts_of(small_study());
   const auto folder = testing::source_folder() / "src/lab/pages/commands";

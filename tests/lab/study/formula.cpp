@@ -326,7 +326,7 @@ class Parser {
     return found.with({v, v, v, found.unit});
   }
 
-  // Whether what follows is a cell with a text.
+  // True if a cell with a text follows.
   bool refers_to_text() const {
     Parser ahead = *this;
     try {

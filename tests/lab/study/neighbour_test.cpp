@@ -1,4 +1,4 @@
-// What a report says of what is missing, and of codes and names.
+// Reports with missing rows, and the codes and names that they print.
 #include "lab/study/sentences_fixture.h"
 
 namespace tracestep {

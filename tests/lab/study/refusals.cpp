@@ -45,7 +45,7 @@ std::optional<std::size_t> column_of(const Table& table, const std::string& name
   return static_cast<std::size_t>(found - table.columns.begin());
 }
 
-// Whether a row has the cells of "size small, mode step". A value may have commas of its own, so
+// True if a row has the cells of "size small, mode step". A value may have commas of its own, so
 // each condition ends where the next one names a column.
 bool has_cells(const Table& table, const std::vector<Json>& row, const std::string& conditions) {
   for (std::size_t begin = 0; begin < conditions.size();) {
@@ -74,7 +74,7 @@ bool has_row(const std::string& name, const std::string& conditions,
          });
 }
 
-// What a reason may say of cells of a column.
+// A reason that may be given for cells of a column, and the test of its truth.
 struct CellReason {
   const char* pattern;
   bool (*is_true)(const Json& cell);

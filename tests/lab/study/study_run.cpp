@@ -57,7 +57,7 @@ StudySizes sizes() {
   return out;
 }
 
-// What `bench` would say of processes in which first steps are slow.
+// Rows as `bench` would give them for processes in which first steps are slow.
 Table warm_up(const RunSpec& step, const std::vector<std::int64_t>& warmups) {
   std::vector<ResultRow> rows;
   for (std::int64_t warmup : warmups) {

@@ -1,4 +1,4 @@
-// What rows are worth that an answer rests on, and how it says so.
+// Answers tell the standing of the rows that they rest on.
 #include "lab/study/sentences_fixture.h"
 
 namespace tracestep {

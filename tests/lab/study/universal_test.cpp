@@ -1,4 +1,4 @@
-// What is said of all rows needs several: asked of a single row, a question says so, or nothing.
+// Words about all rows need several: for a single row, an answer says so, or nothing.
 #include <algorithm>
 #include <regex>
 
@@ -58,7 +58,7 @@ std::string own_words(const Text& text) {
   return out;
 }
 
-// Of many rows: "all", not "all kernels together", which are those of one step.
+// The word that claims all of many rows: "all", not "all kernels together", which are of one step.
 std::string universal_in(std::string words) {
   static const std::regex of_one_row(
       "All kernels together|None of the published times|of all layers|at all|all but|in "

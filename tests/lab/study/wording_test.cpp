@@ -1,4 +1,4 @@
-// What answers say of rows that were once misread: each figure is of the row that its words name.
+// Answers that were once misread: each figure is of the row that its words name.
 #include "lab/report/html.h"
 #include "lab/study/sentences_fixture.h"
 

@@ -1,4 +1,4 @@
-// One word for one thing in every table and text of a report.
+// Every table and text of a report uses the same word for the same thing.
 #include <gtest/gtest.h>
 
 #include "lab/study/study_run.h"
