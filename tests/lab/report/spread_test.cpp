@@ -25,9 +25,10 @@ TEST(SpreadTest, AMeanHasADeviationAndAMedianABand) {
 // Text that would put the sign between two numbers, in code or on a page.
 TEST(SpreadTest, NothingElsePrintsAPlusMinusBetweenTwoNumbers) {
   static const std::regex of_median(R"(\(± ms\)[^\n]*median)");
+  const auto folder = testing::source_folder() / "src";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "these are no sources";
   std::size_t files = 0;
-  for (const auto& entry :
-       std::filesystem::recursive_directory_iterator(testing::source_folder() / "src")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     const std::string ending = entry.path().extension().string();
     if (ending != ".cpp" && ending != ".h" && ending != ".md") continue;
     const std::string text = read_text_file(entry.path(), "source", 1 << 22);
