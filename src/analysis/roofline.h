@@ -1,6 +1,6 @@
 // The roofline model (Williams, Waterman and Patterson, "Roofline", 2009): the shortest time in
 // which a device can do a piece of work. Its rates are published peaks, round figures
-// (modelled_time.h) or measured ceilings (lab/measure/ceilings.h).
+// (modelled_time.cpp) or measured ceilings (lab/measure/ceilings.h).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Messages that two processes exchange before all others, as bytes: each proves that it knows the
-// secret of the run. Sockets and time limits are left to meeting.h.
+// secret of the run. Sockets and time limits are left to meeting.cpp.
 //
 //   process 0 to another   Greeting: a nonce
 //   another to process 0   Hello: who it is, a nonce of its own, its proof
