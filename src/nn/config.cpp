@@ -163,7 +163,8 @@ void validate_heads(const ModelConfig& c) {
     fail_usage("heads", "the head width {}/{} = {} is odd; rotary embedding works on pairs",
                c.d_model, c.heads, c.head_width());
   }
-  fail_usage("head_size", "{} of a head's {} elements would be rotated; rotation works on pairs",
+  fail_usage(c.rope_share == 1.0 ? "head_width" : "rope_share",
+             "{} of a head's {} elements would be rotated; rotation works on pairs",
              c.rotated_width(), c.head_width());
 }
 

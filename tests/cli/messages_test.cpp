@@ -67,6 +67,8 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
            Mistake{"launch -n 2 -- bench --sise tiny", 2, "did you mean --size?"},
            Mistake{"launch -n 2 -- bench --d-model 8 --d-ff 8 --layers 1 --heads 3", 2,
                    "[--heads] 3 heads do not divide"},
+           Mistake{"memory --predict --d-model 64 --d-ff 64 --layers 1 --heads 2 --head-width 7", 2,
+                   "[--head-width] 7 of a head's 7 elements would be rotated"},
            Mistake{"launch -n 2 -- bench --size tiny", 2,
                    "[--parallel] 2 processes are asked for, and the step is that of 1 rank; use "
                    "--parallel dp=2"},
