@@ -26,7 +26,7 @@ class RankStores {
   // Of all ranks, as `run` says (executor, parallel). Errors as make_executor(); DoesNotFit, before
   // anything is allocated, where the machine has no room (session/room.h).
   std::unique_ptr<Executor> executor(const RunSpec& run, const Program& program) const;
-  // Of the first rank alone, beside which the others do nothing.
+  // Of the first rank of each process, beside which others do nothing; all processes call this.
   std::unique_ptr<Executor> executor_of_first(const RunSpec& run, const Program& program) const;
 
  private:
