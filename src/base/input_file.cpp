@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text_encoding.h"
 #include "base/units.h"
 
 namespace tracestep {
@@ -120,7 +121,16 @@ void InputFile::fail_short() const {
 
 std::string read_text_file(const std::filesystem::path& path, const std::string& where,
                            std::uint64_t limit) {
-  return InputFile(path, where).text(limit);
+  std::string out = InputFile(path, where).text(limit);
+  const TextMark mark = byte_order_mark_of(out);
+  if (mark != TextMark::kNone && mark != TextMark::kUtf8) {
+    throw Error(ErrorCode::kInput, where,
+                fmt::format("{} is text in UTF-{}, by the mark at its beginning", path.string(),
+                            mark == TextMark::kUtf32 ? "32" : "16"),
+                "write it in UTF-8");
+  }
+  out.erase(0, size_of(mark));
+  return out;
 }
 
 }  // namespace tracestep

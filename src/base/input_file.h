@@ -44,7 +44,7 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole of a small file. Errors as InputFile and InputFile::text().
+// The whole of a small file but for a mark of UTF-8. Errors as InputFile, text(), and for UTF-16.
 std::string read_text_file(const std::filesystem::path& path, const std::string& where,
                            std::uint64_t limit);
 

@@ -37,7 +37,7 @@ OutputFolder::OutputFolder(const fs::path& path, std::string where)
     fail_taken();
   }
   if (place_.filename().native().size() > NAME_MAX) fail(ENAMETOOLONG);
-  fs::create_directories(place_.parent_path(), error);
+  above_.emplace(place_.parent_path());
   parent_ = Directory::open(place_.parent_path());
   if (!parent_) fail(errno);
   remove_stale_temporaries(*parent_);

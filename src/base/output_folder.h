@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/directory.h"
+#include "base/made_folders.h"
 
 namespace tracestep {
 
@@ -16,7 +17,7 @@ class OutputFolder {
   // ended processes left beside it is removed. Creates the temporary folder at once. Errors (all
   // members): kOutput under `where`, also where there is anything but an empty folder already.
   OutputFolder(const std::filesystem::path& path, std::string where);
-  // Removes the temporary folder unless it was committed.
+  // Removes the temporary folder, and those that were made above it, unless it was committed.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
@@ -32,6 +33,7 @@ class OutputFolder {
 
   std::filesystem::path path_, place_;  // as it was given, and where it is
   std::string where_, temporary_;
+  std::optional<MadeFolders> above_;
   std::optional<Directory> parent_, folder_;
   FileHandle lock_;
 };

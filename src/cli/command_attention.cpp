@@ -165,6 +165,9 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   add_limit_notes(results, tables[0]);
   add_beside(beside_cells(results), tables);
   write_tables(o.output, kAttentionSchema, environment, std::move(tables));
+  if (specs.size() == 1 && results.size() == 1 && results[0].status == Status::kOutOfMemory) {
+    throw Error(ErrorCode::kOutOfMemory, "attention", results[0].detail);
+  }
   return status_after(results.size(), specs.size() * static_cast<std::size_t>(o.rounds.repeat),
                       stop, "; with --resume FILE a grid can go on");
 }

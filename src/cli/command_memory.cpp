@@ -331,7 +331,9 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   }
   write_tables(o.output, "tracestep.memory/2", environment, std::move(tables),
                o.output.pictures.empty() ? std::vector<Table>() : drawn_tables(cells));
-  return is_only && cells[0].run.status == Status::kOutOfMemory ? 4 : 0;
+  if (!is_only || cells[0].run.status != Status::kOutOfMemory) return 0;
+  throw Error(ErrorCode::kOutOfMemory, "memory",
+              cells[0].run.oom ? cells[0].run.oom->message : cells[0].run.detail);
 }
 
 void add_filter(OptionSet& set, BufferFilter& filter) {

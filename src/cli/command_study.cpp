@@ -7,6 +7,7 @@
 #include "base/input_file.h"
 #include "base/launched.h"
 #include "base/log.h"
+#include "base/made_folders.h"
 #include "base/output_file.h"
 #include "base/units.h"
 #include "cli/bench_warmup.h"
@@ -144,9 +145,17 @@ void check_files(const StudyOptions& o) {
   }
   check_apart({}, outputs);
   for (const NamedPath& output : outputs) check_writable(output.path, "output_dir");
-  probe_pictures(o.folder / kCharts);
-  probe_pictures(o.pictures);
+  check_writable_folder(o.folder / kCharts);
+  if (!o.pictures.empty()) check_writable_folder(o.pictures);
 }
+
+// Those that hold nothing at the end go again.
+struct StudyFolders {
+  explicit StudyFolders(const StudyOptions& o) : charts(o.folder / kCharts), pictures(o.pictures) {
+    check_files(o);
+  }
+  const MadeFolders charts, pictures;
+};
 
 // out/course.md and the like: the hand-in.
 void write_course(const StudyOptions& o, const StudyReport& report, const Json& environment) {
@@ -221,9 +230,7 @@ void print(const StudyOptions& o, const StudyReport& report) {
 int write_anew(const StudyOptions& o) {
   const StoredStudy stored =
       stored_study(read_text_file(o.from, "from", kMaxResultBytes), o.from.string());
-  std::error_code error;
-  fs::create_directories(o.folder, error);
-  check_files(o);
+  const StudyFolders folders(o);
   const StudyReport report = answered(stored.sections);
   write_report(o, report, stored.environment);
   print(o, report);
@@ -237,9 +244,7 @@ int run_study_command(const StudyOptions& o, std::span<const std::string> argume
   const Json environment = environment_of(arguments, run);
   StudySizes sizes = sizes_of(o, run.place);
   set_parallel(o, sizes);
-  std::error_code error;
-  fs::create_directories(o.folder, error);
-  check_files(o);
+  const StudyFolders folders(o);
   const double minutes = minutes_of(o, run.place);
   const StudyReport report = run_study(machine_of(o, run, sizes, environment), sizes,
                                        60.0 * minutes, Announcer(60.0 * minutes));

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/grid.h"
+#include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lab/measure/run_columns.h"
@@ -59,6 +60,10 @@ int run_throughput(const ThroughputOptions& o, std::span<const std::string> argu
       measure_steps(runs, o.protocol, o.rounds, stop, std::nullopt);
   write_tables(o.output, "tracestep.throughput/1", environment,
                {throughput_table(results, environment)});
+  if (runs.size() == 1 && results.size() == 1 && results[0].status == Status::kOutOfMemory) {
+    throw Error(ErrorCode::kOutOfMemory, "throughput", results[0].detail,
+                oom_hint(runs[0], results[0].detail));
+  }
   return status_after(results.size(), runs.size(), stop, "; with --resume FILE it can go on");
 }
 

@@ -42,18 +42,16 @@ constexpr std::int64_t kMostPartBytes = std::int64_t{1} << 30;
 // JSON lines: a header, then {"part", "result"} of each that is done.
 class PartFile {
  public:
-  // An empty path keeps nothing. The file is created when missing, and locked for the object's
-  // lifetime. Errors: kInput when it exists and holds anything else; kOutput when it cannot be
-  // written, or another process writes it. A last line that was cut short is dropped.
+  // An empty path keeps nothing. The file is created when missing, and goes again where no part
+  // comes; it is locked for the object's lifetime. Errors: kInput when it exists and holds anything
+  // else; kOutput when it cannot be written, or another process writes it. A last line that was cut
+  // short is dropped.
   explicit PartFile(const std::filesystem::path& path) : name_(path.string()) {
     if (path.empty()) return;
     file_.emplace(path, "--resume");
     const std::string text = file_->read(kMostPartBytes);
-    if (text.empty()) {
-      file_->append(header() + "\n");
-    } else {
-      read(text);
-    }
+    is_empty_ = text.empty();
+    if (!is_empty_) read(text);
   }
 
   const Json* find(const Json& part) const {
@@ -64,7 +62,9 @@ class PartFile {
   // On return the part is in the file. Errors: kOutput.
   void add(const Json& part, Json result) {
     if (file_) {
-      file_->append(Json(Json::Object{{"part", part}, {"result", result}}).dump() + "\n");
+      const std::string line = Json(Json::Object{{"part", part}, {"result", result}}).dump() + "\n";
+      file_->append((is_empty_ ? header() + "\n" : "") + line);
+      is_empty_ = false;
     }
     results_[part.dump()] = std::move(result);
   }
@@ -107,6 +107,7 @@ class PartFile {
 
   std::string name_;
   std::optional<LockedFile> file_;
+  bool is_empty_ = false;
   std::map<std::string, Json> results_;  // by the text of their part
 };
 

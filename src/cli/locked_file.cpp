@@ -54,6 +54,10 @@ LockedFile::LockedFile(std::filesystem::path path, std::string where,
   }
 }
 
+LockedFile::~LockedFile() {
+  if (is_ours_) ::unlink(path_.c_str());
+}
+
 LockedFile::Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
@@ -118,6 +122,7 @@ void LockedFile::replace(std::string_view text) {
   file.write(text);
   file.commit();
   file_ = std::move(next);
+  is_ours_ = false;
 }
 
 std::int64_t LockedFile::size() const {

@@ -18,6 +18,8 @@ class LockedFile {
   // `patience`.
   LockedFile(std::filesystem::path path, std::string where,
              std::chrono::milliseconds patience = {});
+  // A file that was created here and is still empty goes again.
+  ~LockedFile();
 
   // The whole content. Errors: kInput, also for more than `limit` bytes.
   std::string read(std::int64_t limit) const;

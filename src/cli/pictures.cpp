@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/made_folders.h"
 #include "base/output_file.h"
 #include "cli/child_process.h"
 #include "cli/options.h"
@@ -98,16 +99,10 @@ void add_pictures(Command& command) {
                        "rsvg-convert is installed");
   command.run = [run = command.run, output](std::span<const std::string> arguments) {
     if (processes() != nullptr && processes()->rank() > 0) output->pictures.clear();
-    probe_pictures(output->pictures);
+    const MadeFolders made(output->pictures);
+    if (!output->pictures.empty()) check_writable_folder(output->pictures);
     return run(arguments);
   };
-}
-
-void probe_pictures(const fs::path& folder) {
-  if (folder.empty()) return;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  check_writable_folder(folder);
 }
 
 void write_pictures(const fs::path& folder, std::span<const Chart> charts,
@@ -122,6 +117,7 @@ void write_pictures(const fs::path& folder, std::span<const Chart> charts,
     if (makes_png && write_png(svg)) ++pngs;
     ++count;
   }
+  if (count == 0) return log_info("there is nothing to draw in {}", folder.string());
   log_info("{} in {}, as SVG{}",
            count == 1 ? "a picture is" : fmt::format("{} pictures are", count), folder.string(),
            !makes_png      ? "; with rsvg-convert (librsvg) they would be PNG too"

@@ -17,9 +17,6 @@ std::string picture_name(const Chart& chart);
 // Gives a command whose answer has charts the option --pictures, which write_tables() obeys.
 void add_pictures(Command& command);
 
-// Error{kOutput} when pictures cannot be written to `folder`, which is made when it is missing;
-// call it before the work starts.
-void probe_pictures(const std::filesystem::path& folder);
 // Writes those charts of which `tables` have something to draw. Error{kOutput}.
 enum class Titles { kNone, kFindings };
 void write_pictures(const std::filesystem::path& folder, std::span<const Chart> charts,

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/suggest.h"
 #include "nn/families.h"
+#include "ops/rope_frequency.h"
 
 namespace tracestep {
 namespace {
@@ -34,7 +35,7 @@ std::string_view name_of(Positions positions) {
   return positions == Positions::kLearned ? "learned" : "rotary";
 }
 std::string_view name_of(RopeScalingKind kind) {
-  constexpr std::string_view names[] = {"none", "linear", "llama3", "yarn"};
+  constexpr std::string_view names[] = {"none", "linear", "llama3", "yarn", "longrope"};
   return names[static_cast<std::size_t>(kind)];
 }
 std::string_view name_of(QkNorm norm) {
@@ -52,6 +53,9 @@ std::string name_of(const RopeScaling& s) {
     case RopeScalingKind::kYarn:
       return fmt::format("{}:{}:{}:{}:{}:{}", name, s.factor, s.low, s.high, s.original,
                          s.magnitude);
+    case RopeScalingKind::kLongRope:
+      return fmt::format("{}:{}:{}:{}:{}", name, s.original, s.magnitude, fmt::join(s.near, ":"),
+                         fmt::join(s.far, ":"));
   }
   return name;
 }
@@ -177,8 +181,30 @@ void validate_windows(const ModelConfig& c) {
   }
 }
 
-void validate_rope_scaling(const RopeScaling& s) {
+// `pairs`: of elements of a head that are rotated.
+void validate_longrope(const RopeScaling& s, std::int64_t pairs) {
+  if (std::ssize(s.near) != pairs || std::ssize(s.far) != pairs) {
+    fail_usage("rope_scaling", "{} and {} factors are given; each of {} pairs takes one of both",
+               s.near.size(), s.far.size(), pairs);
+  }
+  if (pairs > ops::kMostRopeFactors) {
+    fail_usage("rope_scaling", "a head has {} pairs; longrope takes {} at most", pairs,
+               ops::kMostRopeFactors);
+  }
+  for (const std::vector<double>* factors : {&s.near, &s.far}) {
+    const auto bad = std::ranges::find_if(*factors, [](double x) { return !(x > 0.0); });
+    if (bad != factors->end()) {
+      fail_usage("rope_scaling", "a factor of {} is given; it is more than 0", *bad);
+    }
+  }
+}
+
+void validate_rope_scaling(const ModelConfig& c) {
+  const RopeScaling& s = c.rope_scaling;
   if (s.kind == RopeScalingKind::kNone) return;
+  if (s.kind == RopeScalingKind::kLongRope && c.positions == Positions::kRotary) {
+    validate_longrope(s, c.rotated_width() / 2);
+  }
   if (s.factor < 1.0) {
     fail_usage("rope_scaling", "a factor of {} is given; it is at least 1", s.factor);
   }
@@ -220,7 +246,7 @@ void validate(const ModelConfig& c) {
   if (c.positions == Positions::kLearned) positive("max_positions", c.max_positions);
   validate_heads(c);
   validate_windows(c);
-  validate_rope_scaling(c.rope_scaling);
+  validate_rope_scaling(c);
   if (c.norm_eps < 0.0) fail_usage("norm_eps", "{} is negative", c.norm_eps);
   if (c.score_cap < 0.0) fail_usage("score_cap", "{} is negative", c.score_cap);
   if (c.logit_cap < 0.0) fail_usage("logit_cap", "{} is negative", c.logit_cap);

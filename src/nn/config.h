@@ -32,11 +32,12 @@ inline constexpr Positions kAllPositions[] = {Positions::kRotary, Positions::kLe
 std::string_view name_of(Positions positions);  // "rotary", "learned"
 
 // How the frequencies of rotation are changed for contexts longer than those of training.
-enum class RopeScalingKind : std::uint8_t { kNone, kLinear, kLlama3, kYarn };
+enum class RopeScalingKind : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
 inline constexpr RopeScalingKind kAllRopeScalings[] = {
     RopeScalingKind::kNone, RopeScalingKind::kLinear, RopeScalingKind::kLlama3,
-    RopeScalingKind::kYarn};
-std::string_view name_of(RopeScalingKind kind);  // "none", "linear", "llama3", "yarn"
+    RopeScalingKind::kYarn, RopeScalingKind::kLongRope};
+// "none", "linear", "llama3", "yarn", "longrope"
+std::string_view name_of(RopeScalingKind kind);
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
@@ -46,13 +47,16 @@ struct RopeScaling {
   // kept.
   double low = 1.0, high = 4.0;
   std::int64_t original = 8192;  // positions of training
-  double magnitude = 1.0;        // factor on cos and sin (yarn's attention factor)
+  double magnitude = 1.0;        // factor on cos and sin (the attention factor)
+  // longrope: what the frequency of each pair is divided by, for contexts up to `original` and for
+  // longer ones.
+  std::vector<double> near = {}, far = {};
 
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
 // "llama3:8:1:4:8192": the name, then factor, low, high, original and magnitude as far as the kind
-// has them.
+// has them; "longrope:4096:1.19:1:1:1.5:2": original and magnitude, then the two lists.
 std::string name_of(const RopeScaling& scaling);
 
 // Normalised queries and keys: each head by itself, or all heads of a token together.

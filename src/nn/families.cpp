@@ -123,17 +123,46 @@ double yarn_magnitude(Fields& f, double factor) {
   return f.real("attention_factor", usual);
 }
 
+// The numbers of a list with one for each pair of elements that are rotated.
+std::vector<double> factors_of(Fields& f, std::string_view key, std::int64_t pairs) {
+  const Json* list = f.find(key);
+  const auto is_factor = [](const Json& x) {
+    return x.is_number() && std::isfinite(x.as_double()) && x.as_double() > 0.0;
+  };
+  if (list == nullptr || !list->is_array() || std::ssize(list->items()) != pairs ||
+      !std::ranges::all_of(list->items(), is_factor)) {
+    f.fail(key, fmt::format("a list of {} factors", pairs));
+  }
+  std::vector<double> out;
+  for (const Json& item : list->items()) out.push_back(item.as_double());
+  return out;
+}
+
 struct Lengths {
   std::int64_t most = 2048;    // max_position_embeddings
   std::int64_t original = 0;   // original_max_position_embeddings beside it; 0: there is none
   bool has_old_names = false;  // longrope was called su and yarn
 };
 
-RopeScalingKind scaling_kind_of(Fields& f) {
+void read_longrope(Fields& f, const Lengths& lengths, const ModelConfig& c, RopeScaling& out) {
+  const auto original = static_cast<double>(out.original);
+  const double factor = f.real("factor", static_cast<double>(lengths.most) / original);
+  const double usual = factor <= 1.0 || out.original <= 1
+                           ? 1.0
+                           : std::sqrt(1 + std::log(factor) / std::log(original));
+  out.magnitude = f.real("attention_factor", usual);
+  const bool is_share = c.rope_share > 0.0 && c.rope_share <= 1.0;
+  const std::int64_t pairs = is_share ? c.rotated_width() / 2 : 0;
+  out.near = factors_of(f, "short_factor", pairs);
+  out.far = factors_of(f, "long_factor", pairs);
+}
+
+RopeScalingKind scaling_kind_of(Fields& f, bool has_old_names) {
   const std::string old = f.text("type", "default"), kind = f.text("rope_type", old);
-  if (kind == "default") return RopeScalingKind::kNone;
   const auto found = std::ranges::find_if(
       kAllRopeScalings, [&](RopeScalingKind one) { return name_of(one) == kind; });
+  if (kind == "default") return RopeScalingKind::kNone;
+  if (has_old_names && (kind == "su" || kind == "yarn")) return RopeScalingKind::kLongRope;
   if (found == std::end(kAllRopeScalings) || kind == "none") {
     f.fail(f.find("rope_type") != nullptr ? "rope_type" : "type",
            "default, linear, llama3, yarn or longrope");
@@ -141,26 +170,16 @@ RopeScalingKind scaling_kind_of(Fields& f) {
   return *found;
 }
 
-// Says whether frequencies have a factor each, which changes neither bytes nor times. It leaves the
-// lists of these factors to those that nobody knows.
-bool is_longrope(Fields& f, const Lengths& lengths) {
-  const std::string kind = f.text("rope_type", f.text("type", ""));
-  const bool has_old_name = lengths.has_old_names && (kind == "su" || kind == "yarn");
-  if (kind != "longrope" && !has_old_name) return false;
-  for (const char* key : {"factor", "attention_factor", "original_max_position_embeddings"}) {
-    f.find(key);
-  }
-  f.unknown().push_back("rope_type longrope");
-  return true;
-}
-
-RopeScaling scaling_of(Fields& f, const Lengths& lengths) {
-  if (is_longrope(f, lengths)) return {};
-  RopeScaling out{.kind = scaling_kind_of(f)};
+RopeScaling scaling_of(Fields& f, const Lengths& lengths, const ModelConfig& c) {
+  RopeScaling out{.kind = scaling_kind_of(f, lengths.has_old_names)};
   if (out.kind == RopeScalingKind::kNone) return out;
   const std::int64_t own = f.integer("original_max_position_embeddings", lengths.most);
   if (out.kind != RopeScalingKind::kLinear) {
     out.original = lengths.original > 0 ? lengths.original : own;
+  }
+  if (out.kind == RopeScalingKind::kLongRope) {
+    read_longrope(f, lengths, c, out);
+    return out;
   }
   if (f.find("factor") == nullptr) f.fail("factor", "a factor of at least 1");
   out.factor = f.real("factor", 1.0);
@@ -184,7 +203,7 @@ void read_rope(const Json& json, const std::string& where, const Fields& from,
   theta = f.real("rope_theta", theta);
   if (theta < 1.0) f.fail("rope_theta", "a base of at least 1");
   c.rope_share = f.real("partial_rotary_factor", c.rope_share);
-  c.rope_scaling = scaling_of(f, lengths);
+  c.rope_scaling = scaling_of(f, lengths, c);
   f.finish();
 }
 
@@ -374,6 +393,9 @@ void read_phi3(Fields& f, ModelConfig& c) {
   c.norm_eps = 1e-5;
   read_like_llama(f, c, 0, {.most = 4096, .original = 4096, .has_old_names = true});
   f.expect("attention_bias", false);
+  for (const char* key : {"full_attn_mod", "interpolate_factor"}) {  // of Phi-4-mini
+    if (f.integer(key, 1) != 1) f.fail(key, "1");
+  }
   read_windows(f, c, 0, "w");
 }
 

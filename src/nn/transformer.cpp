@@ -92,7 +92,8 @@ class Model {
                             .low = s.low,
                             .high = s.high,
                             .original = s.original,
-                            .magnitude = s.magnitude});
+                            .magnitude = s.magnitude,
+                            .factors = length > s.original ? s.far : s.near});
     const bool is_same = c_.rope_theta_windowed == 0.0;
     out.windowed_table =
         is_same ? out.table : rope_table(b_, length, width, {.theta = c_.rope_theta_windowed});

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <fmt/ranges.h>
+
 namespace tracestep::ops {
 namespace {
 
@@ -43,6 +45,7 @@ RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width, const 
     attrs.set("high", f.high);
     attrs.set("original", f.original);
     attrs.set("magnitude", f.magnitude);
+    if (!f.factors.empty()) attrs.set("factors", fmt::format("{}", fmt::join(f.factors, ":")));
   }
   const auto out = b.call(find_op("rope_table"), {}, std::move(attrs), here);
   return {out[0], out[1]};

@@ -23,10 +23,11 @@ struct RopeTable {
 // attributes of the op rope_table say.
 struct RopeFrequencies {
   double theta = 10000.0;
-  std::string scaling = "none";  // "none", "linear", "llama3", "yarn"
+  std::string scaling = "none";  // "none", "linear", "llama3", "yarn", "longrope"
   double factor = 1.0, low = 1.0, high = 4.0;
   std::int64_t original = 8192;
   double magnitude = 1.0;
+  std::vector<double> factors = {};  // longrope: of each pair
 };
 RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width,
                      const RopeFrequencies& frequencies, DType dtype = DType::kF32,

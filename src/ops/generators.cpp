@@ -1,5 +1,6 @@
 // Ops without operands: constants that a program names but does not store.
 #include <algorithm>
+#include <charconv>
 
 #include "base/suggest.h"
 #include "ops/registers.h"
@@ -19,22 +20,41 @@ Type declared_type(const OpCall& call) {
 const AttrDef kDTypeAttr{"dtype", AttrKind::kDType, std::nullopt, "element type"};
 const AttrDef kShapeAttr{"shape", AttrKind::kInts, std::nullopt, "result shape"};
 
+// The numbers of "1:1.5:2", one for each pair.
+void read_factors(const std::string& text, std::int64_t pairs, double* out) {
+  const char *at = text.data(), *const end = at + text.size();
+  std::int64_t count = 0;
+  for (; at < end && count < kMostRopeFactors; ++count) {
+    const auto [next, error] = std::from_chars(at, end, out[count]);
+    if (error != std::errc() || !(out[count] > 0.0) || (next < end && *next != ':')) break;
+    at = next < end ? next + 1 : end;
+  }
+  if (at == end && count == pairs) return;
+  fail_usage("rope_table", "longrope takes a factor above 0 for each of {} pairs, {} at most",
+             pairs, kMostRopeFactors);
+}
+
 }  // namespace
 
 RopeFrequency rope_frequency(const Attrs& attrs) {
-  constexpr std::string_view names[] = {"none", "linear", "llama3", "yarn"};
+  constexpr std::string_view names[] = {"none", "linear", "llama3", "yarn", "longrope"};
   const std::string& name = attrs.text("scaling");
   const auto at = std::ranges::find(names, name) - std::begin(names);
   if (at == std::ssize(names)) {  // kernels call this, and allocate nothing
     check_choice("rope_table", name, std::vector<std::string>(std::begin(names), std::end(names)));
   }
-  return {.theta = attrs.real("theta"),
-          .width = static_cast<double>(attrs.integer("width")),
-          .scale = static_cast<RopeScale>(at),
-          .factor = attrs.real("factor"),
-          .low = attrs.real("low"),
-          .high = attrs.real("high"),
-          .original = static_cast<double>(attrs.integer("original"))};
+  RopeFrequency out{.theta = attrs.real("theta"),
+                    .width = static_cast<double>(attrs.integer("width")),
+                    .scale = static_cast<RopeScale>(at),
+                    .factor = attrs.real("factor"),
+                    .low = attrs.real("low"),
+                    .high = attrs.real("high"),
+                    .original = static_cast<double>(attrs.integer("original")),
+                    .factors = {}};
+  if (out.scale == RopeScale::kLongRope) {
+    read_factors(attrs.text("factors"), attrs.integer("width") / 2, out.factors);
+  }
+  return out;
 }
 
 void register_generators() {
@@ -66,21 +86,25 @@ void register_generators() {
   register_op(
       {.name = "rope_table",
        .doc = "cos and sin of position · theta^(-2j/width), [length, width/2], computed in double. "
-              "Scaled, a frequency is divided by the factor: all (linear), long waves (llama3), or "
-              "pairs that turn seldom within the original positions (yarn).",
-       .source = "Su et al. 2021, RoFormer, eq. 15; Peng et al. 2023, YaRN, eq. 17",
+              "Scaled, a frequency is divided by the factor: all (linear), long waves (llama3), "
+              "pairs that turn seldom within the original positions (yarn), or each by its own "
+              "(longrope).",
+       .source = "Su et al. 2021, RoFormer, eq. 15; Peng et al. 2023, YaRN, eq. 17; Ding et al. "
+                 "2024, LongRoPE",
        .outputs = {"cos", "sin"},
        .attrs = {{"length", AttrKind::kInt, std::nullopt, "positions"},
                  {"width", AttrKind::kInt, std::nullopt, "head width D, even"},
                  {"theta", AttrKind::kReal, AttrValue(10000.0), "base of the frequencies"},
                  {"scaling", AttrKind::kText, AttrValue(std::string("none")),
-                  "none, linear, llama3 or yarn"},
+                  "none, linear, llama3, yarn or longrope"},
                  {"factor", AttrKind::kReal, AttrValue(1.0), "what frequencies are divided by"},
                  {"low", AttrKind::kReal, AttrValue(1.0), "turns below which one is divided"},
                  {"high", AttrKind::kReal, AttrValue(4.0), "turns above which one stays"},
                  {"original", AttrKind::kInt, AttrValue(std::int64_t{8192}),
                   "positions within which turns are counted"},
                  {"magnitude", AttrKind::kReal, AttrValue(1.0), "factor on cos and sin"},
+                 {"factors", AttrKind::kText, AttrValue(std::string()),
+                  "longrope's, of each pair: 1:1.5:2"},
                  {"dtype", AttrKind::kDType, AttrValue(DType::kF32), "element type"}},
        .kernel_class = KernelClass::kGenerator,
        .precision_class = PrecisionClass::kFull,

@@ -14,12 +14,16 @@
 
 namespace tracestep::ops {
 
-enum class RopeScale { kNone, kLinear, kLlama3, kYarn };
+enum class RopeScale { kNone, kLinear, kLlama3, kYarn, kLongRope };
+
+// Pairs of a head of which each may have a factor of its own.
+inline constexpr int kMostRopeFactors = 256;
 
 struct RopeFrequency {
   double theta, width;  // base, and elements that are rotated
   RopeScale scale;
   double factor, low, high, original;
+  double factors[kMostRopeFactors];  // longrope: of each pair
 
   // The place among pairs at which one turns `turns` times within the original positions.
   TRACESTEP_ANYWHERE double pair_of(double turns) const {
@@ -46,13 +50,14 @@ struct RopeFrequency {
 
   TRACESTEP_ANYWHERE double of(double pair) const {
     const double frequency = ::pow(theta, -2.0 * pair / width);
+    if (scale == RopeScale::kLongRope) return frequency / factors[static_cast<int>(pair)];
     const double share = kept(pair, frequency);
     return frequency * share + frequency / factor * (1 - share);
   }
 };
 
 // The frequency of a rope_table with these attributes. Error{kUsage} for a scaling that nobody
-// knows.
+// knows, and for factors that are not one for each pair.
 RopeFrequency rope_frequency(const Attrs& attrs);
 
 }  // namespace tracestep::ops

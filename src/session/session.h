@@ -26,7 +26,8 @@ class RankStores {
   // An executor over all ranks, as `run` says (executor, parallel). Errors as make_executor();
   // DoesNotFit, before anything is allocated, where the machine has no room (session/room.h).
   std::unique_ptr<Executor> executor(const RunSpec& run, const Program& program) const;
-  // An executor on the first rank alone; the other ranks stay idle.
+  // An executor on the first rank of each process, beside which others stay idle; all processes
+  // call this.
   std::unique_ptr<Executor> executor_of_first(const RunSpec& run, const Program& program) const;
 
  private:

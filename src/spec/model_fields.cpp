@@ -117,8 +117,9 @@ void add_architecture_fields(FieldRows<RunSpec>& rows) {
   rows.real(row("rope_share", "part of each head that is rotated"), 0, 1,
             model(&ModelConfig::rope_share));
   RunField scaling = row("rope_scaling",
-                         "none, linear:FACTOR, llama3:FACTOR:LOW:HIGH:ORIGINAL or "
-                         "yarn:FACTOR:LOW:HIGH:ORIGINAL:MAGNITUDE");
+                         "none, linear:FACTOR, llama3:FACTOR:LOW:HIGH:ORIGINAL, "
+                         "yarn:FACTOR:LOW:HIGH:ORIGINAL:MAGNITUDE or longrope:ORIGINAL:MAGNITUDE "
+                         "and a factor for each pair, twice: in short contexts, in longer ones");
   scaling.value_name = "HOW";
   rows.parsed(std::move(scaling), parse_rope_scaling, model(&ModelConfig::rope_scaling));
   rows.real(row("embedding_scale", "factor on the embedded tokens"), -kMost, kMost,

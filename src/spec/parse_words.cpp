@@ -40,6 +40,23 @@ std::vector<std::string> composite_names() {
   return out;
 }
 
+// The original positions and the magnitude, then two lists of the same length.
+void parse_longrope(const std::string& where, const std::vector<std::string>& parts,
+                    RopeScaling& out) {
+  if (parts.size() < 5 || parts.size() % 2 == 0) {
+    fail_usage(where, "longrope takes two numbers and two lists of one length, {} are given",
+               parts.size() - 1);
+  }
+  const auto real = [&](std::size_t i) { return parse_real(where, parts[i], 0.0, 1e9); };
+  out.original = parse_int(where, parts[1], 1, std::int64_t{1} << 40);
+  out.magnitude = real(2);
+  const std::size_t pairs = (parts.size() - 3) / 2;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    out.near.push_back(real(3 + i));
+    out.far.push_back(real(3 + pairs + i));
+  }
+}
+
 }  // namespace
 
 RopeScaling parse_rope_scaling(const std::string& where, const std::string& text) {
@@ -49,6 +66,10 @@ RopeScaling parse_rope_scaling(const std::string& where, const std::string& text
   check_choice(where, parts[0], names);
   RopeScaling out;
   out.kind = kAllRopeScalings[std::ranges::find(names, parts[0]) - names.begin()];
+  if (out.kind == RopeScalingKind::kLongRope) {
+    parse_longrope(where, parts, out);
+    return out;
+  }
   constexpr std::size_t counts[] = {1, 2, 5, 6};  // the name and its numbers, by kind
   if (parts.size() != counts[static_cast<std::size_t>(out.kind)]) {
     fail_usage(where, "{} takes {} numbers, {} are given", parts[0],

@@ -135,11 +135,11 @@ Directory folder_at(const fs::path& path) {
               fmt::format("{} cannot be written: {}", path.string(), reason));
 }
 
-Directory made_folder(const fs::path& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
+// `error`: of making it.
+Directory opened_folder(const fs::path& path, const std::error_code& error) {
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path, ignored);
   if (fs::exists(status) && !fs::is_directory(status)) fail_output(path, "it is not a folder");
-  fs::create_directories(path, error);
   if (error) fail_output(path, error.message());
   if (auto folder = Directory::open(path)) return *folder;
   fail_output(path, std::strerror(errno));
@@ -210,7 +210,7 @@ Directory open_unfinished_checkpoint(const fs::path& path, std::int64_t step) {
 }
 
 CheckpointWriter::CheckpointWriter(const fs::path& folder, int keep)
-    : folder_(made_folder(folder)), keep_(keep) {
+    : made_(folder), folder_(opened_folder(folder, made_.error())), keep_(keep) {
   if (keep < 1) fail_usage("checkpoint", "{} checkpoints cannot be kept; at least 1", keep);
   lock();
   for (const char* pointer : {kLatestCheckpoint, kBestCheckpoint}) {
@@ -226,6 +226,14 @@ CheckpointWriter::CheckpointWriter(const fs::path& folder, int keep)
   }
   remove_stale_temporaries(folder_);
   remove_leftovers();
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (!made_.any()) return;
+  try {
+    if (folder_.names() == std::vector<std::string>{kLock}) folder_.discard(kLock);
+  } catch (const Error&) {  // it cannot be read: it stays as it is
+  }
 }
 
 void CheckpointWriter::lock() {

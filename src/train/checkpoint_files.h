@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/made_folders.h"
 #include "train/checkpoint_format.h"
 
 namespace tracestep {
@@ -45,6 +46,9 @@ class CheckpointWriter {
   // removed. Damaged ones are not counted and never removed. Errors: kOutput when the folder cannot
   // be written or another process holds its lock, which the message names.
   explicit CheckpointWriter(const std::filesystem::path& folder, int keep = 2);
+  // A folder that was made here goes again where nothing was saved.
+  ~CheckpointWriter();
+  CheckpointWriter(CheckpointWriter&&) = default;
 
   // The newest complete checkpoint, its checksums verified; nullopt when there is no checkpoint. A
   // damaged one is skipped with a warning. Errors: kInput when all are damaged.
@@ -73,6 +77,7 @@ class CheckpointWriter {
   void prune(std::int64_t step);
   void remove_step(std::int64_t step);
 
+  MadeFolders made_;
   Directory folder_;
   int keep_;
   FileHandle lock_;

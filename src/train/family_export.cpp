@@ -37,12 +37,23 @@ std::string torch_name(DType dtype) {
   }
 }
 
+Json list_of(const std::vector<double>& numbers) {
+  return Json(Json::Array(numbers.begin(), numbers.end()));
+}
+
 Json rope_parameters(const ModelConfig& m) {
   const RopeScaling& s = m.rope_scaling;
   Json out = Json::object();
   out["rope_theta"] = m.rope_theta;
   out["rope_type"] = s.kind == RopeScalingKind::kNone ? "default" : name_of(s.kind);
   if (s.kind == RopeScalingKind::kNone) return out;
+  if (s.kind == RopeScalingKind::kLongRope) {
+    out["original_max_position_embeddings"] = s.original;
+    out["attention_factor"] = s.magnitude;
+    out["short_factor"] = list_of(s.near);
+    out["long_factor"] = list_of(s.far);
+    return out;
+  }
   out["factor"] = s.factor;
   if (s.kind == RopeScalingKind::kLinear) return out;
   const bool is_yarn = s.kind == RopeScalingKind::kYarn;

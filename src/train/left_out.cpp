@@ -31,7 +31,8 @@ std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
                            .factor = s.factor,
                            .low = s.low,
                            .high = s.high,
-                           .original = static_cast<double>(s.original)};
+                           .original = static_cast<double>(s.original),
+                           .factors = {}};
   std::vector<ops::RopeFrequency> out{plain};
   if (c.rope_theta_windowed > 0.0) {
     out.push_back(plain);
@@ -39,10 +40,12 @@ std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
   }
   if (s.kind == RopeScalingKind::kNone) return out;
   plain.scale = static_cast<ops::RopeScale>(s.kind);
+  std::ranges::copy(s.near, plain.factors);
   out.push_back(plain);
   return out;
 }
-static_assert(static_cast<int>(RopeScalingKind::kYarn) == static_cast<int>(ops::RopeScale::kYarn));
+static_assert(static_cast<int>(RopeScalingKind::kLongRope) ==
+              static_cast<int>(ops::RopeScale::kLongRope));
 
 // Numbers of a narrow type are rounded, those of a wide one were computed in float32.
 double tolerance_of(DType dtype) {

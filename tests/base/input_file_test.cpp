@@ -55,5 +55,15 @@ TEST(InputFileTest, ATextBeyondItsLimitIsRefusedBeforeItIsRead) {
                        "has 1099511627776 bytes; at most 1.00 KiB are read"));
 }
 
+TEST(InputFileTest, TheMarkOfUtf8IsNoPartOfATextAndThatOfAnotherEncodingIsSaid) {
+  const TempFolder folder;
+  EXPECT_EQ(read_text_file(folder.write("f", "\xef\xbb\xbf{}"), "x", 10), "{}");
+  const auto path = folder.write("g", std::string("\xff\xfe{\0}\0", 6));
+  const std::string error = message_of(ErrorCode::kInput, [&] { read_text_file(path, "x", 1024); });
+  EXPECT_TRUE(
+      contains(error, "g is text in UTF-16, by the mark at its beginning; write it in UTF-8"))
+      << error;
+}
+
 }  // namespace
 }  // namespace tracestep

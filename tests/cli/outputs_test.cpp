@@ -59,6 +59,37 @@ TEST_F(OutputsTest, LinksAndOtherSpellingsAreTheSameFile) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
+// Neither what was asked for nor what is made on the way to it.
+TEST_F(OutputsTest, WhatIsRefusedLeavesNothing) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += "the quick brown fox jumps over the lazy dog. ";
+  const TempFolder inputs;
+  const std::string train =
+      "train --text " + inputs.write("text.txt", text).string() +
+      " --steps 1 --batch 2 --threads 1" +
+      " --d-model 32 --d-ff 64 --layers 1 --heads 2 --checkpoint a/run --log log --save w";
+  const std::pair<std::string, int> refused[] = {
+      {train + " --context 4096", 3},
+      {"bench --size nosuch --resume parts --pictures p/q --output o", 2},
+      {"bench --size tiny --heads 3 --resume parts --pictures p --output o", 2},
+      {"bench --size tiny --heads 3 --processes 2 --resume parts", 1},
+      {"precision --part steps --size tiny --device cuda:99 --resume parts --pictures p", 6},
+      {"memory --device cuda:99 --snapshot s --snapshot-json j --pictures p", 6},
+      {"profile --device cuda:99 --trace t --pictures p", 6},
+      {"study --course --mine missing --output-dir a/b --pictures p", 3},
+      {"export " + inputs.path().string() + " a/b/c", 3},
+      {"launch -n 2 -- " + train + " --context 4096 --parallel dp=2", 3}};
+  for (const auto& [arguments, status] : refused) {
+    const ProgramRun run = run_tracestep(words_of(arguments), {.folder = folder_.path()});
+    EXPECT_EQ(run.status, status) << arguments << "\n" << run.err;
+    std::string left;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_.path())) {
+      left += entry.path().string() + " ";
+    }
+    EXPECT_EQ(left, "") << arguments;
+  }
+}
+
 // A file's ending says what is in it.
 TEST_F(OutputsTest, TheEndingOfAFileDecidesItsFormat) {
   const std::string models = "models --output ";

@@ -7,6 +7,8 @@
 
 #include "base/utf8.h"
 #include "cli/run_binary.h"
+#include "support/family_folder.h"
+#include "support/paths.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -60,6 +62,36 @@ TEST_F(ReadersTest, EnormousFilesAreRefusedBeforeTheyAreRead) {
   std::filesystem::rename(folder_ / "large.csv", folder_ / "large");
   expect_refusal(run("memory --fingerprint large"), "at most 1.00 GiB");
   expect_refusal(run("eval --text text.txt --init large"), "large is no safetensors file");
+}
+
+// Editors and shells of Windows put such a mark before a text, or write it in UTF-16.
+TEST_F(ReadersTest, TheMarkOfUtf8IsNoPartOfAFileAndThatOfUtf16IsSaid) {
+  const std::string mark = "\xef\xbb\xbf", in_utf16 = std::string("\xff\xfe{\0}\0", 6);
+  const auto expect_read = [&](const std::string& arguments) {
+    const ProgramRun done = run(arguments);
+    EXPECT_EQ(done.status, 0) << arguments << "\n" << done.err;
+    return done.out;
+  };
+  folder_.write("text.txt", "some text to read, and some more of it");
+  const std::string config = content_of(testing::family_fixture("llama2", ".json"));
+  folder_.write("model/config.json", mark + config);
+  EXPECT_TRUE(contains(expect_read("show --batch 1 --context 8 --model model"), "program"));
+  folder_.write("tokenizer.json",
+                mark + content_of(testing::source_folder() / "tests/golden/tokenizers/gpt2.json"));
+  expect_read(
+      "train --text text.txt --tokenizer tokenizer.json --batch 1 --steps 1 --threads 1 "
+      "--context 2 --d-model 16 --d-ff 32 --heads 1 --layers 1");
+  for (const std::string name : {"a.json", "a.csv"}) {
+    run("bench --device null --output " + name + kTiny);
+    folder_.write("b" + name, mark + content_of(folder_ / name));
+    expect_read("compare " + name + " b" + name);
+  }
+  folder_.write("model/config.json", in_utf16);
+  expect_refusal(run("show --model model"), "is text in UTF-16");
+  for (const std::string command : {"compare a.json in_utf16", "pivot in_utf16 --across size"}) {
+    folder_.write("in_utf16", in_utf16);
+    expect_refusal(run(command), "is text in UTF-16");
+  }
 }
 
 TEST_F(ReadersTest, WhatAFileHoldsCannotReachTheTerminalAsItIs) {

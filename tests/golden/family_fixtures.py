@@ -50,6 +50,14 @@ MODELS = {
                                      rotary_pct=0.25)),
     "neox_serial": ("GPTNeoXConfig", dict(SIZES, num_attention_heads=2, rotary_pct=0.5,
                                           use_parallel_residual=False)),
+    # Twelve tokens are within the original positions of the first, and beyond those of the second.
+    "phi3_near": ("Phi3Config", dict(GROUPED, hidden_size=32, original_max_position_embeddings=16,
+        rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.3, 1.7],
+                          long_factor=[1.2, 2.5, 5.0, 9.0]))),
+    "phi3_far": ("Phi3Config", dict(GROUPED, hidden_size=32, original_max_position_embeddings=8,
+        partial_rotary_factor=0.75, tie_word_embeddings=True,
+        rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.3],
+                          long_factor=[1.2, 2.5, 5.0]))),
 }
 
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -127,7 +128,10 @@ TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
       {with(R"("rope_scaling": {"rope_type": "linear", "factor": 0.5})"), "at least 1"},
       {with(R"("rope_scaling": {"rope_type": "linear"})"), "\"factor\" is missing"},
       {with(R"("rope_scaling": {"type": "longrope", "long_factor": [1]})"),
-       "unknown fields, which may change the model: rope_type longrope, long_factor"},
+       "\"short_factor\" is missing; a list of 3 factors is expected"},
+      {with(R"("rope_scaling": {"type": "longrope", "short_factor": [1, 1, 1],
+                "long_factor": [1, 0, 1]})"),
+       "\"long_factor\" is [1,0,1]; a list of 3 factors is expected"},
       {with(R"("rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
                 "high_freq_factor": 1})"),
        "high more than low"},
@@ -168,6 +172,8 @@ TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
       {R"({"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": true})", "false is expected"},
       {R"({"model_type": "gpt2", "hidden_size": 24})", "unknown fields"},
       {R"({"model_type": "phi3", "attention_bias": true})", "false is expected"},
+      {R"({"model_type": "phi3", "interpolate_factor": 2})",
+       "\"interpolate_factor\" is 2; 1 is expected"},
       {R"({"model_type": "gemma2", "query_pre_attn_scalar": 0})", "a positive number is expected"},
       {R"({"model_type": "mistral", "layer_types": ["full_attention"]})", "for each layer"}};
   for (const auto& [text, expected] : cases) {
@@ -283,16 +289,32 @@ TEST(FamiliesTest, WhatMayChangeTheModelIsListedAndNotTakenForNothing) {
   EXPECT_THAT(doubts_of(llama("")), ::testing::IsEmpty());
 }
 
-TEST(FamiliesTest, LongropeIsPlannedUnscaled) {
-  for (const std::string type : {"longrope", "su", "yarn"}) {
-    const std::string text = R"({"model_type": "phi3", "max_position_embeddings": 131072,
-      "rope_scaling": {"short_factor": [1], "long_factor": [2], "type": ")" +
-                             type + "\"}}";
-    const ReadModel read = model_of_json(Json::parse(text, "c"), "c");
-    EXPECT_EQ(read.config.rope_scaling.kind, RopeScalingKind::kNone);
-    EXPECT_THAT(doubts_of(read), ElementsAre(HasSubstr("rope_type longrope, short_factor")));
+TEST(FamiliesTest, LongropeHasItsListsAndTheMagnitudeOfItsStretch) {
+  const auto phi3 = [](const std::string& more) {
+    const std::string text = R"({"model_type": "phi3", "hidden_size": 32, "num_hidden_layers": 1,
+      "num_attention_heads": 4, "intermediate_size": 40, "max_position_embeddings": 131072,
+      "original_max_position_embeddings": 4096, "rope_scaling": {"short_factor": [1, 1, 1, 1],
+      "long_factor": [1, 2, 3, 4.5], "type": )";
+    return model_of_json(Json::parse(text + more + "}}", "c"), "c");
+  };
+  for (const std::string type : {"\"longrope\"", "\"su\"", "\"yarn\""}) {
+    const ReadModel read = phi3(type);
+    const RopeScaling& s = read.config.rope_scaling;
+    EXPECT_EQ(s.kind, RopeScalingKind::kLongRope);
+    EXPECT_THAT(s.far, ElementsAre(1, 2, 3, 4.5));
+    EXPECT_EQ(s.original, 4096);
+    EXPECT_NEAR(s.magnitude, std::sqrt(1 + std::log(32.0) / std::log(4096.0)), 1e-12);
     EXPECT_EQ(read.positions, 131072);
   }
+  EXPECT_EQ(phi3(R"("longrope", "attention_factor": 1.5)").config.rope_scaling.magnitude, 1.5);
+  EXPECT_NEAR(phi3(R"("longrope", "factor": 4)").config.rope_scaling.magnitude,
+              std::sqrt(1 + std::log(4.0) / std::log(4096.0)), 1e-12);
+}
+
+TEST(FamiliesTest, WhatPhi4MiniSaysBesidesIsKnown) {
+  const char* text = R"({"model_type": "phi3", "full_attn_mod": 1, "interpolate_factor": 1,
+    "lm_head_bias": false, "mlp_bias": false})";
+  EXPECT_THAT(doubts_of(model_of_json(Json::parse(text, "c"), "c")), ::testing::IsEmpty());
 }
 
 // --- damage -------------------------------------------------------------------------------------
@@ -371,7 +393,7 @@ TEST(FamiliesTest, DamagedFilesAreModelsOrOneClearError) {
     files.push_back(Json::parse(text, entry.path().string()));
   }
   std::ranges::sort(files, {}, [](const Json& file) { return file.dump(); });
-  ASSERT_EQ(files.size(), 15u);
+  ASSERT_EQ(files.size(), 17u);
   Damage damage(20261124);
   int accepted = 0;
   for (int i = 0; i < 10000; ++i) {

@@ -9,8 +9,10 @@
 #include "backends/null/null_device.h"
 #include "backends/reference/reference_device.h"
 #include "base/host_memory.h"
+#include "exec/group_of_one.h"
 #include "ops/functions.h"
 #include "run/memory_limit.h"
+#include "runtime/processes.h"
 #include "session/devices.h"
 #include "session/session.h"
 #include "support/memory_root.h"
@@ -154,6 +156,76 @@ TEST_F(RoomTest, WhatTheStoreHoldsIsNotCountedAgain) {
   }
   EXPECT_GT(weights, 0);
   EXPECT_EQ(more.bytes, alone - weights);
+}
+
+// Two processes on one host, which say the same.
+class TwoAlike final : public Processes {
+ public:
+  int rank() const override { return 0; }
+  int count() const override { return 2; }
+  int local_rank() const override { return 0; }
+  std::vector<std::uint64_t> exchange(std::uint64_t own) override { return {own, own}; }
+  void broadcast(std::span<std::byte>) override {}
+  void wait_for_first() override {}
+  void end_all(const std::string&, int status) override { std::_Exit(status); }
+};
+
+class GroupOfTwo final : public testing::GroupOfOne {
+ public:
+  Processes* processes() const override { return &processes_; }
+
+ private:
+  mutable TwoAlike processes_;
+};
+
+bool has_room_for_first(const RankStores& stores, const RunSpec& run, const Program& program,
+                        std::int64_t usable) {
+  const MemoryRoot root(available_for(usable));
+  const ScopedVariable variable("TRACESTEP_SYSTEM_ROOT", root.path().c_str());
+  try {
+    stores.executor_of_first(run, program);
+    return true;
+  } catch (const DoesNotFit&) {
+    return false;
+  }
+}
+
+TEST_F(RoomTest, WhatTheFirstRankOfEachProcessWantsIsAddedUp) {
+  const RunSpec run = step();
+  const auto device = make_cpu_device({.threads = 1});
+  std::vector<std::unique_ptr<Communicator>> group;
+  group.push_back(std::make_unique<GroupOfTwo>());
+  const RankDevices devices(*device, {}, std::move(group));
+  const RankStores stores(devices);
+  const Program program = step_program(run, *device);
+  const std::int64_t alone = wanted_by(run, stores.first(), program).bytes;
+  EXPECT_FALSE(has_room_for_first(stores, run, program, alone * 3 / 2));
+  EXPECT_TRUE(has_room_for_first(stores, run, program, alone * 2));
+}
+
+// Memory that was given out and never written does not exist yet.
+TEST_F(RoomTest, BesideTheFirstRankCountsWhatOthersHaveNotTouchedYet) {
+  RunSpec run = step();
+  run.model.vocab = 20000;
+  run.parallel.ranks = 2;
+  run.executor = ExecutorKind::kCompiled;
+  const auto device = make_cpu_device({.threads = 1});
+  const auto devices = make_rank_devices(*device, run);
+  const RankStores stores(devices);
+  const auto executor = stores.executor(run, step_program(run, *device));
+  std::int64_t missing[] = {0, 0};
+  for (int rank : {0, 1}) {
+    Device& of_rank = stores.at(rank).device();
+    missing[rank] = of_rank.allocator().stats().requested_bytes - of_rank.resident_reserved_bytes();
+  }
+  ASSERT_GT(missing[1], 1 << 20);
+  RunSpec alone = run;
+  alone.parallel = {};
+  alone.mode = Mode::kInference;
+  const Program program = step_program(alone, *device);
+  const std::int64_t first = missing[0] + wanted_by(alone, stores.first(), program).bytes;
+  EXPECT_FALSE(has_room_for_first(stores, alone, program, first + missing[1] / 2));
+  EXPECT_TRUE(has_room_for_first(stores, alone, program, first + missing[1] + (1 << 20)));
 }
 
 // A model that is little else than a table: it is on the host twice beside the store.

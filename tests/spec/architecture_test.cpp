@@ -19,6 +19,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Of 32 pairs, with the original context first and the magnitude behind it.
+constexpr const char* kLongrope =
+    "longrope:8:1.25:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:"
+    "1:1.5:1:1.5:1:1.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:"
+    "2.5:2:2.5:2:2.5:2:2.5";
+
 // Another value of every field of the architecture, by the text of its flag.
 const std::pair<const char*, const char*> kOthers[] = {{"kv_heads", "2"},
                                                        {"head_width", "8"},
@@ -41,6 +47,7 @@ const std::pair<const char*, const char*> kOthers[] = {{"kv_heads", "2"},
                                                        {"rope_theta_windowed", "5000"},
                                                        {"rope_share", "0.5"},
                                                        {"rope_scaling", "llama3:8:1:4:8192"},
+                                                       {"rope_scaling", kLongrope},
                                                        {"embedding_scale", "33.94112549695428"},
                                                        {"score_scale", "0.0625"},
                                                        {"score_cap", "50"},

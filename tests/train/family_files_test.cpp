@@ -210,11 +210,9 @@ TEST_F(FamilyFolderTest, ABufferThatSaysSomethingElseIsRefusedByName) {
 }
 
 TEST_F(FamilyFolderTest, AHeadOtherThanTheEmbeddingIsReadThoughTheConfigSaysTied) {
-  const std::pair<const char*, const char*> families[] = {{"llama3", "lm_head.weight"},
-                                                          {"qwen2", "lm_head.weight"},
-                                                          {"gemma2", "lm_head.weight"},
-                                                          {"smollm2", "lm_head.weight"},
-                                                          {"gpt2", "lm_head.weight"}};
+  const std::pair<const char*, const char*> families[] = {
+      {"llama3", "lm_head.weight"},  {"qwen2", "lm_head.weight"},    {"gemma2", "lm_head.weight"},
+      {"smollm2", "lm_head.weight"}, {"phi3_far", "lm_head.weight"}, {"gpt2", "lm_head.weight"}};
   for (const auto& [family, name] : families) {
     const fs::path folder = make(family);
     const Shape shape = open_family_weights(folder).type("token_embeddings.weight").shape;

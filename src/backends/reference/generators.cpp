@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <sstream>
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
@@ -29,10 +30,18 @@ void iota(const KernelCall& call) {
   });
 }
 
+// The numbers of "1:1.5:2".
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> out;
+  std::istringstream list(text);
+  for (std::string own; std::getline(list, own, ':');) out.push_back(std::stod(own));
+  return out;
+}
+
 // The angle of position t and pair j is t · theta^(-2j/width).
 // The frequency of pair j, by the formulas of the papers: scaled frequencies are a mean of f and
-// f/factor, weighed by a ramp over turns (llama3) or over pairs (yarn).
-double frequency_of(const Attrs& attrs, double j) {
+// f/factor, weighed by a ramp over turns (llama3) or over pairs (yarn). `factors`: longrope's.
+double frequency_of(const Attrs& attrs, const std::vector<double>& factors, double j) {
   const auto width = static_cast<double>(attrs.integer("width"));
   const double theta = attrs.real("theta"), factor = attrs.real("factor");
   const double low = attrs.real("low"), high = attrs.real("high");
@@ -55,6 +64,9 @@ double frequency_of(const Attrs& attrs, double j) {
     const double last = std::min(std::ceil(pair(low)), width - 1);
     return std::lerp(plain, plain / factor, between(first, j, first == last ? last + 1e-3 : last));
   }
+  if (scaling == "longrope") {
+    return plain / factors[static_cast<std::size_t>(j)];
+  }
   return plain;
 }
 
@@ -63,8 +75,10 @@ void rope_table(const KernelCall& call) {
   const Shape& shape = (call.outputs[0].data != nullptr ? call.outputs[0] : call.outputs[1]).shape;
   const View<double> cos(call.outputs[0]), sin(call.outputs[1]);
   const double magnitude = attrs.real("magnitude");
+  const std::vector<double> factors = numbers_of(attrs.text("factors"));
   for_each_index(shape, [&](const Dims& i) {
-    const double angle = static_cast<double>(i[0]) * frequency_of(attrs, static_cast<double>(i[1]));
+    const double frequency = frequency_of(attrs, factors, static_cast<double>(i[1]));
+    const double angle = static_cast<double>(i[0]) * frequency;
     if (cos) cos[i] = magnitude * std::cos(angle);
     if (sin) sin[i] = magnitude * std::sin(angle);
   });

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/text_encoding.h"
 #include "lab/read/byte_stream.h"
 
 namespace tracestep {
@@ -31,7 +32,12 @@ RecordedKind recorded_kind(const std::filesystem::path& path) {
     return fail("it is an SQLite file, as Nsight Systems exports them, which are not read", both);
   }
   if (text.starts_with("PK")) return fail("it is a zip archive, such as torch.save() writes", both);
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  const TextMark mark = byte_order_mark_of(text);
+  if (mark != TextMark::kNone && mark != TextMark::kUtf8) {
+    return fail("it is text in UTF-16 or UTF-32, by the mark at its beginning",
+                "a recording in JSON is written in UTF-8");
+  }
+  const std::size_t begin = text.find_first_not_of(" \t\r\n", size_of(mark));
   const char first = begin == std::string_view::npos ? '\0' : text[begin];
   if (first == '{' || first == '[') return RecordedKind::kTrace;
   return fail("it is no recording: neither JSON nor a pickle", both);

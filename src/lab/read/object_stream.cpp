@@ -184,7 +184,12 @@ ObjectStreamEnd read_objects(ByteStream& bytes, std::string_view list,
                              const ObjectVisitor& visitor) {
   Window window(bytes);
   ObjectStreamEnd out;
-  const std::optional<char> first = window.peek();
+  std::optional<char> first = window.peek();
+  for (const char c : {'\xef', '\xbb', '\xbf'}) {  // the mark that UTF-8 may begin with
+    if (first != c) break;
+    window.pass();
+    first = window.peek();
+  }
   if (!first || (*first != '{' && *first != '[')) {
     fail_input(window.name(), "it is no JSON object and no list");
   }

@@ -178,6 +178,18 @@ TEST(ReadTraceTest, GzipOfOneMemberAndOfSeveralIsTheSameText) {
   EXPECT_EQ(steps("c.json.gz", gzip(half) + gzip(rest)), plain);
 }
 
+TEST(ReadTraceTest, TheMarkThatUtf8MayBeginWithIsNoPartOfTheTrace) {
+  const TempFolder folder;
+  const std::string text = two_steps().text();
+  const auto path = folder.write("a.json", "\xef\xbb\xbf" + text);
+  EXPECT_EQ(recorded_kind(path), RecordedKind::kTrace);
+  EXPECT_EQ(read_trace_of_file(path).times.step_ms,
+            read_trace_of_file(folder.write("b.json", text)).times.step_ms);
+  EXPECT_THAT(
+      message_of(ErrorCode::kInput, [&] { recorded_kind(folder.write("c.json", "\xff\xfe{")); }),
+      HasSubstr("UTF-16"));
+}
+
 TEST(ReadTraceTest, OldSpellingsOddNumbersAndBrokenEventsDoNoHarm) {
   TraceText t = two_steps();
   t.line(

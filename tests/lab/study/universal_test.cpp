@@ -1,10 +1,10 @@
 // Words about all rows need several: for a single row, an answer says so, or nothing.
 #include <algorithm>
-#include <regex>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lab/pages/universal.h"
 #include "lab/study/answers.h"
 #include "lab/study/study_run.h"
 #include "lab/study/summary.h"
@@ -12,7 +12,10 @@
 namespace tracestep {
 namespace {
 
+using testing::compares_itself;
+using testing::own_words;
 using testing::small_study;
+using testing::universal_in;
 
 std::vector<Question> all_questions() {
   std::vector<Question> out(questions().begin(), questions().end());
@@ -47,35 +50,6 @@ std::vector<Table> single_rows(std::vector<Table> out, std::span<const RowRef> u
     table.rows = {std::vector<Json>(table.rows[row])};
   }
   return out;
-}
-
-// The words of the page itself, without what it quotes.
-std::string own_words(const Text& text) {
-  std::string out;
-  for (const Piece& piece : text.pieces()) {
-    out += piece.basis == Basis::kQuote ? "…" : piece.words;
-  }
-  return out;
-}
-
-// The word that claims all of many rows: "all", not "all kernels together", which are of one step.
-std::string universal_in(std::string words) {
-  static const std::regex of_one_row(
-      "All kernels together|None of the published times|of all layers|at all|all but|in "
-      "all\\b|each parameter|for each of|"
-      "for each layer|each with an owner|of each head");
-  static const std::regex universal(
-      "\\b(all|All|every|Every|none|None|always|never|does not matter|both|largest of|any)\\b");
-  words = std::regex_replace(words, of_one_row, "");
-  std::smatch found;
-  return std::regex_search(words, found, universal) ? std::string(found[1]) : std::string();
-}
-
-// "(a / a)": a row that is compared with itself.
-bool compares_itself(const Text& text) {
-  static const std::regex same(R"(\(([^() ]+(\([^()]*\))?) [/-] \1\)|paired\(([^,()]+), \3\))");
-  return std::ranges::any_of(
-      text.pieces(), [](const Piece& piece) { return std::regex_search(piece.formula, same); });
 }
 
 TEST(UniversalTest, NoQuestionSaysOfAllRowsWhatOneRowShows) {
