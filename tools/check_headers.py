@@ -2,10 +2,10 @@
 """Checks that every header of src/ can be included by itself.
 
 Most are the first include of some source, or of a header that is, so the build has compiled them with
-nothing before them but the precompiled headers. Of these, each header must include those whose names
-it uses, itself or through project headers: their names are found in the text. The remaining headers
-are compiled alone, again only when they, a project header they include, or the compiler changes:
-the keys of those that passed are kept in the cache file.
+nothing before them but the precompiled headers. The remaining headers are compiled in the same way here,
+again only when they, a project header they include, or the compiler changes: the keys of those that
+passed are kept in the cache file. Of the precompiled headers, each header must include those whose names
+it uses, itself or through project headers: their names are found in the text.
 Usage: check_headers.py [--compiler g++] [--cache FILE] [--jobs N]
 """
 import argparse
@@ -14,6 +14,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -64,14 +65,14 @@ def closure(header, known):
     return sorted(texts.items())
 
 
-def first_includes():
-    """The headers that a source, or a header that is read first, reads before anything else."""
+def first_includes(precompiled):
+    """The headers that a source, or a header that is read first, reads before anything else but precompiled ones."""
     todo = [f for f in (ROOT / "src").rglob("*.cpp")
             if not f.relative_to(ROOT / "src").as_posix().startswith(SKIPPED + ("capi/",))]
     found = set()
     while todo:
-        first = INCLUDE.search(todo.pop().read_bytes())
-        header = first and first.group(1).decode()
+        included = (name.decode() for name in INCLUDE.findall(todo.pop().read_bytes()))
+        header = next((name for name in included if name not in precompiled), None)
         if header and header not in found and (ROOT / "src" / header).is_file():
             found.add(header)
             todo.append(ROOT / "src" / header)
@@ -83,10 +84,13 @@ def precompiled_headers():
     return set(re.search(r"set\(tracestep_common_headers([^)]*)\)", text).group(1).split())
 
 
+def all_included(header, known):
+    return {name.decode() for _, text in closure(header, known) for name in INCLUDE.findall(text)}
+
+
 def missing_includes(header, known):
     """The precompiled headers whose names `header` uses and that neither it nor its own include."""
-    texts = closure(header, known)
-    included = {name.decode() for _, text in texts for name in INCLUDE.findall(text)}
+    included = all_included(header, known)
     text = COMMENT.sub(b"", known[header])
     return [name for name, used in NAMES.items() if name not in included and used.search(text)]
 
@@ -98,9 +102,32 @@ def key_of(header, compiler, known):
     return digest.hexdigest()
 
 
-def compile_alone(compiler, header):
-    """The compiler's messages; empty when the header stands alone without a warning."""
-    command = [compiler, *FLAGS, "-fsyntax-only", "-x", "c++", "-include", header, "/dev/null"]
+def units_of(headers, precompiled, known):
+    """Lists of headers to compile together: each includes itself all that those before it bring."""
+    brought = {header: {header} | all_included(header, known) - precompiled for header in headers}
+    units = []
+    for header in sorted(headers, key=lambda header: len(brought[header])):
+        fitting = [unit for unit in units if set().union(*(brought[h] for h in unit)) <= brought[header]]
+        if fitting:
+            max(fitting, key=len).append(header)
+        else:
+            units.append([header])
+    return units
+
+
+def precompile(compiler, folder):
+    """A header in `folder` that stands for all precompiled ones."""
+    common = folder / "common.h"
+    common.write_text("".join(f"#include <{name}>\n" for name in sorted(precompiled_headers())))
+    subprocess.run([compiler, *FLAGS, "-x", "c++-header", common, "-o", f"{common}.gch"], cwd=ROOT,
+                   check=True)
+    return common
+
+
+def compile_alone(compiler, common, headers):
+    """The compiler's messages; empty when the headers stand alone without a warning."""
+    command = [compiler, *FLAGS, "-fsyntax-only", "-x", "c++", "-include", common,
+               *(word for header in headers for word in ("-include", header)), "/dev/null"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stderr or ("" if done.returncode == 0 else f"{compiler}: {done.returncode}\n")
 
@@ -123,8 +150,8 @@ def main():
     headers = sorted(path for path in paths if not path.startswith(SKIPPED))
     version = subprocess.run([args.compiler, "--version"], capture_output=True, text=True,
                              check=True).stdout
-    known, passed = {}, read_cache(args.cache)
-    if unknown := precompiled_headers() - set(NAMES):
+    known, passed, precompiled = {}, read_cache(args.cache), precompiled_headers()
+    if unknown := precompiled - set(NAMES):
         print(f"NAMES lacks precompiled headers: {', '.join(sorted(unknown))}")
         return 1
     incomplete = {header: missing_includes(header, known) for header in headers}
@@ -132,16 +159,20 @@ def main():
         if names:
             print(f"src/{header} uses names of {', '.join(names)}, which it does not include")
 
-    built = first_includes()
+    built = first_includes(precompiled)
     keys = {header: key_of(header, version, known) for header in headers if header not in built}
     todo = [header for header in keys if keys[header] not in passed]
 
-    with ThreadPoolExecutor(args.jobs) as pool:
-        messages = list(pool.map(lambda h: compile_alone(args.compiler, h), todo))
-    failed = {header for header, message in zip(todo, messages) if message}
-    for header, message in zip(todo, messages):
-        if message:
-            print(f"src/{header} does not compile alone:\n{message}")
+    failed = set()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(args.jobs) as pool:
+        common = precompile(args.compiler, Path(folder)) if todo else None
+        units = units_of(todo, precompiled, known)
+        messages = pool.map(lambda unit: compile_alone(args.compiler, common, unit), units)
+        for unit in [unit for unit, message in zip(units, messages) if message]:
+            for header in unit:
+                if message := compile_alone(args.compiler, common, [header]):
+                    failed.add(header)
+                    print(f"src/{header} does not compile alone:\n{message}")
 
     args.cache.parent.mkdir(parents=True, exist_ok=True)
     args.cache.write_text(json.dumps(sorted(key for h, key in keys.items() if h not in failed)))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds predictions beside training runs that others have published.
 
-    bench/peers/published_runs.py [--program build/tracestep] [--only TEXT]
+    bench/peers/published_runs.py [--program build/tracestep] [--only TEXT] [--quick]
                                   [--output bench/results/published-runs.md]
 
 published_runs.csv has a row for each: the model, the device and the form of its step, with the tokens
@@ -9,7 +9,7 @@ a second of each GPU, the peak and the MFU as they are printed there. `tracestep
 says the same from the device's data sheet; nothing in it is fitted to these rows. Where the links
 between hosts are not stated, it is asked twice: as if they hid behind products, and with SLOW_LINK.
 published_peaks.csv has peaks that are printed, beside `tracestep memory --predict` of the same step.
-Needs no GPU: a minute on one core.
+With --quick one row of peaks for each of its notes. Needs no GPU: a minute on one core.
 """
 import argparse
 import csv
@@ -165,9 +165,11 @@ def answer(program, command, row, extra=()):
     return json.loads(subprocess.run(full, check=True, capture_output=True, text=True).stdout)["rows"][0]
 
 
-def peaks(program):
+def peaks(program, quick):
     with open(Path(__file__).with_name("published_peaks.csv"), newline="") as file:
         rows = list(csv.DictReader(file))
+    if quick:
+        rows = list({row["about"]: row for row in reversed(rows)}.values())
     for row in rows:
         row["peak"] = answer(program, ["memory", "--predict", "--device", "cuda"],
                              row)["predicted_peak_bytes"] / 2**30
@@ -237,6 +239,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", default=ROOT / "build" / "tracestep")
     parser.add_argument("--only", default="", help="rows of reports whose name has this")
+    parser.add_argument("--quick", action="store_true", help="few peaks")
     parser.add_argument("--output", type=Path, default=ROOT / "bench/results/published-runs.md")
     args = parser.parse_args()
     with open(Path(__file__).with_suffix(".csv"), newline="") as file:
@@ -246,7 +249,7 @@ def main():
     program = str(args.program)
     environment = predicted(program, rows[0], "inference", HIDDEN_LINK)["environment"]
     version = f"{environment['tool']} ({environment['commit']}), {environment['date_utc']}"
-    args.output.write_text(text_of(compare(program, rows), peaks(program), version))
+    args.output.write_text(text_of(compare(program, rows), peaks(program, args.quick), version))
 
 
 if __name__ == "__main__":

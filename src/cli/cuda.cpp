@@ -216,7 +216,7 @@ void add_cuda_parts(Table& parts) {
 
 void check_cuda(const Place& place) {
   not_there(place, "this build has no CUDA back end",
-            "build with the CUDA toolkit (cmake --preset cuda), or use cpu");
+            "build with the CUDA toolkit (make build-cuda), or use cpu");
 }
 
 std::unique_ptr<Device> make_cuda(const RunSpec& run) {

@@ -95,9 +95,14 @@ std::string longest_part(const Prediction& prediction) {
   const auto& parts = prediction.time.parts;
   const auto longest = std::ranges::max_element(parts, {}, &PredictedPart::ms);
   if (longest == parts.end()) return "Nothing takes time.";
-  return fmt::format("The most goes to {} in {}: {:.0f} % of {}.", longest->component,
-                     name_of(longest->phase), 100 * longest->ms / prediction.time.ms,
-                     format_duration_ms(prediction.time.ms));
+  std::string out = fmt::format("The most goes to {} in {}: {:.0f} % of {}.", longest->component,
+                                name_of(longest->phase), 100 * longest->ms / prediction.time.ms,
+                                format_duration_ms(prediction.time.ms));
+  if (prediction.time.beside_ms > 0) {
+    out += fmt::format(" The parts add up to more, as {} of them run beside others.",
+                       format_duration_ms(prediction.time.beside_ms));
+  }
+  return out;
 }
 
 // The plans with a number each, by which the charts call them.
@@ -141,7 +146,9 @@ std::vector<PageCard> cards_of(const FitQuestion& q, const std::vector<PlannedSt
   std::vector<PageCard> out{bytes_card(q, steps)};
   if (filled(tables, kParts) != nullptr && steps.back().time) {
     const Json bars = Json::parse(
-        R"({"label":["phase","component"],"values":["ms"],"top":14,"skip":["total"]})", "chart");
+        R"({"label":["phase","component"],"values":["ms"],"top":14,
+                "skip":["total","beside other kernels"]})",
+        "chart");
     out.push_back(
         card("time", "Where does its time go?", longest_part(*steps.back().time),
              {{.kind = "bars", .title = "Time by part", .table = kParts, .options = bars}}));

@@ -177,7 +177,9 @@ TEST(MessagesTest, WhatIsNotAvailableIsRefusedWithWhatIs) {
                    "[--precision] reference computes in float64"},
            Mistake{"bench --executor fast", 2, "one of eager, arena, compiled"},
            Mistake{"bench --attention fast", 2, "one of naive, flash"},
-           Mistake{"bench --device cuda", 6, "cuda is not there: this build has no CUDA back end"},
+           Mistake{"bench --device cuda", 6,
+                   "cuda is not there: this build has no CUDA back end; build with the CUDA "
+                   "toolkit (make build-cuda)"},
            Mistake{"bench --device cuda:99", 6, "this build has no CUDA back end"},
            Mistake{"doctor --ceilings --device cuda", 6, "this build has no CUDA back end"},
            Mistake{"doctor --device null", 2, "use cpu or cuda"},

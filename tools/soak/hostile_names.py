@@ -86,6 +86,7 @@ class NameRuns(random_commands.Runs):
     def __init__(self, program, base, seconds, cases):
         super().__init__(program, base, seconds)
         self.cases, self.usual = cases, {}
+        self.given = {path.name for path in self.template.iterdir()}
         tracestep.use(program)
 
     def entries(self):
@@ -97,7 +98,7 @@ class NameRuns(random_commands.Runs):
         words = [name, *self.cases.flags_of(name, without), *WORDS.get(name, [])]
         if tuple(words) not in self.usual:
             self.run(words)
-            self.usual[tuple(words)] = self.entries() | {path.name for path in self.template.iterdir()}
+            self.usual[tuple(words)] = self.entries()
         return self.usual[tuple(words)]
 
     def run_python(self, case):
@@ -136,7 +137,6 @@ class NameRuns(random_commands.Runs):
 
     def fault_of(self, case):
         name, flag, value, way = case
-        usual = self.entries_without(name, flag)
         if way == "python":
             status, said = self.run_python(case)
         else:
@@ -151,8 +151,8 @@ class NameRuns(random_commands.Runs):
             self.around = self.outside()
             return "something is written outside the folder"
         begins = os.fsencode(value.split("/")[0] or "/")
-        new = [entry for entry in self.entries() - usual if not os.fsencode(entry).startswith(begins)]
-        if new and flag not in OF_A_SHELL:
+        new = {entry for entry in self.entries() if not os.fsencode(entry).startswith(begins)} - self.given
+        if new and flag not in OF_A_SHELL and (new := new - self.entries_without(name, flag)):
             return f"a file that nobody named: {new}"
         return self.fault_of_refusal(case, status, said)
 

@@ -66,7 +66,7 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
     fields.add(Fields<Remedy>{
         {real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
          [](R r) { return r.figures.ms; }},
-        {real_column("tokens_per_s", "tokens", "1/s", 0, "of all devices together"), speed},
+        {real_column("tokens_per_s", "tokens/s", "", 0, "of all devices together"), speed},
         {real_column("mfu_percent", "MFU", "%", 0, "model FLOPs, of the data sheet's peak"),
          [&](R r) { return when(mfu_of(question, r) > 0, mfu_of(question, r)); }}});
   }

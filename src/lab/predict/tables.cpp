@@ -171,7 +171,7 @@ Table prediction_table(std::span<const Prediction> predictions) {
              [](P p) { return when(has_time(p), p.time.low_ms); });
   fields.add(real_column("high_ms", "to", "ms", -1),
              [](P p) { return when(has_time(p), p.time.high_ms); });
-  fields.add(real_column("tokens_per_s", "tokens", "1/s", 0, "of all ranks together"),
+  fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "of all ranks together"),
              [](P p) { return when(has_time(p), tokens_per_s(p)); });
   if (std::ranges::any_of(predictions, [](P p) { return p.peak_tflops > 0; })) {
     fields.add(real_column("mfu_percent", "MFU", "%", 1, "model FLOPs, of the data sheet's peak"),

@@ -122,11 +122,11 @@ std::string sentence(const Text& text) {
 
 // Two drawings, of which a page's width shows one; nothing when there is nothing to draw.
 std::string figure(const Chart& chart, std::span<const Table> tables) {
-  const std::string wide = draw_chart(chart, tables), label = label_of(chart);
+  const std::string wide = draw_chart(chart, tables), what = caption_of(chart, tables);
   if (wide.empty()) return {};
   const std::string caption =
-      label.empty() ? ""
-                    : fmt::format("<figcaption class=\"soft\">{}</figcaption>", xml_escaped(label));
+      what.empty() ? ""
+                   : fmt::format("<figcaption class=\"soft\">{}</figcaption>", xml_escaped(what));
   return fmt::format(
       "<figure data-kind=\"{}\" data-table=\"{}\">\n{}<div class=\"tools\"></div>\n<div "
       "class=\"wide\">{}</div>\n<div class=\"narrow\">{}</div>\n</figure>\n",

@@ -89,6 +89,49 @@ TEST(ChartTest, BarsAreAsLongAsTheirValuesAndHaveTheirIntervals) {
   EXPECT_THAT(svg, HasSubstr("aria-label=\"Times &amp; more\""));
 }
 
+TEST(ChartTest, AValueStandsAtItsBarAndAWhiskerOnBothSidesOfIt) {
+  const std::vector<Table> tables{times()};
+  const std::string svg = draw_chart(bars(), tables);
+  const std::vector<double> begins = numbers(svg, "class=\"f0\" x=\"([0-9.]+)"),
+                            widths = numbers(svg, "class=\"f0\" x=.* width=\"([0-9.]+)\""),
+                            labels = numbers(svg, "<text class=\"soft over\" x=\"([0-9.]+)"),
+                            from = numbers(svg, "whisker\" x1=\"([0-9.]+)"),
+                            to = numbers(svg, "whisker\" .*x2=\"([0-9.]+)");
+  ASSERT_THAT(labels, SizeIs(2));
+  EXPECT_THAT(numbers(svg, "whisker cap\" x1=\"([0-9.]+)"), SizeIs(4));
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double end = begins[i] + widths[i];
+    EXPECT_NEAR(labels[i], end + 6, 0.2);
+    EXPECT_LT(from[i], end);
+    EXPECT_GT(to[i], end);
+  }
+}
+
+TEST(ChartTest, ALineThatAnotherLiesOnIsSeenBesideIt) {
+  const auto wide_ones = [](double apart) {
+    Table table = times();
+    table.rows.clear();
+    for (const int context : {128, 256}) {
+      table.add_row({"tiny", "step", context, 40.0, Json(), Json()});
+      table.add_row({"tiny", "forward", context, 40.0 * apart, Json(), Json()});
+      table.add_row({"tiny", "far", context, 400.0, Json(), Json()});
+    }
+    return found(draw_chart(lines(), std::vector<Table>{table}), "class=\"(line s[0-9] under)\"");
+  };
+  EXPECT_THAT(wide_ones(1.02), ElementsAre("line s0 under"));
+  EXPECT_THAT(wide_ones(2.0), ::testing::IsEmpty());
+}
+
+TEST(ChartTest, ACaptionSaysWhatIsDrawn) {
+  std::vector<Table> tables{times()};
+  tables[0].title = "Every cell";
+  EXPECT_EQ(caption_of(bars(), tables), "median (ms): Every cell");
+  tables[0].name = "time@small";
+  Chart chart = lines();
+  chart.table = "time@small";
+  EXPECT_EQ(caption_of(chart, tables), "median (ms): Every cell, small");
+}
+
 // Rows of two precisions, which the chart does not name.
 Table precisions() {
   Table table = times();

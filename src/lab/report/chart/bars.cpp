@@ -30,8 +30,8 @@ struct Bar {
 };
 
 constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92, kValueGap = 6;
-constexpr double kWidestLabel = 300;
-constexpr double kNoAxisName = 18;  // nothing stands above the bars
+constexpr double kWidestLabel = 300, kNarrowLeft = 16;  // so that the axis' "0 B" has room
+constexpr double kNoAxisName = 18;                      // nothing stands above the bars
 
 // Where the chart names none: the keys that people see and in which its rows differ.
 std::vector<std::string> named_labels(const Chart& chart, const ChartRows& rows) {
@@ -67,7 +67,8 @@ RowGroups drawn_rows(const Chart& chart, const ChartRows& rows,
     const std::string label = label_of(labels, rows, r), first = rows.text(r, labels.front());
     const bool has_value = std::ranges::any_of(
         values, [&](const std::string& column) { return rows.number(r, column).has_value(); });
-    const bool is_skipped = std::ranges::find(skipped, first) != skipped.end();
+    const bool is_skipped = std::ranges::any_of(
+        skipped, [&](const std::string& name) { return name == first || name == label; });
     if (has_value && !label.empty() && !is_skipped) out[label].push_back(r);
   }
   return out;
@@ -174,7 +175,7 @@ class BarDrawing {
     box_ = plot_box(look, row_height() * static_cast<double>(bars_.size()) + 4);
     box_.top -= kNoAxisName;
     box_.bottom -= kNoAxisName;
-    box_.left = is_narrow_ ? 8 : std::min(kWidestLabel, widest + 18);
+    box_.left = is_narrow_ ? kNarrowLeft : std::min(kWidestLabel, widest + 18);
     box_.right = look.width - value_room();
     is_log_ = is_logarithmic(chart, 'x');
   }
@@ -225,13 +226,21 @@ class BarDrawing {
       svg.rect(fill_class(colour), x.at(begin), y, std::max(0.5, x.at(end) - x.at(begin)),
                kThickness, note_of(bar, *found));
     }
-    if (bar.interval && bar.interval->low > 0) {
-      const double middle = y + kThickness / 2;
-      svg.line("whisker", x.at(std::max(bar.interval->low, range_.low)), middle,
-               x.at(bar.interval->high), middle);
-      end = std::max(end, bar.interval->high);
+    const bool has_whisker = bar.interval && bar.interval->low > 0;
+    if (has_whisker) {
+      draw_whisker(svg, x.at(std::max(bar.interval->low, range_.low)), x.at(bar.interval->high),
+                   y + kThickness - 2);
     }
-    svg.text("soft", x.at(end) + kValueGap, y + 12, labelled(bar.sum(), column_));
+    // It stands at the value, and above what the whisker has beyond it.
+    svg.text("soft over", x.at(end) + kValueGap, y + (has_whisker ? 9 : 12),
+             labelled(bar.sum(), column_));
+  }
+
+  // Its ends are marked, and an edge sets it off from the bar that it begins in.
+  static void draw_whisker(Svg& svg, double from, double to, double y) {
+    svg.line("halo", from - 1, y, to + 1, y);
+    svg.line("whisker", from, y, to, y);
+    for (const double end : {from, to}) svg.line("whisker cap", end, y - 3, end, y + 3);
   }
 
   std::string note_of(const Bar& bar, const Segment& segment) const {

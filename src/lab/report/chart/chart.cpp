@@ -37,6 +37,19 @@ std::string label_of(const Chart& chart) {
   return at == std::string::npos ? "" : chart.table.substr(at + 1);
 }
 
+std::string caption_of(const Chart& chart, std::span<const Table> tables) {
+  const auto table = std::ranges::find(tables, chart.table, &Table::name);
+  if (table == tables.end()) return label_of(chart);
+  const ChartRows rows(chart, tables, chart.table);
+  std::vector<std::string> values = names_of(chart, "values");
+  if (values.empty()) values = names_of(chart, "y");
+  std::string out = values.empty() ? "" : name_of_all(values, rows.column(values.front()));
+  if (!table->title.empty()) out += (out.empty() ? "" : ": ") + table->title;
+  const std::string label = label_of(chart);
+  if (out.find(label) == std::string::npos) out += (out.empty() ? "" : ", ") + label;
+  return out;
+}
+
 std::vector<std::string> chart_columns(const Chart& chart) {
   std::vector<std::string> out = kind_of(chart).columns;
   for (const char* option : {"x", "list", "stack", "over", "y", "series", "label", "values"}) {

@@ -184,14 +184,31 @@ class Lines {
   std::vector<Series> series_;
 };
 
-void draw_series(Svg& svg, const Series& series, std::size_t index, const Axis& x, const Axis& y,
-                 const Column* column) {
+// Whether a line that is drawn later lies on all of it.
+bool is_covered(std::span<const Series> series, std::size_t index, const Axis& y) {
+  constexpr double kLineWidth = 2.5;
+  return std::ranges::any_of(series.subspan(index + 1), [&](const Series& later) {
+    return std::ranges::all_of(series[index].points, [&](const Point& p) {
+      const auto same = std::ranges::lower_bound(later.points, p.x, {}, &Point::x);
+      return same != later.points.end() && same->x == p.x &&
+             std::abs(y.scale.at(same->y) - y.scale.at(p.y)) < kLineWidth;
+    });
+  });
+}
+
+// A line that another would hide is wide enough to be seen on both sides of it.
+void draw_series(Svg& svg, std::span<const Series> all, std::size_t index, const Axis& x,
+                 const Axis& y, const Column* column) {
+  const Series& series = all[index];
+  const bool is_under = is_covered(all, index, y);
   std::string d;
   for (const Point& p : series.points) {
     d += fmt::format("{}{:.1f} {:.1f}", d.empty() ? "M" : "L", x.scale.at(p.x), y.scale.at(p.y));
   }
   const bool is_dashed = index >= kChartColours;
-  svg.path(fmt::format("line {}{}", stroke_class(index), is_dashed ? " dashed" : ""), d);
+  svg.path(fmt::format("line {}{}{}", stroke_class(index), is_dashed ? " dashed" : "",
+                       is_under ? " under" : ""),
+           d);
   if (series.points.size() > kPointedAt) return;
   const bool is_marked = series.points.size() <= kMarkedPoints;
   for (const Point& p : series.points) {
@@ -205,7 +222,8 @@ void draw_series(Svg& svg, const Series& series, std::size_t index, const Axis& 
       tip += fmt::format(" ({} to {})", labelled(p.interval->low, column),
                          labelled(p.interval->high, column));
     }
-    svg.circle(is_marked ? fill_class(index) : "ghost", cx, cy, is_marked ? 3.5 : 5, tip);
+    svg.circle(is_marked ? fill_class(index) : "ghost", cx, cy, is_marked && !is_under ? 3.5 : 5.5,
+               tip);
   }
 }
 
@@ -288,7 +306,7 @@ std::string draw_lines(const Chart& chart, std::span<const Table> tables, const 
   if (has_cards) draw_cards(svg, box, y);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < lines.series().size(); ++i) {
-    draw_series(svg, lines.series()[i], i, x, y, column);
+    draw_series(svg, lines.series(), i, x, y, column);
     names.push_back(lines.series()[i].name);
   }
   if (is_list) draw_outlier(svg, lines.series(), x, y, column);

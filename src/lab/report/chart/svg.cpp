@@ -24,7 +24,9 @@ constexpr std::string_view kPictureStyle =
     ".ground{fill:#fff}.grid{stroke:#e6eaf0}.axis{stroke:#5a6475;fill:none}"
     ".roof{stroke:#5a6475;stroke-width:2;fill:none}"
     ".whisker{stroke:#1c2330;stroke-width:1.6;fill:none}.card{stroke:#5a6475;stroke-dasharray:2 3}"
-    ".mark{fill:#1c2330}.line{fill:none;stroke-width:2}.spot{fill-opacity:.6;stroke:#fff}"
+    ".halo{stroke:#fff;stroke-width:4}"
+    ".mark{fill:#1c2330}.line{fill:none;stroke-width:2}.under{stroke-width:6}.spot{fill-opacity:.6;"
+    "stroke:#fff}"
     ".dashed{stroke-dasharray:5 4}.ghost{fill:transparent}"
     ".divider{stroke:#5a6475;fill:none;vector-effect:non-scaling-stroke}";
 constexpr const char* kColours[kChartColours] = {"#3b6fd4", "#e07b2a", "#2c9a6b",
