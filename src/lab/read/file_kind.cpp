@@ -14,6 +14,14 @@ bool is_trace_name(const std::string& name) {
   return name.ends_with(".json") || name.ends_with(".json.gz");
 }
 
+// A snapshot as JSON names its segments or its events first.
+bool begins_as_snapshot(const std::filesystem::path& path) {
+  std::string head(std::size_t{1} << 12, ' ');
+  head.resize(ByteStream(path).read(head));
+  const std::size_t segments = std::min(head.find("\"segments\""), head.find("\"device_traces\""));
+  return segments < head.find("\"traceEvents\"");
+}
+
 }  // namespace
 
 RecordedKind recorded_kind(const std::filesystem::path& path) {
@@ -33,6 +41,7 @@ RecordedKind recorded_kind(const std::filesystem::path& path) {
   if (text.starts_with("PK")) return fail("it is a zip archive, such as torch.save() writes", both);
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   const char first = begin == std::string_view::npos ? '\0' : text[begin];
+  if (first == '{' && begins_as_snapshot(path)) return RecordedKind::kSnapshot;
   if (first == '{' || first == '[') return RecordedKind::kTrace;
   return fail("it is no recording: neither JSON nor a pickle", both);
 }
