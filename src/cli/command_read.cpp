@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "cli/command.h"
@@ -16,14 +17,31 @@ namespace {
 
 struct ReadOptions {
   std::string a, b;
+  std::filesystem::path eager;
   bool ops = false;
   double margin_percent = 2.0;
   OutputOptions output;
 };
 
-std::vector<Table> tables_of_traces(const std::vector<std::filesystem::path>& files, bool ops) {
+// A trace, with names for the kernels of its graphs' replays where another file has them.
+class TraceFiles {
+ public:
+  explicit TraceFiles(const ReadOptions& o) {
+    if (!o.eager.empty()) eager_ = read_trace_of_file(o.eager);
+  }
+  ReadTrace operator()(const std::filesystem::path& path) const {
+    return read_trace_of_file(path, eager_ ? &*eager_ : nullptr);
+  }
+
+ private:
+  std::optional<ReadTrace> eager_;
+};
+
+std::vector<Table> tables_of_traces(const std::vector<std::filesystem::path>& files,
+                                    const ReadOptions& o) {
+  const TraceFiles read(o);
   std::vector<ReadTrace> traces;
-  for (const auto& file : files) traces.push_back(read_trace_of_file(file));
+  for (const auto& file : files) traces.push_back(read(file));
   if (std::vector<Table> ranks = rank_tables(traces); !ranks.empty()) return ranks;
   if (traces.size() > 1) {
     throw Error(
@@ -32,7 +50,7 @@ std::vector<Table> tables_of_traces(const std::vector<std::filesystem::path>& fi
         "two recordings are compared where both are named");
   }
   std::vector<Table> out = trace_tables(traces.front());
-  if (ops) out.push_back(op_table(traces.front()));
+  if (o.ops) out.push_back(op_table(traces.front()));
   return out;
 }
 
@@ -41,12 +59,14 @@ std::vector<Table> tables_of_two(const ReadOptions& o, RecordedKind kind) {
     const SnapshotFacts a = read_snapshot_facts(o.a), b = read_snapshot_facts(o.b);
     return {snapshot_difference(a, b)};
   }
-  const ReadTrace a = read_trace_of_file(o.a), b = read_trace_of_file(o.b);
+  const TraceFiles read(o);
+  const ReadTrace a = read(o.a), b = read(o.b);
   return {difference_table(a, b, {.margin = o.margin_percent / 100})};
 }
 
 int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
-  const NamedPath inputs[] = {{"A", o.a}, {"B", o.b}}, output[] = {{"--output", o.output.path}};
+  const NamedPath inputs[] = {{"A", o.a}, {"B", o.b}, {"--eager", o.eager}},
+                  output[] = {{"--output", o.output.path}};
   check_apart(inputs, output);
   probe_output(o.output);
   const std::vector<std::filesystem::path> files = recorded_files(o.a);
@@ -61,7 +81,7 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
   } else if (kind == RecordedKind::kSnapshot) {
     tables = snapshot_tables(read_snapshot_facts(files.front()));
   } else {
-    tables = tables_of_traces(files, o.ops);
+    tables = tables_of_traces(files, o);
   }
   write_tables(o.output, "tracestep.read/1", capture_environment(arguments), std::move(tables));
   return 0;
@@ -78,6 +98,9 @@ Command read_command() {
                  "folder of traces, one of each rank");
   set.positional("B", options->b, "another of the same kind, that is held against it", false);
   set.group("What to show");
+  set.path("--eager", "FILE", options->eager,
+           "a trace of the same program without CUDA graphs: by the order of its kernels those of "
+           "replays get their op and module");
   set.toggle("--ops", options->ops,
              "also the ops of the host, as key_averages() of PyTorch adds them up");
   set.real("--margin", options->margin_percent, {0.0, 100.0},

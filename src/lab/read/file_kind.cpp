@@ -15,6 +15,14 @@ bool is_trace_name(const std::string& name) {
   return name.ends_with(".json") || name.ends_with(".json.gz");
 }
 
+// A snapshot as JSON names its segments or its events first.
+bool begins_as_snapshot(const std::filesystem::path& path) {
+  std::string head(std::size_t{1} << 12, ' ');
+  head.resize(ByteStream(path).read(head));
+  const std::size_t segments = std::min(head.find("\"segments\""), head.find("\"device_traces\""));
+  return segments < head.find("\"traceEvents\"");
+}
+
 }  // namespace
 
 RecordedKind recorded_kind(const std::filesystem::path& path) {
@@ -39,6 +47,7 @@ RecordedKind recorded_kind(const std::filesystem::path& path) {
   }
   const std::size_t begin = text.find_first_not_of(" \t\r\n", size_of(mark));
   const char first = begin == std::string_view::npos ? '\0' : text[begin];
+  if (first == '{' && begins_as_snapshot(path)) return RecordedKind::kSnapshot;
   if (first == '{' || first == '[') return RecordedKind::kTrace;
   return fail("it is no recording: neither JSON nor a pickle", both);
 }

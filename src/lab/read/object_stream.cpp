@@ -1,5 +1,6 @@
 #include "lab/read/object_stream.h"
 
+#include <array>
 #include <charconv>
 #include <cstring>
 
@@ -19,33 +20,48 @@ bool ends_scalar(char c) {
   return c == ',' || c == '}' || c == ']' || is_space(c);
 }
 
+// Bytes at which something may begin or end within a list or an object.
+constexpr auto kIsBracketOrQuote = [] {
+  std::array<bool, 256> out{};
+  for (const char c : {'"', '{', '}', '[', ']'}) out[static_cast<unsigned char>(c)] = true;
+  return out;
+}();
+
+// Says whether one of eight bytes is `c`.
+bool has_byte(std::uint64_t eight, char c) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101;
+  const std::uint64_t x = eight ^ (kOnes * static_cast<unsigned char>(c));
+  return ((x - kOnes) & ~x & (kOnes << 7)) != 0;
+}
+
 // The place behind a text in quotes whose first quote is at `at`; npos: it does not end.
 std::size_t end_of_quoted(std::string_view text, std::size_t at) {
-  for (std::size_t i = at + 1; i < text.size(); ++i) {
-    const void* quote = std::memchr(text.data() + i, '"', text.size() - i);
-    if (quote == nullptr) return kNone;
-    const std::size_t found =
-        static_cast<std::size_t>(static_cast<const char*>(quote) - text.data());
-    std::size_t slashes = 0;
-    while (found - slashes > at + 1 && text[found - slashes - 1] == '\\') ++slashes;
-    if (slashes % 2 == 0) return found + 1;
-    i = found;
+  std::size_t i = at + 1;
+  for (;;) {
+    for (std::uint64_t eight = 0; i + sizeof eight <= text.size(); i += sizeof eight) {
+      std::memcpy(&eight, text.data() + i, sizeof eight);
+      if (has_byte(eight, '"') || has_byte(eight, '\\')) break;
+    }
+    while (i < text.size() && text[i] != '"' && text[i] != '\\') ++i;
+    if (i >= text.size()) return kNone;
+    if (text[i] == '"') return i + 1;
+    i += 2;  // what is escaped ends nothing
   }
-  return kNone;
 }
 
 std::size_t end_of_nested(std::string_view text, std::size_t at) {
   int depth = 0;
   for (std::size_t i = at; i < text.size(); ++i) {
     const char c = text[i];
+    if (!kIsBracketOrQuote[static_cast<unsigned char>(c)]) continue;
     if (c == '"') {
       const std::size_t end = end_of_quoted(text, i);
       if (end == kNone) return kNone;
       i = end - 1;
     } else if (c == '{' || c == '[') {
       ++depth;
-    } else if (c == '}' || c == ']') {
-      if (--depth == 0) return i + 1;
+    } else if (--depth == 0) {
+      return i + 1;
     }
   }
   return kNone;

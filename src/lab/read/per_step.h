@@ -11,7 +11,8 @@ namespace tracestep {
 class PerStep {
  public:
   // Steps come in nearly any order; `step` is 0 or more.
-  void add(std::int32_t step, std::int64_t ns) {
+  void add(std::int32_t step, std::int64_t whole_ns) {
+    const auto ns = static_cast<double>(whole_ns);  // which no sum of them leaves
     ++count_;
     total_ns_ += ns;
     if (!steps_.empty() && steps_.back().first == step) {
@@ -22,18 +23,18 @@ class PerStep {
   }
 
   std::int64_t count() const { return count_; }
-  std::int64_t total_ns() const { return total_ns_; }
+  double total_ns() const { return total_ns_; }
   // The milliseconds of each of `steps` steps, 0 where it did not run.
   std::vector<double> ms_of(std::size_t steps) const {
     std::vector<double> out(steps, 0.0);
-    for (const auto& [step, ns] : steps_)
-      out[static_cast<std::size_t>(step)] += 1e-6 * static_cast<double>(ns);
+    for (const auto& [step, ns] : steps_) out[static_cast<std::size_t>(step)] += 1e-6 * ns;
     return out;
   }
 
  private:
-  std::vector<std::pair<std::int32_t, std::int64_t>> steps_;
-  std::int64_t count_ = 0, total_ns_ = 0;
+  std::vector<std::pair<std::int32_t, double>> steps_;
+  std::int64_t count_ = 0;
+  double total_ns_ = 0;
 };
 
 }  // namespace tracestep

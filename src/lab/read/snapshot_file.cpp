@@ -11,7 +11,9 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/json_events.h"
 #include "base/utf8.h"
+#include "lab/report/pickle.h"
 #include "lab/report/unpickle.h"
 
 namespace tracestep {
@@ -20,6 +22,7 @@ namespace {
 constexpr std::uint64_t kMostSnapshotBytes = (std::uint64_t{1} << 31) - 1;
 constexpr std::size_t kMostMoments = 400;
 constexpr std::size_t kMostSiteBytes = 300;
+constexpr std::size_t kMostOutOfMemory = 100;  // events that are shown
 
 // Frames of the machinery between a program's line and its allocation.
 constexpr std::string_view kInnerFiles[] = {"??",
@@ -161,27 +164,64 @@ class SnapshotReader {
 
   void read_segment(const PickleValue& segment) {
     ++out_.segments;
-    reserved_end_ = checked_sum(reserved_end_, number(segment, "total_size"));
+    const std::int64_t bytes = number(segment, "total_size"), begin = number(segment, "address");
+    reserved_end_ = checked_sum(reserved_end_, bytes);
+    reserve(begin, bytes);
     out_.is_expandable |= number(segment, "is_expandable") != 0;
     const auto blocks = find(segment, "blocks");
-    std::int64_t at = number(segment, "address"), unused = 0;
-    bool is_free = true;
+    std::int64_t at = begin;
     for (std::size_t i = 0; blocks && blocks->is_list() && i < blocks->size(); ++i) {
       look(1);
       const PickleValue block = (*blocks)[i];
       const std::int64_t size = number(block, "size");
-      if (text(block, "state") == "inactive") {
-        unused = checked_sum(unused, size);
-        ++out_.unused_blocks;
-        out_.largest_unused_bytes = std::max(out_.largest_unused_bytes, size);
-      } else {
-        is_free = false;
-        live_[at] = {size, site_of(block), 0};
-      }
+      if (text(block, "state") != "inactive") live_[at] = {size, site_of(block), 0};
       at = checked_sum(at, size);
     }
-    out_.unused_bytes = checked_sum(out_.unused_bytes, unused);
-    if (is_free) out_.releasable_bytes = checked_sum(out_.releasable_bytes, unused);
+  }
+
+  // --- segments, by address
+
+  void reserve(std::int64_t address, std::int64_t bytes) {
+    if (bytes > 0) segments_[address] = bytes;
+  }
+  void release(std::int64_t address) { segments_.erase(address); }
+
+  // What lies between the live blocks. Segments of the driver are apart, even where they touch;
+  // parts of an expandable one are not.
+  SnapshotUnused unused() const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> live;
+    for (const auto& [address, block] : live_) live.push_back({address, rounded(block.bytes)});
+    std::ranges::sort(live);
+    SnapshotUnused out;
+    auto next = live.begin();
+    for (auto segment = segments_.begin(); segment != segments_.end();) {
+      std::int64_t at = segment->first, end = checked_sum(at, segment->second);
+      for (++segment; out_.is_expandable && segment != segments_.end() && segment->first == end;
+           ++segment) {
+        end = checked_sum(end, segment->second);
+      }
+      const auto free = [&](std::int64_t bytes, bool is_whole) {
+        if (bytes <= 0) return;
+        out.bytes = checked_sum(out.bytes, bytes);
+        ++out.pieces;
+        out.largest_bytes = std::max(out.largest_bytes, bytes);
+        if (is_whole) out.releasable_bytes = checked_sum(out.releasable_bytes, bytes);
+      };
+      bool is_whole = true;
+      while (next != live.end() && next->first < at) ++next;
+      for (; next != live.end() && next->first < end; ++next) {
+        is_whole = false;
+        free(next->first - at, false);
+        at = std::max(at, std::min(end, checked_sum(next->first, next->second)));
+      }
+      free(end - at, is_whole);
+    }
+    return out;
+  }
+
+  static std::int64_t rounded(std::int64_t bytes) {
+    constexpr std::int64_t kUnit = 512;  // of the allocator
+    return bytes > INT64_MAX - kUnit ? bytes : (bytes + kUnit - 1) / kUnit * kUnit;
   }
 
   void read_events(const PickleValue& events) {
@@ -207,16 +247,24 @@ class SnapshotReader {
 
   // Backwards to the state at the first event, then forwards.
   void replay() {
+    out_.unused_at_end = unused();
     std::int64_t reserved = reserved_end_;
     for (auto event = events_.rbegin(); event != events_.rend(); ++event) {
-      if (event->kind == Event::kReserve) reserved = checked_sum(reserved, -event->bytes);
-      if (event->kind == Event::kRelease) reserved = checked_sum(reserved, event->bytes);
+      if (event->kind == Event::kReserve) {
+        reserved = checked_sum(reserved, -event->bytes);
+        release(event->address);
+      }
+      if (event->kind == Event::kRelease) {
+        reserved = checked_sum(reserved, event->bytes);
+        reserve(event->address, event->bytes);
+      }
       if (event->kind == Event::kAlloc) live_.erase(event->address);
       if (event->kind == Event::kFree) live_[event->address] = {event->bytes, 0, 0};
     }
     std::int64_t allocated = 0;
     for (const auto& [address, block] : live_) allocated = checked_sum(allocated, block.bytes);
-    const auto at_start = live_;
+    const auto live_at_start = live_;
+    const auto segments_at_start = segments_;
     std::size_t peak = 0;  // events before it
     out_.peak_bytes = allocated;
     out_.reserved_at_peak_bytes = out_.most_reserved_bytes = reserved;
@@ -233,25 +281,34 @@ class SnapshotReader {
         out_.moments.push_back(
             {static_cast<std::int64_t>(i), events_[i].time_us, allocated, reserved});
       }
-      if (events_[i].kind == Event::kOutOfMemory) {
-        out_.out_of_memory.push_back(
-            {events_[i].bytes, events_[i].address, allocated, reserved, names_[events_[i].site]});
+      const bool is_out = events_[i].kind == Event::kOutOfMemory;
+      if (is_out && out_.out_of_memory.size() < kMostOutOfMemory) {
+        out_.out_of_memory.push_back({events_[i].bytes, events_[i].address, allocated, reserved,
+                                      unused(), names_[events_[i].site]});
       }
     }
     out_.allocated_at_end_bytes = allocated;
     out_.reserved_at_end_bytes = reserved_end_;
     out_.peak_event = static_cast<std::int64_t>(peak);
-    live_ = at_start;
+    live_ = live_at_start;
+    segments_ = segments_at_start;
     for (std::size_t i = 0; i < peak; ++i) {
       std::int64_t unused_a = 0, unused_r = 0;
       apply(events_[i], unused_a, unused_r);
     }
+    out_.unused_at_peak = unused();
     add_holders();
   }
 
   void apply(const Event& event, std::int64_t& allocated, std::int64_t& reserved) {
-    if (event.kind == Event::kReserve) reserved = checked_sum(reserved, event.bytes);
-    if (event.kind == Event::kRelease) reserved = checked_sum(reserved, -event.bytes);
+    if (event.kind == Event::kReserve) {
+      reserved = checked_sum(reserved, event.bytes);
+      reserve(event.address, event.bytes);
+    }
+    if (event.kind == Event::kRelease) {
+      reserved = checked_sum(reserved, -event.bytes);
+      release(event.address);
+    }
     if (event.kind == Event::kAlloc) {
       const auto [found, is_new] = live_.try_emplace(event.address);
       if (!is_new) allocated -= found->second.bytes;  // its free is not in the file
@@ -291,17 +348,79 @@ class SnapshotReader {
   SnapshotFacts out_;
   std::int64_t reserved_end_ = 0;
   std::vector<Event> events_;
-  std::unordered_map<std::int64_t, Alloc> live_;  // by address
+  std::unordered_map<std::int64_t, Alloc> live_;   // by address
+  std::map<std::int64_t, std::int64_t> segments_;  // their bytes, by address
   std::unordered_map<std::uint32_t, std::uint32_t> sites_;
   std::unordered_map<std::string, std::uint32_t> numbers_;
   std::vector<std::string> names_;
 };
 
+// The same values as a pickle.
+class Pickler : public JsonEvents {
+ public:
+  void null() override { next().none(); }
+  void boolean(bool value) override { next().boolean(value); }
+  void integer(std::int64_t value) override { next().integer(value); }
+  void real(double value) override { next().real(value); }
+  void text(std::string& value) override { next().text(value); }
+  void key(std::string& name) override { out_.text(name); }
+  void begin_object() override {
+    next().begin_dict();
+    is_list_.push_back(false);
+  }
+  void begin_array() override {
+    next().begin_list();
+    is_list_.push_back(true);
+  }
+  void end_object() override {
+    is_list_.pop_back();
+    out_.end_dict();
+  }
+  void end_array() override {
+    is_list_.pop_back();
+    out_.end_list();
+  }
+  std::string finish() { return std::move(out_).finish(); }
+
+ private:
+  PickleWriter& next() {
+    if (!is_list_.empty() && is_list_.back()) out_.next_item();
+    return out_;
+  }
+
+  PickleWriter out_;
+  std::vector<bool> is_list_;
+};
+
+std::string pickled(std::string_view json, const std::string& where) {
+  Pickler out;
+  parse_json(json, where, out);
+  return out.finish();
+}
+
 }  // namespace
+
+std::string SnapshotOutOfMemory::remedy() const {
+  if (unused.largest_bytes >= asked_bytes) {
+    return "nothing was missing: a piece of that size lay in another pool or on another stream";
+  }
+  if (unused.bytes >= asked_bytes) {
+    return "expandable segments, which join the pieces that lie unused";
+  }
+  if (device_free_bytes >= asked_bytes) {
+    return "a higher limit of the process: the device itself had room";
+  }
+  const std::int64_t missing = asked_bytes - std::max(unused.bytes, std::int64_t{0});
+  if (device_free_bytes >= missing) {
+    return "expandable segments: with what the device had free, the pieces are enough";
+  }
+  return "less at once: the pieces and what the device had free are not enough";
+}
 
 SnapshotFacts read_snapshot_facts(const std::filesystem::path& path) {
   const std::string where = path.filename().string();
-  const std::string bytes = read_text_file(path, where, kMostSnapshotBytes);
+  std::string bytes = read_text_file(path, where, kMostSnapshotBytes);
+  if (bytes.starts_with('{')) bytes = pickled(bytes, where);
   return SnapshotReader(bytes, where).read();
 }
 

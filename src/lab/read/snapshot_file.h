@@ -19,10 +19,20 @@ struct SnapshotHolder {
   std::int64_t bytes = 0, blocks = 0;
 };
 
+// What is reserved and not allocated at a moment.
+struct SnapshotUnused {
+  std::int64_t bytes = 0, pieces = 0, largest_bytes = 0;
+  std::int64_t releasable_bytes = 0;  // in segments without a block
+};
+
 struct SnapshotOutOfMemory {
   std::int64_t asked_bytes = 0, device_free_bytes = 0;
   std::int64_t allocated_bytes = 0, reserved_bytes = 0;
+  SnapshotUnused unused = {};
   std::string site;
+
+  // What would have helped, as far as the numbers tell.
+  std::string remedy() const;
 };
 
 // A moment of the time line.
@@ -38,10 +48,8 @@ struct SnapshotFacts {
   std::int64_t peak_bytes = 0, peak_event = 0;
   std::int64_t reserved_at_peak_bytes = 0, most_reserved_bytes = 0;
   std::int64_t allocated_at_end_bytes = 0, reserved_at_end_bytes = 0;
-  // Of the state at the end: free blocks, the largest of them, and what whole free segments hold,
-  // which empty_cache() would give back.
-  std::int64_t unused_bytes = 0, unused_blocks = 0, largest_unused_bytes = 0;
-  std::int64_t releasable_bytes = 0, segments = 0;
+  std::int64_t segments = 0;
+  SnapshotUnused unused_at_peak, unused_at_end;
   bool is_expandable = false;
   std::vector<SnapshotHolder> holders;  // at the peak, the largest first
   std::vector<SnapshotOutOfMemory> out_of_memory;

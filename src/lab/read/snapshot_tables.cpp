@@ -30,18 +30,27 @@ Fields<SnapshotFacts> snapshot_fields() {
        &SnapshotFacts::allocated_at_end_bytes},
       {bytes_column("reserved_bytes", "reserved", "at the end"),
        &SnapshotFacts::reserved_at_end_bytes},
+      {bytes_column("unused_at_peak_bytes", "unused then",
+                    "reserved and not allocated, at the peak"),
+       [](const SnapshotFacts& f) { return Json(f.unused_at_peak.bytes); }},
+      {bytes_column("largest_at_peak_bytes", "in one piece"),
+       [](const SnapshotFacts& f) { return Json(f.unused_at_peak.largest_bytes); }},
       {bytes_column("unused_bytes", "unused", "reserved and not allocated, at the end"),
-       &SnapshotFacts::unused_bytes},
+       [](const SnapshotFacts& f) { return Json(f.unused_at_end.bytes); }},
       {real_column("unused_percent", "unused", "%", 1, "of what is reserved at the end"),
        [](const SnapshotFacts& f) {
-         return Json(percent_of(f.unused_bytes, f.reserved_at_end_bytes));
+         return Json(percent_of(f.unused_at_end.bytes, f.reserved_at_end_bytes));
        }},
-      {bytes_column("largest_unused_bytes", "in one piece"), &SnapshotFacts::largest_unused_bytes},
+      {bytes_column("largest_unused_bytes", "in one piece"),
+       [](const SnapshotFacts& f) { return Json(f.unused_at_end.largest_bytes); }},
       {bytes_column("releasable_bytes", "releasable",
-                    "in segments without a block: empty_cache() gives them back"),
-       &SnapshotFacts::releasable_bytes},
+                    "at the end, in segments without a block: empty_cache() gives them back"),
+       [](const SnapshotFacts& f) { return Json(f.unused_at_end.releasable_bytes); }},
+      {data_only(bytes_column("releasable_at_peak_bytes")),
+       [](const SnapshotFacts& f) { return Json(f.unused_at_peak.releasable_bytes); }},
       {int_column("segments"), &SnapshotFacts::segments},
-      {data_only(int_column("unused_blocks")), &SnapshotFacts::unused_blocks},
+      {data_only(int_column("unused_pieces", "", "at the end")),
+       [](const SnapshotFacts& f) { return Json(f.unused_at_end.pieces); }},
       {data_only(bool_column("is_expandable", "", "some segments are expandable")),
        &SnapshotFacts::is_expandable},
       {data_only(int_column("events")), &SnapshotFacts::events},
@@ -94,7 +103,10 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
         {bytes_column("allocated_bytes", "allocated"), &SnapshotOutOfMemory::allocated_bytes},
         {bytes_column("reserved_bytes", "reserved"), &SnapshotOutOfMemory::reserved_bytes},
         {bytes_column("unused_bytes", "reserved, unused"),
-         [](const SnapshotOutOfMemory& o) { return Json(o.reserved_bytes - o.allocated_bytes); }}};
+         [](const SnapshotOutOfMemory& o) { return Json(o.unused.bytes); }},
+        {bytes_column("largest_unused_bytes", "in one piece"),
+         [](const SnapshotOutOfMemory& o) { return Json(o.unused.largest_bytes); }},
+        {text_column("remedy", "what would help"), &SnapshotOutOfMemory::remedy}};
     out.push_back(table_of("out_of_memory", "Where memory ran out", oom, facts.out_of_memory));
   }
   if (!facts.moments.empty()) {

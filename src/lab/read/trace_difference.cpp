@@ -36,7 +36,7 @@ Lists kinds_of(const TraceTimes& t) {
   Lists out;
   for (const WorkClass work : kAllWorkClasses) {
     const PerStep& times = t.kinds[static_cast<std::size_t>(work)];
-    if (times.count() > 0) out[std::string(name_of(work))] = times.ms_of(t.steps);
+    if (times.count() > 0) out[std::string(name_of(work))] = times.ms_of(t.count());
   }
   out["gaps"] = t.gap_ms();
   return out;
@@ -46,7 +46,7 @@ Lists passes_of(const TraceTimes& t) {
   Lists out;
   for (const TracePass pass : kAllTracePasses) {
     const PerStep& times = t.passes[static_cast<std::size_t>(pass)];
-    if (times.count() > 0) out[std::string(name_of(pass))] = times.ms_of(t.steps);
+    if (times.count() > 0) out[std::string(name_of(pass))] = times.ms_of(t.count());
   }
   return out;
 }
@@ -55,8 +55,8 @@ Lists passes_of(const TraceTimes& t) {
 Lists modules_of(const ReadTrace& t) {
   Lists out;
   for (const ModuleTimes& module : t.times.modules) {
-    const std::string& path = t.parts.modules[module.path];
-    if (!path.empty()) out[path] = module.own.ms_of(t.times.steps);
+    const std::string& path = t.times.paths[module.path];
+    if (!path.empty()) out[path] = module.own.ms_of(t.times.count());
   }
   return out;
 }
@@ -64,8 +64,8 @@ Lists modules_of(const ReadTrace& t) {
 Lists kernels_of(const ReadTrace& t) {
   Lists out;
   for (const KernelTimes& kernel : t.times.kernels) {
-    const std::vector<double> ms = kernel.whole.ms_of(t.times.steps);
-    std::vector<double>& sum = out[t.recording.names[kernel.name]];
+    const std::vector<double> ms = kernel.whole.ms_of(t.times.count());
+    std::vector<double>& sum = out[t.facts.names[kernel.name]];
     if (sum.empty()) sum.assign(ms.size(), 0.0);
     for (std::size_t i = 0; i < ms.size(); ++i) sum[i] += ms[i];
   }
@@ -79,10 +79,11 @@ std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const Rea
   const auto places = [](const ReadTrace& t, const Lists& others) {
     std::map<Place, std::vector<std::string>> out;
     for (const KernelTimes& k : t.times.kernels) {
-      const std::string& name = t.recording.names[k.name];
-      if (others.contains(name) || k.op == kNoNumber) continue;
-      const auto calls = k.whole.count() / static_cast<std::int64_t>(t.times.steps);
-      out[{k.work, t.recording.names[k.op], t.parts.modules[k.module], calls}].push_back(name);
+      const std::string& name = t.facts.names[k.name];
+      if (others.contains(name) || k.place.op == kNoNumber) continue;
+      const auto calls = k.whole.count() / static_cast<std::int64_t>(t.times.count());
+      out[{k.work, t.facts.names[k.place.op], t.times.paths[k.place.module], calls}].push_back(
+          name);
     }
     return out;
   };
@@ -141,16 +142,16 @@ class Difference {
     for (auto& [name, ms] : in_a) {
       const auto found = in_b.find(name);
       rows_.push_back({level, name, std::move(ms),
-                       found == in_b.end() ? zero(b_.times.steps) : std::move(found->second)});
+                       found == in_b.end() ? zero(b_.times.count()) : std::move(found->second)});
       if (found != in_b.end()) in_b.erase(found);
     }
     for (auto& [name, ms] : in_b) {
-      rows_.push_back({level, name, zero(a_.times.steps), std::move(ms)});
+      rows_.push_back({level, name, zero(a_.times.count()), std::move(ms)});
     }
   }
 
   void judge() {
-    const bool enough = std::min(a_.times.steps, b_.times.steps) >= kLeastSteps;
+    const bool enough = std::min(a_.times.count(), b_.times.count()) >= kLeastSteps;
     for (ChangeRow& row : rows_) row.p = mann_whitney_p(row.a, row.b);
     std::vector<ChangeRow*> by_p;
     for (ChangeRow& row : rows_) by_p.push_back(&row);
@@ -210,10 +211,10 @@ Table difference_table(const ReadTrace& a, const ReadTrace& b, const DifferenceO
        &ChangeRow::p},
       {timed(text_column("verdict")), &ChangeRow::verdict}};
   Table out = table_of("changes", "What differs", fields, Difference(a, b, options).rows());
-  if (std::min(a.times.steps, b.times.steps) < kLeastSteps) {
+  if (std::min(a.times.count(), b.times.count()) < kLeastSteps) {
     out.notes.push_back(
         fmt::format("{} and {} steps: {} in each are the least that tell chance from change",
-                    a.times.steps, b.times.steps, kLeastSteps));
+                    a.times.count(), b.times.count(), kLeastSteps));
   }
   return out;
 }

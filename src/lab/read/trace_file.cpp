@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -15,9 +16,11 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kMostOfTraceName = 1000;  // bytes of a name that are kept
+constexpr std::size_t kMostNames = 200'000;
+// Differences and sums of what lies within these have room in 64 bits.
+constexpr std::int64_t kMostStampNs = std::int64_t{1} << 61;
+constexpr std::int64_t kMostLengthNs = std::int64_t{1} << 45;
 constexpr std::string_view kModulePrefix = "nn.Module: ";
-
-enum class EventKind { kOther, kOp, kCall, kKernel, kCopy, kAnnotation, kPython };
 
 struct CategoryKind {
   std::string_view category;
@@ -26,7 +29,7 @@ struct CategoryKind {
 constexpr CategoryKind kCategoryKinds[] = {
     {"cpu_op", EventKind::kOp},
     {"operator", EventKind::kOp},
-    {"user_annotation", EventKind::kAnnotation},
+    {"user_annotation", EventKind::kRange},
     {"cuda_runtime", EventKind::kCall},
     {"cuda_driver", EventKind::kCall},
     {"runtime", EventKind::kCall},
@@ -36,7 +39,7 @@ constexpr CategoryKind kCategoryKinds[] = {
     {"gpu_memset", EventKind::kCopy},
     {"memcpy", EventKind::kCopy},
     {"memset", EventKind::kCopy},
-    {"python_function", EventKind::kPython},
+    {"python_function", EventKind::kModule},
 };
 
 bool is_same_word(std::string_view a, std::string_view lower) {
@@ -44,50 +47,43 @@ bool is_same_word(std::string_view a, std::string_view lower) {
          std::ranges::equal(a, lower, [](char x, char y) { return (x | 0x20) == (y | 0x20); });
 }
 
-EventKind kind_of(std::string_view category) {
+std::optional<EventKind> kind_of(std::string_view category) {
   for (const CategoryKind& known : kCategoryKinds) {
     if (is_same_word(category, known.category)) return known.kind;
   }
-  return EventKind::kOther;
+  return std::nullopt;
 }
 
 // The members of an event that say anything here, as their texts.
 struct RawEvent {
   std::string_view phase, category, name, start, duration, process, thread, args;
 };
-
-struct RawArgs {
-  std::string_view external, correlation, sequence, forward_thread, stream, device, collective,
-      collective_name;
+constexpr std::pair<std::string_view, std::string_view RawEvent::*> kEventMembers[] = {
+    {"ph", &RawEvent::phase},   {"cat", &RawEvent::category}, {"name", &RawEvent::name},
+    {"ts", &RawEvent::start},   {"dur", &RawEvent::duration}, {"pid", &RawEvent::process},
+    {"tid", &RawEvent::thread}, {"args", &RawEvent::args},
 };
 
-RawEvent raw_event(std::string_view text, bool& is_whole) {
-  RawEvent out;
-  is_whole = for_each_json_member(text, [&](std::string_view key, std::string_view value) {
-    if (key == "ph") out.phase = value;
-    if (key == "cat") out.category = value;
-    if (key == "name") out.name = value;
-    if (key == "ts") out.start = value;
-    if (key == "dur") out.duration = value;
-    if (key == "pid") out.process = value;
-    if (key == "tid") out.thread = value;
-    if (key == "args") out.args = value;
-  });
-  return out;
-}
+struct RawArgs {
+  std::string_view correlation, sequence, forward_thread, stream, device, shapes;
+};
+constexpr std::pair<std::string_view, std::string_view RawArgs::*> kArgMembers[] = {
+    {"correlation", &RawArgs::correlation}, {"Sequence number", &RawArgs::sequence},
+    {"stream", &RawArgs::stream},           {"Fwd thread id", &RawArgs::forward_thread},
+    {"device", &RawArgs::device},           {"Input Dims", &RawArgs::shapes},
+    {"Input dims", &RawArgs::shapes},
+};
 
-RawArgs raw_args(std::string_view text, bool& has_shapes) {
-  RawArgs out;
-  for_each_json_member(text, [&](std::string_view key, std::string_view value) {
-    if (key == "External id" || key == "external id") out.external = value;
-    if (key == "correlation") out.correlation = value;
-    if (key == "Sequence number") out.sequence = value;
-    if (key == "Fwd thread id") out.forward_thread = value;
-    if (key == "stream") out.stream = value;
-    if (key == "device") out.device = value;
-    if (key == "Seq") out.collective = value;
-    if (key == "Collective name") out.collective_name = value;
-    if (key == "Input Dims" || key == "Input dims") has_shapes = true;
+// The members named in `wanted`; `is_whole` says whether the text is an object to its end.
+template <class Raw, std::size_t kCount>
+Raw members_of(std::string_view text,
+               const std::pair<std::string_view, std::string_view Raw::*> (&wanted)[kCount],
+               bool& is_whole) {
+  Raw out;
+  is_whole = for_each_json_member(text, [&](std::string_view key, std::string_view value) {
+    for (const auto& [name, member] : wanted) {
+      if (key.size() == name.size() && key == name) out.*member = value;
+    }
   });
   return out;
 }
@@ -108,33 +104,56 @@ std::uint16_t small_number(std::string_view value) {
   return number && *number >= 0 && *number <= UINT16_MAX ? static_cast<std::uint16_t>(*number) : 0;
 }
 
-class RecordingBuilder {
+// The name with files in place of their paths, which tell of the machine of the recording.
+std::string_view without_paths(std::string_view name, std::string& store) {
+  const auto begins_path = [&](std::size_t i) {
+    return name[i] == '/' &&
+           (i == 0 || std::string_view(" (\"'=[,").find(name[i - 1]) != std::string_view::npos);
+  };
+  bool has_path = false;
+  for (std::size_t i = 0; i < name.size() && !has_path; ++i) has_path = begins_path(i);
+  if (!has_path) return name;
+  store.clear();
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (begins_path(i)) {
+      const std::size_t end = std::min(name.find_first_of(" )\"',]", i), name.size());
+      i = name.rfind('/', end - 1);
+    } else {
+      store += name[i];
+    }
+  }
+  return store;
+}
+
+class TraceReader {
  public:
+  explicit TraceReader(EventOrder& events) : events_(events) {}
+
   void add_event(std::string_view text) {
     ++out_.events;
     bool is_whole = false;
-    const RawEvent raw = raw_event(text, is_whole);
+    const RawEvent raw = members_of(text, kEventMembers, is_whole);
     if (!is_whole) {
       ++out_.unreadable;
       return;
     }
     if (unquoted(raw.phase) != "X") return;
-    const EventKind kind = kind_of(unquoted(raw.category));
-    if (kind == EventKind::kOther) return;
+    const std::optional<EventKind> kind = kind_of(unquoted(raw.category));
+    if (!kind) return;
+    std::string_view name = raw.name;
+    if (kind == EventKind::kModule) {
+      if (!unquoted(name).starts_with(kModulePrefix)) return;
+    }
     const auto start = json_thousandths(raw.start), length = json_thousandths(raw.duration);
-    std::int64_t end = 0;
-    if (!start || !length || *length < 0 || __builtin_add_overflow(*start, *length, &end)) {
+    const bool is_time = start && length && std::abs(*start) < kMostStampNs && *length >= 0 &&
+                         *length < kMostLengthNs;
+    if (!is_time) {
       ++out_.unreadable;
       return;
     }
-    std::string_view name = json_text(raw.name, store_);
-    if (kind == EventKind::kPython) {
-      out_.has_stacks = true;
-      if (!name.starts_with(kModulePrefix)) return;
-      name.remove_prefix(kModulePrefix.size());
-    }
-    widen(*start, end);
-    keep(kind, raw, name, *start, end);
+    name = json_text(name, store_);
+    if (kind == EventKind::kModule) name.remove_prefix(kModulePrefix.size());
+    keep(*kind, raw, name, *start, *start + *length);
   }
 
   void add_member(std::string_view key, std::string_view value, const std::string& where) {
@@ -153,66 +172,54 @@ class RecordingBuilder {
     }
   }
 
-  TraceRecording finish(const std::filesystem::path& path, bool is_cut) {
+  TraceFacts finish(const std::filesystem::path& path, bool is_cut) {
     out_.path = path;
     out_.is_cut = is_cut;
-    const auto by_place = [](const HostSlice& a, const HostSlice& b) {
-      return std::tie(a.thread, a.start_ns, b.end_ns) < std::tie(b.thread, b.start_ns, a.end_ns);
-    };
-    // Stable: of two that begin and end together, the outer one stands first in the file.
-    std::ranges::stable_sort(out_.ops, by_place);
-    std::ranges::stable_sort(out_.calls, by_place);
-    std::ranges::stable_sort(out_.modules, by_place);
-    std::ranges::stable_sort(out_.annotations, by_place);
-    std::ranges::sort(out_.kernels, {}, [](const DeviceSlice& k) {
-      return std::tuple(k.start_ns, k.end_ns, k.device, k.stream);
-    });
+    out_.threads = static_cast<std::uint32_t>(threads_.size());
+    std::ranges::sort(out_.profiled, {}, &TimeSpan::start_ns);
+    std::ranges::sort(out_.optimized, {}, &TimeSpan::start_ns);
     return std::move(out_);
   }
 
-  bool is_empty() const {
-    return out_.ops.empty() && out_.kernels.empty() && out_.calls.empty() &&
-           out_.annotations.empty();
-  }
+  bool is_empty() const { return std::int64_t{kept_} == out_.count(EventKind::kModule); }
 
  private:
-  void widen(std::int64_t start, std::int64_t end) {
-    const bool is_first = is_empty() && out_.modules.empty();
-    out_.first_ns = is_first ? start : std::min(out_.first_ns, start);
-    out_.last_ns = is_first ? end : std::max(out_.last_ns, end);
-  }
-
   void keep(EventKind kind, const RawEvent& raw, std::string_view name, std::int64_t start,
             std::int64_t end) {
-    const RawArgs args = raw_args(raw.args, out_.has_shapes);
-    const std::uint32_t number = out_.names.number_of(shown(name));
-    if (kind == EventKind::kKernel || kind == EventKind::kCopy) {
-      out_.kernels.push_back({.start_ns = start,
-                              .end_ns = end,
-                              .name = number,
-                              .correlation = number_or_none(args.correlation),
-                              .external = number_or_none(args.external),
-                              .device = small_number(args.device),
-                              .stream = small_number(args.stream),
-                              .is_copy = kind == EventKind::kCopy,
-                              .collective = number_or_none(args.collective)});
-      return;
+    out_.first_ns = kept_ == 0 ? start : std::min(out_.first_ns, start);
+    out_.last_ns = kept_ == 0 ? end : std::max(out_.last_ns, end);
+    ++out_.counts[static_cast<std::size_t>(kind)];
+    if (kind == EventKind::kRange) {
+      if (name.starts_with(kProfilerStep)) out_.profiled.push_back({start, end});
+      if (name.starts_with(kOptimizerStep)) out_.optimized.push_back({start, end});
     }
-    const HostSlice slice{start, end, number, thread_of(raw)};
-    if (kind == EventKind::kOp) {
-      HostOp op{slice, number_or_none(args.external), number_or_none(args.sequence), false};
-      op.is_gradient = json_integer(args.forward_thread).value_or(0) > 0;
-      out_.ops.push_back(op);
-    } else if (kind == EventKind::kCall) {
-      out_.calls.push_back({slice, number_or_none(args.correlation)});
+    bool is_whole = false;
+    const RawArgs args = members_of(raw.args, kArgMembers, is_whole);
+    out_.has_shapes |= !args.shapes.empty();
+    TraceEvent event{
+        .start_ns = start,
+        .end_ns = end,
+        .name = number_of(name),
+        .link = number_or_none(kind == EventKind::kOp ? args.sequence : args.correlation),
+        .order = kept_++,
+        .kind = kind};
+    if (event.is_of_device()) {
+      event.thread = std::uint32_t{small_number(args.device)} << 16 | small_number(args.stream);
     } else {
-      (kind == EventKind::kPython ? out_.modules : out_.annotations).push_back(slice);
+      event.thread = thread_of(raw);
+      event.is_gradient = json_integer(args.forward_thread).value_or(0) > 0;
     }
+    events_.add(event);
+  }
+
+  std::uint32_t number_of(std::string_view name) {
+    const bool has_room = out_.names.size() < kMostNames;
+    return out_.names.number_of(has_room ? shown(name) : "(names beyond the first 200,000)");
   }
 
   // Names come from outside: what a terminal or a page cannot show is made visible.
   std::string_view shown(std::string_view name) {
-    name = name.substr(0, kMostOfTraceName);
+    name = without_paths(name.substr(0, kMostOfTraceName), path_store_);
     const bool is_plain = std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f; });
     if (is_plain) return name;
     return escaped_ = escaped(name);
@@ -220,37 +227,36 @@ class RecordingBuilder {
 
   std::uint32_t thread_of(const RawEvent& raw) {
     thread_key_.assign(unquoted(raw.process)).append("/").append(unquoted(raw.thread));
-    if (last_thread_ < out_.threads.size() && out_.threads[last_thread_] == thread_key_) {
-      return last_thread_;
-    }
-    const auto [found, is_new] =
-        threads_.emplace(thread_key_, static_cast<std::uint32_t>(out_.threads.size()));
-    if (is_new) out_.threads.push_back(thread_key_);
-    return last_thread_ = found->second;
+    if (thread_key_ == last_key_) return last_thread_;
+    last_key_ = thread_key_;
+    const auto next = static_cast<std::uint32_t>(threads_.size());
+    return last_thread_ = threads_.try_emplace(thread_key_, next).first->second;
   }
 
-  TraceRecording out_;
+  EventOrder& events_;
+  TraceFacts out_;
+  std::uint32_t kept_ = 0;
   std::map<std::string, std::uint32_t> threads_;
   std::uint32_t last_thread_ = 0;
-  std::string store_, escaped_, thread_key_;
+  std::string store_, escaped_, path_store_, thread_key_, last_key_;
 };
 
 }  // namespace
 
-TraceRecording read_recording(const std::filesystem::path& path) {
+TraceFacts read_trace_events(const std::filesystem::path& path, EventOrder& events) {
   ByteStream bytes(path);
   const std::string where = path.filename().string();
-  RecordingBuilder builder;
-  const ObjectStreamEnd end = read_objects(
-      bytes, "traceEvents",
-      {.member = [&](std::string_view key,
-                     std::string_view value) { builder.add_member(key, value, where); },
-       .item = [&](std::string_view item) { builder.add_event(item); }});
-  if (builder.is_empty()) {
+  TraceReader reader(events);
+  const ObjectStreamEnd end =
+      read_objects(bytes, "traceEvents",
+                   {.member = [&](std::string_view key,
+                                  std::string_view value) { reader.add_member(key, value, where); },
+                    .item = [&](std::string_view item) { reader.add_event(item); }});
+  if (reader.is_empty()) {
     throw Error(ErrorCode::kInput, where, "it has no ops, kernels or ranges of torch.profiler",
                 "a trace by export_chrome_trace() or a memory snapshot is read");
   }
-  return builder.finish(path, end.is_cut);
+  return reader.finish(path, end.is_cut);
 }
 
 }  // namespace tracestep

@@ -23,10 +23,7 @@ struct RankRow {
 // The collectives of a rank, those of one kind in their order: what the ranks have in common.
 std::map<std::string, std::vector<std::int64_t>> collectives_of(const ReadTrace& trace) {
   std::map<std::string, std::vector<std::int64_t>> out;
-  for (const WorkPiece& piece : trace.parts.pieces) {
-    if (piece.work != WorkClass::kCollectives || piece.step < 0) continue;
-    out[trace.recording.names[piece.name]].push_back(piece.end_ns - piece.start_ns);
-  }
+  for (const auto& [name, ns] : trace.times.collectives) out[trace.facts.names[name]] = ns;
   return out;
 }
 
@@ -39,13 +36,12 @@ std::vector<Table> rank_tables(const std::vector<ReadTrace>& traces) {
   for (const ReadTrace& trace : traces) {
     const PerStep& all = trace.times.kinds[static_cast<std::size_t>(WorkClass::kCollectives)];
     const PerStep& hidden = trace.times.hidden_collectives;
-    const auto steps = static_cast<double>(trace.times.steps);
-    rows.push_back(
-        {.file = trace.recording.path.filename().string(),
-         .rank = trace.recording.rank,
-         .step_ms = trace.times.mean_step_ms(),
-         .collective_ms = 1e-6 * static_cast<double>(all.total_ns() + hidden.total_ns()) / steps});
-    ranks.insert(trace.recording.rank);
+    const auto steps = static_cast<double>(trace.times.count());
+    rows.push_back({.file = trace.facts.path.filename().string(),
+                    .rank = trace.facts.rank,
+                    .step_ms = trace.times.mean_step_ms(),
+                    .collective_ms = 1e-6 * (all.total_ns() + hidden.total_ns()) / steps});
+    ranks.insert(trace.facts.rank);
     collectives.push_back(collectives_of(trace));
   }
   if (traces.size() < 2 || ranks.size() != traces.size()) return {};
@@ -64,7 +60,7 @@ std::vector<Table> rank_tables(const std::vector<ReadTrace>& traces) {
       for (std::size_t r = 0; r < rows.size(); ++r) {
         rows[r].waits_ms +=
             1e-6 * static_cast<double>(collectives[r][name][i] - collectives[last][name][i]) /
-            static_cast<double>(traces[r].times.steps);
+            static_cast<double>(traces[r].times.count());
         ++rows[r].of;
       }
     }

@@ -55,9 +55,9 @@ Fields<PartRow> part_fields(const char* name, const char* title) {
 }
 
 PartRow part_of(std::string name, const PerStep& times, const ReadTrace& trace) {
-  const auto steps = static_cast<double>(trace.times.steps);
+  const auto steps = static_cast<double>(trace.times.count());
   return {.name = std::move(name),
-          .ms = times.ms_of(trace.times.steps),
+          .ms = times.ms_of(trace.times.count()),
           .calls = static_cast<double>(times.count()) / steps,
           .step_ms = trace.times.mean_step_ms()};
 }
@@ -66,16 +66,16 @@ std::string words_of(StepMarks marks) {
   switch (marks) {
     case StepMarks::kProfiler: return "ProfilerStep";
     case StepMarks::kOptimizer: return "ends of Optimizer.step";
+    case StepMarks::kRepeats: return "an op that repeats";
     case StepMarks::kNone: return "none: the whole file";
   }
   return "?";
 }
 
 std::string device_of(const ReadTrace& trace) {
-  if (!trace.parts.is_of_device) return "CPU";
-  std::uint16_t device = 0;
-  if (!trace.parts.pieces.empty()) device = trace.parts.pieces.front().device;
-  const auto& gpus = trace.recording.gpus;
+  if (!trace.facts.is_of_device()) return "CPU";
+  const std::uint16_t device = trace.times.device;
+  const auto& gpus = trace.facts.gpus;
   return device < gpus.size() && !gpus[device].empty() ? gpus[device] : "GPU";
 }
 
@@ -92,14 +92,14 @@ double median_or_zero(const std::vector<double>& values) {
 Fields<ReadTrace> recording_fields() {
   return {
       {as_key(text_column("file")),
-       [](const ReadTrace& t) { return Json(t.recording.path.filename().string()); }},
+       [](const ReadTrace& t) { return Json(t.facts.path.filename().string()); }},
       {text_column("device"), [](const ReadTrace& t) { return Json(device_of(t)); }},
       {int_column("rank"),
-       [](const ReadTrace& t) { return when(t.recording.rank >= 0, t.recording.rank); }},
+       [](const ReadTrace& t) { return when(t.facts.rank >= 0, t.facts.rank); }},
       {int_column("steps"),
-       [](const ReadTrace& t) { return Json(static_cast<std::int64_t>(t.times.steps)); }},
+       [](const ReadTrace& t) { return Json(static_cast<std::int64_t>(t.times.count())); }},
       {data_only(text_column("marked_by", "steps by")),
-       [](const ReadTrace& t) { return Json(words_of(t.parts.marks)); }},
+       [](const ReadTrace& t) { return Json(words_of(t.times.steps.marks)); }},
       {real_column("mean_ms", "step", "ms", -1,
                    "of a device from a step's first kernel to that of the next step"),
        [](const ReadTrace& t) { return Json(t.times.mean_step_ms()); }},
@@ -120,9 +120,9 @@ Fields<ReadTrace> recording_fields() {
          double late = 0;
          for (const GapCause cause : kAllGapCauses) {
            if (cause == GapCause::kDevice) continue;
-           late += mean_of(t.times.gaps[static_cast<std::size_t>(cause)].ms_of(t.times.steps));
+           late += mean_of(t.times.gaps[static_cast<std::size_t>(cause)].ms_of(t.times.count()));
          }
-         return when(t.parts.is_of_device, percent_of(late, t.times.mean_step_ms()));
+         return when(t.facts.is_of_device(), percent_of(late, t.times.mean_step_ms()));
        }},
       {timed(real_column("launch_us", "launch", "µs", 1,
                          "from a launch's begin to its kernel's, median: a few are a device that "
@@ -132,53 +132,52 @@ Fields<ReadTrace> recording_fields() {
        }},
       {real_column("calls", "kernels", "", -1, "per step; ops where there are none"),
        [](const ReadTrace& t) {
-         return Json(static_cast<double>(t.parts.pieces.size()) /
-                     static_cast<double>(t.times.steps));
+         return Json(static_cast<double>(t.times.pieces) / static_cast<double>(t.times.count()));
        }},
       {data_only(bool_column("modules", "modules", "the file has nn.Module frames")),
-       [](const ReadTrace& t) { return Json(t.parts.has_modules); }},
+       [](const ReadTrace& t) { return Json(t.facts.has_modules()); }},
       {data_only(bool_column("shapes")),
-       [](const ReadTrace& t) { return Json(t.recording.has_shapes); }},
-      {data_only(int_column("events")),
-       [](const ReadTrace& t) { return Json(t.recording.events); }},
+       [](const ReadTrace& t) { return Json(t.facts.has_shapes); }},
+      {data_only(int_column("events")), [](const ReadTrace& t) { return Json(t.facts.events); }},
       {data_only(int_column("unreadable")),
-       [](const ReadTrace& t) { return Json(t.recording.unreadable); }},
+       [](const ReadTrace& t) { return Json(t.facts.unreadable); }},
       {data_only(int_column("unlinked", "", "kernels whose launch the file lacks")),
-       [](const ReadTrace& t) { return Json(t.parts.unlinked); }},
+       [](const ReadTrace& t) { return Json(t.times.unlinked); }},
       {data_only(bool_column("is_cut", "", "the file ends within its list of events")),
-       [](const ReadTrace& t) { return Json(t.recording.is_cut); }},
+       [](const ReadTrace& t) { return Json(t.facts.is_cut); }},
       {per_step_samples("samples_ms"),
        [](const ReadTrace& t) { return list_of(first_samples(t.times.step_ms)); }}};
 }
 
 void add_notes(Table& table, const ReadTrace& t) {
   const auto note = [&](std::string text) { table.notes.push_back(std::move(text)); };
-  if (t.parts.marks == StepMarks::kNone) {
+  if (t.times.steps.marks == StepMarks::kNone) {
     note("the file marks no steps: all of it is taken for one (profiler.step() marks them)");
   }
-  if (t.parts.marks == StepMarks::kOptimizer) {
+  if (t.times.steps.marks == StepMarks::kRepeats) {
+    note(
+        fmt::format("the file marks no steps: each begins with {}, after which the same ops follow",
+                    t.times.steps.mark));
+  }
+  if (t.times.steps.marks == StepMarks::kOptimizer) {
     note("steps end with the optimizer's, as the file has no ProfilerStep");
   }
-  if (t.recording.is_cut) note("the file ends early: it is read as far as it goes");
-  if (t.recording.unreadable > 0) {
-    note(fmt::format("{} of {} events could not be read", t.recording.unreadable,
-                     t.recording.events));
+  if (t.facts.is_cut) note("the file ends early: it is read as far as it goes");
+  if (t.facts.unreadable > 0) {
+    note(fmt::format("{} of {} events could not be read", t.facts.unreadable, t.facts.events));
   }
-  if (!t.parts.has_modules) {
+  if (!t.facts.has_modules()) {
     note("the file has no modules: with_stack=True records them");
   }
-  if (t.parts.unlinked > 0) {
+  if (t.times.unlinked > 0) {
     note(fmt::format("{} of {} kernels name no launch: their pass and module are not known",
-                     t.parts.unlinked, t.parts.pieces.size()));
+                     t.times.unlinked, t.times.pieces));
   }
-  const double graph = percent_of(
-      mean_of(t.times.passes[static_cast<std::size_t>(TracePass::kGraph)].ms_of(t.times.steps)),
-      t.times.mean_step_ms());
-  if (graph >= 1) {
+  if (t.times.replayed > 0) {
     note(fmt::format(
-        "{:.0f} % of a step is in replays of CUDA graphs, whose kernels name no op and no "
-        "module",
-        graph));
+        "{:.1f} % of the kernels in replays of CUDA graphs have their op, pass and module from the "
+        "same order of kernels outside of them",
+        percent_of(t.times.named, t.times.replayed)));
   }
 }
 
@@ -195,7 +194,7 @@ Table time_table(const ReadTrace& t) {
   }
   std::ranges::stable_sort(
       rows, [](const PartRow& a, const PartRow& b) { return mean_of(a.ms) > mean_of(b.ms); });
-  rows.push_back({.name = t.parts.is_of_device ? "gaps" : "outside of ops",
+  rows.push_back({.name = t.facts.is_of_device() ? "gaps" : "outside of ops",
                   .ms = t.times.gap_ms(),
                   .step_ms = t.times.mean_step_ms()});
   Table out =
@@ -203,7 +202,7 @@ Table time_table(const ReadTrace& t) {
   if (t.times.hidden_collectives.count() > 0) {
     out.notes.push_back(
         fmt::format("collectives take {:.4g} ms more beside other work, which costs nothing",
-                    mean_of(t.times.hidden_collectives.ms_of(t.times.steps))));
+                    mean_of(t.times.hidden_collectives.ms_of(t.times.count()))));
   }
   return out;
 }
@@ -225,7 +224,7 @@ Table gap_table(const ReadTrace& t) {
   }
   std::ranges::stable_sort(
       rows, [](const PartRow& a, const PartRow& b) { return mean_of(a.ms) > mean_of(b.ms); });
-  return table_of("gaps", t.parts.is_of_device ? "Why the device does nothing" : "Outside of ops",
+  return table_of("gaps", t.facts.is_of_device() ? "Why the device does nothing" : "Outside of ops",
                   part_fields("cause", "cause"), rows);
 }
 
@@ -236,15 +235,15 @@ Table kernel_table(const ReadTrace& t) {
   std::vector<Row> rows;
   for (const KernelTimes& kernel : t.times.kernels) {
     if (rows.size() == kMostRows) break;
-    Row row{part_of(t.recording.names[kernel.name], kernel.whole, t), {}, {}, {}};
+    Row row{part_of(t.facts.names[kernel.name], kernel.whole, t), {}, {}, {}};
     row.work = name_of(kernel.work);
-    if (kernel.op != kNoNumber) row.op = t.recording.names[kernel.op];
-    row.module = t.parts.modules[kernel.module];
+    if (kernel.place.op != kNoNumber) row.op = t.facts.names[kernel.place.op];
+    row.module = t.times.paths[kernel.place.module];
     rows.push_back(std::move(row));
   }
   const auto mean_or = [](const Row& r) { return mean_of(r.ms); };
   const Fields<Row> fields{
-      {as_key(text_column("kernel", t.parts.is_of_device ? "kernel" : "op")), &Row::name},
+      {as_key(text_column("kernel", t.facts.is_of_device() ? "kernel" : "op")), &Row::name},
       {mean_column(), [=](const Row& r) { return Json(mean_or(r)); }},
       {deviation_column(), [](const Row& r) { return deviation_of(r.ms); }},
       {share_column(), [=](const Row& r) { return Json(percent_of(mean_or(r), r.step_ms)); }},
@@ -254,7 +253,7 @@ Table kernel_table(const ReadTrace& t) {
        [](const Row& r) { return or_null(r.op); }},
       {data_only(text_column("module", "in", "the module in which the first of them ran")),
        [](const Row& r) { return or_null(r.module); }}};
-  return table_of("kernels", t.parts.is_of_device ? "Kernels" : "Ops", fields, rows);
+  return table_of("kernels", t.facts.is_of_device() ? "Kernels" : "Ops", fields, rows);
 }
 
 // Modules with all that lies in them, in the order in which they ran.
@@ -266,7 +265,7 @@ Table module_table(const ReadTrace& t) {
   };
   std::vector<Row> rows;
   std::map<std::string, std::size_t, std::less<>> places;
-  const std::size_t steps = t.times.steps;
+  const std::size_t steps = t.times.count();
   const auto add = [](std::vector<double>& to, const std::vector<double>& ms) {
     if (to.empty()) to.assign(ms.size(), 0.0);
     for (std::size_t i = 0; i < ms.size(); ++i) to[i] += ms[i];
@@ -281,7 +280,7 @@ Table module_table(const ReadTrace& t) {
     kept.resize(kMostRows);
   }
   for (const ModuleTimes* module : kept) {
-    const std::string& path = t.parts.modules[module->path];
+    const std::string& path = t.times.paths[module->path];
     for (std::string_view at = path;;) {
       const auto [found, is_new] = places.try_emplace(std::string(at), rows.size());
       if (is_new) {
@@ -317,15 +316,20 @@ Table module_table(const ReadTrace& t) {
       {real_column("own_ms", "itself", "ms", -1, "without the modules in it"),
        [](const Row& r) { return positive_or_null(mean_of(r.own)); }},
       {calls_column(), [](const Row& r) { return positive_or_null(r.calls); }}};
-  return table_of("modules", t.parts.has_modules ? "Modules" : "Ranges", fields, rows);
+  return table_of("modules", t.facts.has_modules() ? "Modules" : "Ranges", fields, rows);
 }
 
 }  // namespace
 
-ReadTrace read_trace_of_file(const std::filesystem::path& path) {
-  ReadTrace out{.recording = read_recording(path)};
-  out.parts = parts_of(out.recording);
-  out.times = times_of(out.parts);
+ReadTrace read_trace_of_file(const std::filesystem::path& path, const ReadTrace* eager) {
+  EventOrder events;
+  ReadTrace out{.facts = read_trace_events(path, events)};
+  TraceTimes times;
+  if (eager != nullptr) {
+    out.eager = eager->eager.renumbered(eager->facts.names, eager->times.paths, out.facts.names,
+                                        times.paths);
+  }
+  out.times = times_of(out.facts, events, out.eager, std::move(times));
   return out;
 }
 
@@ -342,63 +346,19 @@ std::vector<Table> trace_tables(const ReadTrace& trace) {
 }
 
 Table op_table(const ReadTrace& trace) {
-  struct Row {
+  struct Row : OpTimes {
     std::string name;
-    std::int64_t calls = 0, total_ns = 0, own_ns = 0;
   };
-  const TraceRecording& r = trace.recording;
-  std::map<std::uint32_t, Row> by_name;
-  const auto add = [&](std::uint32_t name, std::int64_t total, std::int64_t own) {
-    Row& row = by_name[name];
-    ++row.calls;
-    row.total_ns += total;
-    row.own_ns += own;
-  };
-  // Ops, ranges and calls of a thread, nested: what begins within another is taken out of its own
-  // time.
-  struct Open {
-    std::int64_t end_ns;
-    std::uint32_t name;
-    std::int64_t total, own;
-  };
-  std::vector<Open> open;
-  const auto close = [&](std::int64_t until) {
-    while (!open.empty() && open.back().end_ns <= until) {
-      add(open.back().name, open.back().total, open.back().own);
-      open.pop_back();
-    }
-  };
-  std::size_t op = 0, range = 0, call = 0;
-  for (std::uint32_t thread = 0; thread < r.threads.size(); ++thread) {
-    const auto start = [&](const auto& list, std::size_t i) {
-      return i < list.size() && list[i].thread == thread ? list[i].start_ns : INT64_MAX;
-    };
-    for (;;) {
-      const std::int64_t at_range = start(r.annotations, range), at_op = start(r.ops, op),
-                         at_call = start(r.calls, call), at = std::min({at_range, at_op, at_call});
-      if (at == INT64_MAX) break;
-      const HostSlice next = at_range == at ? r.annotations[range++]
-                             : at_op == at  ? static_cast<const HostSlice&>(r.ops[op++])
-                                            : static_cast<const HostSlice&>(r.calls[call++]);
-      close(next.start_ns);
-      const std::int64_t length = next.end_ns - next.start_ns;
-      if (!open.empty()) open.back().own -= length;
-      open.push_back({next.end_ns, next.name, length, length});
-    }
-    close(INT64_MAX);
-  }
   std::vector<Row> rows;
-  for (auto& [name, row] : by_name) {
-    row.name = r.names[name];
-    rows.push_back(std::move(row));
-  }
+  for (const auto& [name, times] : trace.times.ops)
+    rows.push_back({times, trace.facts.names[name]});
   std::ranges::sort(rows, [](const Row& a, const Row& b) {
     return std::pair(b.own_ns, a.name) < std::pair(a.own_ns, b.name);
   });
-  const auto ms = [](std::int64_t ns) { return Json(1e-6 * static_cast<double>(ns)); };
+  const auto ms = [](double ns) { return Json(1e-6 * ns); };
   const Fields<Row> fields{
       {as_key(text_column("op")), &Row::name},
-      {int_column("calls", "", "in the whole file"), &Row::calls},
+      {int_column("calls", "", "in the whole file"), [](const Row& w) { return Json(w.calls); }},
       {real_column("total_ms", "total", "ms", -1), [=](const Row& w) { return ms(w.total_ns); }},
       {real_column("self_ms", "self", "ms", -1, "outside of ops, ranges and calls within it"),
        [=](const Row& w) { return ms(w.own_ns); }}};

@@ -11,11 +11,13 @@ namespace tracestep {
 
 // A recording with all that its tables are made of.
 struct ReadTrace {
-  TraceRecording recording = {};
-  TraceParts parts = {};
+  TraceFacts facts = {};
   TraceTimes times = {};
+  EagerKernels eager = {};
 };
-ReadTrace read_trace_of_file(const std::filesystem::path& path);
+// Kernels in replays of CUDA graphs get their names from those that `eager`, a recording of the
+// same program without graphs, launches one by one; without it, from those of the file itself.
+ReadTrace read_trace_of_file(const std::filesystem::path& path, const ReadTrace* eager = nullptr);
 
 // "recording", one row; "time", by kind and gap: adds up to a step; "passes"; "modules"; "kernels";
 // "gaps". Parts of a step are means over its steps, so that they add up. Tables that the file has

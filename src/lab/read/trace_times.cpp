@@ -1,173 +1,276 @@
+// One walk over the events of host and devices by their begin. A kernel belongs to what was open on
+// the host where its call began; only the latest calls are remembered, as their numbers rise.
 #include "lab/read/trace_times.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "lab/measure/statistics.h"
+#include "lab/read/host_walk.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::size_t kMostDelays = 1'000'000;
+constexpr std::size_t kMostCollectives = 1'000'000;
+constexpr std::size_t kCallRoom = std::size_t{1} << 20;
+constexpr std::size_t kMostReplays = 8;  // that run beside each other
+constexpr std::size_t kForgetEvery = 1 << 14;
 
 template <class Enum>
 std::size_t place_of(Enum value) {
   return static_cast<std::size_t>(value);
 }
 
-// The moments at which a device's steps begin, and where the last one ends.
-std::vector<std::int64_t> device_bounds(const TraceParts& parts) {
-  std::vector<std::int64_t> begins(parts.steps.size(), INT64_MAX);
-  std::int64_t last = INT64_MIN;
-  for (const WorkPiece& piece : parts.pieces) {
-    if (piece.step < 0) continue;
-    std::int64_t& begin = begins[static_cast<std::size_t>(piece.step)];
-    begin = std::min(begin, piece.start_ns);
-    last = std::max(last, piece.end_ns);
-  }
-  // A step without kernels begins where the next one does.
-  for (std::size_t i = begins.size(); i-- > 0;) {
-    if (begins[i] == INT64_MAX) begins[i] = i + 1 < begins.size() ? begins[i + 1] : last;
-  }
-  begins.push_back(std::max(last, begins.back()));
-  return begins;
+KernelTimes& kernel_of(const WorkPiece& piece, TraceTimes& times) {
+  const std::uint64_t key = std::uint64_t{piece.name} << 8 | place_of(piece.work);
+  const auto [found, is_new] = times.kernel_places.try_emplace(key, times.kernels.size());
+  if (is_new) times.kernels.push_back({piece.name, piece.work, piece.place});
+  return times.kernels[found->second];
 }
 
-class TimesBuilder {
+ModuleTimes& module_of(std::uint32_t path, TraceTimes& times) {
+  const auto [found, is_new] = times.module_places.try_emplace(path, times.modules.size());
+  if (is_new) times.modules.push_back({.path = path});
+  return times.modules[found->second];
+}
+
+class DeviceWalk {
  public:
-  explicit TimesBuilder(const TraceParts& parts) : parts_(parts) {
-    out_.steps = parts.steps.size();
-    TRACESTEP_CHECK(out_.steps > 0);
+  DeviceWalk(const TraceFacts& facts, TraceTimes& times, HostWalk& host, EagerKernels& eager)
+      : times_(times),
+        host_(host),
+        eager_(eager),
+        begins_(times.count(), INT64_MAX),
+        keeps_eager_(eager.is_empty()),
+        calls_(facts.is_of_device() ? kCallRoom : 1) {}
+
+  void note_call(const TraceEvent& event, const HostPlace& place) {
+    if (event.link == kNoNumber) return;
+    calls_[event.link % calls_.size()] = {event.start_ns, event.link, place,
+                                          times_.steps.at(event.start_ns),
+                                          host_.is_graph_launch(event.name)};
   }
 
-  TraceTimes build() {
-    for (const TimeSpan& step : parts_.steps) {
-      out_.host_ms.push_back(1e-6 * static_cast<double>(step.end_ns - step.start_ns));
-    }
-    for (const WorkPiece& piece : parts_.pieces) add(piece);
-    if (parts_.is_of_device) {
-      bounds_ = device_bounds(parts_);
-      for (std::size_t i = 0; i < out_.steps; ++i) {
-        out_.step_ms.push_back(1e-6 * static_cast<double>(bounds_[i + 1] - bounds_[i]));
-      }
-      find_gaps();
+  void add(const TraceEvent& event) {
+    WorkPiece piece{.start_ns = event.start_ns,
+                    .end_ns = event.end_ns,
+                    .name = event.name,
+                    .device = static_cast<std::uint16_t>(event.thread >> 16),
+                    .is_copy = event.kind == EventKind::kCopy};
+    if (times_.pieces++ == 0) times_.device = piece.device;
+    Device& device = devices_[piece.device];
+    const Call& call = calls_[event.link % calls_.size()];
+    if (event.link != kNoNumber && call.link == event.link) {
+      piece.launched_ns = call.start_ns;
+      piece.place = call.place;
+      piece.step = device.step = call.step;
+      piece.is_replayed = call.is_graph_launch;
     } else {
-      out_.step_ms = out_.host_ms;
-      find_idle_host();
+      // It belongs to the step of the one before it: by its own time it may be many steps behind
+      // its host.
+      ++times_.unlinked;
+      piece.step = device.step;
     }
-    std::ranges::sort(out_.kernels, [](const KernelTimes& a, const KernelTimes& b) {
-      return a.whole.total_ns() > b.whole.total_ns();
-    });
-    return std::move(out_);
+    set_work(piece);
+    add_gap(piece, device);
+    share(piece, device);
+    if (piece.is_replayed && piece.work != WorkClass::kCollectives) {
+      add_replayed(event.link, piece);
+    } else {
+      if (piece.is_replayed) piece.place = {.pass = TracePass::kGraph};
+      if (keeps_eager_ && !piece.is_replayed && piece.launched_ns != INT64_MIN)
+        eager_.add(piece.name, piece.place);
+      settle(piece, device);
+    }
+    if (times_.pieces % kForgetEvery == 0) forget();
+  }
+
+  void finish() {
+    while (!replays_.empty()) name_replay();
+    for (auto& [number, device] : devices_) end_collectives(device, INT64_MAX);
+    end_steps();
   }
 
  private:
-  void add(const WorkPiece& piece) {
-    if (piece.step < 0) return;
-    out_.kinds[place_of(piece.work)].add(piece.step, piece.own_ns);
-    const std::int64_t length = piece.end_ns - piece.start_ns;
-    if (piece.work == WorkClass::kCollectives && length > piece.own_ns) {
-      out_.hidden_collectives.add(piece.step, length - piece.own_ns);
+  struct Call {
+    std::int64_t start_ns = 0;
+    std::uint32_t link = kNoNumber;
+    HostPlace place = {};
+    std::int32_t step = -1;
+    bool is_graph_launch = false;
+  };
+  struct Device {
+    std::int32_t step = -1;              // of the last kernel
+    std::int64_t until = INT64_MIN;      // of all work
+    std::int64_t covered = INT64_MIN;    // of all but collectives
+    std::int64_t sent = INT64_MIN;       // of collectives
+    std::vector<WorkPiece> collectives;  // that may still run; own_ns is what is not yet hidden
+  };
+  struct Replay {
+    std::uint32_t link;
+    std::vector<WorkPiece> pieces;
+  };
+
+  void set_work(WorkPiece& piece) {
+    piece.work = piece.is_copy ? WorkClass::kCopies : host_.class_of(piece.name, piece.place.pass);
+  }
+
+  // --- a moment of a device belongs to one piece: to the one that began first, and to a collective
+  // only where nothing else runs. So own times add up to the time that a device is busy.
+
+  void share(WorkPiece& piece, Device& device) {
+    end_collectives(device, piece.start_ns);
+    if (piece.work == WorkClass::kCollectives) {
+      const std::int64_t from = std::max(piece.start_ns, device.sent);
+      piece.own_ns = std::max<std::int64_t>(0, piece.end_ns - std::max(from, device.covered));
+      device.sent = std::max(device.sent, piece.end_ns);
+      return;
     }
-    out_.passes[place_of(piece.pass)].add(piece.step, piece.own_ns);
-    KernelTimes& kernel = kernel_of(piece);
-    kernel.whole.add(piece.step, parts_.is_of_device ? length : piece.own_ns);
-    ModuleTimes& module = module_of(piece.module);
-    module.own.add(piece.step, piece.own_ns);
-    module.passes[place_of(piece.pass)].add(piece.step, piece.own_ns);
-    const bool has_delay = parts_.is_of_device && piece.launched_ns != INT64_MIN &&
-                           piece.pass != TracePass::kGraph &&
-                           out_.launch_delays_us.size() < kMostDelays;
-    if (has_delay) {
-      out_.launch_delays_us.push_back(1e-3 *
-                                      static_cast<double>(piece.start_ns - piece.launched_ns));
+    const std::int64_t from = std::max(piece.start_ns, device.covered);
+    piece.own_ns = std::max<std::int64_t>(0, piece.end_ns - from);
+    device.covered = std::max(device.covered, piece.end_ns);
+    for (WorkPiece& sent : device.collectives) {
+      const std::int64_t both = std::min(sent.end_ns, piece.end_ns) - std::max(from, sent.start_ns);
+      sent.own_ns -= std::clamp<std::int64_t>(both, 0, sent.own_ns);
     }
   }
 
-  KernelTimes& kernel_of(const WorkPiece& piece) {
-    const std::uint64_t key = std::uint64_t{piece.name} << 8 | place_of(piece.work);
-    const auto [found, is_new] = kernels_.try_emplace(key, out_.kernels.size());
-    if (is_new) {
-      out_.kernels.push_back(
-          {.name = piece.name, .work = piece.work, .op = piece.op, .module = piece.module});
+  void settle(const WorkPiece& piece, Device& device) {
+    if (piece.work == WorkClass::kCollectives) {
+      device.collectives.push_back(piece);
+    } else {
+      add_piece(piece, true, times_);
     }
-    return out_.kernels[found->second];
   }
 
-  ModuleTimes& module_of(std::uint32_t path) {
-    const auto [found, is_new] = modules_.try_emplace(path, out_.modules.size());
-    if (is_new) out_.modules.push_back({.path = path});
-    return out_.modules[found->second];
+  void end_collectives(Device& device, std::int64_t until) {
+    std::erase_if(device.collectives, [&](const WorkPiece& piece) {
+      if (piece.end_ns > until) return false;
+      add_piece(piece, true, times_);
+      std::vector<std::int64_t>& all = times_.collectives[piece.name];
+      if (piece.step >= 0 && all.size() < kMostCollectives) {
+        all.push_back(piece.end_ns - piece.start_ns);
+      }
+      return true;
+    });
+  }
+
+  // --- replays of CUDA graphs: their kernels wait until all of them are there
+
+  void add_replayed(std::uint32_t link, const WorkPiece& piece) {
+    auto found = std::ranges::find(replays_, link, &Replay::link);
+    if (found == replays_.end()) {
+      if (replays_.size() == kMostReplays) name_replay();
+      replays_.push_back({link, {}});
+      found = replays_.end() - 1;
+    }
+    found->pieces.push_back(piece);
+  }
+
+  void name_replay() {
+    Replay replay = std::move(replays_.front());
+    replays_.erase(replays_.begin());
+    std::vector<std::uint32_t> names;
+    for (const WorkPiece& piece : replay.pieces) names.push_back(piece.name);
+    const std::vector<const HostPlace*> places = eager_.places_of(names);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      WorkPiece& piece = replay.pieces[i];
+      piece.place = {.pass = TracePass::kGraph};
+      if (places[i] != nullptr) piece.place = *places[i];
+      times_.named += places[i] != nullptr;
+      ++times_.replayed;
+      set_work(piece);
+      settle(piece, devices_[piece.device]);
+    }
   }
 
   // --- gaps
 
-  void find_gaps() {
-    std::map<std::uint16_t, std::int64_t> until;  // of each device, what it did last
-    for (const WorkPiece& piece : parts_.pieces) {
-      const auto [busy, is_first] = until.try_emplace(piece.device, piece.end_ns);
-      if (!is_first && piece.start_ns > busy->second) {
-        add_gap(busy->second, piece);
-      }
-      busy->second = std::max(busy->second, piece.end_ns);
-    }
-  }
-
-  // From `from` on the device did nothing until the piece began. Until it was launched the host is
-  // the cause, by what it did then.
-  void add_gap(std::int64_t from, const WorkPiece& next) {
-    from = std::max(from, bounds_.front());
+  // A device did nothing until the piece began. Until it was launched the host is the cause, by
+  // what it did then.
+  void add_gap(const WorkPiece& piece, Device& device) {
+    const std::int64_t before = device.until;
+    device.until = std::max(device.until, piece.end_ns);
+    last_ = std::max(last_, piece.step >= 0 ? piece.end_ns : INT64_MIN);
+    if (piece.step < 0) return;
+    std::int64_t& begin = begins_[static_cast<std::size_t>(piece.step)];
     // A gap before a step's first kernel ends the step before it, as steps of a device begin there.
-    std::int32_t step = next.step;
-    if (step > 0 && next.start_ns == bounds_[static_cast<std::size_t>(step)]) --step;
-    if (step < 0 || next.start_ns <= from) return;
-    const std::int64_t late = std::clamp(next.launched_ns, from, next.start_ns);
+    const std::int32_t step = begin == INT64_MAX ? std::max(0, piece.step - 1) : piece.step;
+    begin = std::min(begin, piece.start_ns);
+    first_ = std::min(first_, piece.start_ns);
+    const std::int64_t from = std::max(before, first_);
+    if (before == INT64_MIN || piece.start_ns <= from) return;
+    const std::int64_t late = std::clamp(piece.launched_ns, from, piece.start_ns);
     std::int64_t left = late - from;
     const auto take = [&](GapCause cause, std::int64_t ns) {
       ns = std::min(ns, left);
       if (ns <= 0) return;
-      out_.gaps[place_of(cause)].add(step, ns);
+      times_.gaps[place_of(cause)].add(step, ns);
       left -= ns;
     };
-    take(GapCause::kWait, within(parts_.waits, from, late));
-    take(GapCause::kLoading, within(parts_.loading, from, late));
-    take(GapCause::kHostWork, within(parts_.busy, from, late) - within(parts_.waits, from, late));
+    const std::int64_t waits = host_.waits().within(from, late);
+    take(GapCause::kWait, waits);
+    take(GapCause::kLoading, host_.loading().within(from, late));
+    take(GapCause::kHostWork, host_.busy().within(from, late) - waits);
     take(GapCause::kPython, left);
-    left = next.start_ns - late;
-    take(next.launched_ns >= from ? GapCause::kLaunch : GapCause::kDevice, left);
+    left = piece.start_ns - late;
+    take(piece.launched_ns >= from ? GapCause::kLaunch : GapCause::kDevice, left);
   }
 
-  static std::int64_t within(const Intervals& spans, std::int64_t from, std::int64_t to) {
-    std::int64_t out = 0;
-    auto at = std::ranges::upper_bound(spans, from, {}, &TimeSpan::end_ns);
-    for (; at != spans.end() && at->start_ns < to; ++at) {
-      out += std::min(to, at->end_ns) - std::max(from, at->start_ns);
+  void forget() {
+    std::int64_t needed = INT64_MAX;
+    for (const auto& [number, device] : devices_) needed = std::min(needed, device.until);
+    host_.forget(needed);
+  }
+
+  void end_steps() {
+    // A step without kernels begins where the next one does.
+    std::int64_t next = last_;
+    for (std::size_t i = begins_.size(); i-- > 0;) {
+      if (begins_[i] == INT64_MAX) begins_[i] = next;
+      next = begins_[i];
     }
-    return out;
-  }
-
-  void find_idle_host() {
-    for (std::size_t i = 0; i < out_.steps; ++i) {
-      const TimeSpan& step = parts_.steps[i];
-      const std::int64_t busy = within(parts_.busy, step.start_ns, step.end_ns);
-      const std::int64_t loading = within(parts_.loading, step.start_ns, step.end_ns);
-      const std::int64_t idle = std::max<std::int64_t>(0, step.end_ns - step.start_ns - busy);
-      const std::int64_t for_data = std::min(idle, loading);
-      const auto number = static_cast<std::int32_t>(i);
-      if (for_data > 0) out_.gaps[place_of(GapCause::kLoading)].add(number, for_data);
-      out_.gaps[place_of(GapCause::kPython)].add(number, idle - for_data);
+    for (std::size_t i = 0; i < begins_.size(); ++i) {
+      const std::int64_t end =
+          i + 1 < begins_.size() ? begins_[i + 1] : std::max(last_, begins_[i]);
+      times_.step_ms.push_back(1e-6 * static_cast<double>(end - begins_[i]));
     }
   }
 
-  const TraceParts& parts_;
-  TraceTimes out_;
-  std::vector<std::int64_t> bounds_;
-  std::unordered_map<std::uint64_t, std::size_t> kernels_;
-  std::unordered_map<std::uint32_t, std::size_t> modules_;
+  TraceTimes& times_;
+  HostWalk& host_;
+  EagerKernels& eager_;
+  std::vector<std::int64_t> begins_;  // of the steps on devices
+  std::int64_t first_ = INT64_MAX, last_ = INT64_MIN;
+  bool keeps_eager_;
+  std::vector<Call> calls_;  // by the last bits of their numbers
+  std::map<std::uint16_t, Device> devices_;
+  std::vector<Replay> replays_;
 };
 
 }  // namespace
+
+void add_piece(const WorkPiece& piece, bool is_of_device, TraceTimes& times) {
+  if (piece.step < 0) return;
+  times.kinds[place_of(piece.work)].add(piece.step, piece.own_ns);
+  const std::int64_t length = piece.end_ns - piece.start_ns;
+  if (piece.work == WorkClass::kCollectives && length > piece.own_ns) {
+    times.hidden_collectives.add(piece.step, length - piece.own_ns);
+  }
+  const std::size_t pass = place_of(piece.place.pass);
+  times.passes[pass].add(piece.step, piece.own_ns);
+  kernel_of(piece, times).whole.add(piece.step, is_of_device ? length : piece.own_ns);
+  ModuleTimes& module = module_of(piece.place.module, times);
+  module.own.add(piece.step, piece.own_ns);
+  module.passes[pass].add(piece.step, piece.own_ns);
+  const bool has_delay = piece.launched_ns != INT64_MIN && !piece.is_replayed &&
+                         times.launch_delays_us.size() < kMostDelays;
+  if (has_delay) {
+    times.launch_delays_us.push_back(1e-3 *
+                                     static_cast<double>(piece.start_ns - piece.launched_ns));
+  }
+}
 
 std::string_view name_of(GapCause cause) {
   switch (cause) {
@@ -186,16 +289,39 @@ double TraceTimes::mean_step_ms() const {
 }
 
 std::vector<double> TraceTimes::gap_ms() const {
-  std::vector<double> out(steps, 0.0);
+  std::vector<double> out(count(), 0.0);
   for (const PerStep& cause : gaps) {
-    const std::vector<double> ms = cause.ms_of(steps);
-    for (std::size_t i = 0; i < steps; ++i) out[i] += ms[i];
+    const std::vector<double> ms = cause.ms_of(count());
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += ms[i];
   }
   return out;
 }
 
-TraceTimes times_of(const TraceParts& parts) {
-  return TimesBuilder(parts).build();
+TraceTimes times_of(const TraceFacts& facts, EventOrder& events, EagerKernels& eager,
+                    TraceTimes times) {
+  times.steps = steps_of(facts, events);
+  TRACESTEP_CHECK(times.count() > 0);
+  for (const TimeSpan& step : times.steps.spans) {
+    times.host_ms.push_back(1e-6 * static_cast<double>(step.end_ns - step.start_ns));
+  }
+  HostWalk host(facts, times);
+  DeviceWalk devices(facts, times, host, eager);
+  events.for_each([&](const TraceEvent& event) {
+    if (event.is_of_device()) return devices.add(event);
+    const HostPlace place = host.enter(event);
+    if (event.kind == EventKind::kCall) devices.note_call(event, place);
+  });
+  host.finish();
+  if (facts.is_of_device()) {
+    devices.finish();
+  } else {
+    times.step_ms = times.host_ms;
+    times.pieces = facts.count(EventKind::kOp);
+  }
+  std::ranges::sort(times.kernels, [](const KernelTimes& a, const KernelTimes& b) {
+    return a.whole.total_ns() > b.whole.total_ns();
+  });
+  return times;
 }
 
 }  // namespace tracestep

@@ -1,12 +1,16 @@
-// The times of a recording by step: of steps, of kinds of work, of modules, kernels and gaps.
+// The times of a recording by step: of steps, of kinds of work, of modules, kernels and gaps. They
+// are added up while the events go by, and nothing is kept of an event itself.
 #pragma once
 
 #include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "lab/read/per_step.h"
-#include "lab/read/trace_parts.h"
+#include "lab/read/replay_names.h"
+#include "lab/read/trace_steps.h"
+#include "lab/read/work_class.h"
 
 namespace tracestep {
 
@@ -24,37 +28,67 @@ inline constexpr GapCause kAllGapCauses[] = {GapCause::kWait,     GapCause::kLoa
                                              GapCause::kLaunch,   GapCause::kDevice};
 std::string_view name_of(GapCause cause);  // "waits for the device"
 
+// A kernel; where there are none, an op for the time that no op within it took.
+struct WorkPiece {
+  std::int64_t start_ns = 0, end_ns = 0;
+  std::int64_t own_ns = 0;  // of the moments that no other piece has: these add up
+  std::uint32_t name = 0;   // in TraceFacts::names
+  HostPlace place = {};
+  std::int32_t step = -1;                // -1: in none of them
+  std::int64_t launched_ns = INT64_MIN;  // when its call began
+  std::uint16_t device = 0;
+  bool is_copy = false, is_replayed = false;
+  WorkClass work = WorkClass::kMemoryBound;
+};
+
 struct KernelTimes {
   std::uint32_t name = 0;
   WorkClass work = WorkClass::kMemoryBound;
-  std::uint32_t op = kNoNumber;  // that launched it first
-  std::uint32_t module = 0;      // likewise
-  PerStep whole = {};            // durations, also where it ran beside others
+  HostPlace place = {};  // of the first of them
+  PerStep whole = {};    // durations, also where it ran beside others
 };
 
 struct ModuleTimes {
-  std::uint32_t path = 0;  // in TraceParts::modules
+  std::uint32_t path = 0;  // in TraceTimes::paths
   PerStep own = {};        // in itself, not in modules within it
   PerStep passes[std::size(kAllTracePasses)] = {};
 };
 
+struct OpTimes {
+  std::int64_t calls = 0;
+  double total_ns = 0, own_ns = 0;
+};
+
 struct TraceTimes {
-  std::size_t steps = 0;
+  TraceSteps steps;
   std::vector<double> step_ms;  // of a device: from its first kernel to that of the next step
   std::vector<double> host_ms;  // of the host
+  Names paths;                  // of modules: "GPT_0/Block_3/Linear_1"; the first is ""
   PerStep kinds[std::size(kAllWorkClasses)];
   PerStep hidden_collectives;  // beside other work
   PerStep passes[std::size(kAllTracePasses)] = {};
   PerStep gaps[std::size(kAllGapCauses)];
-  std::vector<KernelTimes> kernels;      // the one with the most time first
-  std::vector<ModuleTimes> modules;      // in the order in which they ran
+  std::vector<KernelTimes> kernels;                // the one with the most time first
+  std::vector<ModuleTimes> modules;                // in the order in which they ran
+  std::unordered_map<std::uint32_t, OpTimes> ops;  // ops, ranges and calls, by name
+  std::map<std::uint32_t, std::vector<std::int64_t>> collectives;  // how long each took, by name
   std::vector<double> launch_delays_us;  // from a call's begin to its kernel's
+  std::int64_t pieces = 0, unlinked = 0, replayed = 0, named = 0;  // `named` of those replayed
+  std::uint16_t device = 0;                                        // of the first piece
+  std::unordered_map<std::uint64_t, std::size_t> kernel_places;    // by name and kind
+  std::unordered_map<std::uint32_t, std::size_t> module_places;    // by path
 
+  TraceTimes() { paths.number_of(""); }
+
+  std::size_t count() const { return steps.spans.size(); }
   double mean_step_ms() const;
   std::vector<double> gap_ms() const;  // all causes
 };
 
-// CHECKs that there is a step.
-TraceTimes times_of(const TraceParts& parts);
+// `eager` gets the kernels that this recording launches one by one. Where it has those of another
+// recording of the same program already, numbered as `facts.names` and `times.paths` are, they name
+// those of replays instead.
+TraceTimes times_of(const TraceFacts& facts, EventOrder& events, EagerKernels& eager,
+                    TraceTimes times);
 
 }  // namespace tracestep

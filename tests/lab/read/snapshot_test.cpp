@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lab/memory/snapshot.h"
+#include "lab/read/file_kind.h"
 #include "lab/read/snapshot_file.h"
 #include "support/temp_folder.h"
 
@@ -48,9 +49,19 @@ TEST(ReadSnapshotTest, ThePeakIsHeldByLinesOfTheUsersProgram) {
   EXPECT_EQ(facts.holders[0].site, "model.py:12 forward");
   EXPECT_EQ(facts.holders[0].bytes, 8 * kMiB);
   EXPECT_EQ(facts.holders[1].site, "");  // it was there before
-  EXPECT_EQ(facts.unused_bytes, 13 * kMiB);
-  EXPECT_EQ(facts.largest_unused_bytes, 8 * kMiB);
-  EXPECT_EQ(facts.releasable_bytes, 0);
+  EXPECT_EQ(facts.unused_at_end.bytes, 13 * kMiB);
+  EXPECT_EQ(facts.unused_at_end.largest_bytes, 8 * kMiB);
+  EXPECT_EQ(facts.unused_at_end.releasable_bytes, 0);
+}
+
+TEST(ReadSnapshotTest, OursAsJsonSaysTheSame) {
+  const TempFolder folder;
+  const auto path = folder.write("s.json", json_of(small_snapshot()));
+  EXPECT_EQ(recorded_kind(path), RecordedKind::kSnapshot);
+  const std::vector<Table> json = snapshot_tables(read_snapshot_facts(path));
+  const std::vector<Table> pickle = snapshot_tables(facts_of(small_snapshot()));
+  ASSERT_EQ(json.size(), pickle.size());
+  for (std::size_t i = 1; i < json.size(); ++i) EXPECT_EQ(json[i].rows, pickle[i].rows);
 }
 
 TEST(ReadSnapshotTest, FramesOfPyTorchAreNotTheSite) {
@@ -72,6 +83,39 @@ TEST(ReadSnapshotTest, OutOfMemoryIsShownWithWhatLayUnused) {
   EXPECT_EQ(facts.out_of_memory[0].device_free_bytes, kMiB);
   EXPECT_EQ(facts.out_of_memory[0].allocated_bytes, 7 * kMiB);
   EXPECT_EQ(facts.out_of_memory[0].reserved_bytes, 20 * kMiB);
+  // 8 and 5 MiB lie unused: enough, but in pieces.
+  EXPECT_EQ(facts.out_of_memory[0].unused.bytes, 13 * kMiB);
+  EXPECT_EQ(facts.out_of_memory[0].unused.largest_bytes, 8 * kMiB);
+  EXPECT_THAT(facts.out_of_memory[0].remedy(), HasSubstr("expandable segments"));
+}
+
+TEST(ReadSnapshotTest, WhatHelpsWhereMemoryRanOutFollowsFromWhatWasFree) {
+  const auto remedy = [](std::int64_t asked, std::int64_t free, SnapshotUnused unused) {
+    return SnapshotOutOfMemory{
+        .asked_bytes = asked, .device_free_bytes = free, .unused = unused, .site = {}}
+        .remedy();
+  };
+  const SnapshotUnused pieces{.bytes = 100, .pieces = 4, .largest_bytes = 30};
+  EXPECT_THAT(remedy(20, 0, pieces), HasSubstr("another pool"));
+  EXPECT_THAT(remedy(80, 0, pieces), HasSubstr("expandable segments"));
+  EXPECT_THAT(remedy(150, 60, pieces), HasSubstr("expandable segments"));
+  EXPECT_THAT(remedy(150, 200, pieces), HasSubstr("limit of the process"));
+  EXPECT_THAT(remedy(150, 20, pieces), HasSubstr("less at once"));
+}
+
+TEST(ReadSnapshotTest, PiecesAreThoseOfThePeakAndNotOfTheEnd) {
+  MemorySnapshot s = small_snapshot();
+  // A segment of 6 MiB is there until the peak has passed, and 2 MiB lie in it.
+  s.events.insert(s.events.begin() + 1,
+                  {{.action = "segment_alloc", .address = 2000 * kMiB, .bytes = 6 * kMiB},
+                   {.action = "alloc", .address = 2001 * kMiB, .bytes = 2 * kMiB},
+                   {.action = "free_completed", .address = 2001 * kMiB, .bytes = 2 * kMiB},
+                   {.action = "segment_free", .address = 2000 * kMiB, .bytes = 6 * kMiB}});
+  const SnapshotFacts facts = facts_of(s);
+  EXPECT_EQ(facts.peak_bytes, 14 * kMiB);
+  EXPECT_EQ(facts.unused_at_peak.bytes, (1 + 3 + 8) * kMiB);
+  EXPECT_EQ(facts.unused_at_peak.largest_bytes, 8 * kMiB);
+  EXPECT_EQ(facts.unused_at_end.bytes, 13 * kMiB);
 }
 
 TEST(ReadSnapshotTest, ReservationsAreFollowedBackwards) {

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <random>
+
 #include "lab/read/file_kind.h"
 #include "lab/read/object_stream.h"
 #include "lab/read/trace_difference.h"
@@ -105,7 +108,7 @@ TEST(ReadTraceTest, ACollectiveCostsOnlyWhereNothingElseRuns) {
   const Table& time = table_named(trace_tables(trace), "time");
   EXPECT_NEAR(cell(time, "exposed collectives", "mean_ms"), 0.030, 1e-9);
   EXPECT_NEAR(cell(time, "matrix products", "mean_ms"), 0.040, 1e-9);
-  EXPECT_NEAR(1e-6 * static_cast<double>(trace.times.hidden_collectives.total_ns()), 0.020, 1e-9);
+  EXPECT_NEAR(1e-6 * trace.times.hidden_collectives.total_ns(), 0.020, 1e-9);
 }
 
 TEST(ReadTraceTest, WithoutKernelsOpsAreTheWorkWithoutTheOpsInThem) {
@@ -124,13 +127,13 @@ TEST(ReadTraceTest, StepsEndWithTheOptimizerWhereNothingElseMarksThem) {
     t.range("Optimizer.step#SGD.step", 100.0 * s + 60, 100.0 * s + 90);
   }
   const ReadTrace trace = read(t);
-  EXPECT_EQ(trace.parts.marks, StepMarks::kOptimizer);
+  EXPECT_EQ(trace.times.steps.marks, StepMarks::kOptimizer);
   EXPECT_THAT(trace.times.step_ms,
               ElementsAre(::testing::DoubleNear(0.08, 1e-9), ::testing::DoubleNear(0.1, 1e-9),
                           ::testing::DoubleNear(0.1, 1e-9)));
   TraceText none;
   none.op("aten::mm", 10, 40);
-  EXPECT_EQ(read(none).parts.marks, StepMarks::kNone);
+  EXPECT_EQ(read(none).times.steps.marks, StepMarks::kNone);
 }
 
 TEST(ReadTraceTest, TheUsersRangesStandForModulesThatTheFileLacks) {
@@ -142,7 +145,7 @@ TEST(ReadTraceTest, TheUsersRangesStandForModulesThatTheFileLacks) {
   EXPECT_NEAR(cell(modules, "encoder/block 1", "mean_ms"), 0.010, 1e-9);
 }
 
-TEST(ReadTraceTest, KernelsOfAGraphsReplayAreAPassOfTheirOwn) {
+TEST(ReadTraceTest, KernelsOfAGraphsReplayWithoutTheirLikeAreAPassOfTheirOwn) {
   TraceText t;
   t.range("ProfilerStep#1", 0, 100).call("cudaGraphLaunch", 5, 8, 77);
   t.kernel("gemm", 10, 20, 77).kernel("softmax", 20, 25, 77);
@@ -150,7 +153,88 @@ TEST(ReadTraceTest, KernelsOfAGraphsReplayAreAPassOfTheirOwn) {
   const Table& passes = table_named(trace_tables(trace), "passes");
   EXPECT_NEAR(cell(passes, "CUDA graph", "calls"), 2, 1e-9);
   EXPECT_THAT(table_named(trace_tables(trace), "recording").notes,
-              ::testing::Contains(HasSubstr("replays of CUDA graphs")));
+              ::testing::Contains(HasSubstr("0.0 % of the kernels in replays of CUDA graphs")));
+}
+
+// A step by launches, and the same step as a graph: of its kernels one has another name, and one
+// the launches lack.
+TraceText eager_steps(int first, int count, TraceText t = {}) {
+  for (int s = first; s < first + count; ++s) {
+    const double at = 1000.0 * s;
+    t.range("ProfilerStep#" + std::to_string(s), at, at + 900);
+    t.module("GPT_0", at + 1, at + 300);
+    for (int layer = 0; layer < 4; ++layer) {
+      const double from = at + 10 + 60 * layer;
+      t.module("Linear_" + std::to_string(layer), from, from + 40);
+      t.op("aten::addmm", from + 1, from + 9).launched("gemm", from + 2, from + 20, from + 30);
+      t.op("aten::gelu", from + 11, from + 19);
+      t.launched("gelu_" + std::to_string(layer % 2), from + 12, from + 30, from + 40);
+    }
+  }
+  return t;
+}
+
+TraceText replayed_steps(int first, int count, TraceText t = {}) {
+  for (int s = first; s < first + count; ++s) {
+    const double at = 1000.0 * s;
+    t.range("ProfilerStep#" + std::to_string(s), at, at + 900);
+    t.call("cudaGraphLaunch", at + 5, at + 8, 100 + s);
+    t.kernel("Memset (Device)", at + 9, at + 10, 100 + s);
+    for (int layer = 0; layer < 4; ++layer) {
+      const double from = at + 10 + 20 * layer;
+      t.kernel(layer == 2 ? "other_gemm" : "gemm", from, from + 10, 100 + s);
+      t.kernel("gelu_" + std::to_string(layer % 2), from + 10, from + 20, 100 + s);
+    }
+  }
+  return t;
+}
+
+TEST(ReadTraceTest, KernelsOfAReplayAreNamedByTheOrderOfTheSameStepWithoutTheGraph) {
+  const auto expect_named = [](const ReadTrace& trace, double steps, double in_eager) {
+    EXPECT_EQ(trace.times.replayed, 18);
+    EXPECT_EQ(trace.times.named, 16);  // all but the fills
+    const Table& modules = table_named(trace_tables(trace), "modules");
+    for (const char* name :
+         {"GPT_0/Linear_0", "GPT_0/Linear_1", "GPT_0/Linear_2", "GPT_0/Linear_3"}) {
+      EXPECT_NEAR(cell(modules, name, "mean_ms"), 0.020 * (2 + in_eager) / steps, 1e-9) << name;
+    }
+  };
+  expect_named(read(replayed_steps(3, 2, eager_steps(0, 3))), 5, 3);
+  const ReadTrace eager = read(eager_steps(0, 2));
+  const TempFolder folder;
+  const auto path = folder.write("graph.json", replayed_steps(0, 2).text());
+  // Modules are the other file's: this one has none.
+  const ReadTrace alone = read_trace_of_file(path);
+  EXPECT_EQ(alone.times.named, 0);
+  expect_named(read_trace_of_file(path, &eager), 2, 0);
+}
+
+TEST(ReadTraceTest, StepsAreFoundByWhatRepeats) {
+  TraceText t;
+  t.op("aten::empty", 1, 2).op("aten::copy_", 3, 4);
+  for (int s = 0; s < 5; ++s) {
+    const double at = 100.0 * s + 10 + s;
+    t.op("aten::embedding", at, at + 5);
+    for (int layer = 0; layer < 3; ++layer) {
+      const double from = at + 10 + 10 * layer;
+      t.op("aten::mm", from, from + 4).op("aten::gelu", from + 5, from + 6);
+    }
+    t.op("aten::sum", at + 60, at + 65);
+  }
+  const ReadTrace trace = read(t);
+  EXPECT_EQ(trace.times.steps.marks, StepMarks::kRepeats);
+  EXPECT_EQ(trace.times.steps.mark, "aten::embedding");
+  ASSERT_EQ(trace.times.count(), 5u);
+  EXPECT_NEAR(trace.times.step_ms[0], 0.101, 1e-9);
+  EXPECT_THAT(table_named(trace_tables(trace), "recording").notes,
+              ::testing::Contains(HasSubstr("each begins with aten::embedding")));
+}
+
+TEST(ReadTraceTest, FoldersOfTheRecordingMachineAreInNoName) {
+  TraceText t;
+  t.op("compile /home/somebody/secret/model.py:12 (/opt/x/y.py) Region: 0/0", 10, 20);
+  const Table& kernels = table_named(trace_tables(read(t)), "kernels");
+  EXPECT_EQ(kernels.rows[0][0].as_string(), "compile model.py:12 (y.py) Region: 0/0");
 }
 
 TEST(ReadTraceTest, ACutFileIsReadAsFarAsItGoes) {
@@ -158,12 +242,12 @@ TEST(ReadTraceTest, ACutFileIsReadAsFarAsItGoes) {
   const std::string text = two_steps().text();
   const std::string cut = text.substr(0, text.rfind("multi_tensor_apply"));
   const ReadTrace trace = read_trace_of_file(folder.write("cut.json", cut));
-  EXPECT_TRUE(trace.recording.is_cut);
-  EXPECT_EQ(trace.recording.kernels.size(), 7u);
+  EXPECT_TRUE(trace.facts.is_cut);
+  EXPECT_EQ(trace.facts.count(EventKind::kKernel), 7);
   const std::string packed = gzip(text);
   const ReadTrace gz =
       read_trace_of_file(folder.write("cut.json.gz", packed.substr(0, packed.size() - 40)));
-  EXPECT_TRUE(gz.recording.is_cut);
+  EXPECT_TRUE(gz.facts.is_cut);
 }
 
 TEST(ReadTraceTest, GzipOfOneMemberAndOfSeveralIsTheSameText) {
@@ -199,9 +283,9 @@ TEST(ReadTraceTest, OldSpellingsOddNumbersAndBrokenEventsDoNoHarm) {
   t.line(R"({"ph": "X", "cat": "kernel", "name": "negative", "ts": 1, "dur": -5})");
   t.line(R"({"ph": "i", "name": "marker", "ts": 1e3})").line("17").line("{\"ph\": }");
   const ReadTrace trace = read(t);
-  EXPECT_EQ(trace.recording.kernels.size(), 9u);
-  EXPECT_EQ(trace.recording.unreadable, 4);
-  EXPECT_EQ(trace.parts.unlinked, 1);
+  EXPECT_EQ(trace.facts.count(EventKind::kKernel), 9);
+  EXPECT_EQ(trace.facts.unreadable, 4);
+  EXPECT_EQ(trace.times.unlinked, 1);
 }
 
 TEST(ReadTraceTest, NamesThatATerminalCannotShowAreMadeVisible) {
