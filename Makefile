@@ -59,8 +59,7 @@ bench-gpu: build-cuda ## PyTorch and tracestep in turns on a GPU; out/gpu.md
 gpu-bundle: gpu-tests ## all of that in one archive for another machine: out/tracestep-gpu.tar.xz
 	@tools/gpu_bundle
 
-wheel: ## a wheel, an archive and the sources, checked, in out/dist (CUDA=1: with the GPU back end)
-	@tools/bootstrap build
+wheel: $(if $(CUDA),build-cuda,build) ## a wheel, an archive and the sources, checked, in out/dist (CUDA=1: with the GPU back end)
 	@python3 -c 'import ensurepip, venv' 2>/dev/null || tools/bootstrap wheel  # that of any system does
 	@python3 tools/wheel $(if $(CUDA),--cuda)
 

@@ -1,9 +1,8 @@
 # Static libraries, except where a program that holds them all is large: beside CUDA kernels and under
-# sanitizers. There every folder is a shared library in lib/, and the programs of a build share it;
-# in a package there is but one program.
+# sanitizers. There every folder is a shared library in lib/, and the programs of a build share it.
 # What belongs together finds each other by relative paths, wherever the build folder or a bundle of
 # it lies; --no-undefined because a folder must name what it uses.
-if((TRACESTEP_CUDA AND NOT TRACESTEP_PACKAGE) OR TRACESTEP_SANITIZE)
+if(TRACESTEP_CUDA OR TRACESTEP_SANITIZE)
   set(BUILD_SHARED_LIBS ON)
   set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
   set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
@@ -67,4 +66,5 @@ function(tracestep_folder folder)
                           ${arg_USES_PRIVATE})
   endif()
   set_property(GLOBAL APPEND PROPERTY TRACESTEP_LIBRARIES ${target})
+  set_property(GLOBAL APPEND PROPERTY TRACESTEP_USES ${arg_USES} ${arg_USES_PRIVATE})
 endfunction()

@@ -8,8 +8,8 @@
 #include "cli/command.h"
 #include "cli/cuda.h"
 #include "cli/devices.h"
+#include "cli/mpi.h"
 #include "cli/output.h"
-#include "cli/processes.h"
 #include "train/tokenizer.h"
 
 namespace tracestep::cli {

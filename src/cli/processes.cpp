@@ -9,15 +9,13 @@
 
 #include "backends/comm/local/local_group.h"
 #include "backends/comm/tcp/tcp_processes.h"
-#ifdef TRACESTEP_WITH_MPI
-#include "backends/comm/mpi/mpi_group.h"
-#endif
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/cuda.h"
+#include "cli/mpi.h"
 #include "lab/measure/commit.h"
 #include "planning/device_traits.h"
 #include "runtime/device.h"
@@ -38,13 +36,8 @@ std::optional<WaitWatch>& watch() {
 }
 
 std::unique_ptr<Processes> join(const Launched& self) {
-  if (!self.has_mpi) return join_tcp(self, secret_of_run(), comm_timeout_s());
-#ifdef TRACESTEP_WITH_MPI
-  return join_mpi(comm_timeout_s());
-#else
-  throw Error(ErrorCode::kDevice, "MPI", "this build has none, and MPI started this process",
-              "install libopenmpi-dev and build again");
-#endif
+  if (self.has_mpi) return join_by_mpi(comm_timeout_s());
+  return join_tcp(self, secret_of_run(), comm_timeout_s());
 }
 
 std::uint64_t hash_of(std::string_view text) {
@@ -70,9 +63,7 @@ std::unique_ptr<Communicator> connect(Processes& others, Device& device) {
     check_own_gpu(others, device);
     return make_cuda_group(others, device);
   }
-#ifdef TRACESTEP_WITH_MPI
-  if (launched()->has_mpi) return make_mpi_group(others);
-#endif
+  if (launched()->has_mpi) return connect_by_mpi(others);
   throw Error(ErrorCode::kUsage, "--device",
               fmt::format("nothing connects {} devices of processes without MPI", device.name()),
               "start them with mpirun, or with srun --mpi=pmix");
@@ -128,14 +119,6 @@ std::string device_of_process(const std::string& device) {
       traits_named(device).has_own_links() && device.find(':') == std::string::npos;
   if (!is_one_of_several || processes() == nullptr || processes()->local_rank() == 0) return device;
   return fmt::format("{}:{}", device, processes()->local_rank());
-}
-
-bool has_mpi() {
-#ifdef TRACESTEP_WITH_MPI
-  return true;
-#else
-  return false;
-#endif
 }
 
 }  // namespace tracestep::cli

@@ -33,7 +33,4 @@ std::vector<std::unique_ptr<Communicator>> connect_ranks(Device& first, int rank
 // host.
 std::string device_of_process(const std::string& device);
 
-// True if this build has MPI.
-bool has_mpi();
-
 }  // namespace tracestep::cli
