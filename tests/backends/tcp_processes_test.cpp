@@ -2,12 +2,17 @@
 #include "backends/comm/tcp/tcp_processes.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <barrier>
 #include <csignal>
+#include <functional>
 #include <thread>
 
+#include "backends/comm/tcp/connection.h"
+#include "backends/comm/tcp/handshake.h"
+#include "backends/comm/tcp/messages.h"
 #include "base/error.h"
 #include "support/joined_processes.h"
 
@@ -99,6 +104,54 @@ TEST(TcpProcessesTest, ThereIsNoTimeLimitBehindWorkOfTheFirstAlone) {
     all.wait_for_first();
   });
   EXPECT_EQ(lost, (std::vector<int>{7, 7, 7}));
+}
+
+// The status of process 0 of two, which does `work`, beside a rank 1 that knows the secret and then
+// says `words` again and again; -1: it does not end.
+int status_beside(std::span<const std::byte> words, const std::function<void(Processes&)>& work) {
+  const int port = free_port();
+  const pid_t first = ::fork();
+  if (first == 0) {
+    {
+      const auto all =
+          join_tcp({.rank = 0, .count = 2, .host = "127.0.0.1", .port = port}, std::nullopt, 0.5);
+      work(*all);
+    }
+    ::_exit(0);
+  }
+  Connection to;
+  const auto deadline = deadline_after(10);
+  while (to.socket() < 0) to = connect_to("127.0.0.1", port, deadline);
+  Greeting greeting;
+  Proof proof{};
+  EXPECT_TRUE(to.read(std::as_writable_bytes(std::span(&greeting, 1)), deadline));
+  const Hello hello = answer_to(greeting, Secret{}, 1, 2, Nonce{}).value();
+  EXPECT_TRUE(to.write(std::as_bytes(std::span(&hello, 1)), deadline));
+  EXPECT_TRUE(to.read(std::as_writable_bytes(std::span(&proof, 1)), deadline));
+  int state = 0;
+  const auto patience = deadline_after(5);
+  while (::waitpid(first, &state, WNOHANG) == 0) {
+    if (Clock::now() > patience) {
+      ::kill(first, SIGKILL);
+      ::waitpid(first, &state, 0);
+      return -1;
+    }
+    to.write(words, deadline);
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  }
+  return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+}
+
+TEST(TcpProcessesTest, OneThatLivesForEverButDoesNotEndIsAnErrorAfterTheTimeLimit) {
+  const MessageHeader alive{.kind = MessageKind::kAlive};
+  EXPECT_EQ(status_beside(std::as_bytes(std::span(&alive, 1)), [](Processes&) {}), 1);
+}
+
+TEST(TcpProcessesTest, BytesThatMakeNoMessageAreNoSignOfLife) {
+  const std::byte zero{};
+  EXPECT_EQ(status_beside({&zero, 1},
+                          [](Processes&) { std::this_thread::sleep_for(std::chrono::seconds(9)); }),
+            1);
 }
 
 TEST(TcpProcessesTest, OneThatIsStoppedEndsAllWhileTheOthersAreBusy) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
@@ -47,6 +48,7 @@ class TcpProcesses final : public Processes {
   }
   ~TcpProcesses() override {
     tell_all({.kind = MessageKind::kEnd});
+    if (rank() == 0) others_end_by_ = deadline_after(timeout_s_);  // nothing is left for them to do
     watcher_.join();
   }
   TcpProcesses(const TcpProcesses&) = delete;
@@ -162,9 +164,11 @@ class TcpProcesses final : public Processes {
     Peer& peer = peers_[index];
     const auto bytes = peer.connection.read_some(peer.reader.room());
     if (!bytes) lost(index);
-    peer.heard = Clock::now();
     try {
-      if (auto message = peer.reader.take(*bytes)) act_on(index, std::move(*message));
+      auto message = peer.reader.take(*bytes);
+      if (!message) return;  // a byte now and then is no sign of life
+      peer.heard = Clock::now();
+      act_on(index, std::move(*message));
     } catch (const Error& error) {
       write_and_end(fmt::format("tracestep: {}", error.what()), exit_code(error.code()));
     }
@@ -201,7 +205,13 @@ class TcpProcesses final : public Processes {
   void end_for_silence() {
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
       const std::chrono::duration<double> silence = Clock::now() - peers_[peer].heard;
-      if (peers_[peer].is_done || silence.count() < timeout_s_) continue;
+      if (peers_[peer].is_done) continue;
+      if (Clock::now() > others_end_by_.load()) {
+        write_and_end(fmt::format("tracestep: [rank {}] it did not end within {:g} s of rank 0",
+                                  rank_of(peer), timeout_s_),
+                      exit_code(ErrorCode::kFailed));
+      }
+      if (silence.count() < timeout_s_) continue;
       // Where the first process is silent, the second speaks first; the launcher then ends the
       // others.
       std::this_thread::sleep_for(kPatience * std::max(0, rank() - 1));
@@ -223,6 +233,7 @@ class TcpProcesses final : public Processes {
   std::vector<Peer> peers_;  // process 0: all others, in their order; others: that one
   std::mutex sending_, ending_, mutex_;
   std::condition_variable arrived_;
+  std::atomic<Clock::time_point> others_end_by_{Clock::time_point::max()};
   std::thread watcher_;
 };
 
