@@ -10,9 +10,10 @@
 #include "support/temp_folder.h"
 
 using Target = int(const std::uint8_t*, std::size_t);
-extern "C" Target fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message, fuzz_pickle, fuzz_program,
-    fuzz_ranks, fuzz_result, fuzz_result_csv, fuzz_safetensors, fuzz_token_file, fuzz_tokenizer,
-    fuzz_tokenizer_json, fuzz_weight_index;
+extern "C" Target fuzz_checkpoint, fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message,
+    fuzz_pickle, fuzz_program, fuzz_ranks, fuzz_result, fuzz_result_csv, fuzz_safetensors,
+    fuzz_snapshot, fuzz_token_file, fuzz_tokenizer, fuzz_tokenizer_json, fuzz_trace,
+    fuzz_weight_index;
 
 namespace tracestep {
 namespace {
@@ -22,7 +23,8 @@ struct Named {
   Target* run;
 };
 
-constexpr std::array<Named, 14> kTargets = {{
+constexpr std::array<Named, 17> kTargets = {{
+    {"checkpoint", fuzz_checkpoint},
     {"gzip", fuzz_gzip},
     {"json", fuzz_json},
     {"memory_trace", fuzz_memory_trace},
@@ -33,9 +35,11 @@ constexpr std::array<Named, 14> kTargets = {{
     {"result", fuzz_result},
     {"result_csv", fuzz_result_csv},
     {"safetensors", fuzz_safetensors},
+    {"snapshot", fuzz_snapshot},
     {"token_file", fuzz_token_file},
     {"tokenizer", fuzz_tokenizer},
     {"tokenizer_json", fuzz_tokenizer_json},
+    {"trace", fuzz_trace},
     {"weight_index", fuzz_weight_index},
 }};
 

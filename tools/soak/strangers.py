@@ -62,10 +62,10 @@ def read(connection, size):
 class Rank:
     """A process of a run of `count`."""
 
-    def __init__(self, program, rank, count, port, secret, timeout_s):
+    def __init__(self, program, rank, count, port, secret, timeout_s, command=tuple(COMMAND)):
         self.out, self.err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+b")
         self.process = subprocess.Popen(
-            [program, *COMMAND], stdout=self.out, stderr=self.err,
+            [program, *command], stdout=self.out, stderr=self.err,
             env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count),
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                  "TRACESTEP_COMM_SECRET": secret.hex(), "TRACESTEP_COMM_TIMEOUT": str(timeout_s)})
