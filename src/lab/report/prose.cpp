@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include <fmt/format.h>
 
@@ -22,8 +23,43 @@ struct Syntax {
   const char* end;
 };
 
-std::string unchanged(std::string_view text) {
-  return std::string(text);
+// Markdown is also HTML, and pages are made of it: an element or an address in a text is a text.
+std::string markdown_escaped(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char next = i + 1 < text.size() ? text[i + 1] : ' ';
+    const bool begins_element =
+        text[i] == '<' && (std::isalpha(static_cast<unsigned char>(next)) != 0 ||
+                           std::string_view("/!?").find(next) != std::string_view::npos);
+    if (begins_element || (text[i] == ']' && next == '(')) out += '\\';
+    out += text[i];
+  }
+  return out;
+}
+
+// Between more backquotes than follow each other in the text.
+std::string markdown_code(std::string_view text) {
+  std::size_t longest = 0, run = 0;
+  for (const char c : text) {
+    run = c == '`' ? run + 1 : 0;
+    longest = std::max(longest, run);
+  }
+  const std::string fence(longest + 1, '`'), space = longest == 0 ? "" : " ";
+  return fence + space + std::string(text) + space + fence;
+}
+
+// Blocks of code stay as they are.
+std::string markdown_reading(std::string_view text) {
+  std::string out;
+  for (bool is_code = false; !text.empty();) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end);
+    const bool is_fence = line.starts_with("```");
+    out += is_code || is_fence ? std::string(line) : markdown_escaped(line);
+    is_code = is_code != is_fence;
+  }
+  return out;
 }
 
 // A string of Typst's code: nothing in it can be taken for markup.
@@ -51,13 +87,13 @@ constexpr const char* kLatexTitle =
     "\\title{";
 
 const Syntax& syntax_of(Format format) {
-  static const Syntax markdown = {.escape = unchanged,
+  static const Syntax markdown = {.escape = markdown_escaped,
                                   .title = {"# ", "\n\n"},
                                   .section = {"\n## ", "\n\n"},
                                   .part = {"\n### ", "\n"},
                                   .plain = {"", ""},
                                   .strong = {"**", "**"},
-                                  .code = {"`", "`"},
+                                  .code = {},  // markdown_code()
                                   .item = {"- ", "\n"},
                                   .end = ""};
   static const Syntax latex = {
@@ -143,7 +179,11 @@ std::string Prose::paragraph(std::string_view lead, std::string_view text,
   std::string out = "\n";
   if (!lead.empty()) out += wrap(syntax, syntax.strong, lead) + " ";
   out += wrap(syntax, syntax.plain, text);
-  if (!code.empty()) out += " " + wrap(syntax, syntax.code, code) + wrap(syntax, syntax.plain, ".");
+  if (!code.empty()) {
+    const bool is_markdown = format_ == Format::kMarkdown;
+    out += " " + (is_markdown ? markdown_code(code) : wrap(syntax, syntax.code, code)) +
+           wrap(syntax, syntax.plain, ".");
+  }
   return out + "\n";
 }
 
@@ -161,7 +201,7 @@ std::string Prose::picture(std::string_view stem) const {
 }
 
 std::string Prose::reading(std::string_view text) const {
-  if (format_ == Format::kMarkdown) return fmt::format("{}\n", text);
+  if (format_ == Format::kMarkdown) return markdown_reading(text) + "\n";
   std::string out;
   for (const Paragraph& part : paragraphs_of(text)) {
     out += part.is_code ? code_block(format_, part.text) : paragraph({}, part.text);

@@ -36,6 +36,16 @@ TEST(ProseTest, NothingOfATextIsTakenForMarkup) {
   EXPECT_EQ(Prose(Format::kTypst).item(text), "- #\"50 % of a_b #1 \\\"$x\\\" \\\\y\";\n");
 }
 
+TEST(ProseTest, NoTextIsAnElementOrAnAddressInMarkdown) {
+  const Prose prose(Format::kMarkdown);
+  EXPECT_EQ(prose.item("a <script>x</script> <!-- [y](javascript:z) < 0.1 <="),
+            "- a \\<script>x\\</script> \\<!-- [y\\](javascript:z) < 0.1 <=\n");
+  EXPECT_EQ(prose.paragraph({}, "See", "show --label '``<b>'"),
+            "\nSee ``` show --label '``<b>' ```.\n");
+  EXPECT_EQ(prose.reading("a <b>\n```cpp\nf<int>();\n```\n<c>"),
+            "a \\<b>\n```cpp\nf<int>();\n```\n\\<c>\n");
+}
+
 TEST(ProseTest, AParagraphHasALeadAndACommand) {
   EXPECT_EQ(Prose(Format::kMarkdown).paragraph("Why?", "Because: see", "tracestep x"),
             "\n**Why?** Because: see `tracestep x`.\n");

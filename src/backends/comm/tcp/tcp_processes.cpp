@@ -195,8 +195,12 @@ class TcpProcesses final : public Processes {
   [[noreturn]] void end_with(std::size_t peer, const Message& message) {
     const int status = status_of_failure(message.header.status);
     if (!message.bytes.empty()) {
-      const auto* text = reinterpret_cast<const char*>(message.bytes.data());
-      write_and_end({text, message.bytes.size()}, status);
+      std::string text(reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size());
+      // A line of this program says who it is from; what else comes does not.
+      if (!text.starts_with("tracestep: ")) {
+        text = fmt::format("tracestep: [rank {}] it failed: {}", rank_of(peer), text);
+      }
+      write_and_end(text, status);
     }
     if (rank() != 0) std::_Exit(status);  // the first one has said why
     write_and_end(fmt::format("tracestep: [rank {}] it failed", rank_of(peer)), status);
