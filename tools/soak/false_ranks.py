@@ -86,6 +86,8 @@ class Between:
         self.port = self.listener.getsockname()[1]
         self.way = dice.choice(tuple(HANDSHAKE))
         self.change, self.afterwards = dice.choice(CHANGES), dice.choice(AFTERWARDS)
+        if self.way == "from first" and self.afterwards == "lives for ever":
+            self.afterwards = "is silent"  # others wait for a first process that lives (docs/parallel.md)
         self.every, self.moment = dice.random() < 0.3, dice.choice((0, 0, 1, 1, 2, 2, 3, 5, 8))
         self.ends = threading.Event()
         self.thread = threading.Thread(target=self.meet, daemon=True)
@@ -151,7 +153,7 @@ class Between:
             to.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, strangers.NO_LINGER)
             to.close()
         text = {"drips": bytes(16), "lives for ever": message(ALIVE, 0, 0)}.get(self.afterwards)
-        while text and not self.ends.wait(0.1):
+        while text and not self.ends.wait(0.3):  # a whole message takes longer than the limit
             to.sendall(text[:1] if self.afterwards == "drips" else text)
 
 
