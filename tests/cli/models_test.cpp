@@ -167,7 +167,7 @@ TEST_F(ModelsCommandTest, AModelIsFineTunedAndHandedBackAsReadmePrintsIt) {
   folder_.write("my-qwen2/tokenizer.json", tokenizer_of_letters());
   const auto commands = commands_of_readme("fine-tune a published model, and hand it back");
   ASSERT_EQ(commands.size(), 2u);
-  const std::string small = " --steps 4 --context 8 --batch 2";
+  const std::string small = " --context 8 --batch 2";
   output_of(commands[0] + small);
   EXPECT_EQ(error_of("export run/best x", 3),
             "tracestep: [WEIGHTS] run has no best checkpoint, as --validate-every was not given; "
@@ -181,7 +181,8 @@ TEST_F(ModelsCommandTest, AModelIsFineTunedAndHandedBackAsReadmePrintsIt) {
   EXPECT_EQ(output_of("eval --model tuned" + text), output_of("eval --init run" + text));
   // With validation it is the best one, which here the last one is not.
   output_of(
-      "train --model my-qwen2 --checkpoint other --validate-every 1 --lr 30 --warmup-steps 0" +
+      "train --model my-qwen2 --checkpoint other --validate-every 1 --lr 30 --warmup-steps 0"
+      " --steps 4" +
       small + " --text text.txt");
   EXPECT_EQ(run("export other best").err, "export: best is written, of other/best\n");
   EXPECT_EQ(output_of("eval --model best" + text), output_of("eval --init other/best" + text));
