@@ -112,6 +112,8 @@ void write_pictures(const fs::path& folder, std::span<const Chart> charts,
   for (const Chart& chart : charts) {
     const std::string drawing = drawn(chart, tables);
     if (drawing.empty()) continue;
+    std::error_code shown_by_write;  // a part of a run that drew nothing has left no folder
+    fs::create_directories(folder, shown_by_write);
     const fs::path svg = folder / (picture_name(chart) + ".svg");
     write_file(svg, as_picture(drawing, titles == Titles::kNone ? "" : chart.title));
     if (makes_png && write_png(svg)) ++pngs;
