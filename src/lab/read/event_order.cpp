@@ -24,7 +24,7 @@ std::int64_t moment_of(const TraceEvent& event) {
 bool comes_before(const TraceEvent& a, const TraceEvent& b) {
   const std::int64_t at_a = moment_of(a), at_b = moment_of(b);
   if (at_a != at_b) return at_a < at_b;
-  // Of two that begin and end together, the outer one stands first in the file.
+  // Where two begin and end together, the outer one stands first in the file.
   return std::tie(a.kind, b.end_ns, a.order) < std::tie(b.kind, a.end_ns, b.order);
 }
 

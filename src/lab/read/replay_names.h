@@ -34,7 +34,7 @@ class EagerKernels {
   // next call.
   std::vector<const HostPlace*> places_of(std::span<const std::uint32_t> replay);
 
-  // The same kernels by the numbers of another recording, which gets the names that it lacks.
+  // Numbers these kernels as another recording does, which gets the names that it lacks.
   EagerKernels renumbered(const Names& names, const Names& paths, Names& to_names,
                           Names& to_paths) const;
   bool is_empty() const { return names_.empty(); }

@@ -186,7 +186,7 @@ class SnapshotReader {
   }
   void release(std::int64_t address) { segments_.erase(address); }
 
-  // What lies between the live blocks. Segments of the driver are apart, even where they touch;
+  // Finds the gaps between live blocks. Segments of the driver are apart, even where they touch;
   // parts of an expandable one are not.
   SnapshotUnused unused() const {
     std::vector<std::pair<std::int64_t, std::int64_t>> live;
@@ -355,7 +355,7 @@ class SnapshotReader {
   std::vector<std::string> names_;
 };
 
-// The same values as a pickle.
+// Turns events of JSON into the values of a pickle.
 class Pickler : public JsonEvents {
  public:
   void null() override { next().none(); }

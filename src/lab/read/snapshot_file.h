@@ -19,7 +19,7 @@ struct SnapshotHolder {
   std::int64_t bytes = 0, blocks = 0;
 };
 
-// What is reserved and not allocated at a moment.
+// Bytes that are reserved and not allocated at a moment.
 struct SnapshotUnused {
   std::int64_t bytes = 0, pieces = 0, largest_bytes = 0;
   std::int64_t releasable_bytes = 0;  // in segments without a block
@@ -31,7 +31,7 @@ struct SnapshotOutOfMemory {
   SnapshotUnused unused = {};
   std::string site;
 
-  // What would have helped, as far as the numbers tell.
+  // Names what would have helped, as far as the numbers tell.
   std::string remedy() const;
 };
 

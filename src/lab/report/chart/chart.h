@@ -36,7 +36,7 @@ std::string label_of(const Chart& chart);
 // The columns that a chart reads, for checks.
 std::vector<std::string> chart_columns(const Chart& chart);
 
-// What is drawn: "median (ms): every measured cell".
+// Says what the chart shows: "median (ms): every measured cell".
 std::string caption_of(const Chart& chart, std::span<const Table> tables);
 
 struct ChartLook {
