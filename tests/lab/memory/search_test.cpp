@@ -144,11 +144,12 @@ TEST_P(AgainstAllSets, TheBestOfEverySeverityIsFound) {
 }
 
 // Some of those of tools/soak/fit_questions.py.
-INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets, ::testing::Range(1'000'000U, 1'000'004U));
+INSTANTIATE_TEST_SUITE_P(Questions, AgainstAllSets,
+                         ::testing::Values(1'000'000U, 1'000'001U, 1'000'003U));
 INSTANTIATE_TEST_SUITE_P(MoreQuestions, AgainstAllSets,
-                         ::testing::Values(1'000'004U, 1'000'006U, 1'000'007U, 1'000'009U,
-                                           1'000'010U, 1'000'012U, 1'000'013U, 1'000'014U,
-                                           1'000'015U));
+                         ::testing::Values(1'000'002U, 1'000'004U, 1'000'006U, 1'000'007U,
+                                           1'000'009U, 1'000'010U, 1'000'012U, 1'000'013U,
+                                           1'000'014U, 1'000'015U));
 
 // Steps of more layers than figures of few layers need, so that bounds are used.
 class AgainstAllSetsOfMany : public SearchTest, public ::testing::WithParamInterface<unsigned> {};
