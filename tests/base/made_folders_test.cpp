@@ -1,4 +1,4 @@
-// What is made for an output that does not come goes again, and nothing else.
+// A folder that is made for an output which does not come goes again, and nothing else.
 #include "base/made_folders.h"
 
 #include <gtest/gtest.h>

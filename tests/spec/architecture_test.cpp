@@ -19,7 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of 32 pairs, with the original context first and the magnitude behind it.
+// Scales 32 pairs: the original context stands first, the magnitude behind it.
 constexpr const char* kLongrope =
     "longrope:8:1.25:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:1:1.5:"
     "1:1.5:1:1.5:1:1.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:2.5:2:"

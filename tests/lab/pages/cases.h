@@ -32,7 +32,7 @@ struct Case {
   }
 };
 
-// Of all files.
+// Returns the cases of all files.
 const std::vector<Case>& cases();
 
 // The machine and the others, each with the columns of the first row that has them.

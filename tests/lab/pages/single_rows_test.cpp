@@ -1,4 +1,4 @@
-// What a command says of tables with a single row: nothing of all rows, and no row beside itself.
+// For a table with one row a command claims nothing of all rows and compares none with itself.
 #include <algorithm>
 #include <optional>
 

@@ -1,4 +1,4 @@
-// What a text says of all rows, and what it compares with itself.
+// Finds what a text claims of all rows, and what it compares with itself.
 #pragma once
 
 #include <string>

@@ -184,7 +184,7 @@ class Lines {
   std::vector<Series> series_;
 };
 
-// Whether a line that is drawn later lies on all of it.
+// True if a line that is drawn later lies on all of it.
 bool is_covered(std::span<const Series> series, std::size_t index, const Axis& y) {
   constexpr double kLineWidth = 2.5;
   return std::ranges::any_of(series.subspan(index + 1), [&](const Series& later) {
