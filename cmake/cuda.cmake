@@ -18,7 +18,7 @@ if(TRACESTEP_CUDA)
     set(cuda_flags -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
         -Xcompiler=-Wall,-Wextra)
     include(capi)  # tracestep_attention
-    tracestep_folder(backends/cuda EXCEPT attention DEPS runtime codegen
+    tracestep_folder(backends/cuda EXCEPT attention
                      USES_PRIVATE tracestep_attention CUDA::cudart_static)
     target_compile_options(tracestep_backends_cuda PRIVATE
                            "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_flags}>")

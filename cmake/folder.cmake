@@ -33,10 +33,28 @@ function(tracestep_join target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
 endfunction()
 
+# tracestep_may_use(FOLDER OUT): the folders that the rows of src/folders.txt name for FOLDER, or for
+# those in it; none of these themselves.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/folders.txt)
+function(tracestep_may_use folder out)
+  file(STRINGS ${CMAKE_SOURCE_DIR}/src/folders.txt rows REGEX "^${folder}(/[a-z/]+)?:")
+  set(names "")
+  foreach(row IN LISTS rows)
+    string(REGEX REPLACE "#.*|^[^:]*:" "" row "${row}")
+    string(REGEX MATCHALL "[^ ]+" row "${row}")
+    list(APPEND names ${row})
+  endforeach()
+  list(REMOVE_DUPLICATES names)
+  list(FILTER names EXCLUDE REGEX "^${folder}(/|$)")
+  list(TRANSFORM names REPLACE "/\\*$" "")  # lab/*
+  set(${out} ${names} PARENT_SCOPE)
+endfunction()
+
 # tracestep_folder(NAME [EXCEPT folder] [DEPS folder...] [USES target...] [USES_PRIVATE target...])
 # makes the library tracestep_<name> of src/<NAME>/**.cpp (slashes become underscores), without the
-# folder in it that EXCEPT names. DEPS are folders, passed on to users; USES are library targets
-# passed on, USES_PRIVATE ones are not. A folder of headers only becomes an INTERFACE library.
+# folder in it that EXCEPT names. Passed on to users are the folders that NAME may use, or DEPS in
+# their place, and USES, library targets; USES_PRIVATE are not. A folder of headers only becomes an
+# INTERFACE library.
 function(tracestep_folder folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXCEPT" "DEPS;USES;USES_PRIVATE")
   string(REPLACE "/" "_" target "tracestep_${folder}")
@@ -45,6 +63,9 @@ function(tracestep_folder folder)
   list(REMOVE_ITEM sources ${directory}/main.cpp)
   if(arg_EXCEPT)
     list(FILTER sources EXCLUDE REGEX "^${directory}/${arg_EXCEPT}/")
+  endif()
+  if(NOT arg_DEPS)
+    tracestep_may_use(${folder} arg_DEPS)
   endif()
   list(TRANSFORM arg_DEPS REPLACE "/" "_")
   list(TRANSFORM arg_DEPS PREPEND tracestep_)

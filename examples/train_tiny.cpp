@@ -3,10 +3,10 @@
 #include "backends/cpu/cpu_device.h"
 #include "base/units.h"
 #include "session/session.h"
-#include "train/batches.h"
-#include "train/model_store.h"
+#include "tokens/batches.h"
+#include "tokens/tokenizer.h"
 #include "train/schedule.h"
-#include "train/tokenizer.h"
+#include "weights/model_store.h"
 
 using namespace tracestep;
 

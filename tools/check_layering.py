@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Checks who includes whom: the folder table of docs/architecture.md, as data; and that no folder
-below the command line speaks of its flags, that kernels which may be launched early wait, that
-only spec/ lists the fields of a run, that devices are asked for traits and not for names, and that
-nothing of the engine parses what a user wrote.
+"""Checks who includes whom, by the rows of src/folders.txt; and that no folder below the command
+line speaks of its flags, that kernels which may be launched early wait, that only spec/ lists the fields of a run, that devices are asked for traits and not for names, and that nothing of the
+engine parses what a user wrote.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -12,53 +11,18 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
-# Folder of src/ -> folders it may include. What those may include is allowed too (transitively),
-# and a folder may always include itself. A folder without a row is an error: decide its place.
-ROWS = {
-    "base": [],  # included by everybody, includes only std and third party
-    "record": ["base"],
-    "ir": ["base"],
-    "ops": ["ir"],
-    "planning": ["ops"],  # what a device needs for an op, without the device
-    "analysis": ["planning"],  # facts about a program, never a change
-    "nn": ["ops"],  # layers only build programs
-    "run": ["nn"],  # what a run is: its choices as values, without texts
-    "passes": ["analysis", "run"],
-    "codegen": ["analysis"],  # text for run-time compilers; what it needs of a device is data
-    "runtime": ["analysis", "record"],
-    # Back ends see the interfaces of runtime; never each other, passes or exec.
-    "backends/reference": ["runtime"],
-    "backends/null": ["runtime"],
-    "backends/cpu": ["runtime"],
-    "backends/cuda": ["runtime", "codegen"],
-    "backends/comm/local": ["runtime"],
-    "backends/comm/tcp": ["runtime"],  # what processes without MPI tell each other
-    "backends/comm/mpi": ["runtime"],
-    "backends/comm/nccl": ["runtime"],
-    "exec": ["passes", "runtime"],
-    "spec": ["exec"],  # the fields of a run as texts, and the program that it means
-    "session": ["spec"],  # a run on a device
-    "train": ["session"],
-    # The lab: below all subjects what every one needs, above them the study.
-    "lab/report": ["train"],
-    "lab/measure": ["lab/report"],
-    "lab/pages": ["lab/measure"],
-    "lab/time": ["lab/measure"],
-    "lab/predict": ["lab/time"],  # what was predicted is timed as a cell
-    "lab/memory": ["lab/predict"],  # remedies have a time
-    "lab/profile": ["lab/time"],
-    "lab/attention": ["lab/measure"],
-    "lab/comm": ["lab/measure"],
-    "lab/precision": ["lab/time"],  # its cells are timed ones
-    "lab/compile": ["lab/attention", "lab/precision"],
-    "lab/compare": ["lab/compile", "lab/memory", "lab/profile"],  # whose tables it knows
-    "lab/read": ["lab/profile"],  # what others recorded
-    "lab/explain": ["lab/pages", "lab/memory", "lab/precision"],
-    "lab/study": ["lab/*"],
-    "course": ["lab/*"],  # what one course and its write-ups ask and say; nothing below knows it
-    "capi": ["runtime", "backends/*"],
-    "cli": ["*"],  # one file per command; may name everything
-}
+# A folder without a row is an error: decide its place.
+FOLDERS = "src/folders.txt"
+ROW = re.compile(r"([\w/]+):([^#]*)(?:#.*)?")
+
+
+def rows_of(root):
+    """The rows of src/folders.txt: folder -> folders it may include."""
+    lines = (root / FOLDERS).read_text(encoding="utf-8").splitlines()
+    return {row.group(1): row.group(2).split() for row in map(ROW.fullmatch, lines) if row}
+
+
+ROWS = rows_of(Path(__file__).resolve().parents[1])
 
 # Folder of src/ -> groups of its files, the lowest first. A file may include its
 # own group and those before it. "*": files that fit no other pattern.
@@ -76,9 +40,7 @@ GROUPS = {
           "predecessors.cuh"]),
         ("attention", ["attention/*"]),  # a library of its own, also behind the C interface
         ("products by parts", ["split/*"]),
-        ("toolkit", ["check.*", "stream.h", "waits.*", "events.*", "graph.*", "pinned_memory.*",
-                     "transfers.*", "memory_source.*", "gate.*", "outbox.*", "nvml.*", "nvrtc.*",
-                     "nvtx_ranges.*", "cupti*", "cublaslt.*", "device_info.*", "tuning_file.*"]),
+        ("toolkit", ["toolkit/*"]),
         ("device code", ["*.cuh"]),
         ("kernels", ["*"]),
         ("device", ["cuda_device.*", "ceilings.*"]),
@@ -92,10 +54,10 @@ CONFINED = [
     (r"nccl", ["backends/comm/nccl/"], "NCCL"),
     (r"mpi\.h$", ["backends/comm/mpi/"], "MPI"),
     (r"hwy/", ["backends/cpu/"], "Highway"),
-    (r"sentencepiece", ["train/"], "SentencePiece"),
+    (r"sentencepiece", ["tokens/"], "SentencePiece"),
     (r"xxhash", ["base/hash.cpp"], "xxHash (slow to compile)"),
-    (r"pcre2", ["train/text_pattern.cpp"], "PCRE2"),
-    (r"utf8proc", ["train/text_steps.cpp"], "utf8proc"),
+    (r"pcre2", ["tokens/text_pattern.cpp"], "PCRE2"),
+    (r"utf8proc", ["tokens/text_steps.cpp"], "utf8proc"),
     (r"sodium", ["backends/comm/tcp/"], "libsodium"),
     (r"nlohmann/", ["base/json"], "nlohmann-json (slow to compile)"),
     (r"utf8\.h$", ["base/utf8.cpp"], "UTF8-CPP"),
@@ -107,7 +69,7 @@ FLAG = re.compile(r"(?<![\w!-])--[a-z]")  # "<!--" opens a comment
 FLAGS_ALLOWED = [
     (r"spec/|train/", r"--[a-z][a-z-]*", "the flag of a row in a table of fields"),
     (r"lab/|course/", r"tracestep [a-z]+ .*", "a whole command line"),
-    (r"backends/cuda/nvrtc\.cpp", r"--(std|gpu-architecture)=.*", "options of NVRTC"),
+    (r"backends/cuda/toolkit/nvrtc\.cpp", r"--(std|gpu-architecture)=.*", "options of NVRTC"),
 ]
 LITERALS = re.compile(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*')  # neighbours are one
 COMMENT = re.compile(r"(^|(?<=\s))//.*", re.MULTILINE)
@@ -270,12 +232,13 @@ def broken_by_device_names(path, text):
 # the engine itself wrote, it may read: programs, and the names of dtypes in them.
 ENGINE = ("ops/", "planning/", "analysis/", "nn/", "run/", "passes/", "codegen/", "runtime/",
           "backends/", "exec/")
+READS_ENVIRONMENT = "backends/comm/launch/"
 PARSES = re.compile(r"\b(parse_(?!program\b|dtype\b)\w+|checked_parts)\(")
 
 
 def broken_by_parsing(path, text):
     """(line, rule) of each place of the engine, src/`path`, that reads a user's text."""
-    if not path.startswith(ENGINE):
+    if not path.startswith(ENGINE) or path.startswith(READS_ENVIRONMENT):
         return
     text = COMMENT.sub("", text)
     for match in PARSES.finditer(text):

@@ -1,17 +1,17 @@
 #include "base/env.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 
 #include "base/error.h"
-#include "base/launched.h"
 #include "base/units.h"
 
 namespace tracestep::env {
 namespace {
 
 constexpr int kMaxThreads = 4096;
+constexpr double kDefaultTimeoutS = 300.0;
 
 #ifdef NDEBUG
 constexpr bool kVerifyByDefault = false;
@@ -46,13 +46,8 @@ constexpr Variable kSystemRoot = {"TRACESTEP_SYSTEM_ROOT",
 
 constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};
 
-constexpr auto kAll = [] {
-  constexpr std::array kOwn = {kThreads, kNoColor,     kVerify,     kAllocator,
-                               kLog,     kKernelCache, kSystemRoot, kTerm};
-  std::array<Variable, kOwn.size() + kLaunchVariables.size()> out{};
-  std::ranges::copy(kLaunchVariables, std::ranges::copy(kOwn, out.begin()).out);
-  return out;
-}();
+constexpr std::array kAll = {kThreads, kNoColor,     kVerify,     kAllocator,
+                             kLog,     kKernelCache, kSystemRoot, kTerm};
 
 // The name of the allocator: caching, guarded or plain. Error{kUsage} for any other.
 std::string allocator_name() {
@@ -68,8 +63,8 @@ std::span<const Variable> variables() {
   return kAll;
 }
 
-void check_variables() {
-  for (const Variable& variable : kAll) {
+void check(std::span<const Variable> variables) {
+  for (const Variable& variable : variables) {
     if (variable.check != nullptr) variable.check();
   }
 }
@@ -129,6 +124,12 @@ std::string system_root() {
 
 bool dumb_terminal() {
   return value_of(kTerm) == "dumb";
+}
+
+double comm_timeout_s() {
+  const auto text = value_of(kCommTimeout);
+  if (!text) return kDefaultTimeoutS;
+  return parse_real(std::string(kCommTimeout.name), *text, 0.1, std::numeric_limits<double>::max());
 }
 
 }  // namespace tracestep::env

@@ -1,5 +1,6 @@
-// Every environment variable the program reads, in one place: nothing else calls getenv. `doctor`
-// prints the table, and main() checks it before any command starts.
+// The environment variables that the program reads: nothing else calls getenv. Those of launchers
+// are in backends/comm/launch/launched.h. `doctor` prints both tables, and main() checks them
+// before any command starts.
 #pragma once
 
 #include <optional>
@@ -28,10 +29,10 @@ void check_by() {
   (void)kAccessor();
 }
 
-// All variables, in the order of the accessors below.
+// All variables but those of launchers, in the order of the accessors below.
 std::span<const Variable> variables();
 // Error{kUsage} with the variable, its value and what is allowed, for the first that is malformed.
-void check_variables();
+void check(std::span<const Variable> variables);
 // The text a variable has now, or nullopt when it is unset or empty.
 std::optional<std::string> value_of(const Variable& variable);
 
@@ -58,6 +59,12 @@ std::string kernel_cache();
 std::string system_root();
 // TERM=dumb: the terminal cannot rewrite a line.
 bool dumb_terminal();
+// TRACESTEP_COMM_TIMEOUT: seconds after which a rank that does not come to a collective has failed.
+double comm_timeout_s();
+
+inline constexpr Variable kCommTimeout = {"TRACESTEP_COMM_TIMEOUT",
+                                          "seconds to wait for another process in a collective",
+                                          "300", check_by<comm_timeout_s>};
 
 }  // namespace env
 }  // namespace tracestep

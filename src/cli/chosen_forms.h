@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "cli/option_set.h"
 #include "spec/run_grid.h"
-#include "train/checkpoint_files.h"
+#include "weights/checkpoint_files.h"
 
 namespace tracestep::cli {
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "backends/comm/launch/launched.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "cli/command.h"
@@ -10,7 +11,7 @@
 #include "cli/devices.h"
 #include "cli/mpi.h"
 #include "cli/output.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep::cli {
 namespace {
@@ -65,7 +66,8 @@ Table variables_table() {
                           {.name = "value"},
                           {.name = "default_value", .title = "default"},
                           {.name = "doc", .title = "meaning"}}};
-  for (const env::Variable& variable : env::variables()) {
+  const std::span<const env::Variable> tables[] = {env::variables(), env::kLaunchVariables};
+  for (const env::Variable& variable : tables | std::views::join) {
     auto value = env::value_of(variable);
     if (value && variable.is_secret) value = "set";
     table.add_row(

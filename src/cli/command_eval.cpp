@@ -13,7 +13,7 @@
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "cli/token_input.h"
-#include "train/loop.h"
+#include "train/evaluate.h"
 
 namespace tracestep::cli {
 namespace {

@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/token_input.h"
-#include "train/checkpoint_names.h"
-#include "train/family_export.h"
-#include "train/family_files.h"
-#include "train/model_store.h"
+#include "weights/checkpoint_names.h"
+#include "weights/family_export.h"
+#include "weights/family_files.h"
+#include "weights/model_store.h"
 
 namespace tracestep::cli {
 namespace {

@@ -16,8 +16,8 @@
 #include "cli/remaining_time.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
-#include "train/loop.h"
-#include "train/text_source.h"
+#include "tokens/text_source.h"
+#include "train/generate.h"
 
 namespace tracestep::cli {
 namespace {

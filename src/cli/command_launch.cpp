@@ -13,10 +13,10 @@
 
 #include <fmt/ranges.h>
 
+#include "backends/comm/launch/launched.h"
 #include "backends/comm/tcp/connection.h"
 #include "backends/comm/tcp/secret.h"
 #include "base/error.h"
-#include "base/launched.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "cli/arguments.h"

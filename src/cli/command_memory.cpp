@@ -17,10 +17,10 @@
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "cli/time_source.h"
-#include "lab/memory/advice.h"
-#include "lab/memory/fingerprint.h"
-#include "lab/memory/snapshot.h"
+#include "lab/fit/advice.h"
 #include "lab/memory/tables.h"
+#include "lab/snapshots/fingerprint.h"
+#include "lab/snapshots/snapshot.h"
 #include "run/memory_limit.h"
 
 namespace tracestep::cli {

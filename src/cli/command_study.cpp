@@ -3,9 +3,9 @@
 #include <chrono>
 #include <memory>
 
+#include "backends/comm/launch/launched.h"
 #include "base/error.h"
 #include "base/input_file.h"
-#include "base/launched.h"
 #include "base/log.h"
 #include "base/made_folders.h"
 #include "base/output_file.h"

@@ -26,9 +26,9 @@
 #include "lab/measure/statistics.h"
 #include "runtime/processes.h"
 #include "spec/step_program.h"
+#include "tokens/text_source.h"
 #include "train/fingerprint.h"
 #include "train/loop.h"
-#include "train/text_source.h"
 #include "train/train_fields.h"
 
 namespace tracestep::cli {

@@ -14,7 +14,7 @@
 #include "backends/comm/nccl/nccl_group.h"
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"
-#include "backends/cuda/device_info.h"
+#include "backends/cuda/toolkit/device_info.h"
 #endif
 
 namespace tracestep::cli {

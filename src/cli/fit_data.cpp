@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/fit_plan.h"
-#include "train/text_source.h"
+#include "tokens/text_source.h"
 
 namespace tracestep::cli {
 namespace {

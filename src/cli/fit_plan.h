@@ -8,8 +8,8 @@
 #include "cli/option_set.h"
 #include "cli/time_source.h"
 #include "cli/token_input.h"
-#include "lab/memory/largest.h"
-#include "lab/memory/plan.h"
+#include "lab/fit/largest.h"
+#include "lab/fit/plan.h"
 #include "spec/run_grid.h"
 
 namespace tracestep::cli {

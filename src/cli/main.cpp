@@ -6,6 +6,7 @@
 #include <system_error>
 #include <vector>
 
+#include "backends/comm/launch/launched.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -26,7 +27,8 @@ int run(std::span<const std::string> arguments) {
   register_devices();
   const Command* command = parse_arguments(all_commands(), arguments);
   if (command == nullptr) return 0;
-  env::check_variables();
+  env::check(env::variables());
+  env::check(env::kLaunchVariables);
   (void)log_level();  // read once, here: the thread of signals must not read the environment
   try {
     join_processes(command->name, arguments);

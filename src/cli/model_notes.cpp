@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/log_once.h"
 #include "nn/families.h"
-#include "train/checkpoint_files.h"
-#include "train/family_files.h"
-#include "train/weight_files.h"
+#include "weights/checkpoint_files.h"
+#include "weights/family_files.h"
+#include "weights/weight_files.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

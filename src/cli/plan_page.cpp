@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "lab/memory/fit.h"
-#include "lab/memory/plan.h"
+#include "lab/fit/fit.h"
+#include "lab/fit/plan.h"
 #include "lab/memory/tables.h"
 #include "lab/pages/first_answer.h"
 #include "lab/report/html.h"

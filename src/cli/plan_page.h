@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/memory/remedy.h"
+#include "lab/fit/remedy.h"
 #include "lab/report/table.h"
 
 namespace tracestep::cli {

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <optional>
 
+#include "backends/comm/launch/launched.h"
 #include "backends/comm/local/local_group.h"
 #include "backends/comm/tcp/tcp_processes.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "cli/cuda.h"
@@ -36,8 +36,8 @@ std::optional<WaitWatch>& watch() {
 }
 
 std::unique_ptr<Processes> join(const Launched& self) {
-  if (self.has_mpi) return join_by_mpi(comm_timeout_s());
-  return join_tcp(self, secret_of_run(), comm_timeout_s());
+  if (self.has_mpi) return join_by_mpi(env::comm_timeout_s());
+  return join_tcp(self, secret_of_run(), env::comm_timeout_s());
 }
 
 std::uint64_t hash_of(std::string_view text) {
@@ -76,7 +76,7 @@ void join_processes(const std::string& command, std::span<const std::string> arg
   const auto shared = shared_commands();
   if (!self || std::ranges::find(shared, command) == shared.end()) return;
   joined() = join(*self);
-  watch().emplace(*joined(), comm_timeout_s());
+  watch().emplace(*joined(), env::comm_timeout_s());
   if (self->rank != 0) {
     leave_results_to_another_process();
     if (std::freopen("/dev/null", "w", stdout) == nullptr) std::fclose(stdout);
@@ -103,7 +103,7 @@ void leave_processes() {
 }
 
 std::vector<std::unique_ptr<Communicator>> connect_ranks(Device& first, int ranks) {
-  if (processes() == nullptr) return make_local_group(ranks, comm_timeout_s());
+  if (processes() == nullptr) return make_local_group(ranks, env::comm_timeout_s());
   if (processes()->count() != ranks) {
     throw Error(ErrorCode::kUsage, "--parallel",
                 fmt::format("{} processes were started for {} ranks", processes()->count(), ranks),

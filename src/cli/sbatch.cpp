@@ -7,9 +7,9 @@
 
 #include <fmt/ranges.h>
 
+#include "backends/comm/launch/launched.h"
 #include "backends/comm/tcp/secret.h"
 #include "base/error.h"
-#include "base/launched.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/output_folder.h"

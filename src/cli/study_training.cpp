@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "cli/text_stream.h"
 #include "session/devices.h"
-#include "train/text_source.h"
-#include "train/tokenizer.h"
+#include "tokens/text_source.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep::cli {
 

@@ -8,11 +8,11 @@
 #include "base/log.h"
 #include "cli/model_notes.h"
 #include "spec/fields.h"
-#include "train/checkpoint_names.h"
-#include "train/family_files.h"
-#include "train/model_store.h"
-#include "train/text_source.h"
-#include "train/weight_files.h"
+#include "tokens/text_source.h"
+#include "weights/checkpoint_names.h"
+#include "weights/family_files.h"
+#include "weights/model_store.h"
+#include "weights/weight_files.h"
 
 namespace tracestep::cli {
 namespace {

@@ -1,14 +1,14 @@
 // Tokens for training and evaluation: from a token file, or from text through a tokenizer; and the
-// model that goes with them. Which tokenizer goes with weights is decided in train/weights.h.
+// model that goes with them. Which tokenizer goes with weights is decided in weights/weights.h.
 #pragma once
 
 #include <memory>
 #include <optional>
 
 #include "cli/options.h"
-#include "train/token_file.h"
-#include "train/tokenizer.h"
-#include "train/weights.h"
+#include "tokens/token_file.h"
+#include "tokens/tokenizer.h"
+#include "weights/weights.h"
 
 namespace tracestep::cli {
 

@@ -11,7 +11,7 @@
 #include "cli/text_stream.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/env.h"
 #include "base/error.h"
-#include "base/launched.h"
 
 namespace tracestep {
 namespace {

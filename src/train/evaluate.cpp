@@ -9,11 +9,11 @@
 #include "passes/autograd.h"
 #include "session/session.h"
 #include "spec/step_program.h"
-#include "train/loop.h"
-#include "train/model_store.h"
+#include "tokens/tokenizer.h"
+#include "train/evaluate.h"
 #include "train/text_parts.h"
-#include "train/tokenizer.h"
-#include "train/weights.h"
+#include "weights/model_store.h"
+#include "weights/weights.h"
 
 namespace tracestep {
 namespace {

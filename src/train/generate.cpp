@@ -7,10 +7,10 @@
 #include "exec/executor.h"
 #include "session/session.h"
 #include "spec/step_program.h"
-#include "train/loop.h"
-#include "train/model_store.h"
+#include "train/generate.h"
 #include "train/sampling.h"
-#include "train/weights.h"
+#include "weights/model_store.h"
+#include "weights/weights.h"
 
 namespace tracestep {
 namespace {

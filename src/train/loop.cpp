@@ -1,4 +1,5 @@
 #include "train/loop.h"
+#include "train/generate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,16 +10,16 @@
 #include "runtime/communicator.h"
 #include "runtime/processes.h"
 #include "runtime/wishes.h"
+#include "tokens/tokenizer.h"
 #include "train/diagnosis.h"
 #include "train/fingerprint.h"
 #include "train/log_file.h"
-#include "train/model_store.h"
 #include "train/run_checkpoints.h"
 #include "train/small_updates.h"
-#include "train/tokenizer.h"
 #include "train/trainer.h"
-#include "train/weights.h"
-#include "train/whole_tensors.h"
+#include "weights/model_store.h"
+#include "weights/weights.h"
+#include "weights/whole_tensors.h"
 
 namespace tracestep {
 namespace {

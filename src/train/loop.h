@@ -14,11 +14,9 @@
 #include "exec/executor.h"
 #include "exec/rank_devices.h"
 #include "run/run_spec.h"
-#include "train/batches.h"
-#include "train/not_finite.h"
-#include "train/sampling.h"
+#include "tokens/batches.h"
+#include "tokens/token_file.h"
 #include "train/schedule.h"
-#include "train/token_file.h"
 
 namespace tracestep {
 
@@ -133,51 +131,5 @@ TrainResult train(const RankDevices& devices, const TrainOptions& options, Token
 TrainResult train(Device& device, const TrainOptions& options, TokenSourcePtr tokens,
                   TokenSourcePtr validation, const StopSignal* stop,
                   const std::function<void(const TrainStep&)>& progress);
-
-struct EvalOptions {
-  RunSpec run = {};
-  std::filesystem::path init = {};
-  // Sequential batches to average over; 0: every token once. Where tokens are left over, the last
-  // batches have fewer rows, or one short row.
-  std::int64_t batches = 0;
-  std::filesystem::path logits =
-      {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
-  std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
-  // The tokenizer of the text, to count the bytes of its tokens; nullptr: not known.
-  std::shared_ptr<const Tokenizer> tokenizer = {};
-};
-
-struct EvalResult {
-  double loss = 0.0;
-  double perplexity = 0.0;
-  double first_batch_loss = 0.0;
-  std::int64_t batches = 0, tokens = 0;
-  // The bytes of the text of all targets, and the loss per byte; nullopt where it is not known.
-  std::optional<std::int64_t> bytes;
-  std::optional<double> bits_per_byte;
-  // The first weight, result or gradient that is infinite or NaN, if any.
-  std::optional<NotFinite> not_finite;
-};
-
-// Weights that are not finite are no error: the result's `not_finite` names them.
-// `before_batch` is called before each, with their number.
-EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
-                    const std::function<void(std::int64_t batches)>& before_batch = {});
-
-struct GenerateOptions {
-  RunSpec run = {.shape = {.batch = 1, .context = 256}};  // the longest text, prompt included
-  std::filesystem::path init = {};
-  std::vector<std::int64_t> prompt;  // token ids; at least one
-  std::int64_t tokens = 128;         // to sample
-  Sampling sampling = {};
-};
-
-// Samples with a KV cache: the prompt in runs of up to 128 tokens, then one token per run; `emit`
-// gets each new token. Stops when the context is full. `load` fills the weights; without it they
-// are those of `init`. Errors: kNotFinite for weights or logits that are infinite or NaN.
-std::vector<std::int64_t> generate(Device& device, const GenerateOptions& options,
-                                   const StopSignal* stop,
-                                   const std::function<void(std::int64_t)>& emit,
-                                   const std::function<void(Store&)>& load = {});
 
 }  // namespace tracestep

@@ -11,8 +11,8 @@
 #include "passes/loss_scaling.h"
 #include "passes/optimizer.h"
 #include "runtime/processes.h"
-#include "train/family_files.h"
-#include "train/model_store.h"
+#include "weights/family_files.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <string>
 
-#include "train/checkpoint_files.h"
 #include "train/loop.h"
-#include "train/whole_tensors.h"
+#include "weights/checkpoint_files.h"
+#include "weights/whole_tensors.h"
 
 namespace tracestep {
 

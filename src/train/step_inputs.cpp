@@ -1,8 +1,8 @@
 #include "train/step_inputs.h"
 
 #include "base/random.h"
-#include "train/model_store.h"
 #include "train/schedule.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

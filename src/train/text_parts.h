@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "nn/transformer.h"
-#include "train/batches.h"
+#include "tokens/batches.h"
 
 namespace tracestep {
 

@@ -14,7 +14,7 @@
 #include "passes/recompute_budget.h"
 #include "runtime/host_wait.h"
 #include "runtime/processes.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -10,7 +10,7 @@
 #include "session/session.h"
 #include "train/loop.h"
 #include "train/text_parts.h"
-#include "train/whole_tensors.h"
+#include "weights/whole_tensors.h"
 
 namespace tracestep {
 

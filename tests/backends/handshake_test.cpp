@@ -6,9 +6,9 @@
 
 #include <csignal>
 
+#include "backends/comm/launch/launched.h"
 #include "backends/comm/tcp/connection.h"
 #include "backends/comm/tcp/messages.h"
-#include "base/launched.h"
 #include "support/scoped_variable.h"
 #include "support/temp_folder.h"
 

@@ -12,7 +12,7 @@
 #include "support/joined_processes.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

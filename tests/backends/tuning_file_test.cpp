@@ -1,7 +1,7 @@
 // Choices of algorithms on disk, by several processes at once: ranks tune the same products
 // together.
 #ifdef TRACESTEP_WITH_CUDA
-#include "backends/cuda/tuning_file.h"
+#include "backends/cuda/toolkit/tuning_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backends/comm/launch/launched.h"
 #include "base/error.h"
 #include "support/scoped_variable.h"
 #include "support/temp_folder.h"
@@ -59,7 +60,11 @@ TEST(EnvTest, NonsenseIsAnErrorNamingTheVariable) {
 }
 
 TEST(EnvTest, EveryVariableIsCheckedAtOnce) {
-  EXPECT_NO_THROW(env::check_variables());
+  const auto check_all = [] {
+    env::check(env::variables());
+    env::check(env::kLaunchVariables);
+  };
+  EXPECT_NO_THROW(check_all());
   for (const auto& [name, text] : {std::pair{"OMP_NUM_THREADS", "0"},
                                    {"TRACESTEP_VERIFY", "x"},
                                    {"TRACESTEP_ALLOCATOR", "fast"},
@@ -70,7 +75,7 @@ TEST(EnvTest, EveryVariableIsCheckedAtOnce) {
                                    {"MASTER_PORT", "65536"},
                                    {"TRACESTEP_COMM_TIMEOUT", "nan"}}) {
     const ScopedVariable wrong(name, text);
-    const std::string message = message_of(ErrorCode::kUsage, [] { env::check_variables(); });
+    const std::string message = message_of(ErrorCode::kUsage, check_all);
     EXPECT_TRUE(contains(message, fmt::format("[{}] ", name)));
     EXPECT_TRUE(contains(message, fmt::format("\"{}\"", text)));
   }

@@ -1,4 +1,4 @@
-#include "base/launched.h"
+#include "backends/comm/launch/launched.h"
 
 #include <gtest/gtest.h>
 

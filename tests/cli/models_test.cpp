@@ -13,7 +13,7 @@
 #include "support/family_folder.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/json.h"
 #include "cli/run_binary.h"
 #include "support/temp_folder.h"
-#include "train/not_finite.h"
-#include "train/saved_tensors.h"
+#include "weights/not_finite.h"
+#include "weights/saved_tensors.h"
 
 namespace tracestep {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/run_binary.h"
 #include "lab/predict/history.h"
 #include "support/temp_folder.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep {
 namespace {

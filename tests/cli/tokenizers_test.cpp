@@ -11,8 +11,8 @@
 #include "cli/run_binary.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
-#include "train/safetensors.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
+#include "weights/safetensors.h"
 
 namespace tracestep {
 namespace {

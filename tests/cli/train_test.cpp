@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "cli/run_binary.h"
 #include "support/temp_folder.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 namespace tracestep {
 namespace {

@@ -18,7 +18,7 @@
 #include "passes/pipeline.h"
 #include "spec/parse_words.h"
 #include "support/temp_folder.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep {
 namespace {

@@ -7,7 +7,7 @@
 #include "support/allocation_peak.h"
 #include "support/backends.h"
 #include "support/wrapped_device.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

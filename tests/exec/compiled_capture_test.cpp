@@ -9,7 +9,7 @@
 #include "ops/functions.h"
 #include "support/backends.h"
 #include "support/capturing_device.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -10,7 +10,7 @@
 #include "ops/functions.h"
 #include "support/backends.h"
 #include "support/faulting_device.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

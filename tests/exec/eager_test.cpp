@@ -9,7 +9,7 @@
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -13,7 +13,7 @@
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/run_program.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "support/host_values.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep::testing {
 

@@ -1,6 +1,6 @@
 // The folder of a checkpoint. The input is its description and, behind a NUL, the content that each
 // file has; the checksums are made to match, since no change of a byte would come past them.
-#include "train/checkpoint_format.h"
+#include "weights/checkpoint_format.h"
 
 #include <cstdlib>
 

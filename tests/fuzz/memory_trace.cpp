@@ -1,5 +1,5 @@
 // Memory snapshots, as pickle and as JSON.
-#include "lab/memory/trace.h"
+#include "lab/snapshots/trace.h"
 
 #include "fuzz/fuzz_target.h"
 

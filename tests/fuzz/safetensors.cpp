@@ -1,5 +1,5 @@
 // Weights: every tensor of an accepted file can be found, and read or refused.
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 #include "fuzz/fuzz_target.h"
 

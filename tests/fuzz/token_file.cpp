@@ -1,5 +1,5 @@
 // Token files of all layouts: the first byte of the input says what --token-dtype is.
-#include "train/token_file.h"
+#include "tokens/token_file.h"
 
 #include <array>
 

@@ -1,5 +1,5 @@
 // Saved tokenizers of both kinds, and what they make of a text.
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 #include "fuzz/fuzz_target.h"
 

@@ -1,5 +1,5 @@
 // A tokenizer.json, and what it makes of a text.
-#include "train/tokenizer_kinds.h"
+#include "tokens/tokenizer_kinds.h"
 
 #include "fuzz/fuzz_target.h"
 

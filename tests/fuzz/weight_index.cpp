@@ -1,6 +1,6 @@
 // The index of a published model's shards: no accepted one leads out of its folder.
 #include "fuzz/fuzz_target.h"
-#include "train/weight_files.h"
+#include "weights/weight_files.h"
 
 using namespace tracestep;
 using namespace tracestep::fuzzing;

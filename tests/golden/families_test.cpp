@@ -18,9 +18,9 @@
 #include "support/family_folder.h"
 #include "support/host_values.h"
 #include "support/temp_folder.h"
-#include "train/family_files.h"
 #include "train/loop.h"
-#include "train/model_store.h"
+#include "weights/family_files.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -11,7 +11,7 @@
 #include "support/host_values.h"
 #include "support/paths.h"
 #include "support/run_program.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 namespace tracestep::testing {
 namespace {

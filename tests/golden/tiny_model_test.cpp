@@ -14,8 +14,8 @@
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/paths.h"
-#include "train/loop.h"
-#include "train/model_store.h"
+#include "train/evaluate.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

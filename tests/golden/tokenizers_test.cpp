@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace tracestep {
 namespace {

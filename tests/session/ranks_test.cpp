@@ -19,8 +19,8 @@
 #include "session/session.h"
 #include "spec/parse_words.h"
 #include "support/run_program.h"
-#include "train/model_store.h"
 #include "train/step_inputs.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

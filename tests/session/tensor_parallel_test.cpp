@@ -16,9 +16,9 @@
 #include "session/session.h"
 #include "spec/parse_words.h"
 #include "support/family_models.h"
-#include "train/model_store.h"
 #include "train/step_inputs.h"
-#include "train/whole_tensors.h"
+#include "weights/model_store.h"
+#include "weights/whole_tensors.h"
 
 namespace tracestep {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/input_file.h"
 #include "base/output_file.h"
 #include "support/paths.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 namespace tracestep::testing {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "lab/memory/snapshot.h"
+#include "lab/snapshots/snapshot.h"
 
 namespace tracestep {
 

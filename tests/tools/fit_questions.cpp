@@ -1,5 +1,5 @@
 // The battery of what makes a step fit: --count N [--seed S] [--layers L] asks N random questions
-// (tests/lab/memory/fit_questions.h) from number S * 1000000 on, of models with L layers where that
+// (tests/lab/fit/fit_questions.h) from number S * 1000000 on, of models with L layers where that
 // is given, and prints what does not hold with the question's number. The last line is a summary in
 // JSON. Status 1 when there was a fault.
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string>
 
-#include "lab/memory/fit_questions.h"
+#include "lab/fit/fit_questions.h"
 #include "ops/functions.h"
 #include "spec/fields.h"
 

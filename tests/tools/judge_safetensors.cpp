@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/utf8.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 int main() {
   for (std::string path; std::getline(std::cin, path);) {

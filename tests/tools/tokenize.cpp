@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "train/tokenizer.h"
+#include "tokens/tokenizer.h"
 
 namespace {
 

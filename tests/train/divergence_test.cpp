@@ -12,9 +12,11 @@
 #include "support/faulting_device.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
-#include "train/checkpoint_files.h"
+#include "train/evaluate.h"
+#include "train/generate.h"
 #include "train/loop.h"
-#include "train/model_store.h"
+#include "weights/checkpoint_files.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -11,7 +11,7 @@
 #include "support/deferring_device.h"
 #include "support/tiny_training.h"
 #include "train/loop.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -7,7 +7,7 @@
 #include "support/backends.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
-#include "train/safetensors.h"
+#include "weights/safetensors.h"
 
 namespace tracestep {
 namespace {

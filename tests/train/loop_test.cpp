@@ -1,4 +1,5 @@
 #include "train/loop.h"
+#include "train/generate.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,7 @@
 #include "spec/step_program.h"
 #include "support/host_values.h"
 #include "support/temp_folder.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

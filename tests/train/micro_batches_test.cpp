@@ -8,7 +8,7 @@
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "support/tiny_training.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

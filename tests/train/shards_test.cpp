@@ -15,10 +15,10 @@
 #include "spec/parse_words.h"
 #include "support/allocation_peak.h"
 #include "support/temp_folder.h"
-#include "train/model_store.h"
+#include "tokens/tokenizer.h"
 #include "train/run_checkpoints.h"
-#include "train/tokenizer.h"
 #include "train/trainer.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -8,8 +8,8 @@
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "support/tiny_training.h"
-#include "train/model_store.h"
 #include "train/small_updates.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

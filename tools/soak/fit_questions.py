@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random questions of what makes a step fit, against every set of changes.
 
-Builds build/tests/fit_questions (tests/lab/memory/fit_questions.h says what it checks) and asks
+Builds build/tests/fit_questions (tests/lab/fit/fit_questions.h says what it checks) and asks
 --count questions, those from --seed times a million on, of models with --layers layers where that
 is given. The last line is a JSON summary.
 Usage: fit_questions.py [--count N] [--seed S] [--layers L] [--program PATH]

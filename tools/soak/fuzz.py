@@ -24,26 +24,26 @@ OUT = ROOT / "out" / "fuzz"
 
 # Target -> the files of src/ that are its reader.
 READERS = {
-    "checkpoint": ["train/checkpoint_format.cpp", "train/saved_tensors.cpp", "train/tensor_pieces.cpp"],
+    "checkpoint": ["weights/checkpoint_format.cpp", "weights/saved_tensors.cpp", "weights/tensor_pieces.cpp"],
     "gzip": ["lab/report/gzip.cpp"],
     "json": ["base/json.cpp", "base/json_events.cpp"],
-    "memory_trace": ["lab/memory/trace.cpp"],
+    "memory_trace": ["lab/snapshots/trace.cpp"],
     "message": ["base/utf8.cpp"],
     "pickle": ["lab/report/unpickle.cpp"],
     "program": ["ir/parse.cpp"],
     "ranks": ["backends/comm/tcp/handshake.cpp", "backends/comm/tcp/messages.cpp"],
     "result": ["lab/compare/compare.cpp"],
     "result_csv": ["lab/compare/result_csv.cpp", "lab/report/csv_reader.cpp"],
-    "safetensors": ["train/safetensors_header.cpp"],
+    "safetensors": ["weights/safetensors_header.cpp"],
     "snapshot": ["lab/read/snapshot_file.cpp", "lab/read/snapshot_tables.cpp"],
-    "token_file": ["train/token_file.cpp", "train/npy.cpp"],
-    "tokenizer": ["train/tokenizer.cpp"],
-    "tokenizer_json": ["train/tokenizer_json.cpp", "train/tokenizer_fields.cpp", "train/text_steps.cpp",
-                       "train/text_pattern.cpp", "train/byte_pairs.cpp", "train/added_tokens.cpp"],
+    "token_file": ["tokens/token_file.cpp", "tokens/npy.cpp"],
+    "tokenizer": ["tokens/tokenizer.cpp"],
+    "tokenizer_json": ["tokens/tokenizer_json.cpp", "tokens/tokenizer_fields.cpp", "tokens/text_steps.cpp",
+                       "tokens/text_pattern.cpp", "tokens/byte_pairs.cpp", "tokens/added_tokens.cpp"],
     "trace": ["lab/read/" + name for name in
               ("byte_stream.cpp", "file_kind.cpp", "object_stream.cpp", "trace_file.cpp", "trace_parts.cpp",
                "trace_tables.cpp", "trace_times.cpp", "trace_difference.cpp")],
-    "weight_index": ["train/weight_index.cpp"],
+    "weight_index": ["weights/weight_index.cpp"],
 }
 MAX_BYTES = {"program": 4096, "ranks": 512, "tokenizer": 8192, "tokenizer_json": 8192}
 

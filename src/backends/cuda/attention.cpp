@@ -4,8 +4,8 @@
 
 #include "backends/cuda/attention/attention.h"
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/stream.h"
-#include "backends/cuda/strided_copy.h"
+#include "backends/cuda/maps/strided_copy.h"
+#include "backends/cuda/toolkit/stream.h"
 
 namespace tracestep::cuda {
 namespace {

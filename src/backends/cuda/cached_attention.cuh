@@ -4,8 +4,8 @@
 
 #include <limits>
 
-#include "backends/cuda/indices.cuh"
-#include "backends/cuda/row_packs.cuh"
+#include "backends/cuda/maps/indices.cuh"
+#include "backends/cuda/rows/row_packs.cuh"
 #include "planning/cuda_plans.h"
 
 namespace tracestep::cuda::cached {

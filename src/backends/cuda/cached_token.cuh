@@ -5,7 +5,7 @@
 #pragma once
 
 #include "backends/cuda/cached_attention.cuh"
-#include "backends/cuda/operand.cuh"
+#include "backends/cuda/maps/operand.cuh"
 
 namespace tracestep::cuda::cached {
 

@@ -2,10 +2,10 @@
 #include <memory>
 
 #include "backends/cuda/ceilings.h"
-#include "backends/cuda/events.h"
-#include "backends/cuda/gemm.h"
 #include "backends/cuda/launch.cuh"
-#include "backends/cuda/random_fill.h"
+#include "backends/cuda/maps/random_fill.h"
+#include "backends/cuda/products/gemm.h"
+#include "backends/cuda/toolkit/events.h"
 #include "planning/cuda_plans.h"
 #include "record/recorder.h"
 

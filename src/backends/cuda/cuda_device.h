@@ -24,7 +24,7 @@ struct CudaOptions {
   std::string tune_file = {};     // where choices are read from and, when tuning, kept
   std::string kernel_cache = {};  // folder of kernels compiled at run time; empty: none are kept
   // Adds kernels of ops from outside this back end, or replaces its own. They launch on
-  // cuda::stream_of(call).handle (backends/cuda/stream.h).
+  // cuda::stream_of(call).handle (backends/cuda/toolkit/stream.h).
   std::function<void(KernelTable& table)> add_kernels = {};
 };
 

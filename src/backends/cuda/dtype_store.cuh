@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "backends/cuda/functor_apply.cuh"
+#include "backends/cuda/maps/functor_apply.cuh"
 #include "runtime/tensor_ref.h"
 
 namespace tracestep::cuda {

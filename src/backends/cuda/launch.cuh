@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "backends/cuda/check.h"
 #include "backends/cuda/predecessors.cuh"
-#include "backends/cuda/stream.h"
+#include "backends/cuda/toolkit/check.h"
+#include "backends/cuda/toolkit/stream.h"
 
 namespace tracestep::cuda {
 

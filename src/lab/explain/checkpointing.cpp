@@ -5,7 +5,7 @@
 #include "analysis/cost.h"
 #include "analysis/saved.h"
 #include "lab/explain/topics.h"
-#include "lab/memory/fit.h"
+#include "lab/fit/fit.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
 #include "spec/parse_words.h"

@@ -14,8 +14,8 @@
 #include "lab/report/fields.h"
 #include "passes/pipeline.h"
 #include "session/session.h"
-#include "train/model_store.h"
 #include "train/step_inputs.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

@@ -8,7 +8,7 @@
 #include "ops/functions.h"
 #include "runtime/store.h"
 #include "session/session.h"
-#include "train/model_store.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace {

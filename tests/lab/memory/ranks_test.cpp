@@ -1,6 +1,6 @@
 // How devices share a step: which choices there are, which of them is proposed, and what a training
 // takes on them.
-#include "lab/memory/plan.h"
+#include "lab/fit/plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

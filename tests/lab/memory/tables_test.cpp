@@ -7,9 +7,9 @@
 
 #include "analysis/saved_ledger.h"
 #include "backends/null/null_device.h"
-#include "lab/memory/advice.h"
-#include "lab/memory/snapshot.h"
+#include "lab/fit/advice.h"
 #include "lab/memory/tables.h"
+#include "lab/snapshots/snapshot.h"
 #include "ops/functions.h"
 #include "support/python.h"
 #include "support/tables.h"

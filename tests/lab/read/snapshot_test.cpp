@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lab/memory/snapshot.h"
 #include "lab/read/file_kind.h"
 #include "lab/read/snapshot_file.h"
+#include "lab/snapshots/snapshot.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {

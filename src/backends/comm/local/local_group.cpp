@@ -12,7 +12,7 @@
 #include <map>
 #include <mutex>
 
-#include "base/launched.h"
+#include "backends/comm/launch/launched.h"
 #include "ops/collective_sizes.h"
 #include "runtime/ordered_sum.h"
 

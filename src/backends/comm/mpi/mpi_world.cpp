@@ -11,8 +11,8 @@
 #include <system_error>
 #include <thread>
 
+#include "backends/comm/launch/launched.h"
 #include "base/error.h"
-#include "base/launched.h"
 
 namespace tracestep {
 namespace {

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/comm/launch/launched.h"
 #include "base/error.h"
-#include "base/launched.h"
 
 namespace tracestep {
 namespace {

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "backends/comm/launch/launched.h"
 #include "base/error.h"
 #include "base/input_file.h"
-#include "base/launched.h"
 
 namespace tracestep {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "backends/comm/launch/launched.h"
 #include "backends/comm/tcp/connection.h"
 #include "backends/comm/tcp/secret.h"
-#include "base/launched.h"
 #include "runtime/processes.h"
 
 namespace tracestep {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/cuda/adamw.cuh"
 #include "backends/cuda/float8/tiles.cuh"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/updates/adamw.cuh"
 #include "ops/adamw_groups.h"
 
 namespace tracestep::cuda {

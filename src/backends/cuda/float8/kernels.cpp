@@ -1,10 +1,11 @@
-// Ops that quantize, in the table; scaled_matmul is among the products (backends/cuda/matmul.cpp).
+// Ops that quantize, in the table; scaled_matmul is among the products
+// (backends/cuda/products/matmul.cpp).
 #include "backends/cuda/kernels.h"
-#include "backends/cuda/check.h"
 #include "backends/cuda/float8/part_codes.h"
 #include "backends/cuda/float8/quantize.h"
 #include "backends/cuda/float8/swiglu.h"
-#include "backends/cuda/stream.h"
+#include "backends/cuda/toolkit/check.h"
+#include "backends/cuda/toolkit/stream.h"
 
 namespace tracestep::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "backends/cuda/gated/product.h"
-#include "backends/cuda/gemm.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/products/gemm.h"
 #include "planning/cuda_plans.h"
 
 namespace tracestep::cuda {

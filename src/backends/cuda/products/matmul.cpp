@@ -1,0 +1,366 @@
+// matmul and matmul_add: pass the operands to the library without copies. A product is prepared for
+// the guaranteed alignment of its operands, since their addresses are not known yet. Products by
+// parts (split/product.h) and those of few rows (thin_product.h) are our own.
+#include <algorithm>
+
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/maps/random_fill.h"
+#include "backends/cuda/products/gemm.h"
+#include "backends/cuda/products/padded_product.h"
+#include "backends/cuda/products/thin_product.h"
+#include "backends/cuda/split/product.h"
+#include "runtime/allocator.h"
+
+namespace tracestep::cuda {
+namespace {
+
+struct Matrix {
+  std::int64_t leading;  // elements from row to row as stored
+  std::int64_t batch;    // elements from matrix to matrix
+  bool by_columns;       // the stored rows are the operand's columns
+  std::int32_t alignment;
+};
+
+// The batch dimensions collapse to one stride (the op record takes nothing else).
+std::int64_t batch_stride(const OperandSpec& x) {
+  for (int i = x.shape.rank() - 3; i >= 0; --i) {
+    if (x.shape[i] != 1) return x.strides[i];
+  }
+  return 0;
+}
+
+// With one row (column) the stride between rows (columns) is arbitrary, but the library requires
+// one that is at least as long as a row.
+Matrix as_matrix(const OperandSpec& x) {
+  const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
+  const std::int64_t row_stride = x.strides.back(1), column_stride = x.strides.back(0);
+  const bool by_rows = (columns == 1 || column_stride == 1) && (rows == 1 || row_stride >= columns);
+  Matrix out{};
+  out.by_columns = !by_rows;
+  if (by_rows) {
+    out.leading = rows == 1 ? columns : row_stride;
+  } else {
+    out.leading = columns == 1 ? rows : column_stride;
+  }
+  out.batch = batch_stride(x);
+  out.alignment = alignment_of_rows(x, out.leading, out.batch);
+  return out;
+}
+
+// The product that computes `spec`, whose results and k are not empty.
+GemmProblem problem_of(const KernelSpec& spec) {
+  const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
+  const bool ta = spec.attrs.flag("transpose_a"), tb = spec.attrs.flag("transpose_b");
+  GemmProblem p;
+  p.m = y.shape.back(1);
+  p.n = y.shape.back(0);
+  p.k = a.shape.back(ta ? 1 : 0);
+  p.batch = y.shape.product() / (p.m * p.n);
+  p.dtype = a.dtype;
+  const Matrix ma = as_matrix(a), mb = as_matrix(b);
+  p.a_leading = ma.leading;
+  p.a_batch = ma.batch;
+  p.a_transposed = ta != ma.by_columns;
+  p.a_alignment = ma.alignment;
+  p.b_leading = mb.leading;
+  p.b_batch = mb.batch;
+  p.b_transposed = tb != mb.by_columns;
+  p.b_alignment = mb.alignment;
+  const std::int64_t y_batch = p.batch > 1 ? p.m * p.n : 0;
+  p.y_alignment = alignment_of_rows(y, p.n, y_batch);
+  if (spec.inputs.size() == 3) {
+    p.sum_dtype = y.dtype;
+    p.y_alignment = std::min(p.y_alignment, alignment_of_rows(spec.inputs[2], p.n, y_batch));
+  }
+  return p;
+}
+
+// A stand-in for an operand while tuning: random values, aligned exactly as guaranteed.
+class StandIn {
+ public:
+  StandIn(Allocator& memory, const OperandSpec& x, const CudaStream& stream) : memory_(memory) {
+    std::int64_t count = 1;
+    for (int i = 0; i < x.shape.rank(); ++i) count += (x.shape[i] - 1) * x.strides[i];
+    const std::int64_t shift = x.alignment < 256 ? x.alignment : 0;
+    const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(x.dtype));
+    block_ = memory.allocate(shift + bytes, {.category = Category::kWorkspace, .label = "tuning"});
+    fill_random(stream, data_ = static_cast<std::byte*>(block_) + shift, count, x.dtype);
+  }
+  ~StandIn() { memory_.free(block_); }
+  StandIn(const StandIn&) = delete;
+  StandIn& operator=(const StandIn&) = delete;
+  void* data() const { return data_; }
+
+ private:
+  Allocator& memory_;
+  void *block_ = nullptr, *data_ = nullptr;
+};
+
+void tune_product(Gemm::Product& product, const KernelSpec& spec, const CudaStream& stream,
+                  Allocator& memory) {
+  if (!stream.gemm->wants_tuning(product)) return;
+  const StandIn a(memory, spec.inputs[0], stream), b(memory, spec.inputs[1], stream),
+      y(memory, spec.outputs[0], stream);
+  const OperandSpec scratch{DType::kU8, {spec.workspace_bytes}, {1}, 256};
+  const StandIn workspace(memory, scratch, stream);
+  stream.gemm->tune(product, a.data(), b.data(), y.data(), workspace.data());
+}
+
+class Matmul final : public PreparedKernel {
+ public:
+  Matmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)),
+        stream_(stream),
+        product_(stream.gemm->prepare(problem_of(spec_))) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const void* c = at.inputs.size() == 3 ? at.inputs[2] : nullptr;
+    stream_.gemm->multiply(product_, at.inputs[0], at.inputs[1], at.outputs[0], at.workspace, c);
+  }
+
+  void tune(Allocator& memory) override { tune_product(product_, spec_, stream_, memory); }
+
+ private:
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  Gemm::Product& product_;
+};
+
+// A product on rows that are padded for the time of it.
+class PaddedMatmul final : public PreparedKernel {
+ public:
+  PaddedMatmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream), product_(problem_of(spec_), stream) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const void* c = at.inputs.size() == 3 ? at.inputs[2] : nullptr;
+    product_.multiply(at.inputs[0], at.inputs[1], c, at.outputs[0], at.workspace);
+  }
+
+  void tune(Allocator& memory) override {
+    const StandIn a(memory, spec_.inputs[0], stream_), b(memory, spec_.inputs[1], stream_),
+        y(memory, spec_.outputs[0], stream_);
+    const OperandSpec scratch{DType::kU8, {spec_.workspace_bytes}, {1}, 256};
+    const StandIn workspace(memory, scratch, stream_);
+    product_.tune(a.data(), b.data(), y.data(), workspace.data());
+  }
+
+ private:
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  const PaddedProduct product_;
+};
+
+// A product of a few rows.
+class ThinMatmul final : public PreparedKernel {
+ public:
+  ThinMatmul(const GemmProblem& problem, const CudaStream& stream)
+      : problem_(problem), stream_(stream) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const void* c = at.inputs.size() == 3 ? at.inputs[2] : nullptr;
+    const cudaError_t status = multiply_thin(problem_, at.inputs[0], at.inputs[1], c, at.outputs[0],
+                                             stream_.launch_stream());
+    if (status != cudaSuccess) [[unlikely]]
+      throw DeviceError("cuda", "matmul of few rows", cudaGetErrorString(status));
+  }
+
+ private:
+  const GemmProblem problem_;
+  const CudaStream& stream_;
+};
+
+SplitOperand operand_of(const OperandSpec& x, const void* data, bool is_transposed) {
+  const Matrix matrix = as_matrix(x);
+  return {.data = static_cast<const float*>(data),
+          .leading = matrix.leading,
+          .batch_stride = matrix.batch,
+          .is_down = is_transposed != matrix.by_columns};
+}
+
+void require_hopper(const CudaStream& stream) {
+  constexpr int kHopper = 90;
+  if (stream.compute_capability == kHopper) return;
+  throw Error(ErrorCode::kUsage, "precision",
+              fmt::format("fp32-split needs compute capability 9.0, and this device has {:.1f}",
+                          stream.compute_capability / 10.0),
+              "use fp32 or tf32");
+}
+
+// A product of float32 by parts.
+class SplitMatmul final : public PreparedKernel {
+ public:
+  SplitMatmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream), problem_(problem_of(spec_)) {
+    require_hopper(stream);
+  }
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const bool ta = spec_.attrs.flag("transpose_a"), tb = spec_.attrs.flag("transpose_b");
+    const SplitProduct product{
+        .m = problem_.m,
+        .n = problem_.n,
+        .k = problem_.k,
+        .batch = problem_.batch,
+        .a = operand_of(spec_.inputs[0], at.inputs[0], ta),
+        .b = operand_of(spec_.inputs[1], at.inputs[1], !tb),
+        .c = at.inputs.size() == 3 ? static_cast<const float*>(at.inputs[2]) : nullptr,
+        .y = static_cast<float*>(at.outputs[0]),
+        .workspace = at.workspace};
+    const cudaError_t status = multiply_split(product, stream_.launch_stream());
+    if (status != cudaSuccess) [[unlikely]]
+      throw DeviceError("cuda", "matmul by parts", cudaGetErrorString(status));
+  }
+
+ private:
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  const GemmProblem problem_;
+};
+
+// Both gradients of a linear layer, by parts.
+class SplitLinearGrads final : public PreparedKernel {
+ public:
+  SplitLinearGrads(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream) {
+    require_hopper(stream);
+    if (spec_.attrs.flag("by_parts") && spec_.inputs[0].dtype == DType::kF32) return;
+    fail_usage("linear_grad", "a GPU has it for f32 by parts alone; use two products");
+  }
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const OperandSpec &g = spec_.inputs[0], &w = spec_.inputs[1], &x = spec_.inputs[2];
+    const SplitLinearGrad grad{.rows = g.shape[0],
+                               .n = g.shape[1],
+                               .k = w.shape[1],
+                               .g = static_cast<const float*>(at.inputs[0]),
+                               .w = static_cast<const float*>(at.inputs[1]),
+                               .x = static_cast<const float*>(at.inputs[2]),
+                               .g_leading = as_matrix(g).leading,
+                               .w_leading = as_matrix(w).leading,
+                               .x_leading = as_matrix(x).leading,
+                               .dx = static_cast<float*>(at.outputs[0]),
+                               .dw = static_cast<float*>(at.outputs[1]),
+                               .workspace = at.workspace};
+    const cudaError_t status = grad.rows * grad.n * grad.k == 0
+                                   ? set_to_zero(at)
+                                   : linear_grad_split(grad, stream_.launch_stream());
+    if (status != cudaSuccess) [[unlikely]]
+      throw DeviceError("cuda", "linear_grad by parts", cudaGetErrorString(status));
+  }
+
+ private:
+  // Sums of no terms; what has none is empty.
+  cudaError_t set_to_zero(const LaunchOperands& at) const {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const OperandSpec& y = spec_.outputs[i];
+      const auto bytes = static_cast<std::size_t>(y.shape.product()) * size_of(y.dtype);
+      const cudaError_t status = bytes == 0 || at.outputs[i] == nullptr
+                                     ? cudaSuccess
+                                     : cudaMemsetAsync(at.outputs[i], 0, bytes, stream_.handle);
+      if (status != cudaSuccess) return status;
+    }
+    return cudaSuccess;
+  }
+
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+};
+
+// A product of 8-bit codes, both stored along K.
+GemmProblem scaled_problem(const KernelSpec& spec) {
+  const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
+  const std::int64_t k = a.shape[1], n = b.shape[0];
+  return {.m = a.shape[0],
+          .n = n,
+          .k = k,
+          .a_leading = k,
+          .b_leading = k,
+          .b_transposed = true,
+          .dtype = a.dtype,
+          .scaled = GemmProblem::Scaled{.b_dtype = b.dtype, .y_dtype = y.dtype},
+          .a_alignment = alignment_of_rows(a, k, 0),
+          .b_alignment = alignment_of_rows(b, k, 0),
+          .y_alignment = alignment_of_rows(y, n, 0)};
+}
+
+class ScaledMatmul final : public PreparedKernel {
+ public:
+  ScaledMatmul(KernelSpec spec, const CudaStream& stream)
+      : spec_(std::move(spec)), stream_(stream), product_(prepare()) {}
+
+  void launch(const LaunchOperands& at, const LaunchContext&) override {
+    const Gemm::Scales scales{static_cast<const float*>(at.inputs[2]),
+                              static_cast<const float*>(at.inputs[3])};
+    stream_.gemm->multiply_scaled(product_, at.inputs[0], at.inputs[1], scales, at.outputs[0],
+                                  at.workspace);
+  }
+
+  void tune(Allocator& memory) override { tune_product(product_, spec_, stream_, memory); }
+
+ private:
+  Gemm::Product& prepare() const {
+    if (stream_.compute_capability >= kLeastWithFloat8)
+      return stream_.gemm->prepare(scaled_problem(spec_));
+    throw Error(ErrorCode::kUsage, "precision",
+                fmt::format("fp8 needs compute capability 8.9, and this device has {:.1f}",
+                            stream_.compute_capability / 10.0),
+                "use bf16");
+  }
+
+  const KernelSpec spec_;
+  const CudaStream& stream_;
+  Gemm::Product& product_;
+};
+
+// Computes a product with k = 0: zeros, or a copy of what the product is added to.
+void empty_sum_kernel(const KernelCall& call) {
+  const TensorRef& y = call.outputs[0];
+  const void* c = call.op.donates.empty() ? nullptr : call.inputs[2].data;
+  if (y.count() == 0 || c == y.data) return;
+  const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
+  const cudaStream_t stream = stream_of(call).handle;
+  const cudaError_t status =
+      c == nullptr ? cudaMemsetAsync(y.data, 0, bytes, stream)
+                   : cudaMemcpyAsync(y.data, c, bytes, cudaMemcpyDeviceToDevice, stream);
+  if (status != cudaSuccess) fail_launch(call, status);
+}
+
+std::unique_ptr<PreparedKernel> prepare_linear_grad(KernelSpec spec, const LaunchContext& context) {
+  return std::make_unique<SplitLinearGrads>(std::move(spec), stream_of(context));
+}
+
+std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchContext& context) {
+  const std::int64_t k = spec.inputs[0].shape.back(spec.attrs.flag("transpose_a") ? 1 : 0);
+  if (k == 0 || spec.outputs[0].shape.product() == 0) {
+    return bind_kernel(std::move(spec), empty_sum_kernel);
+  }
+  if (spec.attrs.flag("by_parts") && spec.inputs[0].dtype == DType::kF32) {
+    return std::make_unique<SplitMatmul>(std::move(spec), stream_of(context));
+  }
+  const CudaStream& stream = stream_of(context);
+  const GemmProblem problem = problem_of(spec);
+  const bool rounds = stream.tf32 && problem.dtype == DType::kF32;
+  if (is_thin(problem) && !rounds) return std::make_unique<ThinMatmul>(problem, stream);
+  if (PaddedProduct::applies(problem, spec.workspace_bytes))
+    return std::make_unique<PaddedMatmul>(std::move(spec), stream);
+  return std::make_unique<Matmul>(std::move(spec), stream);
+}
+
+std::unique_ptr<PreparedKernel> prepare_scaled(KernelSpec spec, const LaunchContext& context) {
+  if (spec.inputs[0].shape[1] == 0 || spec.outputs[0].shape.product() == 0) {
+    return bind_kernel(std::move(spec), empty_sum_kernel);
+  }
+  return std::make_unique<ScaledMatmul>(std::move(spec), stream_of(context));
+}
+
+}  // namespace
+
+void add_matmul_kernels(KernelTable& table) {
+  table.add_planned("matmul", prepare_matmul);
+  table.add_planned("matmul_add", prepare_matmul);
+  table.add_planned("linear_grad", prepare_linear_grad);
+  table.add_planned("scaled_matmul", prepare_scaled);
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,31 @@
+// Products of 16-bit operands whose rows are no multiples of 8 long: matrices are copied to and
+// from rows that are, as planned in planning/cuda_plans.h.
+#pragma once
+
+#include "backends/cuda/products/gemm.h"
+#include "planning/cuda_plans.h"
+
+namespace tracestep::cuda {
+
+// Prepared once, for one problem.
+class PaddedProduct {
+ public:
+  // Says whether padding pays, there is room for it (operands may lie otherwise than was planned
+  // for), and what has none in the plan can stay where it is.
+  static bool applies(const GemmProblem& problem, std::int64_t workspace_bytes);
+  // Throws DeviceError.
+  PaddedProduct(const GemmProblem& problem, const CudaStream& stream);
+
+  // Queues y = a · b (+ c); `c` may be y. Throws DeviceError.
+  void multiply(const void* a, const void* b, const void* c, void* y, void* workspace) const;
+  // Chooses the algorithm, with the operands of multiply(); overwrites y and `workspace`.
+  void tune(const void* a, const void* b, void* y, void* workspace) const;
+
+ private:
+  const GemmProblem problem_;
+  const PaddedProductPlan plan_;
+  const CudaStream& stream_;
+  Gemm::Product& product_;
+};
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,36 @@
+// The memory that a device's kernels reach, by plain allocations of the driver: its own, and
+// page-locked memory of the host, at the same address on both sides.
+#pragma once
+
+#include "backends/cuda/toolkit/gate.h"
+#include "runtime/allocator.h"
+
+namespace tracestep::cuda {
+
+// Opens the gate before it calls the driver, which may wait for all work of the device.
+class DeviceMemory : public MemorySource {
+ public:
+  explicit DeviceMemory(Gate& gate) : gate_(gate) {}
+  // nullptr when the card has no more.
+  void* map(std::int64_t bytes) override;
+  void unmap(void* address, std::int64_t bytes) override;
+  bool host_accessible() const override { return false; }
+  std::int64_t block_alignment() const override { return 256; }
+  bool host_copies() const override { return true; }
+  void set_bytes(void* address, std::uint8_t value, std::int64_t bytes) override;
+  void copy_in(void* address, const void* host, std::int64_t bytes) override;
+  void copy_out(void* host, const void* address, std::int64_t bytes) override;
+
+ protected:
+  Gate& gate_;
+};
+
+class HostMemory final : public DeviceMemory {
+ public:
+  using DeviceMemory::DeviceMemory;
+  // nullptr when the host has no more that can be page-locked.
+  void* map(std::int64_t bytes) override;
+  void unmap(void* address, std::int64_t bytes) override;
+};
+
+}  // namespace tracestep::cuda

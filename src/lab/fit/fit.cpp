@@ -1,0 +1,141 @@
+#include "lab/fit/fit.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "analysis/cost.h"
+#include "base/error.h"
+#include "base/integers.h"
+#include "base/shell_words.h"
+#include "base/units.h"
+#include "exec/executor.h"
+#include "lab/report/fields.h"
+#include "planning/device_traits.h"
+#include "spec/fields.h"
+#include "spec/planned.h"
+#include "spec/run_flags.h"
+#include "spec/run_grid.h"
+
+namespace tracestep {
+namespace {
+
+struct Fit {
+  const MemoryCell& cell;
+  const FitQuestion& question;
+  const std::optional<Prediction>& time;
+
+  const RunSpec& step() const { return cell.run.spec.step; }
+  std::int64_t peak() const { return cell.run.predicted_peak_bytes; }
+  std::int64_t spare() const { return question.limit_bytes - peak(); }
+  double tokens_per_s() const {
+    return 1e3 * static_cast<double>(step().shape.batch * step().shape.context) / time->time.ms;
+  }
+};
+
+// "llama-2-7b, 6.74 B parameters: batch 1, context 4096, bf16, step": a model of one's own sizes by
+// their number alone.
+std::string title_of(const RunSpec& step) {
+  const std::string count = format_count(static_cast<double>(parameter_formula(step.model)));
+  const bool is_custom = step.model.name == "custom";
+  return fmt::format("{}{} parameters: batch {}, context {}, {}, {}",
+                     is_custom ? "" : step.model.name + ", ", count, step.shape.batch,
+                     step.shape.context, name_of(step.precision), name_of(step.mode));
+}
+
+}  // namespace
+
+std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out) {
+  std::string out;
+  const bool is_on_gpu = traits_named(step.place.device).has_own_memory();
+  for (const RunField& field : run_fields()) {
+    const bool is_custom = step.model.name == "custom";
+    const bool is_size = is_own_size(field);
+    const bool is_preset = field.name == "size";
+    const bool counts = field.name == "device" || (field.name == "threads" && !is_on_gpu);
+    // A plan for a GPU has defaults of its own.
+    const bool is_said = is_size || is_preset || is_shape(field) || field.name == "mode" ||
+                         (is_on_gpu && is_planned(field));
+    const bool comes_with_preset = is_size || is_of_architecture(field);
+    const bool is_else = is_custom ? is_preset : comes_with_preset;
+    if ((field.role == FieldRole::kPlace && !counts) || is_else) continue;
+    if (left_out.contains(std::string(field.name))) continue;
+    if (!is_said && field.value(step) == field.value(RunSpec())) continue;
+    if (!out.empty()) out += ' ';
+    const std::string text = text_of(field, step);
+    out += fmt::format("{} {}", flag_for(field, {&text, 1}), shell_quoted(text));
+  }
+  return out;
+}
+
+std::string command_of(const RunSpec& step) {
+  return "tracestep bench " + flags_of(step);
+}
+
+Fields<RunSpec> task_fields() {
+  using R = const RunSpec&;
+  return {
+      {data_only(int_column("batch", {}, "as asked for")), [](R r) { return r.shape.batch; }},
+      {data_only(int_column("context", {}, "as asked for")), [](R r) { return r.shape.context; }},
+      {data_only(text_column("precision", {}, "as asked for")),
+       [](R r) { return name_of(r.precision); }}};
+}
+
+FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question) {
+  if (peak_bytes > question.limit_bytes) return FitVerdict::kDoesNotFit;
+  return peak_bytes > question.within_bytes() ? FitVerdict::kTight : FitVerdict::kFits;
+}
+
+Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
+  using F = const Fit&;
+  const auto status_of = [](F f) {
+    switch (fit_verdict(f.peak(), f.question)) {
+      case FitVerdict::kFits: return "ok";
+      case FitVerdict::kTight: return "tight";
+      case FitVerdict::kDoesNotFit: return "oom";
+    }
+    return "?";
+  };
+  Column status =
+      without_run(text_column("status", {}, "ok; tight: it leaves less than the margin; or oom"));
+  status.words.emplace_back("tight", "fits tightly");
+  Fields<Fit> fields = {
+      {data_only(as_key(text_column("step"))), [](F f) { return label_of(f.cell); }},
+      {status, status_of},
+      {bytes_column("peak_bytes", "predicted peak"), &Fit::peak},
+      {bytes_column("limit_bytes", "limit"), [](F f) { return f.question.limit_bytes; }},
+      {bytes_column("spare_bytes", "to spare", "empty: it does not fit"),
+       [](F f) { return when(f.spare() >= 0, f.spare()); }},
+      {bytes_column("missing_bytes", "missing"),
+       [](F f) { return when(f.spare() < 0, -f.spare()); }}};
+  if (const std::int64_t on_host = host_bytes(cell.run.program); on_host > 0) {
+    fields.add(bytes_column("host_bytes", "in host memory"), [on_host](F) { return on_host; });
+  }
+  fields.add(task_fields(), [](F f) { return &f.step(); });
+  fields.add(data_only(text_column("where", {}, "on which devices; empty: on this one")), [](F f) {
+    const Predictor* times = f.question.times;
+    return or_null(where_of(f.step(), times != nullptr ? times->sheet : nullptr));
+  });
+  fields.add(data_only(int_column("ranks")), [](F f) { return f.step().parallel.ranks; });
+  std::optional<Prediction> time;
+  if (const Predictor* times = question.times) {
+    time = predict_program(cell.run.spec.step, cell.run.program, cell.run.traits, *times);
+    fields.add(real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
+               [](F f) { return f.time->time.ms; });
+    fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"), &Fit::tokens_per_s);
+  }
+  fields.add(to_copy(text_column("command")), [](F f) { return command_of(f.step()); });
+  Table table = table_of("fit", title_of(cell.run.spec.step), fields,
+                         std::vector<Fit>{{cell, question, time}});
+  if (time && question.times->model.is_measured()) {
+    table.notes.push_back(fmt::format("nine of ten such steps take {} to {}",
+                                      format_duration_ms(time->time.low_ms),
+                                      format_duration_ms(time->time.high_ms)));
+    if (const std::string note = correction_note({&*time, 1}); !note.empty()) {
+      table.notes.push_back("times are " + note);
+    }
+  }
+  return table;
+}
+
+}  // namespace tracestep

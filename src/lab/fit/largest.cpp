@@ -1,0 +1,415 @@
+#include "lab/fit/largest.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/integers.h"
+#include "base/units.h"
+#include "exec/executor.h"
+#include "lab/fit/fit.h"
+#include "lab/fit/plan.h"
+#include "lab/report/fields.h"
+#include "spec/run_grid.h"
+#include "spec/step_program.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kContextUnit = 64;                  // odd lengths are slow
+constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a context (spec/fields)
+// A set of changes needs a size larger by this factor to have a row of its own.
+constexpr double kWorthARow = 1.1;
+
+// A step with changes, and the largest size that fits of it.
+struct Largest {
+  Remedy remedy;
+  std::string flags;       // of the changes, without the size
+  std::int64_t size = 0;   // 0: none fits
+  bool is_capped = false;  // the search ended before the memory did
+
+  std::string change() const { return flags.empty() ? "as asked for" : flags; }
+};
+
+// Searches the largest of [1, most] units whose peak is within a limit. Peaks grow with the size,
+// and more the larger it is, so that the line through two of them leads near it.
+template <class PeakOf>  // std::optional<std::int64_t>(std::int64_t units); nothing: refused
+class Bracket {
+ public:
+  Bracket(std::int64_t most, std::int64_t limit, PeakOf peak_of)
+      : fails_(most + 1), limit_(limit), peak_of_(std::move(peak_of)) {}
+
+  // `guess`: tried first.
+  std::int64_t largest(std::int64_t guess) {
+    for (int i = 0; fails_ - fits_ > 1; ++i) {
+      const std::int64_t width = fails_ - fits_;
+      try_units(std::clamp(guess, fits_ + 1, fails_ - 1));
+      // A line that cuts off less than half of what is left is followed by a step to the middle.
+      const bool is_slow = i > 2 && 2 * (fails_ - fits_) > width;
+      guess = is_slow ? fits_ + (fails_ - fits_) / 2 : on_line();
+      // Peaks far beyond the limit may be more than numbers hold.
+      constexpr std::int64_t kMostGrowth = 16;
+      guess = std::min(guess, kMostGrowth * std::max<std::int64_t>(fits_, 1));
+    }
+    return fits_;
+  }
+
+ private:
+  struct Point {
+    double units, peak;
+  };
+
+  void try_units(std::int64_t units) {
+    const std::optional<std::int64_t> peak = peak_of_(units);
+    (peak && *peak <= limit_ ? fits_ : fails_) = units;
+    if (!peak) return;
+    before_ = last_;
+    last_ = Point{static_cast<double>(units), static_cast<double>(*peak)};
+  }
+
+  std::int64_t on_line() const {
+    if (!before_ || last_->units == before_->units) return 2 * std::max<std::int64_t>(fits_, 1);
+    const double slope = (last_->peak - before_->peak) / (last_->units - before_->units);
+    if (slope <= 0) return 2 * std::max<std::int64_t>(fits_, 1);
+    const double units = last_->units + (static_cast<double>(limit_) - last_->peak) / slope;
+    return static_cast<std::int64_t>(std::clamp(units, 1.0, static_cast<double>(kMostSize)));
+  }
+
+  std::int64_t fits_ = 0, fails_;
+  std::int64_t limit_;
+  PeakOf peak_of_;
+  std::optional<Point> last_, before_;
+};
+
+class Finder {
+ public:
+  Finder(const FitQuestion& q, Growth growth) : q_(q), judge_(q), growth_(growth) {}
+
+  std::vector<Largest> find() {
+    std::vector<Largest> out{largest({}, 0)};
+    if (out[0].size > 0) judge_.answer(out[0].remedy);
+    const std::vector<Choices> all = sets();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      judge_.reach({static_cast<std::int64_t>(i), std::ssize(all)});
+      const Choices& set = all[i];
+      const std::int64_t before = out.back().size;
+      if (before >= asked_size() && is_of_another_task(set)) continue;
+      Largest next = largest(set, before);
+      const bool is_worth_it = next.size > 0 && static_cast<double>(next.size) >=
+                                                    kWorthARow * static_cast<double>(before);
+      if (!is_worth_it) continue;
+      // Without a change that is not needed more may fit: an early update with states that are not
+      // in the device's memory.
+      out.push_back(largest(needed(set, next), next.size - 1));
+      judge_.answer(out.back().remedy);
+    }
+    return out;
+  }
+
+ private:
+  // --- sizes ------------------------------------------------------------------------------------
+
+  // How ranks may share the step: with the model divided in each way, with the least and the most
+  // of its states.
+  std::vector<Parallel> ways() const {
+    if (q_.parallels.empty()) return {q_.step.parallel};
+    std::vector<Parallel> out;
+    for (std::size_t i = 0; i < q_.parallels.size(); ++i) {
+      const auto is_alike = [&](std::size_t other) {
+        return other < q_.parallels.size() && q_.parallels[other].tensor == q_.parallels[i].tensor;
+      };
+      if (!is_alike(i - 1) || !is_alike(i + 1)) out.push_back(q_.parallels[i]);
+    }
+    return out;
+  }
+
+  std::int64_t unit(const RunSpec& step) const {
+    return growth_ == Growth::kContext ? kContextUnit : step.parallel.replicas();
+  }
+  // The largest size that commands accept, or that the model has positions for.
+  std::int64_t most_size() const {
+    const ModelConfig& model = q_.step.model;
+    const bool is_bounded = growth_ == Growth::kContext && model.positions == Positions::kLearned;
+    return is_bounded ? std::min(kMostSize, model.max_positions) : kMostSize;
+  }
+  std::int64_t most_units(const RunSpec& step) const {
+    const std::int64_t size = most_size(), of = unit(step);
+    return growth_ == Growth::kContext ? ceil_div(size, of) : size / of;
+  }
+
+  // If the size that was asked for fits without another task, no answer is another task.
+  std::int64_t asked_size() const {
+    RunSpec asked = q_.step;
+    return size_of(asked);
+  }
+
+  std::int64_t& size_of(RunSpec& step) const {
+    return growth_ == Growth::kBatch ? step.shape.batch : step.shape.context;
+  }
+  Remedy changed(const Choices& set, const Parallel& parallel) const {
+    Remedy out{.step = q_.step};
+    out.step.parallel = parallel;
+    for (const StepChange& change : set) {
+      change.apply(out.step);
+      out.severity = std::max(out.severity, change.severity);
+    }
+    judge_.describe(out);
+    return out;
+  }
+  Remedy with_units(Remedy r, std::int64_t units) const {
+    size_of(r.step) = std::min(units * unit(r.step), most_size());
+    return r;
+  }
+
+  // nullopt: the step is refused, or no choice of what to recompute meets its own budget.
+  std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
+    try {
+      check_run(r.step);
+      (judge_.*look)(r);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      return std::nullopt;
+    }
+    return r.figures.peak_bytes > 0 ? std::optional(r.figures.peak_bytes) : std::nullopt;
+  }
+  std::optional<std::int64_t> sketched_peak(Remedy r) { return peak_of(r, &Judge::sketch); }
+
+  // The largest size over all ways to share the step; 0: none is above `before`.
+  Largest largest(const Choices& set, std::int64_t before) {
+    std::optional<Largest> out;
+    for (const Parallel& parallel : ways()) {
+      const Remedy start = changed(set, parallel);
+      const std::int64_t above = std::max(before, out ? out->size : 0);
+      const bool is_known = above > 0 && !has_budget(start.step);
+      const std::int64_t guess = above / unit(start.step) + 1;
+      if (is_known && !may_fit_with(start, guess)) continue;
+      Largest next = largest_of(start, guess);
+      if (!out || next.size > out->size) out = std::move(next);
+    }
+    if (out) return *out;
+    const Remedy start = changed(set, ways().front());
+    return {.remedy = start, .flags = start.command};
+  }
+
+  bool may_fit_with(const Remedy& start, std::int64_t units) {
+    if (units > most_units(start.step)) return false;
+    const std::optional<std::int64_t> peak = sketched_peak(with_units(start, units));
+    return peak && may_fit(*peak, q_.within_bytes());
+  }
+
+  // Programs of few layers find the size, the whole program decides.
+  Largest largest_of(const Remedy& start, std::int64_t guess) {
+    Largest out{.remedy = start, .flags = start.command};
+    const auto sketched = [&](std::int64_t units) {
+      return sketched_peak(with_units(start, units));
+    };
+    const auto exact = [&](std::int64_t units) {
+      Remedy tried = with_units(start, units);
+      const std::optional<std::int64_t> peak = peak_of(tried, &Judge::look_at);
+      if (peak && *peak <= q_.within_bytes()) out.remedy = tried;
+      return peak;
+    };
+    std::int64_t most = most_units(start.step), units = 0;
+    if (has_budget(start.step)) {
+      units = Bracket(most, q_.within_bytes(), exact).largest(of_blocks(start));
+    } else {
+      units = Bracket(most, q_.within_bytes(), sketched).largest(guess);
+      units = Bracket(units, q_.within_bytes(), exact).largest(units);
+    }
+    out.is_capped = units == most;
+    out.size = units > 0 ? size_of(out.remedy.step) : 0;
+    return out;
+  }
+
+  // Whole blocks are one of the choices for a budget, and quickly predicted.
+  std::int64_t of_blocks(Remedy blocks) {
+    const std::int64_t within = std::min(q_.within_bytes(), blocks.step.recompute.budget_bytes);
+    blocks.step.recompute = Recomputation::blocks();
+    const auto sketched = [&](std::int64_t units) {
+      return sketched_peak(with_units(blocks, units));
+    };
+    return Bracket(most_units(blocks.step), within, sketched).largest(1);
+  }
+
+  // --- changes ----------------------------------------------------------------------------------
+
+  // All changes up to each severity, with whole blocks recomputed and with nested ones; then the
+  // optimizer in the host's memory, which takes much longer; last everything in bfloat16.
+  std::vector<Choices> sets() const {
+    using enum ChangeSeverity;
+    std::vector<Choices> out;
+    Choices most;
+    for (const ChangeSeverity severity :
+         {kSameNumbers, kOtherRoundings, kOtherPrecision, kOtherStates, kCodedStates}) {
+      std::ranges::copy(changes_of(severity), std::back_inserter(most));
+      add_recomputed(most, out);
+    }
+    const auto add_offloaded = [&] {
+      if (q_.step.mode != Mode::kStep || !q_.traits.has_own_memory()) return;
+      out.push_back(out.back());
+      out.back().push_back(
+          {kSameNumbers, [](RunSpec& step) { step.offload = Offload::kOptimizer; }});
+    };
+    add_offloaded();
+    if (is_pure(q_.step.precision)) return out;
+    most.push_back(
+        {kOtherTask, [](RunSpec& step) { step.precision = {.parameters = DType::kBF16}; }});
+    add_recomputed(most, out);
+    add_offloaded();
+    return out;
+  }
+
+  void add_recomputed(const Choices& set, std::vector<Choices>& out) const {
+    if (q_.step.mode == Mode::kInference) return out.push_back(set);
+    for (const Recomputation& choice : {Recomputation::blocks(), Recomputation::nested()}) {
+      out.push_back(set);
+      out.back().push_back(
+          {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }});
+    }
+  }
+
+  static bool is_of_another_task(const Choices& set) {
+    return std::ranges::any_of(set, [](const StepChange& change) {
+      return change.severity == ChangeSeverity::kOtherTask;
+    });
+  }
+
+  // Takes the changes of one severity, but for what is recomputed and where the optimizer is.
+  Choices changes_of(ChangeSeverity severity) const {
+    Choices out;
+    for (const Choices& choices : choices_of(q_.step, q_.traits)) {
+      for (const StepChange& change : choices) {
+        RunSpec step = q_.step;
+        change.apply(step);
+        const bool is_of_others =
+            step.recompute != q_.step.recompute || step.offload != q_.step.offload;
+        if (!is_of_others && change.severity == severity) out.push_back(change);
+      }
+    }
+    return out;
+  }
+
+  // Drops changes that so large a size does not need, the severest first.
+  Choices needed(Choices set, const Largest& found) {
+    std::ranges::stable_sort(set, std::greater{}, &StepChange::severity);
+    for (std::size_t i = 0; i < set.size();) {
+      Choices fewer = set;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      Remedy tried = changed(fewer, found.remedy.step.parallel);
+      size_of(tried.step) = found.size;
+      if (is_within_margin(tried)) {
+        set = std::move(fewer);
+      } else {
+        ++i;
+      }
+    }
+    return set;
+  }
+
+  bool is_within_margin(Remedy& tried) {
+    const std::optional<std::int64_t> sketched = sketched_peak(tried);
+    if (!sketched || *sketched > q_.within_bytes()) return false;
+    const std::optional<std::int64_t> peak = peak_of(tried, &Judge::look_at);
+    return peak && *peak <= q_.within_bytes();
+  }
+
+  const FitQuestion& q_;
+  Judge judge_;
+  Growth growth_;
+};
+
+std::string title_of(const FitQuestion& asked, Growth growth) {
+  const std::string unit =
+      growth == Growth::kContext ? fmt::format(", in steps of {}", kContextUnit) : "";
+  const std::string within =
+      asked.margin > 0
+          ? fmt::format("{}, {:.3g} % less than {}", format_bytes(asked.within_bytes()),
+                        100 * asked.margin, format_bytes(asked.limit_bytes))
+          : format_bytes(asked.limit_bytes);
+  return fmt::format("The largest {} in {}{}", name_of(growth), within, unit);
+}
+
+Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
+  using L = const Largest&;
+  const auto where_any = [](auto value) { return [=](L l) { return when(l.size > 0, value(l)); }; };
+  const std::string size = std::string(name_of(growth));
+  Fields<Largest> fields = {
+      {text_column("change", {}, "flags beyond those that were given"), &Largest::change},
+      {data_only(text_column("growth", {}, "what is to be as large as it can")),
+       [size](L) { return size; }},
+      {data_only(int_column("devices", {}, "that share the step, where a number of them is given")),
+       [&](L l) { return when(!asked.parallels.empty(), l.remedy.step.parallel.ranks); }},
+      {int_column(size, "largest " + size), where_any([](L l) { return l.size; })},
+      {bytes_column("peak_bytes", "predicted peak"),
+       where_any([](L l) { return l.remedy.figures.peak_bytes; })}};
+  if (asked.times != nullptr) {
+    fields.add(real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
+               where_any([](L l) { return l.remedy.figures.ms; }));
+    fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"),
+               where_any([&](L l) { return tokens_per_s(asked, l.remedy); }));
+  }
+  fields.add(text_column("severity", {}, "what it costs besides time"),
+             [](L l) { return when(!l.flags.empty(), name_of(l.remedy.severity)); });
+  fields.add(data_only(text_column("command")),
+             where_any([](L l) { return command_of(l.remedy.step); }));
+  for (const Field<RunSpec>& field : task_fields()) {
+    if (field.column.name == size) continue;
+    fields.add(field.column, [&asked, get = field.get](L) { return get(asked.step); });
+  }
+  return fields;
+}
+
+}  // namespace
+
+std::string_view name_of(Growth growth) {
+  return growth == Growth::kBatch ? "batch" : "context";
+}
+
+std::optional<Growth> growth_named(std::string_view name) {
+  for (const Growth growth : kAllGrowths) {
+    if (name_of(growth) == name) return growth;
+  }
+  return std::nullopt;
+}
+
+Table largest_table(const FitQuestion& asked, Growth growth) {
+  const std::vector<Largest> rows = Finder(asked, growth).find();
+  Table table = table_of("largest", title_of(asked, growth), fields_of(asked, growth), rows);
+  const bool has_auto_chunks = std::ranges::any_of(
+      rows, [](const Largest& row) { return row.remedy.step.loss_chunks == 0; });
+  if (has_auto_chunks) {
+    table.notes.push_back(
+        fmt::format("a search ends at the first {} that does not fit; as the loss of larger ones "
+                    "is computed in more parts, a larger one may fit",
+                    name_of(growth)));
+  }
+  for (const Largest& row : rows) {
+    if (!row.is_capped) continue;
+    const std::string_view most = row.size < kMostSize ? "all that the model has positions for"
+                                                       : "the most that commands take";
+    table.notes.push_back(
+        fmt::format("{}: more than {} would fit, which is {}", row.change(), row.size, most));
+  }
+  return table;
+}
+
+std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
+                                          std::int64_t limit_bytes) {
+  std::optional<RunSpec> out;
+  for (std::int64_t tokens = kContextUnit; tokens <= kMostSize; tokens *= 2) {
+    step.shape.context = tokens;
+    try {
+      check_run(step);
+      if (predicted_peak_bytes(step.executor, step_program(step, traits), traits) > limit_bytes) {
+        break;
+      }
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUsage) throw;
+      break;
+    }
+    out = step;
+  }
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,127 @@
+#include "lab/fit/plan.h"
+
+#include "base/error.h"
+#include "base/units.h"
+#include "lab/fit/advice.h"
+#include "lab/fit/fit.h"
+#include "lab/report/fields.h"
+#include "spec/parse_words.h"
+#include "spec/run_grid.h"
+#include "spec/step_program.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kSecondsPerDay = 86'400;
+
+double tokens_of(const Training& training, double tokens_per_s) {
+  if (training.tokens > 0) return static_cast<double>(training.tokens);
+  return training.days * kSecondsPerDay * tokens_per_s;
+}
+
+double device_hours(const Training& training, double tokens_per_s) {
+  return 24 * days_of(training, tokens_per_s) * training.devices;
+}
+
+// The share of all devices' peaks that the products of the model reach, in percent; 0: unknown.
+double mfu_of(const FitQuestion& q, const Remedy& r) {
+  if (q.times == nullptr) return 0;
+  Prediction prediction{.run = r.step};
+  prediction.time.ms = r.figures.ms;
+  if (q.times->sheet != nullptr) {
+    prediction.peak_tflops = q.times->sheet->product_tflops(r.step.precision);
+  }
+  return mfu_percent(prediction);
+}
+
+}  // namespace
+
+double tokens_per_s(const FitQuestion& question, const Remedy& remedy) {
+  if (question.times == nullptr) return 0;
+  const auto tokens = static_cast<double>(remedy.step.shape.batch * remedy.step.shape.context);
+  return 1e3 * tokens / remedy.figures.ms;
+}
+
+double days_of(const Training& training, double tokens_per_s) {
+  if (tokens_per_s <= 0) return 0;
+  if (training.tokens == 0) return training.days;
+  return static_cast<double>(training.tokens) / tokens_per_s / kSecondsPerDay;
+}
+
+Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
+                 const Training& training) {
+  using R = const Remedy&;
+  const auto speed = [&](R r) { return tokens_per_s(question, r); };
+  Fields<Remedy> fields = {
+      {int_column("devices", {}, "that share the step"), [&](R) { return training.devices; }},
+      {text_column("device"), [&](R) { return or_null(training.device); }},
+      {text_column("parallel", {}, "how they share it"),
+       [](R r) { return name_of(r.step.parallel); }},
+      {to_copy(text_column("flags", {}, "beyond those that were given")),
+       [](R r) { return or_null(r.command); }},
+      {bytes_column("peak_bytes", "peak of each"), [](R r) { return r.figures.peak_bytes; }},
+      {bytes_column("spare_bytes", "to spare"),
+       [&](R r) { return question.limit_bytes - r.figures.peak_bytes; }}};
+  if (question.times != nullptr) {
+    fields.add(Fields<Remedy>{
+        {real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
+         [](R r) { return r.figures.ms; }},
+        {real_column("tokens_per_s", "tokens/s", "", 0, "of all devices together"), speed},
+        {real_column("mfu_percent", "MFU", "%", 0, "model FLOPs, of the data sheet's peak"),
+         [&](R r) { return when(mfu_of(question, r) > 0, mfu_of(question, r)); }}});
+  }
+  if (question.times != nullptr && (training.tokens > 0 || training.days > 0)) {
+    fields.add(Fields<Remedy>{
+        {text_column("tokens", "in all"),
+         [&](R r) { return format_count(tokens_of(training, speed(r))); }},
+        {real_column("days", {}, {}, 1), [&](R r) { return days_of(training, speed(r)); }},
+        {real_column("device_hours", "device hours", {}, 0),
+         [&](R r) { return device_hours(training, speed(r)); }}});
+    if (training.tokens > 0 && training.days > 0) {
+      fields.add(data_only(real_column("wanted_days", {}, {}, 1, "in which it is to be done")),
+                 [&](R) { return training.days; });
+    }
+    if (training.cost_per_hour > 0) {
+      fields.add(real_column("cost", {}, {}, 0, "in the currency of option cost_per_hour"),
+                 [&](R r) { return training.cost_per_hour * device_hours(training, speed(r)); });
+    }
+  }
+  fields.add(text_column("severity", {}, "what it costs besides time"),
+             [](R r) { return when(!r.command.empty(), name_of(r.severity)); });
+  fields.add(data_only(text_column("command")), [](R r) { return command_of(r); });
+  fields.add(task_fields(), [&](R) { return &question.step; });
+  Table table = table_of("plan", "What it takes, the smallest change first", fields, plans);
+  note_micro_batches(plans, table);
+  return table;
+}
+
+namespace {
+
+bool can_be_divided(RunSpec step, const Parallel& parallel) {
+  step.parallel = parallel;
+  try {
+    check_run(step);
+    rank_shape(step);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_node) {
+  std::vector<Parallel> out;
+  for (int tensor = 1; tensor <= ranks && tensor <= of_node; tensor *= 2) {
+    Parallel choice{.ranks = ranks, .tensor = tensor, .divides_rows = tensor > 1};
+    if (ranks % tensor != 0) continue;
+    const bool has_replicas = choice.replicas() > 1 && step.mode == Mode::kStep;
+    for (int shard = 0; shard <= (has_replicas ? 3 : 0); ++shard) {
+      choice.shard = shard;
+      if (can_be_divided(step, choice)) out.push_back(choice);
+    }
+  }
+  return out;
+}
+
+}  // namespace tracestep

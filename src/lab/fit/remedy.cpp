@@ -1,0 +1,213 @@
+#include "lab/fit/remedy.h"
+
+#include <string>
+
+#include "base/shell_words.h"
+#include "base/units.h"
+#include "lab/fit/fit.h"
+#include "spec/fields.h"
+#include "train/train_fields.h"
+
+namespace tracestep {
+
+bool is_within(const StepFigures& figures, std::int64_t bytes) {
+  return figures.peak_bytes > 0 && figures.peak_bytes <= bytes;
+}
+
+constexpr double kArenaError = 1.01;
+
+bool may_fit(std::int64_t sketched_peak, std::int64_t bytes) {
+  return static_cast<double>(sketched_peak) <= kArenaError * static_cast<double>(bytes);
+}
+
+bool surely_fits(std::int64_t sketched_peak, std::int64_t bytes) {
+  return kArenaError * static_cast<double>(sketched_peak) <= static_cast<double>(bytes);
+}
+
+RunSpec repeated_part(const Remedy& remedy) {
+  RunSpec out = remedy.step;
+  if (remedy.micro_batches == 1) return out;
+  out.mode = Mode::kForwardBackward;
+  out.gradients = GradientKind::kAccumulate;
+  out.shape.batch /= remedy.micro_batches;
+  return out;
+}
+
+namespace {
+
+std::string accumulate_flag() {
+  const auto fields = train_fields();
+  return std::ranges::find(fields, "accumulate", &TrainField::name)->flag;
+}
+
+}  // namespace
+
+std::string command_of(const Remedy& remedy) {
+  if (remedy.micro_batches == 1) return command_of(remedy.step);
+  RunSpec part = remedy.step;
+  part.shape.batch /= remedy.micro_batches;
+  return fmt::format("tracestep train --text FILE --accumulate {} {}", remedy.micro_batches,
+                     flags_of(part, {"mode"}));
+}
+
+Judge::Judge(const FitQuestion& question)
+    : q_(question),
+      figures_(q_.traits, q_.times),
+      asked_(q_.asked ? *q_.asked : figures_.exact(q_.step)) {
+  if (asked_.peak_bytes > 0) return;
+  RunSpec kept = q_.step;  // its own budget is not met
+  kept.recompute = {};
+  asked_ = figures_.sketch(kept);
+}
+
+void Judge::describe(Remedy& r) const {
+  r.changes.clear();
+  r.what.clear();
+  r.command.clear();
+  RunSpec part = r.step;
+  part.shape.batch /= r.micro_batches;
+  for (const RunField& field : run_fields()) {
+    const std::string from = text_of(field, q_.step), to = text_of(field, part);
+    if (from == to) continue;
+    r.changes.emplace_back(field.name, to);
+    r.what += fmt::format("{}{} {} → {}", r.what.empty() ? "" : ", ", field.name, from, to);
+    r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", field.flag, shell_quoted(to));
+  }
+  if (r.micro_batches == 1) return;
+  r.changes.emplace_back("accumulate", std::to_string(r.micro_batches));
+  r.what += fmt::format(", in {} micro-batches", r.micro_batches);
+  r.command += fmt::format(" {} {}", accumulate_flag(), r.micro_batches);
+}
+
+void Judge::take_figures(Remedy& r, const StepFigures& figures) const {
+  r.figures = figures;
+  const double tokens = static_cast<double>(r.step.shape.batch * r.step.shape.context) /
+                        static_cast<double>(q_.step.shape.batch * q_.step.shape.context);
+  r.flops_ratio = figures.flops / asked_.flops / tokens;
+  r.moved_ratio = figures.moved_bytes / asked_.moved_bytes / tokens;
+  r.kernels_ratio = figures.kernels / asked_.kernels / tokens;
+  r.time_ratio = figures.ms / asked_.ms / tokens;
+}
+
+// Reports the remedy that is tried, behind the first answer as soon as there is one.
+void Judge::say(const Remedy& tried) const {
+  if (!q_.progress) return;
+  const std::string trying = "trying " + tried.command;
+  q_.progress(!first_ ? trying
+                      : fmt::format("{} fits ({}); {}", first_->command,
+                                    format_bytes(first_->figures.peak_bytes), trying),
+              sets_);
+}
+
+void Judge::sketch(Remedy& r) {
+  describe(r);
+  say(r);
+  take_figures(r, figures_.sketch(r.step, r.micro_batches));
+}
+
+void Judge::look_at(Remedy& r) {
+  say(r);
+  take_figures(r, figures_.exact(r.step, r.micro_batches));
+  if (r.severity == ChangeSeverity::kOtherTask || r.figures.peak_bytes == 0) return;
+  if (!least_ || r.figures.peak_bytes < least_->figures.peak_bytes) least_ = r;
+}
+
+namespace {
+
+template <class T>
+Choices one(ChangeSeverity severity, T RunSpec::*field, T value) {
+  return {{severity, [=](RunSpec& step) { step.*field = value; }}};
+}
+
+StepChange recomputes(const Recomputation& choice) {
+  return {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }};
+}
+
+// Choices for all layers alike, those that compute least again first.
+Choices recomputations(const RunSpec& step) {
+  using Kind = Recomputation::Kind;
+  const Recomputation& now = step.recompute;
+  if (step.mode == Mode::kInference || now.kind == Kind::kNested) return {};
+  const bool has_blocks = is_of_blocks(now);
+  Choices out;
+  if (now.kind != Kind::kParts) {
+    out.push_back(recomputes(Recomputation::parts({"layers.*.ffn"})));
+    out.push_back(recomputes(Recomputation::parts({"layers.*.attn"})));
+  }
+  if (!has_blocks) out.push_back(recomputes(Recomputation::blocks()));
+  // Larger groups hold more than the blocks' inputs that they save.
+  for (const int every : {2, 4}) {
+    const bool is_new = !has_blocks || every > now.every;
+    if (is_new && 2 * every <= step.model.layers) {
+      out.push_back(recomputes(Recomputation::blocks(every)));
+    }
+  }
+  return out;
+}
+
+Choices narrower_moments(const RunSpec& step) {
+  Choices out;
+  const auto add = [&](ChangeSeverity severity, Moments moments) {
+    if (step.optimizer.moments >= moments) return;
+    out.push_back({severity, [=](RunSpec& s) { s.optimizer.moments = moments; }});
+  };
+  add(ChangeSeverity::kOtherStates, Moments::kBF16);
+  if (step.parallel.updates_whole_tensors()) add(ChangeSeverity::kCodedStates, Moments::k8Bit);
+  return out;
+}
+
+}  // namespace
+
+std::string_view name_of(ChangeSeverity severity) {
+  switch (severity) {
+    case ChangeSeverity::kSameNumbers: return "same numbers";
+    case ChangeSeverity::kOtherRoundings: return "other roundings";
+    case ChangeSeverity::kOtherPrecision: return "lower precision";
+    case ChangeSeverity::kOtherStates: return "other states";
+    case ChangeSeverity::kCodedStates: return "states in 8 bits";
+    case ChangeSeverity::kOtherTask: return "another task";
+  }
+  return "?";
+}
+
+bool is_pure(const Precision& precision) {
+  return precision.parameters != DType::kF32;
+}
+
+bool is_of_blocks(const Recomputation& choice) {
+  return choice.kind == Recomputation::Kind::kParts &&
+         choice.paths == std::vector<std::string>{std::string(kBlocks)};
+}
+
+bool has_budget(const RunSpec& step) {
+  return step.recompute.kind == Recomputation::Kind::kBudget;
+}
+
+std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits) {
+  using enum ChangeSeverity;
+  const bool is_step = step.mode == Mode::kStep;
+  std::vector<Choices> out;
+  if (is_step && step.updates != UpdateTime::kEarly) {
+    out.push_back(one(kSameNumbers, &RunSpec::updates, UpdateTime::kEarly));
+  }
+  out.push_back(recomputations(step));
+  if (is_step && traits.has_own_memory() && step.offload == Offload::kNone) {
+    out.push_back(one(kSameNumbers, &RunSpec::offload, Offload::kOptimizer));
+  }
+  if (step.ops != Granularity::kFused) {
+    out.push_back(one(kOtherRoundings, &RunSpec::ops, Granularity(Granularity::kFused)));
+  }
+  if (step.attention != AttentionForm::kFlash) {
+    out.push_back(one(kOtherRoundings, &RunSpec::attention, AttentionForm::kFlash));
+  }
+  if (step.mode != Mode::kInference && step.loss_chunks == 1) {
+    out.push_back(one(kOtherRoundings, &RunSpec::loss_chunks, std::int64_t{0}));
+  }
+  if (!step.precision.autocast && !is_pure(step.precision)) {
+    out.push_back(one(kOtherPrecision, &RunSpec::precision, Precision{.autocast = DType::kBF16}));
+  }
+  if (is_step) out.push_back(narrower_moments(step));
+  return out;
+}
+
+}  // namespace tracestep

@@ -1,0 +1,210 @@
+#include "lab/fit/step_figures.h"
+
+#include <algorithm>
+#include <numeric>
+#include <ranges>
+#include <utility>
+
+#include "analysis/cost.h"
+#include "analysis/memory_map.h"
+#include "base/integers.h"
+#include "exec/executor.h"
+#include "passes/recompute_budget.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+std::string key_text(const RunSpec& step, std::int64_t micro_batches) {
+  return fmt::format("{} in {}", canonical_text(key_of(step)), micro_batches);
+}
+
+// A quantity of `layers` from those of two other numbers of layers.
+double at_depth(double a, double b, std::pair<std::int64_t, std::int64_t> of, std::int64_t layers) {
+  const auto steps = static_cast<double>(layers - of.first);
+  return a + (b - a) * steps / static_cast<double>(of.second - of.first);
+}
+std::int64_t at_depth(std::int64_t a, std::int64_t b, std::pair<std::int64_t, std::int64_t> of,
+                      std::int64_t layers) {
+  return a + (b - a) / (of.second - of.first) * (layers - of.first);
+}
+
+bool grows_evenly(const Recomputation& choice) {
+  if (choice.kind == Recomputation::Kind::kNone) return true;
+  if (choice.kind != Recomputation::Kind::kParts) return false;
+  return std::ranges::none_of(
+      choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
+}
+
+// Bytes of a rank's gradients in the type in which ranks sum them.
+std::int64_t summed_bytes(const RunSpec& step) {
+  const bool is_low = step.parallel.low_sums && step.precision.autocast;
+  const DType dtype = is_low ? *step.precision.autocast : step.precision.parameters;
+  return parameter_formula(step.model) * static_cast<std::int64_t>(size_of(dtype)) /
+         step.parallel.tensor;
+}
+
+// The step with so many layers; batches of sums are those of the whole model.
+RunSpec of_layers(const RunSpec& step, std::int64_t layers) {
+  RunSpec out = step;
+  out.model.layers = layers;
+  out.parallel = resolve_bucket(step.parallel, summed_bytes(step));
+  return out;
+}
+
+// Bytes of each program of a step: arenas are there all the time, other memory is given back.
+struct Held {
+  bool is_kept = false;
+  std::int64_t bytes = 0;
+
+  void add(std::int64_t of_program) {
+    bytes = is_kept ? bytes + of_program : std::max(bytes, of_program);
+  }
+};
+
+StepFigures figures_of(const RunSpec& step, std::span<const StepPart> parts,
+                       const DeviceTraits& traits, const Predictor* times) {
+  StepFigures out{.peak_bytes = predicted_peak_bytes(step.executor, parts, traits),
+                  .kept_bytes = kept_bytes(parts)};
+  for (const auto& [program, runs] : parts) {
+    const Cost cost = total_cost(program);
+    const auto n = static_cast<double>(runs);
+    out.host_bytes = std::max(out.host_bytes, host_bytes(program));
+    out.ms += n * (times != nullptr ? predict_program(step, program, traits, *times).time.ms
+                                    : modelled_ms(program, plan_buffers(program), traits.kind));
+    out.flops += n * static_cast<double>(cost.flops);
+    out.moved_bytes += n * static_cast<double>(cost.bytes_read + cost.bytes_written);
+    out.kernels += n * static_cast<double>(launch_count(program));
+  }
+  return out;
+}
+
+}  // namespace
+
+StepFigures figures_of(const RunSpec& step, const Program& program, const DeviceTraits& traits,
+                       const Predictor* times) {
+  const StepPart whole{program};
+  return figures_of(step, {&whole, 1}, traits, times);
+}
+
+// Figures of a step with few layers, over all its programs.
+struct FiguresOfSteps::Depth {
+  StepFigures figures = {};
+  std::int64_t leaves = 0;
+  std::vector<PartFigures> parts;
+};
+
+std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSpec& step) {
+  if (!grows_evenly(step.recompute)) return std::nullopt;
+  const std::int64_t layers = step.model.layers;
+  const std::int64_t windows = step.model.window > 0 ? std::ssize(step.model.window_layers) : 1;
+  const std::int64_t period = std::lcm(windows, std::int64_t{step.recompute.every});
+  // Needs a first part, a last one, and layers between; weights are gathered a layer ahead.
+  const std::int64_t ahead = step.parallel.shards_weights() ? period : 0;
+  const std::int64_t fewest = 2 * period + 1 + ahead;
+  if (layers < fewest) return std::nullopt;
+  const std::int64_t first = layers - (layers - fewest) / period * period;
+  // In compiled steps one kernel sums for the norms of four layers, and its inputs are held until
+  // then; with ranks, some sums wait for those of other layers.
+  const std::int64_t together = has_arena(step.executor) || step.parallel.is_on() ? 4 : 1;
+  const std::int64_t second = first + round_up(together, period);
+  if (first + second >= layers) return std::nullopt;
+  return std::pair(first, second);
+}
+
+const StepFigures& FiguresOfSteps::exact(const RunSpec& step, std::int64_t micro_batches) {
+  const auto [found, is_new] = exact_.try_emplace(key_text(step, micro_batches));
+  if (!is_new) return found->second;
+  try {
+    found->second = figures_of(step, parts_of_step(step, micro_batches, traits_), traits_, times_);
+  } catch (const BudgetNotMet&) {
+    found->second = {};
+  }
+  return found->second;
+}
+
+FiguresOfSteps::Depth FiguresOfSteps::at_layers(const RunSpec& step, std::int64_t micro_batches,
+                                                std::int64_t layers) {
+  Depth out{.parts = programs_.parts_of(of_layers(step, layers), micro_batches)};
+  std::vector<Value> leaves;
+  for (const auto& [program, own, runs] : out.parts) {
+    const auto n = static_cast<double>(runs);
+    out.figures.ms += n * program.ms;
+    out.figures.flops += n * program.flops;
+    out.figures.moved_bytes += n * program.moved_bytes;
+    out.figures.kernels += n * program.kernels;
+    out.figures.host_bytes = std::max(out.figures.host_bytes, host_bytes(own));
+    std::ranges::copy(own, std::back_inserter(leaves));
+  }
+  if (times_ != nullptr) out.figures.ms *= correction_factor(step, *times_);
+  out.figures.kept_bytes = tracestep::kept_bytes(leaves);
+  out.leaves = out.figures.kept_bytes + input_bytes(leaves);
+  return out;
+}
+
+const StepFigures* FiguresOfSteps::sketched(const RunSpec& step, std::int64_t micro_batches) const {
+  const auto found = sketches_.find(key_text(step, micro_batches));
+  return found == sketches_.end() ? nullptr : &found->second;
+}
+
+std::int64_t FiguresOfSteps::kept_bytes(const RunSpec& step, std::int64_t micro_batches) {
+  const auto [found, is_new] = kept_.try_emplace(key_text(step, micro_batches));
+  if (!is_new) return found->second;
+  const auto at = [&](std::int64_t layers) {
+    return tracestep::kept_bytes(programs_.leaves_of(of_layers(step, layers), micro_batches));
+  };
+  const std::int64_t layers = step.model.layers;
+  const auto depths = sketched_depths(step);
+  return found->second =
+             depths ? at_depth(at(depths->first), at(depths->second), *depths, layers) : at(layers);
+}
+
+const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micro_batches) {
+  const auto depths = sketched_depths(step);
+  if (!depths) return exact(step, micro_batches);
+  const auto [found, is_new] = sketches_.try_emplace(key_text(step, micro_batches));
+  if (!is_new) return found->second;
+  const Depth a = at_layers(step, micro_batches, depths->first),
+              b = at_layers(step, micro_batches, depths->second);
+  const auto deep = [&](auto from, auto to) {
+    return at_depth(from, to, *depths, step.model.layers);
+  };
+  const auto of = [&](auto StepFigures::*member) {
+    return deep(a.figures.*member, b.figures.*member);
+  };
+  StepFigures& out = found->second;
+  out = {.kept_bytes = of(&StepFigures::kept_bytes),
+         .host_bytes = of(&StepFigures::host_bytes),
+         .ms = of(&StepFigures::ms),
+         .flops = of(&StepFigures::flops),
+         .moved_bytes = of(&StepFigures::moved_bytes),
+         .kernels = of(&StepFigures::kernels)};
+  Held all{.is_kept = has_arena(step.executor)}, computing = all, forward = all;
+  std::int64_t saved_by_all = 0;
+  for (std::size_t i = 0; i < b.parts.size(); ++i) {
+    const auto &less = a.parts[i].program.live, &more = b.parts[i].program.live;
+    std::map<Phase, std::int64_t> most;
+    std::int64_t saved = 0;
+    for (const auto& [where, bytes] : more) {
+      const auto same = less.find(where);
+      const std::int64_t shallow = same == less.end() ? bytes : same->second;
+      std::int64_t& of_phase = most[std::get<Phase>(where)];
+      of_phase = std::max(of_phase, deep(shallow, bytes));
+      if (std::get<Phase>(where) != Phase::kForward) continue;
+      saved = std::max(saved, (bytes - shallow) / (depths->second - depths->first));
+    }
+    saved_by_all += saved;
+    forward.add(most[Phase::kForward]);
+    const std::int64_t of_updates = std::exchange(most[Phase::kOptimizer], 0);
+    const std::int64_t before = std::ranges::max(most | std::views::values);
+    computing.add(before);
+    all.add(std::max(before, of_updates));
+  }
+  out.saved_bytes = saved_by_all;
+  out.forward_bytes = forward.bytes;
+  out.computing_bytes = computing.bytes;
+  out.peak_bytes = deep(a.leaves, b.leaves) + all.bytes;
+  return out;
+}
+
+}  // namespace tracestep

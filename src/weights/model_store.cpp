@@ -1,0 +1,316 @@
+#include "weights/model_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <memory>
+#include <set>
+#include <system_error>
+#include <thread>
+
+#include "base/cores.h"
+#include "base/error.h"
+#include "base/half.h"
+#include "base/json.h"
+#include "base/random.h"
+#include "nn/scopes.h"
+#include "passes/loss_scaling.h"
+#include "runtime/processes.h"
+#include "spec/fields.h"
+#include "tokens/tokenizer.h"
+#include "weights/whole_tensors.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kTruncation = 3.0;  // in σ
+
+// How a tensor is initialised, by its name and shape.
+struct Initial {
+  double constant = 0.0;
+  double sigma = 0.0;  // 0: all values are the constant
+};
+
+constexpr std::string_view kEmbeddingTable = "token_embeddings.weight",
+                           kHeadWeight = "lm_head.weight";
+
+// A tied embedding is the head as well, whose products want small weights.
+Initial initial_of(std::string_view name, const Shape& shape, bool is_tied) {
+  if (shape.rank() != 2) return {.constant = name.ends_with(".weight") ? 1.0 : 0.0};
+  if (name == kEmbeddingTable && !is_tied) return {.sigma = 1.0};
+  return {.sigma = std::sqrt(2.0 / static_cast<double>(shape[0] + shape[1]))};
+}
+
+// A parameter's values on the host, to be written.
+struct Values {
+  DType dtype;
+  std::byte* bytes;
+};
+
+void store_value(const Values& out, std::int64_t index, double value) {
+  switch (out.dtype) {
+    case DType::kF64: reinterpret_cast<double*>(out.bytes)[index] = value; return;
+    case DType::kF32:
+      reinterpret_cast<float*>(out.bytes)[index] = static_cast<float>(value);
+      return;
+    case DType::kBF16:
+      reinterpret_cast<BF16*>(out.bytes)[index] = to_bf16(static_cast<float>(value));
+      return;
+    case DType::kF16:
+      reinterpret_cast<F16*>(out.bytes)[index] = to_f16(static_cast<float>(value));
+      return;
+    default: fail_usage("init", "parameters of {} cannot be initialised", name_of(out.dtype));
+  }
+}
+
+void fill_range(const Values& out, const Initial& initial, std::uint64_t seed,
+                std::string_view name, std::int64_t begin, std::int64_t end) {
+  const CounterRng rng(seed, name);
+  const TruncatedNormal normal(kTruncation);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const bool is_random = initial.sigma > 0.0;
+    store_value(
+        out, i,
+        is_random ? initial.sigma * normal(rng, static_cast<std::uint64_t>(i)) : initial.constant);
+  }
+}
+
+// Four values from one draw, uniform with the variance of the initial values.
+void fill_range_uniform(const Values& out, const Initial& initial, std::uint64_t seed,
+                        std::string_view name, std::int64_t begin, std::int64_t end) {
+  const CounterRng rng(seed, name);
+  const double width = initial.sigma * std::sqrt(12.0) * 0x1p-32;
+  Uint32x4 draw{};
+  for (std::int64_t i = begin; i < end; ++i) {
+    if (i == begin || i % 4 == 0) draw = rng.at(static_cast<std::uint64_t>(i / 4));
+    const double centred = static_cast<double>(draw[static_cast<std::size_t>(i % 4)]) - 0x1p31;
+    store_value(out, i, initial.sigma > 0.0 ? width * centred : initial.constant);
+  }
+}
+
+using Fill = void (*)(const Values&, const Initial&, std::uint64_t, std::string_view, std::int64_t,
+                      std::int64_t);
+
+void fill_tensor(Fill fill, const Values& out, const Shape& shape, const Initial& initial,
+                 std::uint64_t seed, const std::string& name) {
+  const std::int64_t count = shape.product();
+  const auto workers = static_cast<std::int64_t>(
+      count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> threads;
+  for (std::int64_t w = 1; w < workers; ++w) {
+    const auto share = [&, w] {
+      fill(out, initial, seed, name, count * w / workers, count * (w + 1) / workers);
+    };
+    try {
+      threads.emplace_back([share] {
+        leave_core();
+        share();
+      });
+    } catch (const std::system_error&) {  // no more threads: this one does the work
+      share();
+    }
+  }
+  fill(out, initial, seed, name, 0, count / workers);
+}
+
+// A number in a saved model's metadata; `fallback` where it has no such key.
+std::int64_t integer_of(const SavedTensors& from, const std::string& key, std::int64_t fallback) {
+  const auto found = from.metadata().find(key);
+  if (found == from.metadata().end()) return fallback;
+  const std::string& text = found->second;
+  std::int64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (error != std::errc() || end != text.data() + text.size() || out < 1) {
+    fail_input(from.path().string(), "{} is \"{}\" in its metadata, not a whole number above 0",
+               key, text);
+  }
+  return out;
+}
+
+Shape matrix(const SavedTensors& from, const std::string& name) {
+  const Shape shape = from.has(name) ? from.type(name).shape : Shape();
+  if (shape.rank() != 2) {
+    fail_input(from.path().string(), "there is no matrix '{}': not a model of this kind", name);
+  }
+  return shape;
+}
+
+// True if a tensor of a file may be stored: its type matches, or is converted, as for a device
+// that computes in float64 and for a published model in any floating type.
+bool is_storable(const Type& from, const Type& to, bool is_published) {
+  const bool converts = is_published || to.dtype == DType::kF64;
+  return from == to ||
+         (converts && from.shape == to.shape && is_floating(from.dtype) && !is_float8(from.dtype));
+}
+
+}  // namespace
+
+void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value) {
+  const Type type = to.type(name);
+  if (value.dtype != type.dtype && is_storable({value.dtype, value.shape}, type, false)) {
+    to.set(name, as_dtype(value, type.dtype));
+  } else {
+    to.set(name, value);
+  }
+}
+
+void load_tensor(Store& store, const std::string& name, const TensorView& value) {
+  load_tensor(WholeTensors(store), name, value);
+}
+
+void initialize_states(const WholeTensors& to) {
+  const std::string name(kLossScale);
+  if (!to.computes() || !to.has(name)) return;
+  const auto scale = static_cast<float>(kInitialLossScale);
+  load_tensor(to, name, HostTensor::of<float>(DType::kF32, {}, std::span(&scale, 1)));
+}
+
+void initialize_states(Store& store) {
+  initialize_states(WholeTensors(store));
+}
+
+namespace {
+
+void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
+  if (!to.computes()) return;
+  initialize_states(to);
+  const std::vector<std::string> names = to.names(LeafKind::kParameter);
+  const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
+  std::int64_t largest = 0;
+  for (const std::string& name : names) largest = std::max(largest, to.type(name).bytes());
+  // All parameters share one buffer, which is not cleared: page faults for billions of values take
+  // longer than computing them.
+  const auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(largest));
+  for (const std::string& name : names) {
+    const Type type = to.type(name);
+    fill_tensor(fill, {type.dtype, bytes.get()}, type.shape, initial_of(name, type.shape, is_tied),
+                seed, name);
+    to.set(name, {type.dtype, type.shape, {bytes.get(), static_cast<std::size_t>(type.bytes())}});
+  }
+}
+
+}  // namespace
+
+void initialize_parameters(const WholeTensors& to, std::uint64_t seed) {
+  fill_parameters(fill_range, to, seed);
+}
+
+void initialize_parameters(Store& store, std::uint64_t seed) {
+  initialize_parameters(WholeTensors(store), seed);
+}
+
+void initialize_for_timing(Store& store, std::uint64_t seed) {
+  fill_parameters(fill_range_uniform, WholeTensors(store), seed);
+}
+
+void load_parameters(const WholeTensors& to, const SavedTensors& from) {
+  const std::string where = from.path().string();
+  const std::vector<std::string> names = to.names(LeafKind::kParameter);
+  const std::set<std::string> wanted(names.begin(), names.end());
+  for (const std::string& name : from.names()) {
+    if (!wanted.contains(name)) fail_input(where, "the model has no tensor '{}'", name);
+  }
+  for (const std::string& name : names) {
+    if (!from.has(name)) fail_input(where, "tensor '{}' is missing", name);
+    const Type given = from.type(name);
+    const Type type = to.type(name);
+    if (!is_storable(given, type, from.is_published())) {
+      fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
+    }
+    const HostTensor value = from.read(name);
+    given == type ? to.set(name, value) : to.set(name, as_dtype(value, type.dtype));
+  }
+}
+
+void load_parameters(Store& store, const SavedTensors& from) {
+  load_parameters(WholeTensors(store), from);
+}
+
+ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback) {
+  ModelConfig out = fallback;
+  out.name = ModelConfig().name;
+  const Shape embedding = matrix(from, std::string(kEmbeddingTable));
+  out.vocab = embedding[0];
+  out.d_model = embedding[1];
+  out.d_ff = matrix(from, scope::layer(0) + ".ffn.w1.weight")[0];
+  out.layers = 0;
+  while (from.has(scope::layer(out.layers) + ".ffn.w1.weight")) ++out.layers;
+  out.heads = integer_of(from, "heads", fallback.heads);
+  const auto saved = from.metadata().find(kArchitecture);
+  try {
+    if (saved != from.metadata().end()) {
+      out = with_architecture(out, Json::parse(saved->second, from.path().string()));
+    }
+    validate(out);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kInput) throw;
+    fail_input(from.path().string(), "of the model in its metadata: {}: {}", error.where(),
+               error.message());
+  }
+  return out;
+}
+
+SavedTensors::Metadata metadata_of(const ModelConfig& config) {
+  SavedTensors::Metadata out{{"heads", std::to_string(config.heads)},
+                             {"layers", std::to_string(config.layers)},
+                             {"d_model", std::to_string(config.d_model)},
+                             {"d_ff", std::to_string(config.d_ff)},
+                             {"vocab", std::to_string(config.vocab)}};
+  const Json architecture = architecture_of(config);
+  if (!architecture.members().empty()) out[kArchitecture] = architecture.dump();
+  return out;
+}
+
+namespace {
+
+// `From`: a store, or WholeTensors.
+template <class From>
+std::map<std::string, HostTensor> tensors_of(const From& from, LeafKind kind,
+                                             std::string_view prefix) {
+  std::map<std::string, HostTensor> out;
+  for (const std::string& name : from.names(kind)) {
+    if (name.starts_with(prefix)) out.emplace(name, from.get(name));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::map<std::string, HostTensor> parameters_of(const Store& store) {
+  return tensors_of(store, LeafKind::kParameter, "");
+}
+std::map<std::string, HostTensor> parameters_of(const WholeTensors& from) {
+  return tensors_of(from, LeafKind::kParameter, "");
+}
+std::map<std::string, HostTensor> states_of(const Store& store, std::string_view prefix) {
+  return tensors_of(store, LeafKind::kState, prefix);
+}
+
+std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
+                                         const Tokenizer* tokenizer,
+                                         const std::filesystem::path& path,
+                                         const std::string& origin) {
+  TensorTypes types;
+  for (const std::string& name : from.names(LeafKind::kParameter)) types[name] = from.type(name);
+  const bool writes = from.processes() == nullptr || from.first_rank() == 0;
+  std::optional<SafetensorsOutput> file;
+  if (writes) {
+    SavedTensors::Metadata metadata = metadata_of(config);
+    if (tokenizer != nullptr) metadata[kTokenizerHash] = tokenizer->hash();
+    if (!origin.empty()) metadata[kOrigin] = origin;
+    file.emplace(path, types, metadata);
+  }
+  std::optional<NotFinite> found;
+  for (const std::string& name : order_in_file(types)) {
+    if (!writes && !from.is_part(name)) continue;
+    const HostTensor value = from.get(name);  // all ranks gather all of them, whatever is found
+    if (!writes || found) continue;
+    found = find_not_finite(name, value);
+    if (!found) file->add(value);
+  }
+  if (writes && !found) file->commit();
+  if (from.processes() != nullptr) from.processes()->wait_for_first();
+  return found;
+}
+
+}  // namespace tracestep

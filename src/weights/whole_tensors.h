@@ -1,0 +1,93 @@
+// The weights and states of a training as one rank alone would hold them, also where each rank
+// holds only its part of some; what model_store.h does with a store, for them; and saving them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/config.h"
+#include "run/parallel.h"
+#include "runtime/communicator.h"
+#include "runtime/store.h"
+#include "weights/not_finite.h"
+#include "weights/safetensors.h"
+#include "weights/saved_tensors.h"
+#include "weights/tensor_pieces.h"
+
+namespace tracestep {
+
+class Tokenizer;
+
+class WholeTensors {
+ public:
+  // For one rank, which holds everything.
+  explicit WholeTensors(Store& store) : stores_{&store} {}
+  // `stores`: of the ranks of this process, in their order. `parameters`: the shape of every whole
+  // parameter. `choice`: how they are divided. `group`: the first one's end.
+  WholeTensors(std::vector<Store*> stores, std::map<std::string, Shape> parameters,
+               const Parallel& choice, Communicator* group);
+
+  std::vector<std::string> names(LeafKind kind) const { return first().names(kind); }
+  bool has(std::string_view name) const { return first().find(name) != nullptr; }
+  bool is_part(std::string_view name) const { return first().at(name).type != type(name); }
+  bool has_parts() const;
+  bool computes() const { return first().device().computes(); }
+  // The type of the whole tensor.
+  Type type(std::string_view name) const;
+  // How the ranks divide it.
+  DividedTensor divided(std::string_view name) const { return held(name).tensor; }
+  const Parallel& choice() const { return choice_; }
+  // The first rank of this process, and the number of ranks in it.
+  int first_rank() const { return group_ == nullptr ? 0 : group_->rank(); }
+  int ranks_here() const { return static_cast<int>(stores_.size()); }
+  // All processes, if the ranks are processes; else nullptr.
+  Processes* processes() const { return group_ == nullptr ? nullptr : group_->processes(); }
+
+  // Every rank takes its part, or all of it.
+  void set(std::string_view name, const TensorView& whole) const;
+  // The whole tensor on the host. Where the ranks are processes and hold parts, all of them must
+  // ask for the same tensor at the same time; the parts are put together in device memory.
+  HostTensor get(std::string_view name) const;
+  // The vector (tensor_pieces.h) that `rank`, one of this process, has to save of the tensor.
+  HostTensor piece(std::string_view name, int rank) const;
+
+ private:
+  // A rank holds its block of a tensor, or its piece of that, padded with zeros.
+  struct Held {
+    DividedTensor tensor;
+    bool is_part = false;
+  };
+
+  Store& first() const { return *stores_.front(); }
+  Held held(std::string_view name) const;
+  HostTensor part_of(const TensorView& whole, const Held& held, int rank) const;
+  // Block `index`. All ranks are in this process.
+  HostTensor block(std::string_view name, const Held& held, int index) const;
+  // Gathers blocks from ranks of other processes, too: those of a replica one after another.
+  HostTensor gathered(std::string_view name, const Held& held) const;
+
+  std::vector<Store*> stores_;
+  std::map<std::string, Shape, std::less<>> parameters_;
+  Parallel choice_;
+  Communicator* group_ = nullptr;
+};
+
+void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value);
+void initialize_parameters(const WholeTensors& to, std::uint64_t seed);
+void initialize_states(const WholeTensors& to);
+void load_parameters(const WholeTensors& to, const SavedTensors& from);
+std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
+// Writes all parameters, tensor by tensor, with the model's sizes as metadata, the hash of
+// `tokenizer`, if there is one, and where the weights began from, if that is not empty. When a
+// tensor is infinite or NaN, nothing is written, and it is returned. Every process must call this;
+// the first one writes. Throws Error{kOutput}.
+std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
+                                         const Tokenizer* tokenizer,
+                                         const std::filesystem::path& path,
+                                         const std::string& origin = {});
+
+}  // namespace tracestep
