@@ -14,13 +14,13 @@
 #include "cli/fit_plan.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/plan_page.h"
 #include "cli/remaining_time.h"
 #include "cli/split_hint.h"
 #include "cli/time_source.h"
 #include "lab/fit/advice.h"
 #include "lab/fit/fit.h"
 #include "lab/fit/largest.h"
+#include "lab/fit/plan_page.h"
 #include "lab/pages/first_answer.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
@@ -84,8 +84,7 @@ void check_times(const TimeSource& source, const PlanOptions& plan) {
 }
 
 // Answers if the step as asked fits, and what would make it fit.
-Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSource& source,
-                    SearchProgress& progress) {
+Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, SearchProgress& progress) {
   const std::optional<MemoryCell> cell = cell_of(asked, !o.largest.empty());
   Fitted out;
   std::vector<Table>& tables = out.tables;
@@ -111,7 +110,7 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, const TimeSou
     out.plans = advice.remedies;
   }
   if (o.plan.is_training()) {
-    const Training training = training_of(o.plan, source, asked.step.parallel.ranks);
+    const Training training = training_of(o.plan, asked.step.parallel.ranks);
     tables.push_back(plan_table(asked, out.plans, training));
   }
   return out;
@@ -140,14 +139,13 @@ void write_page(const FitOptions& o, FitQuestion asked, const Fitted& found,
   log_info("the plan is in {}", o.output.path.string());
 }
 
-Fitted answer_to(const FitQuestion& asked, const FitOptions& o, const TimeSource& source,
-                 SearchProgress& progress) {
-  if (o.largest == kLargestModel) return largest_model(asked, o.plan, source);
-  if (!o.plan.has_devices()) return fit_as_asked(asked, o, source, progress);
+Fitted answer_to(const FitQuestion& asked, const FitOptions& o, SearchProgress& progress) {
+  if (o.largest == kLargestModel) return largest_model(asked, o.plan);
+  if (!o.plan.has_devices()) return fit_as_asked(asked, o, progress);
   if (const std::optional<Growth> growth = growth_named(o.largest)) {
-    return largest_on_devices(asked, *growth, o.plan, source);
+    return largest_on_devices(asked, *growth, o.plan);
   }
-  return fit_on_devices(asked, o.plan, source);
+  return fit_on_devices(asked, o.plan);
 }
 
 // Says what is assumed of the step, with the batch of the devices that were found, in the
@@ -170,6 +168,7 @@ int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
   Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);
   check_times(source, o.plan);
+  o.plan.published = source.device;
   const std::string counted = count_tokens(run.model, o.plan);
   std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
   SearchProgress progress;
@@ -182,8 +181,11 @@ int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
                             progress.update(trying, sets.done, sets.all);
                           }};
   asked.progress("planning " + label_of(run), {});
-  Fitted found = answer_to(asked, o, source, progress);
+  Fitted found = answer_to(asked, o, progress);
   progress.done();
+  if (const std::string why = note_of(found); !why.empty()) {
+    found.tables.front().notes.push_back(why);
+  }
   std::vector<std::string> notes;
   if (!counted.empty()) notes.push_back(counted);
   say_assumed_for(assumed, o, run, found, environment, notes);

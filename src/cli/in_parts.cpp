@@ -9,13 +9,13 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/locked_file.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/signals.h"
 #include "cli/arguments.h"
 #include "cli/child_process.h"
 #include "cli/job_plan.h"
-#include "cli/locked_file.h"
 #include "cli/output.h"
 #include "cli/processes.h"
 #include "cli/remaining_time.h"

@@ -19,10 +19,10 @@
 #include "cli/arguments.h"
 #include "cli/devices.h"
 #include "cli/options.h"
-#include "cli/prediction_files.h"
 #include "cli/remaining_time.h"
 #include "cli/time_source.h"
 #include "embedded/job_scripts.h"
+#include "lab/predict/prediction_files.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "cli/prediction_files.h"
+#include "lab/predict/prediction_files.h"
 #include "planning/device_traits.h"
 #include "spec/planned.h"
 

@@ -191,22 +191,21 @@ std::string text_of(const Calibration& c) {
 
 Calibration parse_calibration(const std::string& text, const std::string& where,
                               const Json& identity, bool may_lack_steps) {
-  const auto refuse = [&where](const std::string& why) {
-    throw Error(ErrorCode::kInput, where, why, kRemedy);
-  };
   Calibration out;
-  try {
-    const Json file = Json::parse(text, where);
-    const Json& content = file.at("content");
-    if (file.at("checksum").as_string() != checksum_of(content)) refuse("the file is damaged");
-    if (content.at("schema") != Json(kSchema)) refuse("it is of another version of tracestep");
-    out = read(content, may_lack_steps);
-  } catch (const Error& error) {
-    if (error.where() == where && error.hint() == kRemedy) throw;
-    refuse(fmt::format("no calibration: {}", error.message()));
-  }
-  const std::string other = difference(out.identity, identity);
-  if (!other.empty()) refuse(fmt::format("it is of another device or build: {}", other));
+  const auto fault = [&]() -> std::string {
+    try {
+      const Json file = Json::parse(text, where);
+      const Json& content = file.at("content");
+      if (file.at("checksum").as_string() != checksum_of(content)) return "the file is damaged";
+      if (content.at("schema") != Json(kSchema)) return "it is of another version of tracestep";
+      out = read(content, may_lack_steps);
+    } catch (const Error& error) {
+      return fmt::format("no calibration: {}", error.message());
+    }
+    const std::string other = difference(out.identity, identity);
+    return other.empty() ? other : "it is of another device or build: " + other;
+  }();
+  if (!fault.empty()) throw Error(ErrorCode::kInput, where, fault, kRemedy);
   return out;
 }
 

@@ -1,4 +1,4 @@
-#include "cli/prediction_files.h"
+#include "lab/predict/prediction_files.h"
 
 #include "base/env.h"
 #include "base/error.h"
@@ -8,13 +8,14 @@
 #include "base/own_file.h"
 #include "planning/device_traits.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 constexpr const char* kFolder = "predict";
+constexpr const char* kCalibrate = "tracestep predict --calibrate";
 
 // "cpu-2-threads", "cuda-0".
 std::string device_name(const Place& place) {
@@ -39,7 +40,7 @@ void make_folder_of(const fs::path& file) {
   }
   if (!status) return;
   throw Error(ErrorCode::kOutput, file.parent_path().string(), status.message(),
-              "give a file of a folder that can be written, as --calibration FILE");
+              "give a file of a folder that can be written, as option calibration FILE");
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ PredictionFiles prediction_files(const RunSpec& run, const fs::path& given) {
   if (given.empty()) {
     const std::string folder = env::kernel_cache();
     if (folder.empty()) {
-      throw Error(ErrorCode::kUsage, "--calibration", "there is no folder for a calibration",
+      throw Error(ErrorCode::kUsage, "calibration", "there is no folder for a calibration",
                   "name a file, or a folder with TRACESTEP_KERNEL_CACHE");
     }
     calibration = fs::path(folder) / kFolder / (device_name(run.place) + ".json");
@@ -65,8 +66,9 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
     throw Error(
         ErrorCode::kInput, "predict",
         fmt::format("this machine is not calibrated: there is no {}", files.calibration.string()),
-        "run tracestep predict --calibrate once for this device and these threads; it "
-        "takes a minute on a quiet machine; of a device that is not here --published tells");
+        fmt::format("run {} once for this device and these threads; it takes a minute on a quiet "
+                    "machine; of a device that is not here option published tells",
+                    kCalibrate));
   }
   KnownDevice out;
   const std::string where = files.calibration.string();
@@ -168,4 +170,4 @@ bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>
   }
 }
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

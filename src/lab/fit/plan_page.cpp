@@ -1,4 +1,4 @@
-#include "cli/plan_page.h"
+#include "lab/fit/plan_page.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@
 #include "lab/report/html.h"
 #include "spec/fields.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 namespace {
 
 constexpr const char *kChanges = "changes", *kParts = "parts";
@@ -229,4 +229,4 @@ std::string plan_page(const FitQuestion& q, const std::vector<Remedy>& plans,
   return html_page(head, result, tables, topics, sections);
 }
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

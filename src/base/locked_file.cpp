@@ -1,4 +1,4 @@
-#include "cli/locked_file.h"
+#include "base/locked_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/output_file.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 namespace {
 
 bool is_same_file(const struct stat& a, const struct stat& b) {
@@ -136,4 +136,4 @@ void LockedFile::fail(int error) const {
               fmt::format("{} cannot be written: {}", path_.string(), std::strerror(error)));
 }
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/json.h"
-#include "cli/locked_file.h"
+#include "base/locked_file.h"
 #include "lab/predict/history.h"
 #include "lab/predict/time_model.h"
 #include "run/run_spec.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 
 // The calibration of one device, and the history beside it.
 struct PredictionFiles {
@@ -64,4 +64,4 @@ void keep_calibration(const PredictionFiles& files, const Calibration& calibrati
 // warning, when the history cannot be written.
 bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells);
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

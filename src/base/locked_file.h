@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace tracestep::cli {
+namespace tracestep {
 
 class LockedFile {
  public:
@@ -58,4 +58,4 @@ class LockedFile {
   Descriptor file_;
 };
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

@@ -8,7 +8,7 @@
 #include "lab/fit/remedy.h"
 #include "lab/report/table.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 
 inline constexpr const char* kFitSchema = "tracestep.fit/1";
 
@@ -18,4 +18,4 @@ inline constexpr const char* kFitSchema = "tracestep.fit/1";
 std::string plan_page(const FitQuestion& question, const std::vector<Remedy>& plans,
                       std::vector<Table> tables, const Json& environment);
 
-}  // namespace tracestep::cli
+}  // namespace tracestep
