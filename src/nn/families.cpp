@@ -23,14 +23,11 @@ constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 constexpr std::int64_t kMostLayers = 4096;  // as by flags (spec/fields)
 
 // Shares of values that training sets to zero, which no program here does.
-constexpr std::string_view kDropouts[] = {"attention_dropout",
-                                          "hidden_dropout",
-                                          "resid_pdrop",
-                                          "embd_pdrop",
-                                          "attn_pdrop",
-                                          "embd_dropout",
-                                          "attention_probs_dropout_prob",
-                                          "hidden_dropout_prob"};
+constexpr std::string_view kDropouts[] = {
+    "attention_dropout",  "hidden_dropout",    "resid_pdrop",
+    "embd_pdrop",         "attn_pdrop",        "embd_dropout",
+    "residual_dropout",   "embedding_dropout", "attention_probs_dropout_prob",
+    "hidden_dropout_prob"};
 
 // The fields of a config.json; those that nobody asks for are listed at the end.
 class Fields {
@@ -334,26 +331,41 @@ void read_qwen3(Fields& f, ModelConfig& c) {
   read_qwen_windows(f, c);
 }
 
-void read_like_gemma(Fields& f, ModelConfig& c) {
+// What all Gemmas have in common.
+void read_any_gemma(Fields& f, ModelConfig& c, std::int64_t kv_heads) {
   c.norm_eps = 1e-6;
   c.head_size = 256;
   c.is_tied = true;
-  c.norm_place = NormPlace::kBoth;
   c.norm_offset = 1.0;
-  read_like_llama(f, c, 4);
+  read_like_llama(f, c, kv_heads);
+  read_attention_bias(f, c, false);
+  c.embedding_scale = std::sqrt(static_cast<double>(c.d_model));
+  f.expect("use_bidirectional_attention", false);
+}
+
+// The first files say gelu and mean its approximation by tanh, as a later field does.
+void read_gemma(Fields& f, ModelConfig& c) {
+  read_any_gemma(f, c, 16);
+  c.activation = activation_of(f, "hidden_act", "gelu_pytorch_tanh");
+  if (c.activation == Activation::kGelu) c.activation = Activation::kGeluTanh;
+  if (f.find("hidden_activation") != nullptr) {
+    c.activation = activation_of(f, "hidden_activation", "gelu_pytorch_tanh");
+  }
+}
+
+void read_like_gemma(Fields& f, ModelConfig& c) {
+  c.norm_place = NormPlace::kBoth;
+  read_any_gemma(f, c, 4);
   const Activation other = c.activation;
   c.activation = activation_of(f, "hidden_activation", "gelu_pytorch_tanh");
   if (f.find("hidden_act") != nullptr && other != c.activation) {
     f.fail("hidden_act", "that of hidden_activation, which is the one that counts,");
   }
-  read_attention_bias(f, c, false);
-  c.embedding_scale = std::sqrt(static_cast<double>(c.d_model));
   const double width = f.real("query_pre_attn_scalar", 256.0);
   if (width <= 0.0) f.fail("query_pre_attn_scalar", "a positive number");
   c.score_scale = width == static_cast<double>(c.head_width()) ? 0.0 : 1.0 / std::sqrt(width);
   c.score_cap = f.real("attn_logit_softcapping", c.score_cap);
   c.logit_cap = f.real("final_logit_softcapping", c.logit_cap);
-  f.expect("use_bidirectional_attention", false);
 }
 
 void read_gemma2(Fields& f, ModelConfig& c) {
@@ -387,6 +399,32 @@ void read_olmo2(Fields& f, ModelConfig& c) {
   read_attention_bias(f, c, false);
   c.norm_place = NormPlace::kAfter;
   c.qk_norm = QkNorm::kToken;
+}
+
+// Layers with a window are not scaled.
+void read_olmo3(Fields& f, ModelConfig& c) {
+  c.rope_theta = 500000.0;
+  read_olmo2(f, c);
+  read_windows(f, c, 4096, "wwwf");
+  const bool is_scaled = c.rope_scaling.kind != RopeScalingKind::kNone;
+  if (is_scaled && c.rope_theta_windowed == 0.0) c.rope_theta_windowed = c.rope_theta;
+}
+
+void read_starcoder2(Fields& f, ModelConfig& c) {
+  c.is_tied = true;
+  read_like_llama(f, c, 2, {.most = 4096});
+  c.activation = activation_of(f, "hidden_act", "gelu_pytorch_tanh");
+  c.norm_eps = f.real("norm_epsilon", 1e-5);
+  c.norm = NormKind::kLayer;
+  c.norm_bias = true;
+  c.qkv_bias = c.output_bias = c.ffn_bias = f.flag("use_bias", true);
+  c.is_gated = false;
+  read_windows(f, c, 0, "w");
+  const auto expect = [&](const char* key, const char* only) {
+    if (f.text(key, only) != only) f.fail(key, only);
+  };
+  expect("mlp_type", "default");
+  expect("norm_type", "layer_norm");
 }
 
 void read_phi3(Fields& f, ModelConfig& c) {
@@ -441,9 +479,12 @@ constexpr Family kFamilies[] = {{"llama", read_llama, 32000, 4096, 11008, 32, 32
                                 {"mistral", read_mistral, 32000, 4096, 14336, 32, 32},
                                 {"qwen2", read_qwen2, 151936, 4096, 22016, 32, 32},
                                 {"qwen3", read_qwen3, 151936, 4096, 22016, 32, 32},
+                                {"gemma", read_gemma, 256000, 3072, 24576, 28, 16},
                                 {"gemma2", read_gemma2, 256000, 2304, 9216, 26, 8},
                                 {"gemma3_text", read_gemma3, 262208, 2304, 9216, 26, 8},
                                 {"olmo2", read_olmo2, 50304, 4096, 11008, 32, 32},
+                                {"olmo3", read_olmo3, 50304, 4096, 11008, 32, 32},
+                                {"starcoder2", read_starcoder2, 49152, 3072, 12288, 30, 24},
                                 {"phi3", read_phi3, 32064, 3072, 8192, 32, 32},
                                 {"gpt2", read_gpt2, 50257, 768, 3072, 12, 12},
                                 {"gpt_neox", read_gpt_neox, 50432, 6144, 24576, 44, 64}};

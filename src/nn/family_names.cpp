@@ -43,6 +43,7 @@ constexpr Rule kLlama[] = {{"token_embeddings", "model.embed_tokens"},
                            {"ffn.w3", "mlp.up_proj"},
                            {"ffn.w2", "mlp.down_proj"}};
 constexpr Rule kGemma[] = {{"ln2", "pre_feedforward_layernorm"}};
+constexpr Rule kStarcoder2[] = {{"ffn.w1", "mlp.c_fc"}, {"ffn.w2", "mlp.c_proj"}};
 constexpr Rule kPhi3[] = {{"attn.q_proj", "self_attn.qkv_proj", Joined::kOneAfterAnother},
                           {"attn.k_proj", "self_attn.qkv_proj", Joined::kOneAfterAnother},
                           {"attn.v_proj", "self_attn.qkv_proj", Joined::kOneAfterAnother},
@@ -76,7 +77,9 @@ Naming naming_of(std::string_view family) {
   if (family == "gpt2") return {"transformer.", "transformer.h.", kGpt2};
   if (family == "gpt_neox") return {"gpt_neox.", "gpt_neox.layers.", kNeox};
   if (family == "phi3") return {"model.", "model.layers.", kPhi3, kLlama};
-  if (family.starts_with("gemma")) return {"model.", "model.layers.", kGemma, kLlama};
+  if (family == "starcoder2") return {"model.", "model.layers.", kStarcoder2, kLlama};
+  if (family.starts_with("gemma") && family != "gemma")
+    return {"model.", "model.layers.", kGemma, kLlama};
   return {"model.", "model.layers.", kLlama};
 }
 

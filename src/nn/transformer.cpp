@@ -34,6 +34,14 @@ class BlockOf {
   std::vector<std::int64_t> rows_;
 };
 
+// Biases lie side by side where the rows of their weights do; `in`: the length of these rows.
+BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
+  if (weight.block.empty()) return {};
+  constexpr std::string_view kWeight = ".weight";
+  const std::string block = weight.block.substr(0, weight.block.size() - kWeight.size());
+  return {block + ".bias", weight.offset / in, weight.count / in};
+}
+
 // The attention of all layers shares these values.
 struct AttentionContext {
   RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
@@ -156,11 +164,11 @@ class Model {
   }
 
   Val project(std::string_view scope_name, Val x, const std::string& prefix, std::int64_t out,
-              bool has_bias, BlockPart part = {}) {
+              bool has_bias, const BlockPart& part = {}) {
     const auto scope = b_.scope(scope_name);
     const std::string name = prefix + "." + std::string(scope_name);
-    const Val y = linear(x, weight(name + ".weight", {out, x.dim(-1)}, std::move(part)));
-    return has_bias ? add(y, weight(name + ".bias", {out})) : y;
+    const Val w = weight(name + ".weight", {out, x.dim(-1)}, part);
+    return linear(x, w, has_bias ? weight(name + ".bias", {out}, of_bias(part, x.dim(-1))) : Val{});
   }
 
   // x + branch(x), with the norms before and behind the branch.

@@ -159,7 +159,13 @@ Val matmul(Val a, Val b, MatmulOptions options, Here here) {
       {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}}, here);
 }
 
-Val linear(Val x, Val weight, Here here) {
+Val matmul_bias(Val a, Val b, Val bias, MatmulOptions options, Here here) {
+  return a.builder->call1(
+      "matmul_bias", {a, b, bias},
+      {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}}, here);
+}
+
+Val linear(Val x, Val weight, Val bias, Here here) {
   const Shape shape = x.shape();
   if (shape.empty() || weight.shape().rank() != 2 || shape.back() != weight.shape()[1]) {
     fail_usage("linear", "x {} does not fit weight {} ([out, in])", shape.str(),
@@ -169,7 +175,10 @@ Val linear(Val x, Val weight, Here here) {
   const Val flat = reshape(x, {rows, shape.back()}, here);
   Shape out = shape;
   out[out.rank() - 1] = weight.shape()[0];
-  return reshape(matmul(flat, weight, {.transpose_b = true}, here), out, here);
+  constexpr MatmulOptions kByRows{.transpose_b = true};
+  const Val y =
+      bias ? matmul_bias(flat, weight, bias, kByRows, here) : matmul(flat, weight, kByRows, here);
+  return reshape(y, out, here);
 }
 
 Val gather(Val table, Val indices, Here here) {

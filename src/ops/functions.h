@@ -73,8 +73,10 @@ struct MatmulOptions {
   bool transpose_b = false;
 };
 Val matmul(Val a, Val b, MatmulOptions options = {}, Here here = Here::current());
-// x: [..., in], weight: [out, in] → [..., out]
-Val linear(Val x, Val weight, Here here = Here::current());
+// a · b + bias, rounded once; of matrices, bias: [columns of the result].
+Val matmul_bias(Val a, Val b, Val bias, MatmulOptions options = {}, Here here = Here::current());
+// x: [..., in], weight: [out, in], `bias` (optional): [out] → [..., out]
+Val linear(Val x, Val weight, Val bias = {}, Here here = Here::current());
 Val gather(Val table, Val indices, Here here = Here::current());
 Val take_along(Val x, Val indices, Here here = Here::current());
 

@@ -1,4 +1,5 @@
-// Matrix product, batched, with either operand read transposed; alone, or added to a tensor.
+// Matrix product, batched, with either operand read transposed; alone, added to a tensor, or with a
+// bias added to each row.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -103,9 +104,39 @@ std::vector<Val> sum_decomposed(const OpExpansion& e) {
   return {add(e.inputs[2], cast(product, e.inputs[2].dtype()))};
 }
 
-const std::vector<AttrDef> kAttrs{
+// --- with a bias -----------------------------------------------------------------------------
+std::vector<Type> biased_type(const OpCall& c) {
+  const std::vector<Type> product = product_type(c);
+  const Shape& y = product[0].shape;
+  if (y.rank() != 2)
+    fail_usage(c.op.name, "a is {}; a matrix is expected", c.inputs[0].shape.str());
+  rules::require_same_dtype(c, 0, 2);
+  rules::require_shape(c, 2, {y[1]});
+  return product;
+}
+
+bool biased_operand(int input, const Type& type, const Strides& strides) {
+  return input == 2 ? rules::contiguous(input, type, strides) : gemm_operand(input, type, strides);
+}
+
+std::vector<Val> biased_gradient(const OpExpansion& e) {
+  std::vector<Val> out = product_gradient(e);
+  out.push_back(e.wanted[2] ? sum(e.output_grads[0], {0}) : Val{});
+  return out;
+}
+
+std::vector<Val> biased_parts(const OpExpansion& e) {
+  return {add(
+      matmul(e.inputs[0], e.inputs[1], {e.attrs.flag("transpose_a"), e.attrs.flag("transpose_b")}),
+      e.inputs[2])};
+}
+
+const std::vector<AttrDef> kTransposes{
     {"transpose_a", AttrKind::kBool, AttrValue(false), "a is [...,K,M]"},
-    {"transpose_b", AttrKind::kBool, AttrValue(false), "b is [...,N,K]"},
+    {"transpose_b", AttrKind::kBool, AttrValue(false), "b is [...,N,K]"}};
+const std::vector<AttrDef> kAttrs{
+    kTransposes[0],
+    kTransposes[1],
     {"by_parts", AttrKind::kBool, AttrValue(false),
      "f32 as products of f16 parts, where the device has that (docs/precision.md)"}};
 
@@ -146,6 +177,22 @@ void register_matmul() {
                .decompose = sum_decomposed,
                .flops = product_flops,
                .donates = {{0, 2}}});
+
+  register_op({.name = "matmul_bias",
+               .doc = "A·B and a bias added to each row, rounded once: a linear layer, which "
+                      "autocast casts as a whole. Other programs have a product and a sum.",
+               .inputs = {"a", "b", "bias"},
+               .outputs = {"y"},
+               .attrs = kTransposes,
+               .kernel_class = KernelClass::kGemm,
+               .precision_class = PrecisionClass::kLow,
+               .infer = biased_type,
+               .accepts = biased_operand,
+               .writes = rules::contiguous,
+               .gradient = biased_gradient,
+               .decompose = biased_parts,
+               .flops = product_flops,
+               .product = product_axes});
 }
 
 }  // namespace tracestep::ops

@@ -27,6 +27,11 @@ ProductAxes axes_of(const Program& p, const Node& product) {
   return product.op->product({*product.op, product.attrs, types, {}});
 }
 
+// True for a product of two matrices and nothing else.
+bool is_product(const Node& node) {
+  return node.op->product && node.inputs.size() == 2;
+}
+
 // A product that reads the gradient of the logits as its operand `side`.
 struct GradientProduct {
   NodeId node = kNoNode;
@@ -99,7 +104,7 @@ class Finder {
       if (maker == kNoNode) return false;
       const Node& n = node(maker);
       out.nodes.push_back(maker);
-      if (n.op->product) {
+      if (is_product(n)) {
         out.product = maker;
         return type.shape == program_.type(n.outputs[0]).shape;
       }
@@ -126,7 +131,7 @@ class Finder {
 
   bool add_gradient_product(NodeId reader, ValueId gradient, Cut& out) const {
     const Node& n = node(reader);
-    const bool is_cut = n.op->product && std::ranges::count(n.inputs, gradient) == 1 &&
+    const bool is_cut = is_product(n) && std::ranges::count(n.inputs, gradient) == 1 &&
                         program_.type(gradient).shape.rank() == 2;
     if (!is_cut) return false;
     GradientProduct product{.node = reader, .side = n.inputs[0] == gradient ? 0 : 1, .end = reader};

@@ -47,10 +47,13 @@ class ProductsOfRows {
 
   bool is_of_one_row(NodeId id) const {
     const Node& n = node(id);
-    if (n.op->name != "matmul" || n.attrs.flag("transpose_a") || !n.attrs.flag("transpose_b")) {
+    const bool has_bias = n.op->name == "matmul_bias";
+    if (!(n.op->name == "matmul" || has_bias) || n.attrs.flag("transpose_a") ||
+        !n.attrs.flag("transpose_b")) {
       return false;
     }
     const Type &x = type(n.inputs[0]), &w = type(n.inputs[1]);
+    if (has_bias && !is_vector(n.inputs[2], w.shape[0], x.dtype)) return false;
     const std::int64_t k = x.shape.back();
     return x.count() == k && k > 0 && k % kGemvWord == 0 && x.bytes() <= kMostGemvBytes &&
            w.shape.rank() == 2 && w.count() > 0 && x.dtype != DType::kF64 &&
@@ -98,7 +101,12 @@ class ProductsOfRows {
     Call call{.product = product, .last = product, .x = node(product).inputs[0]};
     call.attrs.set("early", true);
     take_norm(call);
-    if (!take_gate(call)) take_sums(call);
+    if (node(product).inputs.size() == 3) {
+      biased(call, node(product).inputs[2]);
+      take_activation_or_sum(call);
+    } else if (!take_gate(call)) {
+      take_sums(call);
+    }
     calls_[call.last] = std::move(call);
   }
 
@@ -177,39 +185,42 @@ class ProductsOfRows {
     return true;
   }
 
+  static void biased(Call& call, ValueId bias) {
+    call.bias = bias;
+    call.attrs.set("biased", true);
+  }
+  static bool is_sum(const Node& n) { return n.op->is_sum && n.inputs.size() == 2; }
+
   // Takes in a bias, then an activation or another sum.
   void take_sums(Call& call) const {
-    ValueId y = behind_views(node(call.product).outputs[0]);
-    const std::int64_t count = type(y).count();
-    const DType dtype = type(y).dtype;
-    const auto reader_that = [&](auto is_wanted) {
-      const NodeId reader = readers_.only(y);
-      return reader != kNoNode && is_wanted(node(reader)) ? reader : kNoNode;
-    };
-    const auto is_sum = [](const Node& n) { return n.op->is_sum && n.inputs.size() == 2; };
-    const NodeId biased = reader_that(
-        [&](const Node& n) { return is_sum(n) && is_vector(other_of(n, y), count, dtype); });
-    if (biased != kNoNode) {
-      call.bias = other_of(node(biased), y);
-      call.attrs.set("biased", true);
-      call.last = biased;
-      y = behind_views(node(biased).outputs[0]);
+    const ValueId y = behind_views(node(call.product).outputs[0]);
+    const NodeId reader = readers_.only(y);
+    if (reader != kNoNode && is_sum(node(reader)) &&
+        is_vector(other_of(node(reader), y), type(y).count(), type(y).dtype)) {
+      biased(call, other_of(node(reader), y));
+      call.last = reader;
     }
-    const NodeId activated = reader_that(is_activation);
-    if (activated != kNoNode) {
-      call.attrs.set("activation", node(activated).op->name);
-      call.last = activated;
+    take_activation_or_sum(call);
+  }
+
+  // Takes in what reads the result of `call.last`.
+  void take_activation_or_sum(Call& call) const {
+    const ValueId y = behind_views(node(call.last).outputs[0]);
+    const NodeId reader = readers_.only(y);
+    if (reader == kNoNode) return;
+    const Node& n = node(reader);
+    if (is_activation(n)) {
+      call.attrs.set("activation", n.op->name);
+      call.last = reader;
       return;
     }
-    const NodeId sum = reader_that([&](const Node& n) {
-      const ValueId c = is_sum(n) ? other_of(n, y) : kNoValue;
-      return c != kNoValue && c != y && type(c).count() == count && type(c).dtype == dtype &&
-             is_dense(c);
-    });
-    if (sum == kNoNode) return;
-    call.c = other_of(node(sum), y);
+    const ValueId c = is_sum(n) ? other_of(n, y) : kNoValue;
+    const bool is_added = c != kNoValue && c != y && type(c).count() == type(y).count() &&
+                          type(c).dtype == type(y).dtype && is_dense(c);
+    if (!is_added) return;
+    call.c = c;
     call.attrs.set("added", true);
-    call.last = sum;
+    call.last = reader;
   }
 
   void emit(const Call& call) {

@@ -58,17 +58,19 @@ Program shadow(const Program& program);
 //   it up in float32 (attribute `wide` of `sum`). Where the gradient was computed in float32 its
 //   terms are rounded to the low dtype once, as those of the products with it are. The sum's error
 //   is then at most u · Σ|x|, u = 2^-8 in bfloat16 and 2^-11 in float16 (half a unit in the last
-//   place of each term), and about u · √Σx² where roundings are independent.
+//   place of each term), and about u · √Σx² where roundings are independent. A sum that is of
+//   narrow terms already, as that of a product's bias, is not rounded to their dtype before it is
+//   widened.
 // - A cast behind views that bring a tensor in another order, in backward, stands in front of them,
 //   if nothing else reads that: half the bytes are moved, and the cast may join what makes them.
 Program narrow(const Program& program);
 
 // Backward widens again what forward widened, so that the narrow value is kept and not the wide
 // one. A float32 value that forward computes from a 16-bit one by a cast and sums with parameters
-// (a product with its bias), and that only ops which can be fused read in backward, is computed
-// again there: half the bytes are kept, written and read, and the kernel that reads the value adds
-// the bias itself. For devices with fused kernels; others would need launches for it. Values stay
-// bit-identical.
+// (what a norm of queries reads; a bias that is no operand of its product), and that only ops which
+// can be fused read in backward, is computed again there: half the bytes are kept, written and
+// read, and the kernel that reads the value widens it itself. For devices with fused kernels;
+// others would need launches for it. Values stay bit-identical.
 Program keep_narrow(const Program& program);
 
 // Fewer, larger matrix products.

@@ -87,12 +87,14 @@ class Merge {
     return guard;
   }
 
-  // The block of the members' weights; of their narrow copies, if the products read those.
-  Val block_of(const MergeGroup& group) {
+  // The block of the members' weights, or of another operand `index`; of their narrow copies, if
+  // the products read those.
+  Val block_of(const MergeGroup& group) { return block_of(group, group.members.front().merged); }
+  Val block_of(const MergeGroup& group, int index) {
     std::vector<Val> parts;
     std::vector<const Node*> casts;
     for (const MergedProduct& m : group.members) {
-      const ValueId id = operand(m, m.merged), weight = weight_behind(program_, id);
+      const ValueId id = operand(m, index), weight = weight_behind(program_, id);
       parts.push_back(rewriter_.map(weight));
       if (id != weight) casts.push_back(&node(program_.value(id).producer));
     }
@@ -108,11 +110,12 @@ class Merge {
     return made;
   }
 
-  Val product(const MergedProduct& like, Val merged, Val shared) {
+  Val product(const MergedProduct& like, Val merged, Val shared, Val bias = {}) {
     const Node& n = node(like.node);
     std::vector<Val> inputs(2);
     inputs[at(like.merged)] = merged;
     inputs[at(like.shared())] = shared;
+    if (bias) inputs.push_back(bias);
     return rewriter_.builder().call(*n.op, inputs, n.attrs).front();
   }
 
@@ -148,7 +151,8 @@ class Merge {
     Val whole;
     {
       const auto guard = like(group.members);
-      whole = product(first, block_of(group), rewriter_.map(operand(first, first.shared())));
+      const Val bias = has_bias(node(first.node)) ? block_of(group, kBias) : Val{};
+      whole = product(first, block_of(group), rewriter_.map(operand(first, first.shared())), bias);
     }
     replace_by_slices(group.members, whole);
     slices_.emplace_back();

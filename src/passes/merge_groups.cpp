@@ -87,6 +87,23 @@ class Finder {
     return members.size() > 1 && reached == part_of(members.front()).count;
   }
 
+  // True if the sorted members have no biases, or such as lie side by side in the same order.
+  bool has_biases_alike(const std::vector<MergedProduct>& members) const {
+    if (!has_bias(node(members.front().node))) return true;
+    std::int64_t reached = 0;
+    std::string block;
+    for (const MergedProduct& m : members) {
+      const ValueId bias = operand(m, kBias), leaf = weight_behind(program_, bias);
+      if (m.merged != 1 || leaf == kNoValue) return false;
+      const BlockPart& part = program_.value(leaf).part;
+      if (reached == 0) block = part.block;
+      if (part.block.empty() || part.block != block || part.offset != reached) return false;
+      reached += program_.type(bias).count();
+      if (&m == &members.back()) return reached == part.count;
+    }
+    return false;
+  }
+
   // --- one operand with all parts of a block ---
   void find_products_with_blocks() {
     std::map<std::string, std::vector<MergedProduct>> found;
@@ -97,7 +114,9 @@ class Finder {
     }
     for (auto& [key, members] : found) {
       const NodeId first = members.front().node;
-      if (fills_block(members)) add_group({std::move(members), first}, out_.with_blocks);
+      if (fills_block(members) && has_biases_alike(members)) {
+        add_group({std::move(members), first}, out_.with_blocks);
+      }
     }
   }
 
@@ -135,7 +154,7 @@ class Finder {
     for (ValueId id = term; readers_.only(id) != kNoNode;) {
       const NodeId maker = program_.value(id).producer;
       if (maker == kNoNode) return std::nullopt;
-      if (auto m = product_with_part(maker)) {
+      if (auto m = product_with_part(maker); m && !has_bias(node(maker))) {
         if (axes_of(maker).summed[at(m->merged)] != 0) return std::nullopt;
         m->chain.assign(chain.rbegin(), chain.rend());
         return m;
@@ -237,7 +256,9 @@ class Finder {
   // result.
   std::optional<MergedProduct> product_of(NodeId id, ValueId part, int axis) const {
     const Node& n = node(id);
-    if (!n.op->product || std::ranges::count(n.inputs, part) != 1) return std::nullopt;
+    if (!n.op->product || has_bias(n) || std::ranges::count(n.inputs, part) != 1) {
+      return std::nullopt;
+    }
     const int merged = n.inputs[0] == part ? 0 : 1;
     if (axes_of(id).kept(merged) != axis) return std::nullopt;
     return MergedProduct{id, merged};

@@ -18,6 +18,12 @@ struct MergedProduct {
   int shared() const { return 1 - merged; }
 };
 
+// The operand of a product that is added to each row of the result.
+inline constexpr int kBias = 2;
+inline bool has_bias(const Node& product) {
+  return product.inputs.size() == 3;
+}
+
 // Products that become one.
 struct MergeGroup {
   std::vector<MergedProduct> members;  // in the order of the parts

@@ -53,8 +53,24 @@ class Narrow {
            sums_columns(program_, node);
   }
 
+  // True for the sum of a bias that would be rounded to its dtype and then widened again.
+  bool sums_a_narrow_bias(const Node& node) const {
+    const auto widened = [&](NodeId id) {
+      const Node& reader = program_.node(id);
+      return reader.op->widens || widens(reader);
+    };
+    return node.origin().phase == Phase::kBackward &&
+           node.op->find_attr(ops::kWideSum) != nullptr && !node.attrs.flag(ops::kWideSum) &&
+           is_low_precision(dtype(node.inputs[0])) && sums_columns(program_, node) &&
+           !readers_.at_end[at(node.outputs[0])] &&
+           std::ranges::all_of(readers_.nodes[at(node.outputs[0])], widened);
+  }
+
   void emit(const Node& node) {
     if (r_.has(node.outputs[0])) return;  // a cast that a sum reads
+    if (widens(node) && r_.map(node.inputs[0]).dtype() == DType::kF32) {
+      return r_.replace(node, {r_.map(node.inputs[0])});  // of a sum that is not rounded
+    }
     if (narrows(node)) {
       const auto before = before_widening(node);
       if (before && dtype(before->value) == dtype(node.outputs[0])) {
@@ -64,6 +80,8 @@ class Narrow {
       if (const auto source = before_views(node)) return emit_cast(node, *source);
     } else if (sums_a_bias(node)) {
       if (const Val x = narrow_operand(node)) return emit_sum(node, x);
+    } else if (sums_a_narrow_bias(node)) {
+      return emit_sum(node, r_.map(node.inputs[0]));
     }
     r_.copy(node);
   }

@@ -48,8 +48,9 @@ class Finder {
     std::set<NodeId> out;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const Node& node = program_.nodes[i];
-      const bool is_head = node.op->product && is_odd_shadow(node.inputs[1]) &&
-                           axes_of(program_, node).columns == 0 && goes_into_loss(node.outputs[0]);
+      const bool is_head = node.op->product && node.inputs.size() == 2 &&
+                           is_odd_shadow(node.inputs[1]) && axes_of(program_, node).columns == 0 &&
+                           goes_into_loss(node.outputs[0]);
       if (is_head) out.insert(static_cast<NodeId>(i));
     }
     return out;

@@ -136,10 +136,17 @@ bool is_taken_apart(const Options& o, const OpDef& op) {
   return !o.run.ops.keeps(op.composite) && !op.stays_whole;
 }
 
+// A product with its bias, a primitive op of frameworks. It is one op for the sake of its dtype:
+// without autocast a product and a sum have the same values.
+bool is_biased_product(const OpDef& op) {
+  return op.product && op.decompose;
+}
+
 // Expands what the granularity does not keep, and ops without a gradient rule; in a program without
 // backward such an op is kept if it has a kernel.
 Program decompose_first(const Program& p, const Options& o) {
   return decompose(p, [&](const OpDef& op) {
+    if (is_biased_product(op)) return !casts(o);
     const bool kept = op.gradient || (!differentiates(o) && has_kernel(o, op));
     return is_taken_apart(o, op) || !kept;
   });
@@ -179,7 +186,9 @@ Program update(const Program& p, const Options& o) {
 }
 
 Program lower(const Program& p, const Options& o) {
-  return decompose(p, [&](const OpDef& op) { return is_taken_apart(o, op) || !has_kernel(o, op); });
+  return decompose(p, [&](const OpDef& op) {
+    return (is_taken_apart(o, op) && !is_biased_product(op)) || !has_kernel(o, op);
+  });
 }
 
 // A program without backward may be of a few tokens.
@@ -283,7 +292,7 @@ std::vector<Pass> memory_passes() {
        .run = [](const Program& p, const Options&) { return narrow(p); },
        .compiles = true},
       {.name = "keep_narrow",
-       .doc = "narrow values kept for backward, which widens them and adds biases again",
+       .doc = "narrow values kept for backward, which widens them again",
        .needed = [](const Options& o) { return casts(o) && differentiates(o) && fuses(o); },
        .run = [](const Program& p, const Options&) { return keep_narrow(p); },
        .compiles = true},

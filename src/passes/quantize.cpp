@@ -130,10 +130,12 @@ class Quantizer {
     const Codes a = codes_of(node, 0), b = codes_of(node, 1);
     const bool ta = node.attrs.flag("transpose_a"), tb = node.attrs.flag("transpose_b");
     const auto guard = r_.from(node);
-    r_.replace(node, {r_.builder().call1("scaled_matmul",
-                                         {ta ? a.transposed : a.plain, tb ? b.plain : b.transposed,
-                                          a.scale, b.scale},
-                                         {{"dtype", program_.type(node.outputs[0]).dtype}})});
+    const Val y = r_.builder().call1(
+        "scaled_matmul",
+        {ta ? a.transposed : a.plain, tb ? b.plain : b.transposed, a.scale, b.scale},
+        {{"dtype", program_.type(node.outputs[0]).dtype}});
+    const bool has_bias = node.inputs.size() == 3;
+    r_.replace(node, {has_bias ? ops::add(y, r_.map(node.inputs[2])) : y});
   }
 
   static bool reads_transposed(const Node& reader, std::size_t operand) {

@@ -221,17 +221,35 @@ class Split {
     const int divided = part(weight).axis;
     if (divided == axes.columns && (part(x).is_whole() || part(x).is_rows())) {
       const Val all = for_all_parts(x, node);
+      std::vector<Val> operands{all, r_.map(weight)};
+      if (has_bias(node)) {
+        if (part(node.inputs[2]).axis != 0) refuse(node);
+        operands.push_back(r_.map(node.inputs[2]));
+      }
       const auto guard = r_.from(node);
       const int last = shape(node.outputs[0]).rank() - 1;
-      set(node, r_.builder().call(*node.op, {all, r_.map(weight)}, node.attrs).front(), {last});
+      set(node, r_.builder().call(*node.op, operands, node.attrs).front(), {last});
       return;
     }
     if (divided != axes.summed[1] || part(x).axis != axes.summed[0]) refuse(node);
     const auto terms = [&] {
       const auto guard = r_.from(node);
-      return r_.builder().call(*node.op, r_.inputs(node), node.attrs).front();
+      return ops::matmul(r_.map(x), r_.map(weight),
+                         {node.attrs.flag("transpose_a"), node.attrs.flag("transpose_b")});
     }();
     set_sum(node, terms);
+    if (has_bias(node)) add_bias(node);
+  }
+  static bool has_bias(const Node& product) { return product.inputs.size() == 3; }
+
+  // The bias belongs to the sum of all ranks' terms.
+  void add_bias(const Node& node) {
+    const ValueId bias = node.inputs[2], y = node.outputs[0];
+    if (!part(bias).is_whole()) refuse(node);
+    const Part own = part(y);
+    const Val row = own.is_rows() ? for_all_parts(bias, node) : r_.map(bias);
+    const auto guard = r_.from(node);
+    set(node, ops::add(r_.map(y), row), own);
   }
 
   // Rows of the table that other ranks have count as zeros.

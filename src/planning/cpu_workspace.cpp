@@ -70,6 +70,7 @@ std::int64_t global_norm(Call c, Traits) {
 constexpr WorkspaceRule kRules[] = {
     {"matmul", matmul},
     {"matmul_add", matmul},
+    {"matmul_bias", matmul},
     {"sum", reduction},
     {"max", reduction},
     {"rms_norm_grad", rms_norm_grad},

@@ -18,7 +18,8 @@ std::int64_t matmul(Call c, Traits) {
   const std::int64_t k = a.back(c.attrs.flag("transpose_a") ? 1 : 0);
   if (k == 0) return kCudaGemmWorkspaceBytes;
   const std::int64_t m = y.back(1), n = y.back(0), batch = y.product() / (m * n);
-  if (c.attrs.flag("by_parts") && a_type.dtype == DType::kF32)
+  const bool may_be_by_parts = c.op.find_attr("by_parts") != nullptr;
+  if (may_be_by_parts && c.attrs.flag("by_parts") && a_type.dtype == DType::kF32)
     return plan_split_product(m, n, k, batch).workspace_bytes;
   const auto bytes_of = [](DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); };
   return plan_padded_product({.m = m,
@@ -134,6 +135,7 @@ std::int64_t global_norm(Call c, Traits) {
 constexpr WorkspaceRule kRules[] = {
     {"matmul", matmul},
     {"matmul_add", matmul},
+    {"matmul_bias", matmul},
     {"matmul_swiglu", gated_product},
     {"matmul_swiglu_grad", gated_product},
     {"linear_grad", linear_grad},

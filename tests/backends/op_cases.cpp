@@ -102,6 +102,7 @@ const std::vector<Unsupported>& unsupported_ops() {
   static const std::vector<Unsupported> all{
       {"reference", "fused", "put back in place: the oracle runs ops one by one"},
       {"reference", "matmul_add", "decomposed: the oracle rounds as the parts do"},
+      {"reference", "matmul_bias", "decomposed: the oracle rounds nothing"},
       {"reference", "matmul_swiglu", "decomposed: the oracle runs its parts"},
       {"cpu", "matmul_swiglu", "decomposed: a CPU runs its parts as fast"},
       {"null", "matmul_swiglu", "stands for devices that decompose it"},

@@ -326,6 +326,34 @@ OpTest matmul_add() {
   return out;
 }
 
+// Products in blocks, in parts of k, of few rows, of one row or column, of nothing; rows that are
+// no whole words; operands and biases that lie in something larger.
+OpTest matmul_bias() {
+  OpTest out{.op = "matmul_bias", .bound = Bound::kTerms};
+  const auto row = [](std::int64_t columns) { return plain({columns}, -2.0, 2.0); };
+  for (OpCase one :
+       {added_product(plain({5, 7}), plain({7, 3}), row(3)),
+        added_product(plain({7, 5}), plain({3, 7}), row(3), true, true),
+        added_product(plain({1, 257}), plain({257, 1}), row(1)),
+        added_product(plain({1, 300}), plain({300, 70}), row(70)),
+        added_product(plain({1, 512}), plain({70, 512}), row(70), false, true),
+        added_product(plain({4, 520}), plain({33, 520}), row(33), false, true),
+        added_product(plain({300, 70}), plain({1, 70}), row(1), false, true),
+        added_product(plain({0, 4}), plain({4, 3}), row(3)),
+        added_product(plain({3, 0}), plain({0, 5}), row(5)),
+        added_product(plain({131, 67}), plain({97, 131}), row(97), true, true),
+        added_product(plain({3, 5003}), plain({5003, 7}), row(7)),
+        added_product(plain({271, 12}), plain({12, 401}), row(401)),
+        added_product(plain({256, 64}), plain({192, 64}), row(192), false, true),
+        added_product(plain({67, 700}), plain({700, 1100}), row(1100)),
+        added_product(stored({33, 21}, kTransposed), stored({21, 15}, kSliced), row(15)),
+        added_product(stored({33, 24}, kSliced), stored({16, 24}, kSliced), row(16), false,
+                      true)}) {
+    out.cases.push_back(std::move(one));
+  }
+  return out;
+}
+
 // Rows, width and columns: tiles of our kernels, of one step of K and of many, the last three for
 // GPUs alone; and sizes that are left to the library, odd ones among them. Each op adds one with
 // more tiles than a GPU has blocks.
@@ -479,6 +507,7 @@ std::vector<OpTest> product_tests() {
        .gradient_outputs = {}},
       matmul(),
       matmul_add(),
+      matmul_bias(),
       matmul_swiglu(),
       matmul_swiglu_grad(),
       linear_grad(),

@@ -58,6 +58,10 @@ MODELS = {
         partial_rotary_factor=0.75, tie_word_embeddings=True,
         rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.3],
                           long_factor=[1.2, 2.5, 5.0]))),
+    "gemma": ("GemmaConfig", dict(GROUPED, head_dim=8)),
+    "olmo3": ("Olmo3Config", dict(GROUPED, num_hidden_layers=4, sliding_window=5, rope_scaling=dict(
+        rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16))),
+    "starcoder2": ("Starcoder2Config", dict(GROUPED, sliding_window=5)),
 }
 
 

@@ -101,6 +101,32 @@ TEST(FamiliesTest, LayersThatAreListedAreThePatternThatANameHas) {
   EXPECT_EQ(normalised({.layers = 4, .window = 3, .window_layers = "fwf"}).window_layers, "fwf");
 }
 
+// As in Gemma's first files, OLMo 3's (no rope_parameters) and StarCoder2's.
+TEST(FamiliesTest, OlderFilesOfAFamilyMeanWhatTheirCodeDoes) {
+  const auto read = [](const std::string& fields) {
+    return model_of_json(Json::parse("{" + fields + "}", "c"), "c");
+  };
+  const ModelConfig gemma =
+      read(R"("model_type": "gemma", "hidden_act": "gelu", "hidden_activation": null)").config;
+  EXPECT_EQ(gemma.activation, Activation::kGeluTanh);
+  EXPECT_EQ(gemma.head_width(), 256);
+  EXPECT_EQ(gemma.norm_offset, 1.0);
+  const ModelConfig olmo = read(R"("model_type": "olmo3", "rope_theta": 500000, "rope_scaling":
+    {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192})")
+                               .config;
+  EXPECT_EQ(olmo.rope_theta_windowed, 500000.0);
+  EXPECT_EQ(olmo.window_of(2), 4096);
+  EXPECT_EQ(olmo.window_of(3), 0);
+  const ReadModel coder = read(R"("model_type": "starcoder2", "use_bias": false, "mlp_type":
+    "default", "norm_type": "layer_norm", "residual_dropout": 0.1)");
+  EXPECT_FALSE(coder.config.ffn_bias);
+  EXPECT_TRUE(coder.config.norm_bias);
+  EXPECT_TRUE(coder.unknown.empty());
+  EXPECT_THAT(coder.notes, ElementsAre(HasSubstr("residual_dropout is left out")));
+  EXPECT_THAT(error_of(R"({"model_type": "starcoder2", "mlp_type": "gated"})"),
+              HasSubstr("\"mlp_type\" is \"gated\"; default is expected"));
+}
+
 TEST(FamiliesTest, ANullSaysThatThereIsNoneAndAMissingFieldIsTheUsualOne) {
   const auto read = [](const std::string& type, const std::string& more) {
     const std::string text = R"({"num_hidden_layers": 3, "model_type": ")" + type + "\"" + more;
@@ -209,7 +235,7 @@ TEST(FamiliesTest, AModelIsANameAFolderOrAFile) {
 
 TEST(FamiliesTest, ATypeThatIsNotKnownIsNotTakenForItsNearest) {
   for (const std::string type :
-       {"gemma", "gptj", "qwen", "mixtral", "olmo3", "phi", "llama4_text"}) {
+       {"gemma3n_text", "gptj", "qwen", "mixtral", "olmoe", "phi", "llama4_text"}) {
     EXPECT_THAT(error_of(R"({"model_type": ")" + type + "\"}"),
                 AllOf(HasSubstr("known are llama, mistral"), Not(HasSubstr("did you mean"))));
   }

@@ -57,6 +57,16 @@ TEST_F(TypeRulesTest, MatmulNamesBothSidesAndGuessesTheTranspose) {
                  "[matmul] a f32[5] has too few dimensions; at least 2 are expected");
 }
 
+TEST_F(TypeRulesTest, ABiasIsARowOfTheProduct) {
+  EXPECT_EQ(linear(x({2, 7, 3}), x({5, 3}), x({5})).type().str(), "f32[2,7,5]");
+  EXPECT_MESSAGE(linear(x({2, 3}), x({5, 3}), x({3})),
+                 "[matmul_bias] bias f32[3] has the wrong shape; [5] is expected");
+  EXPECT_MESSAGE(matmul_bias(x({2, 3}), x({3, 5}), x({5}, DType::kBF16)),
+                 "[matmul_bias] dtypes differ: a f32[2,3], bias bf16[5]; cast one of them");
+  EXPECT_MESSAGE(matmul_bias(x({4, 2, 3}), x({4, 3, 5}), x({5})),
+                 "[matmul_bias] a is [4,2,3]; a matrix is expected");
+}
+
 TEST_F(TypeRulesTest, IntegersAreAddedButNotDivided) {
   EXPECT_EQ(add(x({3}, kI64), x({3}, kI64)).type().str(), "i64[3]");
   EXPECT_MESSAGE(div(x({3}, kI64), x({3}, kI64)),

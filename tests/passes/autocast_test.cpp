@@ -61,6 +61,26 @@ TEST_F(AutocastTest, ACastOfAWeightIsReportedWhereTheModelMultipliesIt) {
   EXPECT_EQ(casts, 15);  // seven in each of two layers, and the head
 }
 
+// What PyTorch does with a linear layer: one op, so no float32 sum, and none behind it.
+TEST_F(AutocastTest, ABiasIsCastWithItsProductAndAnActivationKeepsTheDtype) {
+  const Program out = autograd(autocast(parse_program(R"(program "p" {
+    input %x : f32[2,4]
+    parameter %up.weight : f32[3,4]
+    parameter %up.bias : f32[3]
+    %0 : f32[2,3] = matmul_bias(%x, %up.weight, %up.bias) {transpose_b=true} @ up forward
+    %1 : f32[2,3] = gelu(%0) @ act forward
+    %2 : f32[] = sum(%1) {axes=[0,1]} @ loss forward
+    output "loss" = %2
+  })"),
+                                        DType::kBF16));
+  const std::string lines = text(out);
+  for (const char* line : {"%2 : bf16[3] !weight_cast = cast(%up.bias) {dtype=bf16}\n",
+                           "%3 : bf16[2,3] = matmul_bias(%0, %1, %2) {transpose_b=true}\n",
+                           "%4 : bf16[2,3] = gelu(%3)\n", ": bf16[3] = sum("}) {
+    EXPECT_THAT(lines, HasSubstr(line));
+  }
+}
+
 TEST_F(AutocastTest, ProductsRunInTheLowDtypeAndAWeightIsCastOnce) {
   const Program out = autocast(parse_program(R"(program "p" {
     input %x : f32[2,4]

@@ -50,6 +50,18 @@ TEST_F(GemvTest, TheNormInFrontAndTheResidualBehindJoin) {
                         "eps=0.5, norm=\"rms\"}\n  output \"y\" = %0\n"));
 }
 
+TEST_F(GemvTest, ABiasAndTheActivationBehindItJoin) {
+  EXPECT_THAT(text_of(R"(program "p" {
+    input %x : f32[1,8]
+    parameter %w : f32[3,8]
+    parameter %b : f32[3]
+    %0 : f32[1,3] = matmul_bias(%x, %w, %b) {transpose_b=true}
+    %1 : f32[1,3] = gelu(%0)
+    output "y" = %1
+  })"),
+              HasSubstr("gemv(%x, %w, %b) {activation=\"gelu\", biased=true, early=true}\n"));
+}
+
 TEST_F(GemvTest, GatesJoinInTheirOrderAlone) {
   const std::string head = R"(program "p" {
     input %x : f32[1,8]

@@ -102,7 +102,7 @@ class KeepNarrowStepTest : public ::testing::TestWithParam<NormKind> {
  protected:
   void SetUp() override { ops::register_all(); }
 
-  // With biases and a GELU, or with norms of queries and keys.
+  // With norms of queries and keys, which read products in float32; one with biases in these.
   static Program step(const Device& device) {
     ModelConfig model{.vocab = 19, .d_model = 24, .d_ff = 28, .layers = 2, .heads = 3};
     model.norm = GetParam();
@@ -110,9 +110,8 @@ class KeepNarrowStepTest : public ::testing::TestWithParam<NormKind> {
       model.activation = Activation::kGelu;
       model.is_gated = false;
       model.norm_bias = model.qkv_bias = model.output_bias = model.ffn_bias = true;
-    } else {
-      model.qk_norm = QkNorm::kHead;
     }
+    model.qk_norm = QkNorm::kHead;
     RunSpec run{.verify = true};
     PassContext context;
     run.mode = Mode::kForwardBackward;

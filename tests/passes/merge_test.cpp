@@ -68,6 +68,32 @@ TEST_F(MergeTest, ProductsOfOneValueWithAllPartsAreOneProduct) {
 )");
 }
 
+// Biases are one where they lie side by side as the weights do; else the products stay.
+TEST_F(MergeTest, BiasesThatLieSideBySideAreAddedByTheOneProduct) {
+  const std::string text = R"(program "p" {
+    input %x : f32[4,6]
+    parameter %k : f32[3,6] in "qk" at 12 of 30
+    parameter %kb : f32[3] in "qk.bias" at 2 of 5
+    parameter %q : f32[2,6] in "qk" at 0 of 30
+    parameter %qb : f32[2] in "qk.bias" at 0 of 5
+    %0 : f32[4,3] = matmul_bias(%x, %k, %kb) {transpose_b=true}
+    %1 : f32[4,2] = matmul_bias(%x, %q, %qb) {transpose_b=true}
+    output "k" = %0
+    output "q" = %1
+  })";
+  EXPECT_THAT(merged_text(text), HasSubstr(R"(
+  %0 : f32[5] = block(%qb, %kb)
+  %1 : f32[5,6] = block(%q, %k)
+  %2 : f32[4,5] = matmul_bias(%x, %1, %0) {transpose_b=true}
+  %3 : f32[4,2] = slice(%2) {axis=1, start=0, stop=2}
+)"));
+  std::string apart = text;
+  for (const std::string part : {" in \"qk.bias\" at 2 of 5", " in \"qk.bias\" at 0 of 5"}) {
+    apart.erase(apart.find(part), part.size());
+  }
+  EXPECT_EQ(count(merged_text(apart), "matmul_bias("), 2);
+}
+
 // Backward of two such products: the gradient of x, and those of the weights, whose readers wait.
 constexpr const char* kBackward = R"(program "p" {
   input %x : f32[4,6]

@@ -63,6 +63,22 @@ TEST_F(NarrowTest, WhatWasWidenedIsReadAsItWasAndPermutationsCancel) {
 )");
 }
 
+// A product's bias under autocast: terms are narrow, and the sum stays as it was accumulated.
+TEST_F(NarrowTest, ASumOfNarrowTermsIsNotRoundedBeforeItIsWidened) {
+  EXPECT_EQ(narrowed(R"(program "p" {
+  input %g : bf16[6,20]
+  %0 : bf16[20] = sum(%g) {axes=[0]} @ w1 backward
+  %1 : f32[20] !gradient = cast(%0) {dtype=f32} @ w1 backward
+  output "db" = %1
+})"),
+            R"(program "p" {
+  input %g : bf16[6,20]
+  %0 : f32[20] !gradient = sum(%g) {axes=[0], wide=true}
+  output "db" = %0
+}
+)");
+}
+
 // The cast stands behind the sum, and the float32 tensor has another reader.
 constexpr const char* kBeside = R"(program "p" {
   input %x : f32[6,20]

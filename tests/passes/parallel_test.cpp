@@ -152,6 +152,26 @@ TEST_F(ParallelTest, ADividedProductIsSummedWhereItsTermsAreOnSeveralRanks) {
             "f32[2,6,4] = all_gather(", "permute(", "f32[6,8] = reshape(", "output \"hidden\""});
 }
 
+// A bias goes with the columns of its product, and is added once to a sum of terms.
+TEST_F(ParallelTest, ABiasIsDividedWithColumnsAndAddedBehindASum) {
+  const Program out = split(parse_program(R"(program "p" {
+  input %x : f32[6,4]
+  parameter %layers.0.ffn.w1.weight : f32[8,4]
+  parameter %layers.0.ffn.w1.bias : f32[8]
+  parameter %layers.0.ffn.w2.weight : f32[4,8]
+  parameter %layers.0.ffn.w2.bias : f32[4]
+  %0 : f32[6,8] = matmul_bias(%x, %layers.0.ffn.w1.weight, %layers.0.ffn.w1.bias) {transpose_b=true} @ w1 forward
+  %1 : f32[6,4] = matmul_bias(%0, %layers.0.ffn.w2.weight, %layers.0.ffn.w2.bias) {transpose_b=true} @ w2 forward
+  output "y" = %1
+})"),
+                            {.ranks = 2, .tensor = 2});
+  expect_lines(
+      out,
+      {"parameter %layers.0.ffn.w1.bias : f32[4]\n", "parameter %layers.0.ffn.w2.bias : f32[4]\n",
+       "to_ranks(%x)", "%1 : f32[6,4] = matmul_bias(%0, ", "%2 : f32[6,4] = matmul(%1, ",
+       "%3 : f32[6,4] = all_reduce(%2)", "broadcast(%layers.0.ffn.w2.bias)", "= add(%3, "});
+}
+
 TEST_F(ParallelTest, TheGradientsOfWhatAllPartsReadAreSummed) {
   const Program divided = split(parse_program(kFeedForward), {.ranks = 2, .tensor = 2});
   const Program out = autograd(divided, {.inputs = true});

@@ -316,7 +316,13 @@ void RandomOps::multiply() {
   if (!differentiable_ && dice_.chance(0.15)) return multiply_quantized();
   const Val y = ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb});
   const double reach = 4.0 * static_cast<double>(k);
-  switch (dice_.between(0, 7)) {
+  switch (dice_.between(0, 8)) {
+    case 8: {
+      if (a.rank() != 2) return keep(y, reach);
+      return keep(ops::matmul_bias(operand({dtype, a}), operand({dtype, c}), operand({dtype, {n}}),
+                                   {ta, tb}),
+                  reach + 2.0);
+    }
     case 6: {
       const Val g = operand(f32({m, n})), w = operand(f32({n, k})), x = operand(f32({m, k}));
       const std::vector<Val> both = b_.call(find_op("linear_grad"), {g, w, x});

@@ -1,6 +1,7 @@
 // matmul: blocks of the result are shared by the threads; see planning/cpu_plans.h for the cut, and
 // gemm-inl.h for one block. Matrices with one row or column are not packed. matmul_add adds its
-// third operand to a finished sum, so that in float32 its bits are those of a product and an `add`.
+// third operand to a finished sum, so that in float32 its bits are those of a product and an `add`,
+// and matmul_bias its third operand to each row of it.
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 #include "planning/cpu_plans.h"
@@ -72,21 +73,32 @@ struct Product {
   Matrix a, b;
   TensorRef y;
   const TensorRef* addend;  // dense, of y's type, all or none of it in y's storage; or nullptr
+  const TensorRef* bias;    // a row of y's dtype, dense; or nullptr
   float* scratch;           // floats_per_thread() for each thread
   float* partials;          // [splits, batch, m, n]
 };
 
-// y[begin + i] = sum[i] (+ addend[begin + i]), which may overwrite `sum`.
+// sum[i] += x[begin + i]
+void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float* sum) {
+  const auto bytes = static_cast<std::int64_t>(size_of(x.dtype));
+  Tile tile;
+  for (std::int64_t i = 0; i < count; i += kTile) {
+    const std::int64_t n = std::min(kTile, count - i);
+    to_floats(x.as<const std::byte>() + (begin + i) * bytes, x.dtype, 1, n, tile.data);
+    map(functors::Add(), n, sum + i, static_cast<const float*>(tile.data),
+        static_cast<const float*>(sum + i));
+  }
+}
+
+// y[begin + i] = sum[i] (+ addend[begin + i], or its column's bias), which may overwrite `sum`.
 void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t count) {
   const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
-  if (p.addend != nullptr) {
-    Tile tile;
-    for (std::int64_t i = 0; i < count; i += kTile) {
-      const std::int64_t n = std::min(kTile, count - i);
-      to_floats(p.addend->as<const std::byte>() + (begin + i) * bytes, p.y.dtype, 1, n, tile.data);
-      map(functors::Add(), n, sum + i, static_cast<const float*>(tile.data),
-          static_cast<const float*>(sum + i));
-    }
+  if (p.addend != nullptr) add_part(*p.addend, begin, count, sum);
+  for (std::int64_t i = 0; p.bias != nullptr && i < count;) {
+    const std::int64_t column = (begin + i) % p.plan.n;
+    const std::int64_t n = std::min(p.plan.n - column, count - i);
+    add_part(*p.bias, column, n, sum + i);
+    i += n;
   }
   from_floats(sum, count, p.y.dtype, p.y.as<std::byte>() + begin * bytes);
 }
@@ -214,6 +226,14 @@ void multiply_vector(const KernelCall& call, Product& p) {
   });
 }
 
+void repeat_row(const TensorRef& row, const TensorRef& y) {
+  const std::size_t bytes = static_cast<std::size_t>(row.count()) * size_of(row.dtype);
+  auto* to = y.as<std::byte>();
+  for (std::int64_t m = 0; m < y.count() / row.count(); ++m, to += bytes) {
+    std::memcpy(to, row.data, bytes);
+  }
+}
+
 // Facts about a product that are known before its operands have addresses.
 struct ProductPlan {
   GemmPlan gemm;
@@ -224,9 +244,12 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
   const TensorRef &a = call.inputs[0], &b = call.inputs[1], &y = call.outputs[0];
   const GemmPlan& plan = planned.gemm;
   if (y.count() == 0) return;
-  const TensorRef* addend = call.inputs.size() == 3 ? &call.inputs[2] : nullptr;
+  const TensorRef* third = call.inputs.size() == 3 ? &call.inputs[2] : nullptr;
+  const bool has_bias = third != nullptr && third->shape.rank() == 1;
+  const TensorRef *bias = has_bias ? third : nullptr, *addend = has_bias ? nullptr : third;
   if (plan.k == 0) {
     const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
+    if (has_bias) return repeat_row(*bias, y);
     if (addend == nullptr) std::memset(y.data, 0, bytes);
     if (addend != nullptr && addend->data != y.data) std::memcpy(y.data, addend->data, bytes);
     return;
@@ -236,6 +259,7 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
             .b = as_matrix(b, !planned.transpose_b),
             .y = y,
             .addend = addend,
+            .bias = bias,
             .scratch = reinterpret_cast<float*>(call.workspace.data()),
             .partials = nullptr};
   normalise(p.a, plan.m, plan.k);
@@ -276,7 +300,7 @@ namespace tracestep::cpu {
 HWY_EXPORT(matmul_preparation);
 
 void add_matmul_kernels(KernelTable& table) {
-  for (const char* op : {"matmul", "matmul_add"}) {
+  for (const char* op : {"matmul", "matmul_add", "matmul_bias"}) {
     table.add_planned(op, HWY_DYNAMIC_DISPATCH(matmul_preparation)());
   }
 }

@@ -37,7 +37,7 @@ constexpr Rung kRungs[] = {
      [](RunSpec& run) { add_pass(run, "shadow"); }},
     {"narrow", "gradients of biases sum what products read",
      [](RunSpec& run) { add_pass(run, "narrow"); }},
-    {"keep_narrow", "backward reads products and adds their biases again",
+    {"keep_narrow", "backward widens products again where norms read them",
      [](RunSpec& run) { add_pass(run, "keep_narrow"); }},
     {"merge", "weights that multiply the same operand are one product",
      [](RunSpec& run) { add_pass(run, "merge"); }},

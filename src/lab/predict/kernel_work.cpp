@@ -203,9 +203,11 @@ class Counting {
 }  // namespace
 
 std::string work_name(const Program& program, const Node& node) {
-  std::string out = node.op->name + " ";
+  // A bias is a row: the time is the product's.
+  const bool is_biased = node.op->product && node.inputs.size() == 3;
+  std::string out = (is_biased ? "matmul" : node.op->name) + " ";
   std::set<DType> named;
-  for (ValueId v : node.inputs) {
+  for (ValueId v : std::span(node.inputs).first(is_biased ? 2 : node.inputs.size())) {
     const DType dtype = program.type(v).dtype;
     const bool is_new = named.insert(dtype).second;
     if (node.op->is_variadic() && !is_new) continue;  // many of the same, or of the same few

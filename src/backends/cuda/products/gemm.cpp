@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/toolkit/check.h"
@@ -48,6 +49,7 @@ struct Hash {
       mix(x);
     mix(p.a_alignment | p.b_alignment << 9 | p.y_alignment << 18);
     mix(static_cast<int>(p.dtype) * 4 + p.a_transposed * 2 + p.b_transposed);
+    mix(p.bias_alignment);
     mix(p.sum_dtype ? 1 + static_cast<int>(*p.sum_dtype) : 0);
     mix(p.scaled ? 1 + static_cast<int>(p.scaled->b_dtype) : 0);
     return h;
@@ -63,6 +65,7 @@ std::string GemmProblem::str() const {
                   b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
   if (y_leading > 0) out += fmt::format(" in rows of {}", y_leading);
   if (sum_dtype) out += fmt::format(" added to {}", name_of(*sum_dtype));
+  if (bias_alignment > 0) out += fmt::format(" bias/{}", bias_alignment);
   if (scaled)
     out += fmt::format(" by {} to {}", name_of(scaled->b_dtype), name_of(scaled->y_dtype));
   return out;
@@ -155,6 +158,11 @@ struct Gemm::Impl {
         "cublasLtMatmulDescCreate");
     set(out->desc, CUBLASLT_MATMUL_DESC_TRANSA, p.b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(out->desc, CUBLASLT_MATMUL_DESC_TRANSB, p.a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (p.bias_alignment > 0) {
+      set(out->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      // Algorithms are chosen by the address, which is not known yet: any with its alignment.
+      point_at_bias(*out, reinterpret_cast<const void*>(std::intptr_t{p.bias_alignment}));
+    }
     const DType b_dtype = p.scaled ? p.scaled->b_dtype : p.dtype;
     out->b = p.b_transposed ? layout(b_dtype, p.k, p.n, p.b_leading, p.batch, p.b_batch)
                             : layout(b_dtype, p.n, p.k, p.b_leading, p.batch, p.b_batch);
@@ -193,12 +201,19 @@ struct Gemm::Impl {
       const auto& result = results[static_cast<std::size_t>(i)];
       if (result.state == CUBLAS_STATUS_SUCCESS) out.push_back(result.algo);
     }
-    if (out.empty()) {
-      throw DeviceError("cuda", "matmul",
-                        fmt::format("cuBLASLt has no algorithm for {} (status {})", p.str(),
-                                    static_cast<int>(status)));
-    }
     return out;
+  }
+
+  std::vector<cublasLtMatmulAlgo_t> some_candidates(const Product& product, int wanted) const {
+    std::vector<cublasLtMatmulAlgo_t> out = candidates(product, wanted);
+    if (!out.empty()) return out;
+    throw DeviceError("cuda", "matmul",
+                      fmt::format("cuBLASLt has no algorithm for {}", product.problem.str()));
+  }
+
+  // The library's rows are our columns, and it adds a bias to each of its columns.
+  void point_at_bias(const Product& p, const void* bias) const {
+    set(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
 
   void point_at(const Product& p, Scales scales) const {
@@ -209,6 +224,7 @@ struct Gemm::Impl {
   cublasStatus_t run(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const void* a,
                      const void* b, void* y, void* workspace, const void* c) const {
     const float alpha = 1.0f, beta = p.problem.sum_dtype ? 1.0f : 0.0f;
+    if (p.problem.bias_alignment > 0) point_at_bias(p, std::exchange(c, nullptr));
     return library.matmul(handle, p.desc, &alpha, b, p.b, a, p.a, &beta, c != nullptr ? c : y, p.y,
                           y, p.y, &algorithm, workspace, workspace_bytes, stream.handle);
   }
@@ -256,9 +272,14 @@ Gemm::Product& Gemm::prepare(const GemmProblem& problem) {
   if (product->is_tuned) {
     ++impl_->products_tuned;
   } else {
-    product->algorithm = impl_->candidates(*product, 1).front();
+    product->algorithm = impl_->some_candidates(*product, 1).front();
   }
   return *impl_->products.emplace(problem, std::move(product)).first->second;
+}
+
+bool Gemm::takes(const GemmProblem& problem) const {
+  return impl_->products.contains(problem) ||
+         !impl_->candidates(*impl_->describe_problem(problem), 1).empty();
 }
 
 bool Gemm::wants_tuning(const Product& product) const {
@@ -267,7 +288,7 @@ bool Gemm::wants_tuning(const Product& product) const {
 
 void Gemm::tune(Product& product, const void* a, const void* b, void* y, void* workspace) {
   double best_us = std::numeric_limits<double>::infinity();
-  for (const cublasLtMatmulAlgo_t& algorithm : impl_->candidates(product, kCandidates)) {
+  for (const cublasLtMatmulAlgo_t& algorithm : impl_->some_candidates(product, kCandidates)) {
     const double us = impl_->time(product, algorithm, a, b, y, workspace);
     if (us >= best_us) continue;
     product.algorithm = algorithm;

@@ -13,8 +13,8 @@
 
 namespace tracestep::cuda {
 
-// y[b] = A'[b] · B'[b] (+ c[b]), all row by row: A' is [m,k], B' is [k,n], y and c are dense
-// (a single matrix y may have longer rows).
+// y[b] = A'[b] · B'[b] (+ c[b], or a bias to each row), all row by row: A' is [m,k], B' is [k,n], y
+// and c are dense (a single matrix y may have longer rows).
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   std::int64_t a_leading = 0, b_leading = 0;  // elements from row to row as stored
@@ -33,8 +33,16 @@ struct GemmProblem {
   std::optional<Scaled> scaled = {};
   // Bytes that the addresses of all matrices are multiples of, 256 at most.
   std::int32_t a_alignment = 256, b_alignment = 256, y_alignment = 256;
+  std::int32_t bias_alignment = 0;  // of a bias [n] of y's dtype, of one matrix; 0: there is none
 
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
+  // The problem with the bias in each row of a c.
+  GemmProblem with_rows_of_bias() const {
+    GemmProblem out = *this;
+    out.sum_dtype = dtype;
+    out.bias_alignment = 0;
+    return out;
+  }
   // "m512 n768 k768 …": the key of the tuning file.
   std::string str() const;
 };
@@ -66,12 +74,15 @@ class Gemm {
   struct Product;
   // Equal problems share one product, which lives as long as this Gemm. Throws DeviceError.
   Product& prepare(const GemmProblem& problem);
+  // False: the library has no algorithm for the problem.
+  bool takes(const GemmProblem& problem) const;
   // True if tuning is on and has not chosen this product's algorithm yet.
   bool wants_tuning(const Product& product) const;
   // Times the candidates and keeps the fastest; overwrites `y` and `workspace`. Throws DeviceError,
   // Error{kOutput}.
   void tune(Product& product, const void* a, const void* b, void* y, void* workspace);
-  // Queues the product; `c`, which may be `y`, is for problems that have one. Throws DeviceError.
+  // Queues the product; `c`, which may be `y`, is for problems that have one or have a bias, which
+  // it is then. Throws DeviceError.
   void multiply(const Product& product, const void* a, const void* b, void* y, void* workspace,
                 const void* c = nullptr) const;
   // The scales of A's and B's codes, on the device.

@@ -1,6 +1,6 @@
-// matmul and matmul_add: pass the operands to the library without copies. A product is prepared for
-// the guaranteed alignment of its operands, since their addresses are not known yet. Products by
-// parts (split/product.h) and those of few rows (thin_product.h) are our own.
+// matmul, matmul_add and matmul_bias: pass the operands to the library without copies. A product is
+// prepared for the guaranteed alignment of its operands, since their addresses are not known yet.
+// Products by parts (split/product.h) and those of few rows (thin_product.h) are our own.
 #include <algorithm>
 
 #include "backends/cuda/kernels.h"
@@ -47,6 +47,11 @@ Matrix as_matrix(const OperandSpec& x) {
   return out;
 }
 
+// True if a row is added to each row of the product.
+bool has_bias(const KernelSpec& spec) {
+  return spec.inputs.size() == 3 && spec.inputs[2].shape.rank() == 1;
+}
+
 // The product that computes `spec`, whose results and k are not empty.
 GemmProblem problem_of(const KernelSpec& spec) {
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
@@ -68,7 +73,9 @@ GemmProblem problem_of(const KernelSpec& spec) {
   p.b_alignment = mb.alignment;
   const std::int64_t y_batch = p.batch > 1 ? p.m * p.n : 0;
   p.y_alignment = alignment_of_rows(y, p.n, y_batch);
-  if (spec.inputs.size() == 3) {
+  if (has_bias(spec)) {
+    p.bias_alignment = alignment_of_rows(spec.inputs[2], 0, 0);
+  } else if (spec.inputs.size() == 3) {
     p.sum_dtype = y.dtype;
     p.y_alignment = std::min(p.y_alignment, alignment_of_rows(spec.inputs[2], p.n, y_batch));
   }
@@ -106,15 +113,27 @@ void tune_product(Gemm::Product& product, const KernelSpec& spec, const CudaStre
   stream.gemm->tune(product, a.data(), b.data(), y.data(), workspace.data());
 }
 
+// Where the library has no algorithm that adds a bias, it adds rows of it that were copied to y.
 class Matmul final : public PreparedKernel {
  public:
   Matmul(KernelSpec spec, const CudaStream& stream)
       : spec_(std::move(spec)),
         stream_(stream),
-        product_(stream.gemm->prepare(problem_of(spec_))) {}
+        repeats_bias_(has_bias(spec_) && !stream.gemm->takes(problem_of(spec_))),
+        product_(stream.gemm->prepare(repeats_bias_ ? problem_of(spec_).with_rows_of_bias()
+                                                    : problem_of(spec_))) {}
 
   void launch(const LaunchOperands& at, const LaunchContext&) override {
     const void* c = at.inputs.size() == 3 ? at.inputs[2] : nullptr;
+    if (repeats_bias_) {
+      const OperandSpec& y = spec_.outputs[0];
+      const cudaError_t status =
+          repeat_row(c, at.outputs[0], y.shape[0], y.shape[1],
+                     static_cast<std::int64_t>(size_of(y.dtype)), stream_.launch_stream());
+      if (status != cudaSuccess) [[unlikely]]
+        throw DeviceError("cuda", "rows of a bias", cudaGetErrorString(status));
+      c = at.outputs[0];
+    }
     stream_.gemm->multiply(product_, at.inputs[0], at.inputs[1], at.outputs[0], at.workspace, c);
   }
 
@@ -123,6 +142,7 @@ class Matmul final : public PreparedKernel {
  private:
   const KernelSpec spec_;
   const CudaStream& stream_;
+  const bool repeats_bias_;
   Gemm::Product& product_;
 };
 
@@ -316,6 +336,13 @@ class ScaledMatmul final : public PreparedKernel {
 // Computes a product with k = 0: zeros, or a copy of what the product is added to.
 void empty_sum_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
+  if (y.count() > 0 && call.inputs.size() == 3 && call.inputs[2].shape.rank() == 1) {
+    const cudaError_t repeated =
+        repeat_row(call.inputs[2].data, y.data, y.shape[0], y.shape[1],
+                   static_cast<std::int64_t>(size_of(y.dtype)), stream_of(call).launch_stream());
+    if (repeated != cudaSuccess) fail_launch(call, repeated);
+    return;
+  }
   const void* c = call.op.donates.empty() ? nullptr : call.inputs[2].data;
   if (y.count() == 0 || c == y.data) return;
   const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
@@ -335,7 +362,7 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   if (k == 0 || spec.outputs[0].shape.product() == 0) {
     return bind_kernel(std::move(spec), empty_sum_kernel);
   }
-  if (spec.attrs.flag("by_parts") && spec.inputs[0].dtype == DType::kF32) {
+  if (!has_bias(spec) && spec.attrs.flag("by_parts") && spec.inputs[0].dtype == DType::kF32) {
     return std::make_unique<SplitMatmul>(std::move(spec), stream_of(context));
   }
   const CudaStream& stream = stream_of(context);
@@ -359,6 +386,7 @@ std::unique_ptr<PreparedKernel> prepare_scaled(KernelSpec spec, const LaunchCont
 void add_matmul_kernels(KernelTable& table) {
   table.add_planned("matmul", prepare_matmul);
   table.add_planned("matmul_add", prepare_matmul);
+  table.add_planned("matmul_bias", prepare_matmul);
   table.add_planned("linear_grad", prepare_linear_grad);
   table.add_planned("scaled_matmul", prepare_scaled);
 }

@@ -79,6 +79,7 @@ PaddedProductPlan plan_of(const GemmProblem& p) {
 // The problem on padded matrices, and on those that stay where they are.
 GemmProblem padded_problem(GemmProblem p, const PaddedProductPlan& plan) {
   constexpr std::int32_t kWorkspaceAlignment = 256;
+  if (p.bias_alignment > 0) p = p.with_rows_of_bias();
   p.m = plan.m, p.n = plan.n, p.k = plan.k;
   if (plan.a > 0) p.a_leading = p.a_transposed ? p.m : p.k, p.a_alignment = kWorkspaceAlignment;
   if (plan.b > 0) p.b_leading = p.b_transposed ? p.k : p.n, p.b_alignment = kWorkspaceAlignment;
@@ -138,11 +139,21 @@ void PaddedProduct::multiply(const void* a, const void* b, const void* c, void* 
     b = at(workspace, plan_.b);
     check(copy_rows(from, dense(stored(b, p.b_transposed, plan_.k, plan_.n, 0)), bytes, stream));
   }
-  if (plan_.y == 0) return stream_.gemm->multiply(product_, a, b, y, workspace, c);
+  const bool has_bias = p.bias_alignment > 0;
+  if (plan_.y == 0) {
+    if (has_bias) {
+      check(repeat_row(c, y, p.m, p.n, y_bytes, stream));
+      c = y;
+    }
+    return stream_.gemm->multiply(product_, a, b, y, workspace, c);
+  }
   std::byte* const padded = at(workspace, plan_.y);
   const Rows result = dense(stored(y, false, p.m, p.n, 0));
   const Rows rows = dense(stored(padded, false, plan_.m, plan_.n, 0));
-  if (c != nullptr) check(copy_rows(dense(stored(c, false, p.m, p.n, 0)), rows, y_bytes, stream));
+  if (c != nullptr) {
+    const Rows from = stored(c, false, p.m, p.n, 0);
+    check(copy_rows(has_bias ? from : dense(from), rows, y_bytes, stream));
+  }
   stream_.gemm->multiply(product_, a, b, padded, workspace, c == nullptr ? nullptr : padded);
   check(copy_rows({rows.data, p.m, p.n, rows.leading}, result, y_bytes, stream));
 }
@@ -152,6 +163,12 @@ void PaddedProduct::tune(const void* a, const void* b, void* y, void* workspace)
   stream_.gemm->tune(product_, plan_.a > 0 ? at(workspace, plan_.a) : a,
                      plan_.b > 0 ? at(workspace, plan_.b) : b,
                      plan_.y > 0 ? at(workspace, plan_.y) : y, workspace);
+}
+
+cudaError_t repeat_row(const void* row, void* y, std::int64_t rows, std::int64_t columns,
+                       std::int64_t element_bytes, const LaunchStream& stream) {
+  return copy_rows(stored(row, false, rows, columns, 0), dense(stored(y, false, rows, columns, 0)),
+                   element_bytes, stream);
 }
 
 }  // namespace tracestep::cuda

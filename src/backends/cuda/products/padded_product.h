@@ -16,7 +16,7 @@ class PaddedProduct {
   // Throws DeviceError.
   PaddedProduct(const GemmProblem& problem, const CudaStream& stream);
 
-  // Queues y = a · b (+ c); `c` may be y. Throws DeviceError.
+  // Queues y = a · b (+ c, or the bias `c`); a `c` may be y. Throws DeviceError.
   void multiply(const void* a, const void* b, const void* c, void* y, void* workspace) const;
   // Chooses the algorithm, with the operands of multiply(); overwrites y and `workspace`.
   void tune(const void* a, const void* b, void* y, void* workspace) const;
@@ -27,5 +27,9 @@ class PaddedProduct {
   const CudaStream& stream_;
   Gemm::Product& product_;
 };
+
+// Queues copies of a dense row to all rows of the dense matrix y.
+cudaError_t repeat_row(const void* row, void* y, std::int64_t rows, std::int64_t columns,
+                       std::int64_t element_bytes, const LaunchStream& stream);
 
 }  // namespace tracestep::cuda

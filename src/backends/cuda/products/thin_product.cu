@@ -15,7 +15,8 @@ constexpr int kLine = 128;   // bytes of a line of the cache
 struct ThinArgs {
   const void *x, *weights, *c;
   void* y;
-  std::int64_t n, x_leading, leading;  // elements from row to row, of x and of the weights
+  std::int64_t n;
+  std::int64_t x_leading, leading, c_leading;  // elements from row to row: x, weights, c
   int k;
   int shares;  // warps that share the rows of two columns, 1 to kWarps
 };
@@ -97,9 +98,9 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   if (column >= a.n) return;
   float sum = 0.0f;
   for (int s = 0; s < a.shares; ++s) sum += shared[pair * a.shares + s][i];
-  const std::int64_t at = i % kRows * a.n + column;
-  if (a.c != nullptr) sum += to_float(static_cast<const Y*>(a.c)[at]);
-  static_cast<Y*>(a.y)[at] = from_float<Y>(sum);
+  const std::int64_t row = i % kRows;
+  if (a.c != nullptr) sum += to_float(static_cast<const Y*>(a.c)[row * a.c_leading + column]);
+  static_cast<Y*>(a.y)[row * a.n + column] = from_float<Y>(sum);
 }
 
 // Warps that share a row, so that few rows keep the memory of a large GPU busy too.
@@ -154,6 +155,7 @@ cudaError_t multiply_thin(const GemmProblem& p, const void* x, const void* weigh
                    .n = p.n,
                    .x_leading = p.a_leading,
                    .leading = p.b_leading,
+                   .c_leading = p.bias_alignment > 0 ? 0 : p.n,
                    .k = static_cast<int>(p.k),
                    .shares = 1};
   switch (p.dtype) {
