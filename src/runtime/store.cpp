@@ -8,6 +8,7 @@ namespace {
 
 Category category_of(const Value& leaf) {
   if (leaf.leaf == LeafKind::kParameter) return Category::kParameter;
+  if (leaf.leaf == LeafKind::kConstant) return Category::kConstant;
   switch (leaf.role) {
     case Role::kGradient: return Category::kGradient;
     case Role::kWeightCast: return Category::kWeightCast;
@@ -62,11 +63,12 @@ Store::~Store() {
 }
 
 void Store::bind(const Program& program) {
-  std::vector<std::string> had;  // parameters
+  std::vector<std::string> had;  // parameters and constants
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     const bool is_new = find(shadow_name(leaf.name)) == nullptr;
-    if (leaf.leaf == LeafKind::kParameter && is_new && find(leaf.name) != nullptr) {
+    const bool has_copy = leaf.leaf == LeafKind::kParameter || leaf.leaf == LeafKind::kConstant;
+    if (has_copy && is_new && find(leaf.name) != nullptr) {
       had.push_back(leaf.name);
     }
   }
@@ -127,7 +129,8 @@ void Store::allocate(const std::vector<const Value*>& leaves) {
     Entry& entry = name->second;
     entry.data = data;
     if (data != nullptr) data += entry.type.bytes();
-    if (entry.kind == LeafKind::kState) zero(name->first);
+    const bool starts_at_zero = entry.kind == LeafKind::kState || entry.kind == LeafKind::kConstant;
+    if (starts_at_zero) zero(name->first);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "captured/captured_model.h"
 #include "ir/print.h"
 #include "lab/measure/comparison.h"
 #include "lab/measure/run_columns.h"
@@ -15,6 +16,7 @@
 #include "passes/pipeline.h"
 #include "session/session.h"
 #include "train/step_inputs.h"
+#include "weights/captured_tensors.h"
 #include "weights/model_store.h"
 
 namespace tracestep {
@@ -60,6 +62,15 @@ std::string error_key_of(const RunSpec& spec) {
   return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }
 
+// False for a captured module that takes the oracle too long, as nothing can be cut from it, or
+// that has no logits.
+bool can_be_compared(const ModelConfig& model) {
+  constexpr double kMostFlops = 5e9;
+  if (model.captured == nullptr) return true;
+  return forward_flops(*model.captured) <= kMostFlops &&
+         model.captured->program.find_output(kLogitsOutput) != kNoValue;
+}
+
 }  // namespace
 
 // Loss, logits and gradients of the cut model on one device. The executor stays alive for reading.
@@ -70,6 +81,7 @@ class StepErrors::CutModel {
         session_(*device_, spec,
                  program_for(loss_program(spec, {.with_logits = true}), spec, *device_)) {
     initialize_parameters(session_.store(), spec.seed);
+    load_captured_constants(WholeTensors(session_.store()), spec);
     set_step_inputs(session_.executor(), spec);
     session_.executor().run();
     device_->synchronize();
@@ -87,12 +99,14 @@ StepErrors::StepErrors(DeviceFactory make_reference, const ErrorSpec& error)
 StepErrors::~StepErrors() = default;
 
 std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const RunSpec& step) {
-  if (error_.layers == 0) return std::nullopt;
+  if (error_.layers == 0 || !can_be_compared(step.model)) return std::nullopt;
   RunSpec cut = step;
   cut.mode = Mode::kForwardBackward;
   cut.gradients = GradientKind::kTransient;
-  cut.model.layers = std::min(cut.model.layers, error_.layers);
-  cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error_.tokens)};
+  if (step.model.captured == nullptr) {
+    cut.model.layers = std::min(cut.model.layers, error_.layers);
+    cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error_.tokens)};
+  }
   RunSpec exact_spec = cut;
   exact_spec.precision = {};
   exact_spec.executor = ExecutorKind::kEager;
