@@ -260,6 +260,7 @@ class Planner {
     }
     if (v.leaf == LeafKind::kParameter) return Category::kParameter;
     if (v.leaf == LeafKind::kInput) return Category::kInput;
+    if (v.leaf == LeafKind::kConstant) return Category::kConstant;
     if (v.leaf == LeafKind::kState) return Category::kOptimizerState;
     const Node& node = program_.node(v.producer);
     if (node.op->kernel_class == KernelClass::kCollective) return Category::kCollective;

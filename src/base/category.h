@@ -20,12 +20,14 @@ enum class Category : std::uint8_t {
   kWorkspace,
   kCollective,
   kInput,
+  kConstant,  // stored values that no step changes: masks, tables, frozen weights
 };
 
 inline constexpr Category kAllCategories[] = {
     Category::kParameter,  Category::kGradient,   Category::kOptimizerState,
     Category::kActivation, Category::kTemporary,  Category::kWeightCast,
-    Category::kWorkspace,  Category::kCollective, Category::kInput};
+    Category::kWorkspace,  Category::kCollective, Category::kInput,
+    Category::kConstant};
 inline constexpr std::size_t kCategoryCount = std::size(kAllCategories);
 
 // The name used in tables: "parameter", "optimizer_state", "weight_cast".
@@ -40,6 +42,7 @@ constexpr std::string_view name_of(Category category) {
     case Category::kWorkspace: return "workspace";
     case Category::kCollective: return "collective";
     case Category::kInput: return "input";
+    case Category::kConstant: return "constant";
   }
   return "unknown";
 }

@@ -63,9 +63,33 @@ int finite_status(const EvalResult& result) {
   return exit_code(ErrorCode::kNotFinite);
 }
 
+// The example of a captured module, or the inputs of a file.
+int eval_captured(EvalCommand o, std::span<const std::string> arguments) {
+  RunSpec& run = o.eval.run;
+  if (!o.tokens.tokens.empty() || !o.tokens.text.empty()) {
+    fail_usage(o.tokens.text.empty() ? "--tokens" : "--text",
+               "a captured module is evaluated on its example, or on --inputs FILE");
+  }
+  if (run.parallel.is_on()) fail_usage("--parallel", "an example is evaluated on one rank");
+  const Json environment = environment_of(arguments, run);
+  check_apart(std::vector<NamedPath>{{"--inputs", o.eval.inputs}, {"--init", o.eval.init}},
+              std::vector<NamedPath>{{"--logits", o.eval.logits},
+                                     {"--gradients", o.eval.gradients},
+                                     {"--output", o.output.path}});
+  probe_output(o.output);
+  check_run(run);
+  say_forms(run);
+  const auto device = make_device(run);
+  const EvalResult result = evaluate(*device, o.eval, nullptr);
+  write_tables(o.output, "tracestep.eval/1", environment, {result_table(result)});
+  return finite_status(result);
+}
+
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
   run = placed(o.grid.combinations().front(), Takes::kOracle);
+  if (run.model.captured != nullptr) return eval_captured(std::move(o), arguments);
+  if (!o.eval.inputs.empty()) fail_usage("--inputs", "it goes with --program");
   const Json environment = environment_of(arguments, run);
   take_weights_of_model(o.grid, o.eval.init, Weightless::kFails);
   std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};
@@ -112,6 +136,9 @@ Command eval_command() {
   add_field(set, options->grid, "context", Values::kOne);
   set.integer("--batches", options->eval.batches, {1},
               "batches to average over; all when left out");
+  set.path("--inputs", "FILE", options->eval.inputs,
+           "with --program: the inputs (safetensors), instead of the example's");
+  set.takes_files({".safetensors"});
   set.group("Files");
   add_init_option(set, options->eval.init);
   set.path("--logits", "FILE", options->eval.logits, "logits of the first batch (safetensors)");

@@ -69,6 +69,7 @@ void note_positions(const ModelConfig& model, const fs::path& origin, std::int64
 }
 
 ModelConfig checked_model(ModelConfig out, std::int64_t context, bool runs) {
+  if (out.captured != nullptr) return out;
   note_positions(out, {}, context);
   if (!is_of_file(out)) return out;
   const SourceFacts& facts = facts_of(out.source);

@@ -1,6 +1,7 @@
 // The paths of a model's layers: "layers.3.attn.softmax" is in the scope "layers.3".
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,11 +15,18 @@ inline std::string layer_path(std::int64_t index) {
   return std::string(kLayersPath) + "." + std::to_string(index);
 }
 
-// The layer that a path is in, "layers.3"; empty for a path outside all layers.
+// The block that a path is in, up to its first part that is a number: "layers.3" of
+// "layers.3.attn", "model.h.3" of a module of a user's own; empty for a path outside all of them.
 inline std::string_view layer_of(std::string_view path) {
-  const std::size_t start = kLayersPath.size() + 1;
-  if (!path.starts_with(kLayersPath) || path.size() < start || path[start - 1] != '.') return {};
-  return path.substr(0, path.find('.', start));
+  for (std::size_t start = 0; start < path.size();) {
+    const std::size_t end = std::min(path.find('.', start), path.size());
+    const std::string_view part = path.substr(start, end - start);
+    if (!part.empty() && part.find_first_not_of("0123456789") == part.npos) {
+      return path.substr(0, end);
+    }
+    start = end + 1;
+  }
+  return {};
 }
 
 }  // namespace tracestep

@@ -99,6 +99,7 @@ std::string_view name_of(LeafKind kind) {
     case LeafKind::kInput: return "input";
     case LeafKind::kParameter: return "parameter";
     case LeafKind::kState: return "state";
+    case LeafKind::kConstant: return "constant";
   }
   return "?";
 }

@@ -1,5 +1,5 @@
 // Program: a training step as data. Typed SSA over values with explicit layouts, leaves for what
-// lives outside the step (inputs, parameters, state), and explicit updates of those leaves.
+// lives outside the step (inputs, parameters, states, constants), and explicit updates of those leaves.
 // Plain structs, made by the Builder (ir/builder.h) alone; a pass returns a new program.
 #pragma once
 
@@ -40,7 +40,9 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState };
+// A constant is like a parameter that nothing updates: its values are stored, it has no gradient
+// and no states, and no program writes it (a mask, a table, a frozen weight).
+enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState, kConstant };
 
 // Where a leaf lies. A device with memory of its own reaches the host's over a bus: kernels read
 // and write it there, more slowly. Only parameters and states can lie in the host's.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/suggest.h"
+#include "captured/captured_model.h"
 #include "nn/families.h"
 #include "ops/rope_frequency.h"
 
@@ -235,6 +236,7 @@ std::int64_t parameters_of_layer(const ModelConfig& c) {
 }  // namespace
 
 void validate(const ModelConfig& c) {
+  if (c.captured != nullptr) return;  // its reader has checked it
   const auto positive = [](std::string_view field, std::int64_t value) {
     if (value < 1) fail_usage(std::string(field), "{} is not positive", value);
   };
@@ -256,6 +258,7 @@ void validate(const ModelConfig& c) {
 }
 
 std::int64_t parameter_formula(const ModelConfig& c) {
+  if (c.captured != nullptr) return parameter_count(*c.captured);
   std::int64_t out = (c.is_tied ? 1 : 2) * c.vocab * c.d_model + c.layers * parameters_of_layer(c) +
                      c.d_model * (c.norm_bias ? 2 : 1);
   if (c.positions == Positions::kLearned) out += c.max_positions * c.d_model;
@@ -263,6 +266,9 @@ std::int64_t parameter_formula(const ModelConfig& c) {
 }
 
 double forward_flops(const ModelConfig& c, double batch, double context) {
+  if (c.captured != nullptr) {
+    return forward_flops(*c.captured) * batch / static_cast<double>(c.captured->batch);
+  }
   const auto real = [](std::int64_t v) { return static_cast<double>(v); };
   const double width = real(c.d_model), rows = batch * context;
   const double projections = width * (2 * real(c.query_width()) + 2 * real(c.key_width()));

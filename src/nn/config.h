@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,8 @@ enum class QkNorm : std::uint8_t { kNone, kHead, kToken };
 inline constexpr QkNorm kAllQkNorms[] = {QkNorm::kNone, QkNorm::kHead, QkNorm::kToken};
 std::string_view name_of(QkNorm norm);  // "none", "head", "token"
 
+struct CapturedModel;  // captured/captured_model.h
+
 struct ModelConfig {
   std::string name = "custom";
   std::string source = {};     // the file or folder that it was read from; empty: none
@@ -98,6 +101,9 @@ struct ModelConfig {
   double score_cap = 0.0, logit_cap = 0.0;  // c · tanh(x/c); 0: none
   std::int64_t window = 0;          // tokens that a windowed layer sees, its own among them; 0: all
   std::string window_layers = "w";  // one letter a layer, repeated: w has the window, f sees all
+  // A module of a user's own, whose program was read from a folder; nullptr: none. Then of the
+  // fields above only name, source, vocab (of its tokens) and layers (blocks of a kind) are its.
+  std::shared_ptr<const CapturedModel> captured = {};
 
   std::int64_t head_width() const { return head_size > 0 ? head_size : d_model / heads; }  // D
   std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }

@@ -7,6 +7,7 @@
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
 #include "base/suggest.h"
+#include "captured/captured_model.h"
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "nn/transformer.h"
@@ -158,7 +159,9 @@ Program differentiate(const Program& p, const Options& o) {
 
 std::set<std::string> vectors_of(const ModelConfig& model) {
   std::set<std::string> out;
-  const Program program = logits_program(model, {.batch = 1, .context = 1});
+  const Program program = model.captured != nullptr
+                              ? model.captured->program
+                              : logits_program(model, {.batch = 1, .context = 1});
   for (const ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     if (leaf.leaf == LeafKind::kParameter && leaf.type.shape.rank() < 2) out.insert(leaf.name);

@@ -8,6 +8,7 @@ namespace {
 
 Category category_of(const Value& leaf) {
   if (leaf.leaf == LeafKind::kParameter) return Category::kParameter;
+  if (leaf.leaf == LeafKind::kConstant) return Category::kConstant;
   switch (leaf.role) {
     case Role::kGradient: return Category::kGradient;
     case Role::kWeightCast: return Category::kWeightCast;
@@ -127,7 +128,8 @@ void Store::allocate(const std::vector<const Value*>& leaves) {
     Entry& entry = name->second;
     entry.data = data;
     if (data != nullptr) data += entry.type.bytes();
-    if (entry.kind == LeafKind::kState) zero(name->first);
+    const bool starts_at_zero = entry.kind == LeafKind::kState || entry.kind == LeafKind::kConstant;
+    if (starts_at_zero) zero(name->first);
   }
 }
 

@@ -152,7 +152,8 @@ void add_step_fields(Rows& rows) {
                 .group = FieldGroup::kModel,
                 .show = Show::kData,
                 .help = "vocabulary V, unless a tokenizer or a file of weights sets it",
-                .about = "vocabulary (V)"},
+                .about = "vocabulary (V)",
+                .applies = [](const RunSpec& spec) { return spec.model.captured == nullptr; }},
                1, kMaxVocab, in(&RunSpec::model, &ModelConfig::vocab));
   rows.choice({.name = "mode",
                .group = FieldGroup::kStep,

@@ -32,10 +32,15 @@ inline bool is_own_size(const RunField& field) {
   return field.group == FieldGroup::kModel && field.show == FieldShow::kKey && !field.is_optional;
 }
 
+// True for the folder of a captured module, which stands for all other fields of the model.
+inline bool is_captured(const RunField& field) {
+  return field.group == FieldGroup::kModel && field.role == FieldRole::kPlace;
+}
+
 // True for a field that tells architectures apart: part of a preset too, and the reference
 // Transformer's value unless it is given.
 inline bool is_of_architecture(const RunField& field) {
-  return field.group == FieldGroup::kModel && field.is_optional;
+  return field.group == FieldGroup::kModel && field.is_optional && !is_captured(field);
 }
 
 // True if the field decides the program or its speed, and so tells runs of one device apart.

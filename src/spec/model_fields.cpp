@@ -2,6 +2,7 @@
 #include "spec/model_fields.h"
 
 #include "base/error.h"
+#include "nn/captured_programs.h"
 #include "nn/families.h"
 #include "spec/parse_words.h"
 
@@ -27,6 +28,24 @@ RunField preset_field(RunField row) {
   return row;
 }
 
+bool has_sizes(const RunSpec& spec) {
+  return spec.model.captured == nullptr;
+}
+
+// The folder of a captured module, which is a model with all of its sizes. Results of two folders
+// differ by the names of their modules.
+RunField program_field(RunField row) {
+  row.value = [](const RunSpec& spec) {
+    return has_sizes(spec) ? Json() : Json(spec.model.source);
+  };
+  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+    if (text.empty()) fail_usage(where, "the value is empty");
+    return [model = captured_config(captured_at(text))](RunSpec& spec) { spec.model = model; };
+  };
+  row.applies = [](const RunSpec& spec) { return !has_sizes(spec); };
+  return row;
+}
+
 RunField window_layers_field(RunField row) {
   row.value = [](const RunSpec& spec) { return Json(spec.model.window_layers); };
   row.parse = [](const std::string& where, const std::string& text) -> RunChange {
@@ -41,7 +60,8 @@ RunField window_layers_field(RunField row) {
 }  // namespace
 
 void add_model_fields(FieldRows<RunSpec>& rows) {
-  const RunField size{.group = FieldGroup::kModel, .show = FieldShow::kKey};
+  const RunField size{
+      .group = FieldGroup::kModel, .show = FieldShow::kKey, .applies = has_sizes};
   const auto add = [&](const char* name, const char* help, std::int64_t max, auto at,
                        Thousand thousand = Thousand::kDecimal) {
     RunField row = size;
@@ -58,6 +78,14 @@ void add_model_fields(FieldRows<RunSpec>& rows) {
                          .is_axis = true,
                          .help = "preset of the model's sizes",
                          .about = "preset, or custom"}));
+  rows.add(program_field({.name = "program",
+                          .group = FieldGroup::kModel,
+                          .role = FieldRole::kPlace,
+                          .show = FieldShow::kKey,
+                          .is_optional = true,
+                          .value_name = "DIR",
+                          .help = "a module of your own instead of a model, as tracestep.capture "
+                                  "wrote it (docs/your-module.md)"}));
   add("d_model", "model width C, instead of option size", kMaxSize, model(&ModelConfig::d_model),
       Thousand::kBinary);
   add("d_ff", "feed-forward width F", kMaxSize, model(&ModelConfig::d_ff), Thousand::kBinary);
@@ -72,7 +100,8 @@ void add_architecture_fields(FieldRows<RunSpec>& rows) {
                     .group = FieldGroup::kModel,
                     .show = FieldShow::kKey,
                     .is_optional = true,
-                    .help = help};
+                    .help = help,
+                    .applies = has_sizes};
   };
   constexpr double kMost = 1e12;
   rows.integer(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "spec/captured_run.h"
 #include "spec/parse_words.h"
 
 namespace tracestep {
@@ -12,6 +13,7 @@ constexpr double kMaxStepBytes = 0x1p60;
 
 // An upper estimate of the bytes of a step.
 double step_bytes(const ModelConfig& m, BatchShape shape) {
+  if (m.captured != nullptr) return 0.0;  // its reader has added them up
   const auto real = [](std::int64_t v) { return static_cast<double>(v); };
   const double rows = real(shape.batch) * real(shape.context);
   const double width = real(m.query_width() + m.key_width());
@@ -120,6 +122,10 @@ std::vector<RunSpec> RunGrid::combinations() const {
   for (std::size_t i = 0; i < out.size(); ++i) {
     RunSpec named = base;
     if (!sizes.empty()) sizes[i * sizes.size() / out.size()](named);  // they vary slowest
+    if (out[i].model.captured != nullptr) {
+      settle_captured(*this, out[i]);
+      continue;
+    }
     out[i].model = renamed_if_changed(normalised(std::move(out[i].model)), named.model);
     if (!values_.contains("context")) out[i].shape.context = usual_context(out[i]);
     if (is_given("max_positions") && out[i].model.positions == Positions::kRotary) {

@@ -76,7 +76,10 @@ Json key_of(const RunSpec& spec) {
 Json part_of_key(const RunSpec& spec, const std::function<bool(const RunField&)>& is) {
   Json out = Json::object();
   for (const RunField& field : run_fields()) {
-    if (field.show != FieldShow::kNowhere && is(field)) out[field.name] = field.value(spec);
+    const bool applies = !field.applies || field.applies(spec);
+    if (applies && field.show != FieldShow::kNowhere && is(field)) {
+      out[field.name] = field.value(spec);
+    }
   }
   return out;
 }
@@ -85,8 +88,8 @@ std::string canonical_text(const Json& key) {
   Json::Object members = key.members();
   for (const RunField& field : run_fields()) {
     const Json* usual = default_of(field);
-    if (usual != nullptr && key.find(field.name) == nullptr)
-      members.emplace_back(field.name, *usual);
+    const bool has_usual = usual != nullptr && !usual->is_null();
+    if (has_usual && key.find(field.name) == nullptr) members.emplace_back(field.name, *usual);
   }
   std::ranges::sort(members, {}, &std::pair<std::string, Json>::first);
   return Json(std::move(members)).dump();

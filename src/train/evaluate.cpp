@@ -12,6 +12,7 @@
 #include "tokens/tokenizer.h"
 #include "train/evaluate.h"
 #include "train/text_parts.h"
+#include "weights/captured_tensors.h"
 #include "weights/model_store.h"
 #include "weights/weights.h"
 
@@ -26,6 +27,13 @@ RunSpec in_mode(RunSpec run, Mode mode, BatchShape shape) {
 
 // Returns the first weight that is not finite.
 std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
+  if (options.run.model.captured != nullptr) {
+    start_captured(WholeTensors(store), options.run, options.init);
+    for (const std::string& name : store.names(LeafKind::kParameter)) {
+      if (auto bad = find_not_finite(name, store.get(name))) return bad;
+    }
+    return std::nullopt;
+  }
   if (options.init.empty()) {
     initialize_parameters(store, options.run.seed);
     return std::nullopt;
@@ -52,17 +60,20 @@ void unscale(HostTensor& gradient) {
   }
 }
 
-// The first batch's gradients, under the parameters' names; returns the first that is not finite.
+using SetInputs = std::function<void(Executor& executor)>;
+
+// The gradients for these inputs, under the parameters' names; returns the first that is not
+// finite.
 std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOptions& options,
-                                         const TextPart& part, const TokenSource& tokens) {
-  RunSpec run = in_mode(options.run, Mode::kForwardBackward, part.shape);
+                                         BatchShape shape, const SetInputs& set_inputs) {
+  RunSpec run = in_mode(options.run, Mode::kForwardBackward, shape);
   const bool scaled = scales_loss(run.precision);
   run.optimizer.loss_scaling.enabled = scaled;
   Store& store = stores.first();
   const auto backward =
       stores.executor_of_first(run, program_for(loss_program(run), run, store.device()));
   initialize_states(store);
-  set_batch(*backward, batch_of(part, tokens));
+  set_inputs(*backward);
   backward->run();
   std::map<std::string, HostTensor> gradients;
   for (const std::string& name : store.names(LeafKind::kParameter)) {
@@ -87,12 +98,39 @@ std::optional<std::int64_t> bytes_of(const Batch& batch, const Tokenizer* tokeni
   return out;
 }
 
+// The example of a captured module as one batch.
+EvalResult evaluate_example(Device& device, const EvalOptions& options) {
+  const bool want_logits = !options.logits.empty();
+  const RunSpec run = in_mode(options.run, Mode::kInference, options.run.shape);
+  const RankStores stores(device);
+  const auto set_inputs = [&](Executor& executor) {
+    for (const auto& [name, value] : captured_inputs(run, executor.program(), options.inputs)) {
+      executor.set_input(name, value);
+    }
+  };
+  const auto forward = stores.executor_of_first(
+      run, program_for(loss_program(run, {.with_logits = want_logits}), run, device));
+  EvalResult out{.batches = 1, .tokens = run.shape.batch * run.shape.context};
+  out.not_finite = load(stores.first(), options);
+  set_inputs(*forward);
+  forward->run();
+  out.loss = out.first_batch_loss = forward->scalar("loss");
+  out.perplexity = std::exp(out.loss);
+  if (want_logits) write_safetensors(options.logits, {{"logits", forward->output("logits")}});
+  if (!out.not_finite && !std::isfinite(out.loss)) out.not_finite = find_not_finite(*forward);
+  if (options.gradients.empty()) return out;
+  const auto bad = write_gradients(stores, options, run.shape, set_inputs);
+  if (!out.not_finite) out.not_finite = bad;
+  return out;
+}
+
 }  // namespace
 
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
                     const std::function<void(std::int64_t batches)>& before_batch) {
   if (!options.logits.empty()) check_writable(options.logits, "logits");
   if (!options.gradients.empty()) check_writable(options.gradients, "gradients");
+  if (tokens == nullptr) return evaluate_example(device, options);
   check_vocabulary(*tokens, options.run.model.vocab);
   const std::vector<TextPart> parts = parts_of(*tokens, options.run.shape, options.batches);
   const RankStores stores(device);
@@ -137,7 +175,10 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     out.bits_per_byte = bits / static_cast<double>(bytes);
   }
   if (options.gradients.empty()) return out;
-  const auto bad = write_gradients(stores, options, parts.front(), *tokens);
+  const TextPart& first = parts.front();
+  const auto bad = write_gradients(stores, options, first.shape, [&](Executor& executor) {
+    set_batch(executor, batch_of(first, *tokens));
+  });
   if (!out.not_finite) out.not_finite = bad;
   return out;
 }

@@ -24,6 +24,8 @@ struct EvalOptions {
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
   std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
+  // Of a captured module without a text: the values of its inputs; empty: those of its folder.
+  std::filesystem::path inputs = {};
   // The tokenizer of the text, to count the bytes of its tokens; nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
 };
@@ -41,7 +43,8 @@ struct EvalResult {
 };
 
 // Weights that are not finite are no error: the result's `not_finite` names them.
-// `before_batch` is called before each, with their number.
+// `before_batch` is called before each, with their number. Without `tokens`, for a captured module,
+// its example is the one batch.
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
                     const std::function<void(std::int64_t batches)>& before_batch = {});
 

@@ -2,6 +2,7 @@
 
 #include "base/random.h"
 #include "train/schedule.h"
+#include "weights/captured_tensors.h"
 #include "weights/model_store.h"
 
 namespace tracestep {
@@ -25,8 +26,12 @@ HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
 void set_step_inputs(Executor& executor, const RunSpec& spec) {
   const Program& program = executor.program();
   const auto has = [&](std::string_view name) { return program.find_leaf(name) != kNoValue; };
-  executor.set_input("tokens", random_tokens(spec, "tokens"));
-  if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
+  if (spec.model.captured != nullptr) {
+    set_captured_inputs(executor, spec);
+  } else {
+    executor.set_input("tokens", random_tokens(spec, "tokens"));
+    if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
+  }
   if (has("lr")) executor.set_scalar("lr", kLearningRate);
   if (has("step_size")) {
     const OptimizerOptions& o = spec.optimizer;
@@ -38,6 +43,7 @@ void fill_for_timing(Session& session) {
   for (int rank = 0; rank < session.ranks(); ++rank) {
     Store& store = session.store(rank);
     if (store.device().computes()) initialize_for_timing(store, session.spec().seed);
+    load_captured_constants(WholeTensors(store), session.spec());
   }
   set_step_inputs(session.executor(), session.spec());
 }

@@ -36,9 +36,10 @@ constexpr std::string_view kEmbeddingTable = "token_embeddings.weight",
 
 // A tied embedding is the head as well, whose products want small weights.
 Initial initial_of(std::string_view name, const Shape& shape, bool is_tied) {
-  if (shape.rank() != 2) return {.constant = name.ends_with(".weight") ? 1.0 : 0.0};
+  if (shape.rank() < 2) return {.constant = name.ends_with(".weight") ? 1.0 : 0.0};
   if (name == kEmbeddingTable && !is_tied) return {.sigma = 1.0};
-  return {.sigma = std::sqrt(2.0 / static_cast<double>(shape[0] + shape[1]))};
+  const auto first = static_cast<double>(std::max<std::int64_t>(1, shape[0]));
+  return {.sigma = std::sqrt(2.0 / (first + static_cast<double>(shape.product()) / first))};
 }
 
 // A parameter's values on the host, to be written.
@@ -190,6 +191,14 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
 }
 
 }  // namespace
+
+void initialize_tensor(const WholeTensors& to, const std::string& name, std::uint64_t seed) {
+  HostTensor out = HostTensor::zeros(to.type(name).dtype, to.type(name).shape);
+  if (!is_floating(out.dtype)) return to.set(name, out);
+  fill_tensor(fill_range, {out.dtype, out.bytes.data()}, out.shape,
+              initial_of(name, out.shape, true), seed, name);
+  to.set(name, out);
+}
 
 void initialize_parameters(const WholeTensors& to, std::uint64_t seed) {
   fill_parameters(fill_range, to, seed);

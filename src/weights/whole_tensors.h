@@ -78,6 +78,8 @@ class WholeTensors {
 
 void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value);
 void initialize_parameters(const WholeTensors& to, std::uint64_t seed);
+// Sets one tensor as initialize_parameters() would, if it is floating, and else to zeros.
+void initialize_tensor(const WholeTensors& to, const std::string& name, std::uint64_t seed);
 void initialize_states(const WholeTensors& to);
 void load_parameters(const WholeTensors& to, const SavedTensors& from);
 std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);

@@ -15,6 +15,7 @@
 #include "passes/pipeline.h"
 #include "session/session.h"
 #include "train/step_inputs.h"
+#include "weights/captured_tensors.h"
 #include "weights/model_store.h"
 
 namespace tracestep {
@@ -70,6 +71,7 @@ class StepErrors::CutModel {
         session_(*device_, spec,
                  program_for(loss_program(spec, {.with_logits = true}), spec, *device_)) {
     initialize_parameters(session_.store(), spec.seed);
+    load_captured_constants(WholeTensors(session_.store()), spec);
     set_step_inputs(session_.executor(), spec);
     session_.executor().run();
     device_->synchronize();

@@ -1,0 +1,59 @@
+#include "spec/captured_run.h"
+
+#include "base/error.h"
+#include "captured/captured_model.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+namespace {
+
+void refuse_sizes(const RunGrid& grid, const CapturedModel& model) {
+  for (const RunField& field : run_fields()) {
+    const bool is_size = field.group == FieldGroup::kModel && !is_captured(field);
+    if (!is_size || !grid.is_given(field.name)) continue;
+    throw Error(ErrorCode::kUsage, field.name,
+                fmt::format("{} is a module of its own program, which has all of its sizes",
+                            model.name),
+                "leave it out, or leave out option program");
+  }
+}
+
+// `given`: of the run, for one replica.
+void refuse_shape(const RunGrid& grid, const CapturedModel& model, BatchShape given) {
+  const auto refuse = [&](const char* name, std::int64_t asked, std::int64_t own) {
+    if (!grid.is_given(name) || asked == own) return;
+    throw Error(ErrorCode::kUsage, name,
+                fmt::format("{} was captured with {} {}, and another one is another program",
+                            model.name, name, own),
+                fmt::format("capture it with inputs of {} {}: tracestep.capture(module, *inputs, "
+                            "folder=\"{}\")",
+                            name, asked, model.folder.string()));
+  };
+  refuse("batch", given.batch, model.batch);
+  refuse("context", given.context, model.context);
+}
+
+// The precision in which parameters have the module's dtype and nothing is cast.
+Precision own_precision(const CapturedModel& model) {
+  Precision out;
+  out.parameters = model.weights;
+  return out;
+}
+
+}  // namespace
+
+void settle_captured(const RunGrid& grid, RunSpec& run) {
+  const CapturedModel& model = *run.model.captured;
+  refuse_sizes(grid, model);
+  if (run.parallel.tensor > 1) {
+    fail_usage("parallel", "tp divides models by the names of their parts; {} has its own",
+               model.name);
+  }
+  const int replicas = run.parallel.replicas();
+  refuse_shape(grid, model, {run.shape.batch / replicas, run.shape.context});
+  run.shape = {model.batch * replicas, model.context};
+  const bool is_own = run.precision.parameters == model.weights;
+  if (!is_own && !grid.is_given("precision")) run.precision = own_precision(model);
+}
+
+}  // namespace tracestep

@@ -1,0 +1,178 @@
+#include "weights/captured_tensors.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "weights/model_store.h"
+#include "weights/safetensors.h"
+
+namespace tracestep {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& file) {
+  std::error_code none;
+  return fs::exists(file, none);
+}
+
+const Value& leaf_of(const CapturedModel& model, const std::string& name) {
+  return model.program.value(model.program.find_leaf(name));
+}
+
+// The tensor of a leaf, which has the type that the module's program says.
+HostTensor read_leaf(const SafetensorsFile& file, const std::string& name, const Type& type) {
+  if (file.find(name) == nullptr) {
+    fail_input(file.path().string(), "tensor '{}' is missing", name);
+  }
+  const Type found = file.type(name);
+  if (found != type) {
+    fail_input(file.path().string(), "tensor '{}' is {}, the program expects {}", name,
+               found.str(), type.str());
+  }
+  return file.read(name);
+}
+
+void load_leaf(const WholeTensors& to, const SafetensorsFile& file, const CapturedModel& model,
+               const std::string& name) {
+  load_tensor(to, name, read_leaf(file, name, leaf_of(model, name).type));
+}
+
+// Refuses tensors that no leaf of the module is called by.
+void check_names(const SafetensorsFile& file, const CapturedModel& model) {
+  for (const std::string& name : file.names()) {
+    const ValueId id = model.program.find_leaf(name);
+    const bool is_leaf = id != kNoValue && model.program.value(id).leaf != LeafKind::kInput;
+    if (is_leaf || model.tied.contains(name)) continue;
+    fail_input(file.path().string(), "{} has no weight '{}'", model.name, name);
+  }
+}
+
+std::int64_t integer_in(const HostTensor& tensor, std::int64_t i) {
+  return tensor.as<std::int64_t>()[static_cast<std::size_t>(i)];
+}
+
+// A token beyond the vocabulary; targets may also be negative, where a loss ignores them.
+void check_tokens(const std::string& where, const CapturedInput& input, const HostTensor& value) {
+  if (input.role == InputRole::kGiven) return;
+  for (std::int64_t i = 0; i < value.count(); ++i) {
+    const std::int64_t token = integer_in(value, i);
+    const bool is_ignored = input.role == InputRole::kTargets && token < 0;
+    if (is_ignored || (token >= 0 && token < input.high)) continue;
+    fail_input(where, "{} of '{}' is no token below {}", token, input.name, input.high);
+  }
+}
+
+HostTensor drawn_tokens(const CapturedInput& input, const Shape& shape, std::uint64_t seed) {
+  HostTensor out = HostTensor::zeros(DType::kI64, shape);
+  const CounterRng rng(seed, input.name);
+  std::uint64_t index = 0;
+  for (std::int64_t& token : out.as<std::int64_t>()) {
+    token = static_cast<std::int64_t>(rng.below(index++, static_cast<std::uint64_t>(input.high)));
+  }
+  return out;
+}
+
+// Numbers in [-√3, √3), whose variance is 1; zeros of any other type.
+HostTensor made_values(const CapturedInput& input, const Type& type, std::uint64_t seed) {
+  if (!is_floating(type.dtype)) return HostTensor::zeros(type.dtype, type.shape);
+  HostTensor out = HostTensor::zeros(DType::kF64, type.shape);
+  const CounterRng rng(seed, input.name);
+  std::uint64_t index = 0;
+  for (double& value : out.as<double>()) value = (rng.uniform(index++) - 0.5) * 3.4641016151377544;
+  return as_dtype(out, type.dtype);
+}
+
+// The whole batch of `replicas`, of which each has rows as the module's program.
+Shape of_replicas(Shape shape, int replicas) {
+  if (!shape.empty()) shape[0] *= replicas;
+  return shape;
+}
+
+}  // namespace
+
+bool has_captured_weights(const CapturedModel& model) {
+  return is_there(model.folder / kCapturedWeights);
+}
+
+void load_captured_weights(const WholeTensors& to, const CapturedModel& model,
+                           const fs::path& path) {
+  const SafetensorsFile file(path.empty() ? model.folder / kCapturedWeights : path);
+  check_names(file, model);
+  for (ValueId id : model.program.leaves) {
+    const Value& leaf = model.program.value(id);
+    if (leaf.leaf == LeafKind::kParameter) load_leaf(to, file, model, leaf.name);
+  }
+}
+
+void load_captured_constants(const WholeTensors& to, const RunSpec& run) {
+  if (run.model.captured == nullptr || !to.computes()) return;
+  const CapturedModel& model = *run.model.captured;
+  const bool has_weights = has_captured_weights(model);
+  std::optional<SafetensorsFile> weights, constants;
+  const auto opened = [&](std::optional<SafetensorsFile>& file, const char* name)
+      -> const SafetensorsFile& {
+    if (!file) file.emplace(model.folder / name);
+    return *file;
+  };
+  for (ValueId id : model.program.leaves) {
+    const Value& leaf = model.program.value(id);
+    if (leaf.leaf != LeafKind::kConstant || !to.has(leaf.name)) continue;
+    if (!model.frozen.contains(leaf.name)) {
+      load_leaf(to, opened(constants, kCapturedConstants), model, leaf.name);
+    } else if (has_weights) {
+      load_leaf(to, opened(weights, kCapturedWeights), model, leaf.name);
+    } else {
+      initialize_tensor(to, leaf.name, run.seed);
+    }
+  }
+}
+
+void start_captured(const WholeTensors& to, const RunSpec& run, const fs::path& init) {
+  const CapturedModel& model = *run.model.captured;
+  if (!init.empty() || has_captured_weights(model)) {
+    load_captured_weights(to, model, init);
+  } else {
+    initialize_parameters(to, run.seed);
+  }
+  load_captured_constants(to, run);
+}
+
+std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Program& program,
+                                                  const fs::path& file, bool draws) {
+  const CapturedModel& model = *run.model.captured;
+  const fs::path own = model.folder / kCapturedInputs;
+  const bool is_asked = !file.empty();
+  std::optional<SafetensorsFile> saved;
+  if (is_asked || is_there(own)) saved.emplace(is_asked ? file : own);
+  const int replicas = run.parallel.replicas();
+  std::map<std::string, HostTensor> out;
+  for (const CapturedInput& input : model.inputs) {
+    if (program.find_leaf(input.name) == kNoValue) continue;
+    const Type& type = leaf_of(model, input.name).type;
+    const bool is_given = input.role == InputRole::kGiven;
+    const bool is_saved = saved && (is_asked || saved->find(input.name) != nullptr);
+    HostTensor value;
+    if (is_saved && !(draws && !is_given) && (is_given || replicas == 1)) {
+      value = read_leaf(*saved, input.name, type);
+      check_tokens(saved->path().string(), input, value);
+    } else if (is_given) {
+      value = made_values(input, type, run.seed);
+    } else {
+      value = drawn_tokens(input, of_replicas(type.shape, replicas), run.seed);
+    }
+    const DType wanted = program.type(program.find_leaf(input.name)).dtype;
+    if (wanted != value.dtype) value = as_dtype(value, wanted);  // a device of float64
+    out.emplace(input.name, std::move(value));
+  }
+  return out;
+}
+
+void set_captured_inputs(Executor& executor, const RunSpec& run) {
+  for (const auto& [name, value] : captured_inputs(run, executor.program(), {}, true)) {
+    executor.set_input(name, value);
+  }
+}
+
+}  // namespace tracestep

@@ -1,0 +1,46 @@
+// The tensors beside a captured module (captured/captured_model.h): its weights, its constants and
+// the inputs of its example, from the folder's safetensors files. Each is checked against the
+// program: names, shapes and dtypes are those of its leaves.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "captured/captured_model.h"
+#include "exec/executor.h"
+#include "run/run_spec.h"
+#include "weights/whole_tensors.h"
+
+namespace tracestep {
+
+// True if the folder has the module's weights; else they are drawn from a seed.
+bool has_captured_weights(const CapturedModel& model);
+
+// Sets the parameters to those of `file`; where it is empty to those of the folder. Errors: kInput
+// naming the file and the tensor that is missing, has another type, or is none of the module.
+void load_captured_weights(const WholeTensors& to, const CapturedModel& model,
+                           const std::filesystem::path& file = {});
+
+// Sets the constants of the module in `run`; nothing for other models. Those that are frozen
+// weights are drawn from the run's seed where the folder has no weights. Errors as above.
+void load_captured_constants(const WholeTensors& to, const RunSpec& run);
+
+// Both: weights of `init`; where it is empty of the folder, and where that has none drawn from the
+// run's seed.
+void start_captured(const WholeTensors& to, const RunSpec& run,
+                    const std::filesystem::path& init = {});
+
+// Values for the inputs of a captured program that `program` has, by name: those of `file`, which
+// must have all of them; where it is empty those of the folder, and for inputs without any, made
+// ones: tokens drawn from the run's seed, numbers around 0, no flag set. `draws`: tokens and
+// targets are drawn in any case. For all replicas of the run.
+std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Program& program,
+                                                  const std::filesystem::path& file = {},
+                                                  bool draws = false);
+
+// The inputs of a made step, with drawn tokens.
+void set_captured_inputs(Executor& executor, const RunSpec& run);
+
+}  // namespace tracestep
