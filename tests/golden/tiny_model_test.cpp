@@ -14,6 +14,7 @@
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/paths.h"
+#include "tokens/batches.h"
 #include "train/evaluate.h"
 #include "weights/model_store.h"
 
