@@ -16,6 +16,7 @@
 #include "support/paths.h"
 #include "tokens/batches.h"
 #include "train/evaluate.h"
+#include "train/schedule.h"
 #include "weights/model_store.h"
 
 namespace tracestep {
