@@ -136,7 +136,7 @@ def _rows(w: Lowering, x: Val, sizes: list[int], *weights: Any) -> tuple[Val, li
 def rms_normed(w: Lowering, x: Val, weight: Val | None, eps: float) -> Val:
     """Over the last axis."""
     p, wide = w.p, WIDE.get(x.dtype, x.dtype)
-    if w.lift("rms_norm"):
+    if "rms_norm" in w.patterns:
         weight = weight or p.fill(1, x.dtype, (x.shape[-1],))
         return p.call("rms_norm", (x, weight), (x.dtype, x.shape), (wide, x.shape[:-1]), eps=eps)
     xw = p.cast(x, wide)
@@ -147,7 +147,7 @@ def rms_normed(w: Lowering, x: Val, weight: Val | None, eps: float) -> Val:
 def layer_normed(w: Lowering, x: Val, weight: Val | None, bias: Val | None, eps: float) -> Val:
     """Over the last axis."""
     p, wide = w.p, WIDE.get(x.dtype, x.dtype)
-    if w.lift("layer_norm"):
+    if "layer_norm" in w.patterns:
         weight = weight or p.fill(1, bias.dtype if bias else x.dtype, (x.shape[-1],))
         operands = (x, weight, *([bias] if bias else []))
         return p.call("layer_norm", operands, (x.dtype, x.shape), (wide, x.shape[:-1]), (wide, x.shape[:-1]), eps=eps)
@@ -201,13 +201,10 @@ def attention(w: Lowering, q: Any, k: Any, v: Any, mask: Any = None, dropout: fl
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
     if is_causal:
         mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
-    kind = masks.kind_of(mask.expand(*(1,) * 2, *mask.shape) if mask.dim() < 2 else mask) \
-        if isinstance(mask, torch.Tensor) and mask.shape[-2:] == (q.shape[-2], k.shape[-2]) else (
-            masks.Seen(False) if mask is None else None)
-    if kind is None and isinstance(mask, torch.Tensor):
-        filled = mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2]) if mask.dim() >= 2 else mask.expand(q.shape[-2], k.shape[-2])
-        kind = masks.kind_of(filled)
-    if kind and k.shape == v.shape and k.shape[-1] == q.shape[-1] and w.lift("attention"):
+    kind = masks.Seen(False) if mask is None else None
+    if isinstance(mask, torch.Tensor):
+        kind = masks.kind_of(mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2]))
+    if kind and k.shape == v.shape and k.shape[-1] == q.shape[-1] and "attention" in w.patterns:
         return attended(w, q, k, v, scale, kind)
     return by_parts(w, q, k, v, mask if kind != masks.Seen(False) else None, scale)
 
@@ -279,7 +276,7 @@ def cross_entropy(w: Lowering, x: Any, target: Any, weight: Any = None, reductio
         return p.cast(p.reshape(y, w.shape), w.dtype)
     target = p.reshape(target, (rows.shape[0],))
     is_plain = not smoothing and weight is None and reduction == 1
-    if is_plain and not w.is_ignored(target, ignored) and w.lift("cross_entropy"):
+    if is_plain and not w.is_ignored(target, ignored) and "cross_entropy" in w.patterns:
         loss = p.call("cross_entropy", (rows, target), (wide, ()), (wide, rows.shape[:1]))
         return p.cast(loss, w.dtype)
     rows = p.cast(rows, wide)

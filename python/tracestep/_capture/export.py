@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from .._program import UsageError
 from . import composites as _composites  # registers their ops
 from .lower import DTYPES, Lowering
-from .patterns import lift
+from .patterns import lift, lifted_in
 from .program import Program, Val, word
 
 assert _composites
@@ -194,7 +194,7 @@ def exported(step: Step, tensors: Sequence[torch.Tensor], name: str, patterns: f
     named = {v.name for v in program.leaves}
     constants = {n: x for n, x in w.constants.items() if n in named}
     return Exported(program, {n: x.detach() for n, x in kept.items() if n in named}, [n for n in frozen if n in named],
-                    constants, tied, w.lifted, _roles(program), dict(zip(step.inputs.names, tensors)))
+                    constants, tied, lifted_in(program), _roles(program), dict(zip(step.inputs.names, tensors)))
 
 
 def _placeholders(w: Lowering, step: Step, graph: torch.export.ExportedProgram, kept: dict[str, torch.Tensor],
@@ -202,7 +202,8 @@ def _placeholders(w: Lowering, step: Step, graph: torch.export.ExportedProgram, 
     values: dict[str, Any] = {}
     program = w.program
     inputs = [program.leaf("input", name, w.name_of(x.dtype), x.shape) for name, x in zip(step.inputs.names, tensors)]
-    w.examples.update((id(v), x) for v, x in zip(inputs, tensors))
+    for v, x in zip(inputs, tensors):
+        v.example = None if v.is_floating or x.device.type == "meta" else x
     leaves = {name: program.leaf("parameter" if x.requires_grad else "constant", name, DTYPES[x.dtype], x.shape)
               for name, x in kept.items()}
     for name in leaves:

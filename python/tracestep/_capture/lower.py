@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from .._program import UsageError
+from .masks import causal_window
 from .program import Program, Shape, Val, word
 
 DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16",
@@ -67,10 +69,8 @@ class Lowering:
     def __init__(self, program: Program, patterns: frozenset[str]) -> None:
         self.program = self.p = program
         self.patterns = patterns
-        self.lifted: dict[str, int] = {}
         self.constants: dict[str, torch.Tensor] = {}  # of leaves
         self.stored: dict[Any, Val] = {}
-        self.examples: dict[int, torch.Tensor] = {}  # of values of integers: what they are in the example
         self.node: torch.fx.Node = None  # type: ignore[assignment]
         self.place = ("", "", 0)
 
@@ -104,13 +104,6 @@ class Lowering:
         """The error for the node at hand."""
         return refuse(self.place, what)
 
-    def lift(self, pattern: str) -> bool:
-        """Counts a composite and says whether it is wanted."""
-        if pattern not in self.patterns:
-            return False
-        self.lifted[pattern] = self.lifted.get(pattern, 0) + 1
-        return True
-
     def number(self, x: Any) -> float | None:
         """A constant of one element, or None."""
         if isinstance(x, (bool, int, float)):
@@ -130,17 +123,22 @@ class Lowering:
         return self.p.cast(x, dtype) if dtype else x
 
     # --- constants --------------------------------------------------------------------------------
-    def constant(self, x: torch.Tensor) -> Val:
-        """As a generator, or as a leaf without the dimensions along which it is the same."""
-        p, shape, dtype = self.p, tuple(x.shape), self.name_of(x.dtype)
+    def constant(self, x: torch.Tensor, is_table: bool = False) -> Val:
+        """As a generator, or as a leaf without the dimensions along which it is the same; a table is a leaf."""
         x = x.detach()
+        y = self.stored_leaf(x, self.name_of(x.dtype)) if is_table else self._constant(x)
+        y.constant = x
+        return y
+
+    def _constant(self, x: torch.Tensor) -> Val:
+        p, shape, dtype = self.p, tuple(x.shape), self.name_of(x.dtype)
         for axis, size in enumerate(shape):  # strides of 0 are seen first, without reading
             if size > 1 and (x.stride(axis) == 0 or bool((x == x.narrow(axis, 0, 1)).all())):
                 x = x.narrow(axis, 0, 1)
-        if x.numel() == 1 and abs(float(x)) <= 2**53:
+        if x.numel() == 1 and (x.is_floating_point() or abs(x.item()) <= 2**53) and x.item() == x.item():
             return p.fill(x.item(), dtype, shape)
         core = x.squeeze()
-        small = (1,) * (len(shape) - x.dim()) + tuple(x.shape)
+        small = tuple(x.shape)
         if core.dim() == 1 and core.dtype in (torch.int64, torch.int32, torch.float32, torch.float64):
             if torch.equal(core, torch.arange(len(core), dtype=core.dtype)):
                 return p.broadcast(p.reshape(p.iota(len(core), dtype), small), shape)
@@ -150,7 +148,6 @@ class Lowering:
 
     def mask(self, x: torch.Tensor) -> Val | None:
         """A causal mask, the window of one, or their opposite, by comparing indices."""
-        from .masks import causal_window
         for is_opposite in (False, True):
             found = causal_window(~x if is_opposite else x)
             if not found:
@@ -168,11 +165,10 @@ class Lowering:
 
     def stored_leaf(self, x: torch.Tensor, dtype: str) -> Val:
         """A leaf whose values are stored; equal ones are one."""
-        x = x.contiguous()
-        key = (dtype, tuple(x.shape), hash(x.view(torch.uint8).numpy().tobytes()) if x.dtype != torch.bool
-               else hash(x.numpy().tobytes()))
+        x = x.contiguous().clone()
+        key = (dtype, tuple(x.shape), hash(x.reshape(-1).view(torch.uint8).numpy().tobytes()))
         if key not in self.stored:
-            name = f"constants.{word(self.node.name)}.{len(self.stored)}"
+            name = f"constants.{len(self.stored)}"
             self.stored[key] = self.p.leaf("constant", name, dtype, x.shape)
             self.constants[name] = x
         return self.stored[key]
@@ -226,18 +222,16 @@ class Lowering:
         """Keeps what a value of integers is in the example: whether a target is ignored depends on it."""
         if not isinstance(y, Val) or y.is_floating or not isinstance(node.target, torch._ops.OpOverload):
             return
-        known = torch.utils._pytree.tree_map(lambda x: self.examples.get(id(x), x) if isinstance(x, Val) else x,
-                                             (args, kwargs))
+        known = tree_map(lambda x: x.example if isinstance(x, Val) and x.example is not None else x, (args, kwargs))
         if not _any_live(known):
-            self.examples[id(y)] = self.folded(node, *known)
+            y.example = self.folded(node, *known)
 
     # --- targets ----------------------------------------------------------------------------------
     def is_ignored(self, target: Val, ignored: int) -> bool:
         """False where the example's targets are known and none is ignored."""
-        while target.node and target.node.op == "reshape" and id(target) not in self.examples:
+        while target.node and target.node.op == "reshape" and target.example is None:
             target = target.node.inputs[0]
-        example = self.examples.get(id(target))
-        return example is None or bool((example == ignored).any())
+        return target.example is None or bool((target.example == ignored).any())
 
     def targets_of(self, target: Val, ignored: int) -> Val:
         """With 0 for those that are ignored."""

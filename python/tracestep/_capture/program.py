@@ -30,6 +30,8 @@ class Val:
     node: Node | None = None
     name: str = ""  # of leaves
     kind: str = ""
+    constant: Any = None  # the tensor that it always is
+    example: Any = None  # of integers: the tensor that it is with the inputs of the example
 
     @property
     def rank(self) -> int:
