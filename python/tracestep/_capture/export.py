@@ -6,7 +6,7 @@ import re
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -125,10 +125,12 @@ class Exported:
     weights: dict[str, torch.Tensor]
     frozen: list[str]
     constants: dict[str, torch.Tensor]
+    buffers: list[str]  # of the constants, those that the module saves
     tied: dict[str, str]
     lifted: dict[str, int]
     inputs: list[dict[str, Any]]
-    examples: dict[str, torch.Tensor] = field(default_factory=dict)
+    examples: dict[str, torch.Tensor]
+    parameters: dict[str, torch.Tensor]  # the module's own
 
 
 def leaves_of(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -190,11 +192,26 @@ def exported(step: Step, tensors: Sequence[torch.Tensor], name: str, patterns: f
         program.outputs[output] = program.cast(v, "f32") if output == "loss" and v.dtype != "f64" else v
     lift(program, w)
     program.drop_unread()
-    frozen = [n for n, x in kept.items() if not x.requires_grad]
     named = {v.name for v in program.leaves}
+    frozen = [n for n, x in kept.items() if not x.requires_grad and n in named]
     constants = {n: x for n, x in w.constants.items() if n in named}
-    return Exported(program, {n: x.detach() for n, x in kept.items() if n in named}, [n for n in frozen if n in named],
-                    constants, tied, lifted_in(program), _roles(program), dict(zip(step.inputs.names, tensors)))
+    buffers = _buffers(program, module, kept, tied)
+    constants.update(buffers)
+    return Exported(program, {n: x.detach() for n, x in kept.items() if n in named}, frozen, constants,
+                    list(buffers), tied, lifted_in(program), _roles(program), dict(zip(step.inputs.names, tensors)), kept)
+
+
+def _buffers(program: Program, module: torch.nn.Module, kept: dict[str, torch.Tensor],
+             tied: dict[str, str]) -> dict[str, torch.Tensor]:
+    """Leaves for what the module saves beside its parameters, so that its weights can be written whole."""
+    found = {}
+    for name, x in module.state_dict(keep_vars=True).items():
+        if name in kept or name in tied or not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
+            continue
+        if x.device.type != "meta":
+            program.leaf("constant", name, DTYPES[x.dtype], x.shape)
+            found[name] = x.detach()
+    return found
 
 
 def _placeholders(w: Lowering, step: Step, graph: torch.export.ExportedProgram, kept: dict[str, torch.Tensor],
@@ -246,6 +263,6 @@ def _roles(program: Program) -> list[dict[str, Any]]:
     for v in program.leaves:
         if v.kind == "input":
             role, high = rows.get(id(v), ("given", 0))
-            is_index = not v.is_floating and v.dtype != "bool" and high
+            is_index = v.dtype == "i64" and high
             out.append({"name": v.name, "role": role, "high": high} if is_index else {"name": v.name, "role": "given"})
     return out

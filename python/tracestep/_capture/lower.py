@@ -128,6 +128,9 @@ class Lowering:
         x = x.detach()
         y = self.stored_leaf(x, self.name_of(x.dtype)) if is_table else self._constant(x)
         y.constant = x
+        if y.node and y.node.op == "broadcast" and y.node.inputs[0].rank == x.dim():
+            small = y.node.inputs[0].shape  # a wider repetition may begin from there
+            y.node.inputs[0].constant = x[tuple(slice(n) for n in small)]
         return y
 
     def _constant(self, x: torch.Tensor) -> Val:

@@ -21,8 +21,11 @@ Rule = Callable[["Finder", Node], "Val | None"]
 
 def lift(program: Program, w: Lowering) -> None:
     """Replaces nodes by the composites that are wanted."""
-    if not w.patterns:
-        return
+    for _ in range(2 if w.patterns else 0):  # attention is found in the first round, its heads in the second
+        _round(program, w)
+
+
+def _round(program: Program, w: Lowering) -> None:
     find, old, new = Finder(w), program.nodes, {}
     rules = [(op, name, rule) for op, name, rule in RULES if name in w.patterns]
     program.nodes, program.merged = [], {}
@@ -345,20 +348,30 @@ def _turned(f: Finder, k: Val) -> Val:
 
 
 def _masked(f: Finder, scores: Val) -> tuple[Val, masks.Seen | None]:
-    """Scores before a constant mask, and what it leaves."""
+    """Scores before constant masks, and what these leave together."""
+    left: torch.Tensor | None = None
+    while found := _mask_of(f, scores):
+        scores, is_seen = found[0], masks.seen(found[1])
+        if is_seen is None or left is not None and left.shape != is_seen.shape:
+            return scores, None
+        left = is_seen if left is None else left & is_seen
+    return scores, masks.Seen(False) if left is None else masks.kind_of(left)
+
+
+def _mask_of(f: Finder, scores: Val) -> tuple[Val, torch.Tensor] | None:
     if node := made_by(scores, "add"):
         for a, b in either(node):
             mask = f.tensor(b)
             if mask is not None and mask.dim() >= 2 and mask.numel() > 1:
-                return uncast(a), masks.kind_of(mask)
+                return uncast(a), mask
     if node := made_by(scores, "select"):
         condition, a, b = node.inputs
         mask = f.tensor(condition)
         for is_turned, (x, other) in enumerate(((a, b), (b, a))):
             fill = made_by(core(other), "fill")
             if mask is not None and mask.dim() >= 2 and fill and fill.attrs["value"] < -1e4:
-                return x, masks.kind_of(~mask if is_turned else mask)
-    return scores, masks.Seen(False)
+                return uncast(x), ~mask if is_turned else mask
+    return None
 
 
 def shared_heads(f: Finder, node: Node) -> Val | None:
