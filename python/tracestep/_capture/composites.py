@@ -190,6 +190,21 @@ def group_norm(w: Lowering, x: Val, groups: int, weight: Any = None, bias: Any =
     return y
 
 
+@op("_native_batch_norm_legit_no_training", "batch_norm")
+def batch_norm(w: Lowering, x: Val, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> Any:
+    """With statistics that stay, behind eval()."""
+    p, wide = w.p, WIDE.get(x.dtype, x.dtype)
+    is_whole = "legit" not in w.target
+    if is_whole and rest[0] or mean is None:
+        raise w.refuse(f"{w.target} with the statistics of the batch has no counterpart: call eval()")
+    column = lambda v: p.cast(p.reshape(w.val(v), (x.shape[1], *(1,) * (x.rank - 2))), wide)
+    y = p.binary("mul", p.binary("sub", p.cast(x, wide), column(mean)),
+                 p.unary("rsqrt", p.affine(column(variance), 1, rest[-1 if not is_whole else 2])))
+    y = p.binary("mul", y, column(weight)) if weight is not None else y
+    y = p.cast(p.binary("add", y, column(bias)) if bias is not None else y, x.dtype)
+    return y if is_whole else (y, None, None)
+
+
 # --- attention ------------------------------------------------------------------------------------
 @op("scaled_dot_product_attention")
 def attention(w: Lowering, q: Any, k: Any, v: Any, mask: Any = None, dropout: float = 0.0, is_causal: bool = False,

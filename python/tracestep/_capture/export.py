@@ -1,11 +1,14 @@
 """A module, its loss and its inputs as one step, exported by PyTorch and written as a program."""
 from __future__ import annotations
 
+import contextlib
 import inspect
+import io
+import logging
+import operator
 import re
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from .._program import UsageError
 from . import composites as _composites  # registers their ops
-from .lower import DTYPES, Lowering
+from .lower import DTYPES, Lowering, place_of
 from .patterns import lift, lifted_in
 from .program import Program, Val, word
 
@@ -107,7 +110,17 @@ class Widened(torch.overrides.TorchFunctionMode):
     NARROW = {torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.float16: torch.float64}
     METHODS = {torch.Tensor.float: torch.Tensor.double, torch.Tensor.half: torch.Tensor.double,
                torch.Tensor.bfloat16: torch.Tensor.double}
-    MAKERS = {torch.arange, torch.linspace, torch.zeros, torch.ones, torch.full, torch.tensor, torch.empty, torch.eye}
+
+    def __enter__(self) -> Any:
+        """With float64 where no dtype is named."""
+        self.default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()
+
+    def __exit__(self, *problem: Any) -> None:
+        """As it was."""
+        super().__exit__(*problem)
+        torch.set_default_dtype(self.default)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls the function on wider dtypes."""
@@ -151,13 +164,41 @@ def leaves_of(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[st
 
 
 def _graph_of(step: Step, tensors: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
+    quiet = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # a refusal says all of it in one line
     try:
-        exported = torch.export.export(step, tuple(tensors), strict=False)
+        with contextlib.redirect_stdout(io.StringIO()):
+            exported = torch.export.export(step, tuple(tensors), strict=False)
+        for part in exported.graph_module.modules():
+            if isinstance(part, torch.fx.GraphModule):
+                _keep_stops(part)
         return exported.run_decompositions({})
     except UsageError:
         raise
     except Exception as problem:  # of any type; PyTorch's own reason
         raise UsageError(_reason(problem), 2) from None
+    finally:
+        logging.disable(quiet)
+
+
+def _keep_stops(part: torch.fx.GraphModule) -> None:
+    """Detaches what a block under no_grad gives: making the graph functional forgets such blocks."""
+    for node in list(part.graph.nodes):
+        block = node.args[0] if node.target is operator.getitem else None
+        if not isinstance(block, torch.fx.Node) or getattr(block.target, "__name__", "") != "wrap_with_set_grad_enabled" \
+                or block.args[0] is True or not node.meta["val"].is_floating_point():
+            continue
+        if any("torch/utils/checkpoint.py" in (n.meta.get("stack_trace") or "")
+               for n in operator.attrgetter(block.args[1].target)(part).graph.nodes):
+            raise UsageError(f"[{'{}:{}'.format(*place_of(node)[1:])}] a reentrant checkpoint hides its gradients: say "
+                             "use_reentrant=False", 2)
+        readers = [user for user in node.users if user.op != "output"]
+        with part.graph.inserting_after(node):
+            stopped = part.graph.call_function(torch.ops.aten.detach.default, (node,))
+        stopped.meta.update(node.meta)
+        for user in readers:
+            user.replace_input_with(node, stopped)
+    part.recompile()
 
 
 def _reason(problem: Exception) -> str:
@@ -175,7 +216,7 @@ def exported(step: Step, tensors: Sequence[torch.Tensor], name: str, patterns: f
              widened: bool = False) -> Exported:
     """Writes the step; `widened`: in float64 throughout."""
     module = step.module
-    with Widened() if widened else nullcontext():
+    with Widened() if widened else contextlib.nullcontext():
         graph = _graph_of(step, tensors)
     kept, tied = leaves_of(module)
     program = Program(word(name))

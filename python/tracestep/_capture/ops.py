@@ -111,13 +111,14 @@ def slice_(w: Lowering, x: Val, dim: int = 0, start: Any = None, stop: Any = Non
     if step == 1:
         return w.p.slice(x, dim, start, max(start, stop))
     dim, count = dim % x.rank, -(-(stop - start) // step)
-    whole = start + count * step
+    at = start % step if start - start % step + count * step <= size else 0  # of each group
+    whole = start - at + count * step
     if whole > size:  # the last group is short
         pad = w.p.fill(0, x.dtype, (*x.shape[:dim], whole - size, *x.shape[dim + 1:]))
         x = w.p.concat([x, pad], dim)
-    x = w.p.slice(x, dim, start, whole)
+    x = w.p.slice(x, dim, start - at, whole)
     x = w.p.reshape(x, (*x.shape[:dim], count, step, *x.shape[dim + 1:]))
-    return w.p.pick(x, dim + 1, 0)
+    return w.p.pick(x, dim + 1, at)
 
 
 @op("select", "select_copy")
@@ -284,7 +285,13 @@ def index_(w: Lowering, x: Any, indices: list[Any]) -> Val:
 
 @op("gather")
 def gather(w: Lowering, x: Any, dim: int, index: Any, **_: Any) -> Val:
-    """One element of each row."""
+    """One element of each row; of a constant whose rows are equal, any number of them."""
+    if isinstance(x, torch.Tensor) and x.numel():
+        if bool((x == x.reshape(-1)[0]).all()):
+            return w.p.broadcast(w.val(x.reshape(-1)[0]), w.shape)
+        line = x.movedim(dim, -1).reshape(-1, x.shape[dim])
+        if bool((line == line[0]).all()):
+            return rows_at(w, w.val(line[0]), 0, index)
     x, index = w.val(x), w.val(index)
     if index.shape[dim] != 1 or any(m != n for i, (m, n) in enumerate(zip(x.shape, index.shape)) if i != dim % x.rank):
         raise w.refuse(f"{w.target} of more than one element of each row has no counterpart")
@@ -354,7 +361,8 @@ def _complex(w: Lowering, name: str, a: Any, b: Any) -> Complex:
         if isinstance(x, Complex):
             return x.parts
         if isinstance(x, torch.Tensor) and x.is_complex():
-            return w.val(x.real.contiguous()), w.val(x.imag.contiguous())
+            dtype = {torch.complex64: "f32", torch.complex128: "f64"}[w.of(w.node).dtype]
+            return w.val(x.real.contiguous(), dtype), w.val(x.imag.contiguous(), dtype)
         return w.val(x), None
     (ar, ai), (br, bi) = parts(a), parts(b)
     p = w.p
@@ -587,14 +595,13 @@ def norm(w: Lowering, x: Val, order: Any = 2, dims: Any = None, keepdim: bool = 
 
 @op("cumsum")
 def cumsum(w: Lowering, x: Val, dim: int, **_: Any) -> Val:
-    """By a product with a triangle of ones."""
-    if w.dtype not in FLOATS:
-        raise w.refuse(f"{w.target} of integers has no counterpart")
-    x = w.val(x, w.dtype)
+    """By a product with a triangle of ones; of integers in float32, exact up to 2^24."""
+    dtype = w.dtype
+    x = w.val(x, dtype if dtype in FLOATS else "f32")
     axes = [*(a for a in range(x.rank) if a != dim % x.rank), dim % x.rank]
     ones = torch.ones(x.shape[dim], x.shape[dim], dtype=DTYPES_BACK[x.dtype]).triu()
     y = w.p.matmul(w.p.permute(x, axes), w.val(ones))
-    return w.p.permute(y, [axes.index(a) for a in range(x.rank)])
+    return w.p.cast(w.p.permute(y, [axes.index(a) for a in range(x.rank)]), dtype)
 
 
 # --- activations ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ end of a capture holds all of them together to the module. What no output needs 
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -315,10 +316,10 @@ def cross_entropy(f: Finder, node: Node) -> Val | None:
 
 # --- attention ------------------------------------------------------------------------------------
 def attention(f: Finder, node: Node) -> Val | None:
-    """softmax(mask(cap(scale · q kᵀ))) v."""
-    weights, v = uncast(node.inputs[0]), node.inputs[1]
-    soft = made_by(weights, "softmax")
-    if not soft or node.attrs.get("transpose_b") or weights.rank != v.rank:
+    """softmax(mask(cap(scale · q kᵀ))) v; an einsum joins the dimensions before rows and columns."""
+    weights, v = unjoined(uncast(node.inputs[0])), node.inputs[1]
+    soft = made_by(uncast(weights), "softmax")
+    if not soft or node.attrs.get("transpose_b"):
         return None
     scores, kind = _masked(f, uncast(soft.inputs[0]))
     scores, scale, shift = scaled(scores)
@@ -326,25 +327,38 @@ def attention(f: Finder, node: Node) -> Val | None:
     if tanh := made_by(scores, "tanh"):
         scores, inner, more = scaled(tanh.inputs[0])
         shift, cap, scale = shift + more, scale, inner * scale
-    product = made_by(uncast(scores), "matmul")
+    product = made_by(unjoined(uncast(scores)), "matmul")
     if kind is None or shift or not product or scale <= 0 or cap < 0:
         return None
     q, k = product.inputs
     if not product.attrs.get("transpose_b"):
         k = _turned(f, k)
-    v = node.inputs[1]
     if k.shape != v.shape or q.shape[-1] != v.shape[-1] or not q.dtype == k.dtype == v.dtype == node.outputs[0].dtype:
         return None
-    return attended(f.w, q, k, v, scale, kind, cap)
+    lead = weights.shape[:-2]
+    if lead != q.shape[:-2]:
+        if math.prod(lead) != math.prod(q.shape[:-2]):
+            return None
+        q, k, v = (f.p.reshape(x, lead + x.shape[-2:]) for x in (q, k, v))
+    return f.p.reshape(attended(f.w, q, k, v, scale, kind, cap), node.outputs[0].shape)
+
+
+def unjoined(v: Val) -> Val:
+    """Before dimensions in front of the last two were joined or split."""
+    while (node := made_by(v, "reshape")) and node.inputs[0].rank > 1 and node.inputs[0].shape[-2:] == v.shape[-2:]:
+        v = node.inputs[0]
+    return v
 
 
 def _turned(f: Finder, k: Val) -> Val:
-    axes = [*range(k.rank - 2), k.rank - 1, k.rank - 2]
-    if (node := made_by(k, "permute")) and list(node.attrs["axes"]) == axes:
-        return node.inputs[0]
-    if (node := made_by(k, "permute")):
-        return f.p.permute(node.inputs[0], [node.attrs["axes"][a] for a in axes])
-    return f.p.permute(k, axes)
+    """With the last two axes exchanged, in front of what joined the others."""
+    whole = unjoined(k)
+    axes = [*range(whole.rank - 2), whole.rank - 1, whole.rank - 2]
+    if node := made_by(whole, "permute"):
+        y = f.p.permute(node.inputs[0], [node.attrs["axes"][a] for a in axes])
+    else:
+        y = f.p.permute(whole, axes)
+    return f.p.reshape(y, (*k.shape[:-2], k.shape[-1], k.shape[-2]))
 
 
 def _masked(f: Finder, scores: Val) -> tuple[Val, masks.Seen | None]:
@@ -409,6 +423,8 @@ def _rotated(f: Finder, x: Val) -> Callable[[], Val] | None:
     rest: list[Val] = []
     if (parts := made_by(x, "concat")) and parts.attrs["axis"] == x.rank - 1 and len(parts.inputs) == 2:
         x, rest = parts.inputs[0], [parts.inputs[1]]
+    if found := _rotated_pairs(f, x):
+        return lambda: _rope(f, *found, False, rest)
     total = made_by(x, "add")
     for left, right in either(total) if total else []:
         for source, cos in either(left.node) if made_by(left, "mul") else []:  # type: ignore[arg-type]
@@ -421,6 +437,46 @@ def _rotated(f: Finder, x: Val) -> Callable[[], Val] | None:
                 if flat and all(t is not None for t in flat):
                     return lambda: _rope(f, source, flat, bool(by_halves), rest)  # type: ignore[arg-type]
     return None
+
+
+def _rotated_pairs(f: Finder, x: Val) -> tuple[Val, list[torch.Tensor]] | None:
+    """x of (a·cos - b·sin, a·sin + b·cos), side by side, for the pairs (a, b) of x."""
+    pairs = made_by(x, "reshape")
+    whole = made_by(pairs.inputs[0], "concat") if pairs else None
+    if not whole or whole.outputs[0].shape != (*x.shape[:-1], x.shape[-1] // 2, 2) or len(whole.inputs) != 2:
+        return None
+    terms = [n and [made_by(v, "mul") for v in n.inputs]
+             for n in (made_by(core(whole.inputs[0]), "sub"), made_by(core(whole.inputs[1]), "add"))]
+    if not all(t and all(t) for t in terms):
+        return None
+    parts: list[dict[int, torch.Tensor]] = []  # of each term: which of the pair, times what
+    source: Val | None = None
+    for product in (n for t in terms for n in t):  # type: ignore[union-attr]
+        for v, table in either(product):
+            picked, values = made_by(core(v), "slice"), f.tensor(table)
+            split = made_by(picked.inputs[0], "reshape") if picked else None
+            if values is None or not split or split.outputs[0].shape != whole.outputs[0].shape \
+                    or source not in (None, split.inputs[0]):
+                continue
+            source = split.inputs[0]
+            parts.append({picked.attrs["start"]: _flat(values)})  # type: ignore[union-attr, dict-item]
+            break
+    if len(parts) != 4 or any(t is None for p in parts for t in p.values()):
+        return None
+    (cos,), (sin,) = parts[0].values(), parts[1].values()
+    first, second = (parts[2], parts[3]) if 0 in parts[2] else (parts[3], parts[2])
+    fits = 0 in parts[0] and 1 in parts[1] and 1 in second and 0 in first and \
+        torch.equal(first[0], sin) and torch.equal(second[1], cos)
+    return (source, [cos, sin]) if fits and source is not None and source.shape == x.shape else None
+
+
+def _flat(t: torch.Tensor) -> torch.Tensor | None:
+    """[T, width] of a table that is the same along whatever comes before."""
+    while t.dim() > 2:
+        if not bool((t == t[:1]).all()):
+            return None
+        t = t[0]
+    return t
 
 
 def _is_turned(turned: Val, x: Val) -> bool | None:
@@ -447,12 +503,11 @@ def _is_turned(turned: Val, x: Val) -> bool | None:
 
 def _table(t: torch.Tensor, by_halves: bool) -> torch.Tensor | None:
     """[T, D/2] of a table over [..., T, D] of which both of a pair are equal."""
-    while t.dim() > 2:
-        if not bool((t == t[:1]).all()):
-            return None
-        t = t[0]
-    half = t.shape[1] // 2
-    a, b = (t[:, :half], t[:, half:]) if by_halves else (t[:, 0::2], t[:, 1::2])
+    flat = _flat(t)
+    if flat is None:
+        return None
+    half = flat.shape[1] // 2
+    a, b = (flat[:, :half], flat[:, half:]) if by_halves else (flat[:, 0::2], flat[:, 1::2])
     return a if torch.equal(a, b) else None
 
 

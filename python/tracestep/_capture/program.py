@@ -208,6 +208,9 @@ class Program:
             flat = self.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
             y = self.matmul(flat, b, transpose_b)
             return self.reshape(y, (*a.shape[:-1], y.shape[-1]))
+        turned = b.node if b.node and b.node.op == "permute" else None
+        if turned and turned.attrs["axes"] == (*range(b.rank - 2), b.rank - 1, b.rank - 2):
+            b, transpose_b = turned.inputs[0], not transpose_b
         rank = max(a.rank, b.rank)
         a, b = (self.reshape(x, (1,) * (rank - x.rank) + x.shape) for x in (a, b))
         batch = tuple(n if m == 1 else m for m, n in zip(a.shape[:-2], b.shape[:-2]))
