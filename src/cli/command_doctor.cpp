@@ -2,6 +2,7 @@
 // speed is compared with.
 #include <filesystem>
 #include <memory>
+#include <ranges>
 
 #include "backends/comm/launch/launched.h"
 #include "base/env.h"

@@ -101,6 +101,10 @@ const std::vector<std::string>& model_notes() {
 void refuse_as_model(const std::string& flag, const std::string& path) {
   std::error_code none;
   if (!fs::is_directory(path, none) || is_model_folder(path)) return;
+  if (is_captured_folder(path)) {
+    throw Error(ErrorCode::kInput, flag, fmt::format("{} is a captured module", path),
+                fmt::format("give --program {}", path));
+  }
   if (has_checkpoints(path)) {
     throw Error(ErrorCode::kInput, flag,
                 fmt::format("{} holds checkpoints, and no config.json", path),

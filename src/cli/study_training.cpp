@@ -11,6 +11,7 @@
 #include "session/devices.h"
 #include "tokens/text_source.h"
 #include "tokens/tokenizer.h"
+#include "train/generate.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

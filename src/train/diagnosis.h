@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "runtime/store.h"
 #include "train/loop.h"
+#include "weights/not_finite.h"
 
 namespace tracestep {
 

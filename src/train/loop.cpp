@@ -1,5 +1,6 @@
 #include "train/loop.h"
 #include "train/generate.h"
+#include "train/sampling.h"
 
 #include <algorithm>
 #include <cmath>

@@ -10,6 +10,7 @@
 
 #include "train/loop.h"
 #include "weights/checkpoint_files.h"
+#include "weights/not_finite.h"
 #include "weights/whole_tensors.h"
 
 namespace tracestep {

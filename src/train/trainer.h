@@ -10,6 +10,7 @@
 #include "session/session.h"
 #include "train/loop.h"
 #include "train/text_parts.h"
+#include "weights/not_finite.h"
 #include "weights/whole_tensors.h"
 
 namespace tracestep {

@@ -14,7 +14,9 @@
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/paths.h"
+#include "tokens/batches.h"
 #include "train/evaluate.h"
+#include "train/schedule.h"
 #include "weights/model_store.h"
 
 namespace tracestep {
