@@ -3,11 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/hash.h"
-#include "base/input_file.h"
-#include "ir/layer_path.h"
-#include "ir/parse.h"
-#include "ops/functions.h"
+#include "ir/builder.h"
+#include "ir/op_def.h"
 
 namespace tracestep {
 namespace {

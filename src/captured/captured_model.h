@@ -53,6 +53,7 @@ struct CapturedModel {
   std::vector<CapturedInput> inputs;        // all of the program's
   std::map<std::string, std::string> tied;  // other name of a leaf -> the leaf
   std::set<std::string> frozen;             // constants that are parameters of the module
+  std::set<std::string> buffers;            // constants that the module saves with its weights
   std::optional<CaptureCheck> check;        // nullopt: nothing was compared
   std::map<std::string, std::int64_t> patterns;  // composites that were found
   bool has_groups = false;                       // the module's optimizer had groups of its own
@@ -60,6 +61,7 @@ struct CapturedModel {
   std::int64_t batch = 1, context = 1;
   std::int64_t vocab = 1;   // the largest `high`; 1 without tokens
   std::int64_t blocks = 0;  // numbered parts with nodes of their own, "model.layers.0" and so on
+  std::vector<std::string> block_parts;  // of most blocks, "mlp" and so on; the smallest first
   DType weights = DType::kF32;  // of most elements of its floating parameters
 
   const CapturedInput* find_input(std::string_view name) const;

@@ -133,7 +133,8 @@ class IndexReader {
     if (const Json* torch = given(index, "torch")) out_.torch = name_of(*torch, "torch");
     inputs(member(index, "inputs"));
     if (const Json* all = given(index, "tied")) tied(*all);
-    if (const Json* all = given(index, "frozen")) frozen(*all);
+    if (const Json* all = given(index, "frozen")) constants(*all, "frozen", out_.frozen);
+    if (const Json* all = given(index, "buffers")) constants(*all, "buffers", out_.buffers);
     if (const Json* found = given(index, "check")) check(*found);
     if (const Json* all = given(index, "patterns")) patterns(*all);
     out_.has_groups = given(index, "optimizer_groups") != nullptr;
@@ -223,14 +224,14 @@ class IndexReader {
     }
   }
 
-  void frozen(const Json& all) {
-    if (!all.is_array()) fail("\"frozen\" is no list");
+  void constants(const Json& all, std::string_view key, std::set<std::string>& out) {
+    if (!all.is_array()) fail("\"{}\" is no list", key);
     for (const Json& one : all.items()) {
-      const std::string name = name_of(one, "frozen");
-      if (out_.program.value(leaf(name, "frozen")).leaf != LeafKind::kConstant) {
-        fail("{} is frozen and no constant of the program", name);
+      const std::string name = name_of(one, key);
+      if (out_.program.value(leaf(name, key)).leaf != LeafKind::kConstant) {
+        fail("{} is in \"{}\" and no constant of the program", name, key);
       }
-      out_.frozen.insert(name);
+      out.insert(name);
     }
   }
 
@@ -258,7 +259,55 @@ class IndexReader {
   const std::string& where_;
 };
 
+// Ids are below the rows of the tables that they are looked up in, and the logits of their losses.
+void check_vocabularies(const CapturedModel& model, const std::string& where) {
+  const Program& program = model.program;
+  const auto input_of = [&](ValueId id) {
+    return model.find_input(program.value(program.value(id).layout.base).name);
+  };
+  for (const Node& node : program.nodes) {
+    const bool is_lookup = node.op->name == "gather" || node.op->name == "cross_entropy";
+    const CapturedInput* input = is_lookup ? input_of(node.inputs[1]) : nullptr;
+    if (input == nullptr || input->role == InputRole::kGiven) continue;
+    const Shape& from = program.type(node.inputs[0]).shape;
+    const bool is_table = node.op->name == "gather";
+    if (input->high <= from[is_table ? 0 : 1]) continue;
+    if (is_table) {
+      fail_input(where, "{} looks up {} {} in a table of {}", node.origin().path, input->high,
+                 input->role == InputRole::kTokens ? "tokens" : "targets", from[0]);
+    }
+    fail_input(where, "{} has {} targets among {} logits", node.origin().path, input->high, from[1]);
+  }
+}
+
 // --- what follows from both -------------------------------------------------------------------
+
+// Counts the blocks, and finds the parts that at least half of them have.
+void find_blocks(CapturedModel& model) {
+  struct Part {
+    std::set<std::string_view> blocks;
+    std::int64_t nodes = 0;
+  };
+  std::set<std::string_view> blocks;
+  std::map<std::string_view, Part> parts;
+  for (const Node& node : model.program.nodes) {
+    const std::string_view path = node.origin().path, block = layer_of(path);
+    if (block.empty()) continue;
+    blocks.insert(block);
+    if (block == path) continue;
+    const std::string_view inside = path.substr(block.size() + 1);
+    Part& part = parts[inside.substr(0, inside.find('.'))];
+    part.blocks.insert(block);
+    ++part.nodes;
+  }
+  model.blocks = std::ssize(blocks);
+  std::vector<std::pair<std::int64_t, std::string_view>> found;
+  for (const auto& [name, part] : parts) {
+    if (2 * part.blocks.size() >= blocks.size()) found.emplace_back(part.nodes, name);
+  }
+  std::ranges::sort(found);
+  for (const auto& [nodes, name] : found) model.block_parts.emplace_back(name);
+}
 
 void measure(CapturedModel& model) {
   const Program& program = model.program;
@@ -275,12 +324,7 @@ void measure(CapturedModel& model) {
     model.batch = std::max<std::int64_t>(1, shape_of(model.inputs.front())[0]);
   }
   for (const CapturedInput& input : model.inputs) model.vocab = std::max(model.vocab, input.high);
-  std::set<std::string_view> blocks;
-  for (const Node& node : program.nodes) {
-    const std::string_view block = layer_of(node.origin().path);
-    if (!block.empty()) blocks.insert(block);
-  }
-  model.blocks = static_cast<std::int64_t>(blocks.size());
+  find_blocks(model);
   std::map<DType, std::int64_t> elements;
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
@@ -295,6 +339,11 @@ void measure(CapturedModel& model) {
   }
 }
 
+std::string digest_of(const std::string& program, const std::string& index) {
+  const std::string both = program + '\n' + index;
+  return hash_text(std::as_bytes(std::span(both)));
+}
+
 }  // namespace
 
 CapturedModel captured_from(const std::string& program, const std::string& index,
@@ -303,7 +352,8 @@ CapturedModel captured_from(const std::string& program, const std::string& index
   const std::string where = file_of(folder, kCapturedIndex);
   out.program = program_of(program, file_of(folder, kCapturedProgram));
   IndexReader(out, where).read(Json::parse(index, where));
-  out.digest = hash_text(std::as_bytes(std::span(program + '\n' + index)));
+  check_vocabularies(out, where);
+  out.digest = digest_of(program, index);
   measure(out);
   return out;
 }
@@ -323,7 +373,7 @@ std::shared_ptr<const CapturedModel> captured_at(const fs::path& folder) {
   static std::mutex mutex;
   static std::map<std::pair<fs::path, std::string>, std::shared_ptr<const CapturedModel>> all;
   const std::lock_guard lock(mutex);
-  auto& known = all[{folder, hash_text(std::as_bytes(std::span(program + '\n' + index)))}];
+  auto& known = all[{folder, digest_of(program, index)}];
   if (known == nullptr) {
     known = std::make_shared<const CapturedModel>(captured_from(program, index, folder));
   }

@@ -66,10 +66,6 @@ int finite_status(const EvalResult& result) {
 // The example of a captured module, or the inputs of a file.
 int eval_captured(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
-  if (!o.tokens.tokens.empty() || !o.tokens.text.empty()) {
-    fail_usage(o.tokens.text.empty() ? "--tokens" : "--text",
-               "a captured module is evaluated on its example, or on --inputs FILE");
-  }
   if (run.parallel.is_on()) fail_usage("--parallel", "an example is evaluated on one rank");
   const Json environment = environment_of(arguments, run);
   check_apart(std::vector<NamedPath>{{"--inputs", o.eval.inputs}, {"--init", o.eval.init}},
@@ -77,8 +73,8 @@ int eval_captured(EvalCommand o, std::span<const std::string> arguments) {
                                      {"--gradients", o.eval.gradients},
                                      {"--output", o.output.path}});
   probe_output(o.output);
+  take_weights_of_model(o.grid, o.eval.init, Weightless::kFails);
   check_run(run);
-  say_forms(run);
   const auto device = make_device(run);
   const EvalResult result = evaluate(*device, o.eval, nullptr);
   write_tables(o.output, "tracestep.eval/1", environment, {result_table(result)});
@@ -88,8 +84,10 @@ int eval_captured(EvalCommand o, std::span<const std::string> arguments) {
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
   run = placed(o.grid.combinations().front(), Takes::kOracle);
-  if (run.model.captured != nullptr) return eval_captured(std::move(o), arguments);
-  if (!o.eval.inputs.empty()) fail_usage("--inputs", "it goes with --program");
+  const bool has_text = !o.tokens.tokens.empty() || !o.tokens.text.empty();
+  if (run.model.captured != nullptr && !has_text) return eval_captured(std::move(o), arguments);
+  if (!o.eval.inputs.empty()) fail_usage("--inputs", "it goes with --program, without a text");
+  if (has_text) check_takes_text(run.model);
   const Json environment = environment_of(arguments, run);
   take_weights_of_model(o.grid, o.eval.init, Weightless::kFails);
   std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};

@@ -14,6 +14,7 @@
 #include "lab/measure/environment.h"
 #include "lab/predict/devices.h"
 #include "lab/time/cell.h"
+#include "nn/captured_programs.h"
 #include "ops/functions.h"
 
 namespace tracestep::cli {
@@ -93,6 +94,7 @@ ModelConfig model_of_row(const ResultRow& row) {
 // `row`: of the file; without one a small step is measured when a topic asks for it.
 ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& row) {
   RunSpec run = o.grid.run();
+  refuse_captured(run.model, "topics are explained by the reference Transformer");
   const auto take = [&](const char* field, std::int64_t& out) {
     const auto value = row->number(field);
     if (!o.grid.is_given(field) && value) out = static_cast<std::int64_t>(*value);

@@ -159,6 +159,19 @@ void say_assumed_for(std::vector<const RunField*> fields, const FitOptions& o, R
   say_assumed(fields, {&run, 1}, environment, notes);
 }
 
+// A captured module has one batch and one context, which a search cannot change.
+void check_captured(const RunSpec& run, const FitOptions& o) {
+  if (run.model.captured == nullptr) return;
+  if (!o.largest.empty()) {
+    fail_usage("--largest", "{} was captured with one batch and one context; capture it with others",
+               run.model.name);
+  }
+  if (o.plan.is_smallest || o.plan.gpus > 1) {
+    fail_usage("--gpus", "{} was captured for one device; give --parallel dp=N for N of its batches",
+               run.model.name);
+  }
+}
+
 int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
   FitOptions o = given;
   check_plan(o.plan, o.grid, o.largest);
@@ -166,6 +179,7 @@ int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
   const std::vector<const RunField*> assumed = assume_planned(grid, o.times, o.plan.gpus);
   o.plan.is_batch_assumed = std::ranges::count(assumed, "batch", &RunField::name) > 0;
   const RunSpec run = run_of(grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed);
+  check_captured(run, o);
   probe_output(o.output);
   Json environment = environment_of(arguments, run);
   const TimeSource source = time_source(run, o.times, environment);

@@ -287,6 +287,18 @@ void take_forms(const TrainCommand& o, RunSpec& run, const std::optional<Checkpo
   take_forms(run, o.grid, resumed ? forms_of(resumed->meta) : choose_forms(run));
 }
 
+// Stands for the tokens of a captured module that is trained on its example: no step reads it.
+TokenInput example_of(const TrainCommand& o, const RunSpec& run) {
+  if (o.train.validate_every > 0) {
+    throw Error(ErrorCode::kUsage, "--validate-every", "an example cannot be divided",
+                "give --text or --tokens");
+  }
+  const auto count = static_cast<std::size_t>(run.shape.batch * run.shape.context + 1);
+  return {.tokens = memory_tokens("the example", std::vector<std::int32_t>(count)),
+          .words = fmt::format("every step reads the example of {} (--text, --tokens)",
+                               run.model.name)};
+}
+
 // The tokens, and in `o` their tokenizer; `run` gets its model and its forms. The files of weights
 // are closed again on return: a checkpoint that is removed meanwhile would keep its place on the
 // disk.
@@ -296,7 +308,14 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
     throw Error(ErrorCode::kInput, o.train.checkpoint.string(), "there is no checkpoint to resume",
                 "give --text or --tokens to begin a run there");
   }
-  TokenInput input = open_tokens(o.tokens, pointer_to(weights));
+  o.train.on_example = run.model.captured != nullptr && o.tokens.tokens.empty() && o.tokens.text.empty();
+  if (!o.train.on_example) check_takes_text(run.model);
+  if (run.model.captured != nullptr && run.model.captured->has_groups) {
+    log_warn("[{}] its optimizer had groups of parameters; here all have the same options",
+             run.model.name);
+  }
+  TokenInput input = o.train.on_example ? example_of(o, run)
+                                        : open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log_once.h"
+#include "captured/captured_model.h"
 #include "nn/families.h"
 #include "weights/checkpoint_files.h"
 #include "weights/family_files.h"
@@ -56,6 +57,13 @@ std::int64_t positions_of(const ModelConfig& model, const fs::path& origin) {
   return is_model_folder(origin) ? facts_of(origin.string()).read.positions : 0;
 }
 
+void note_captured(const CapturedModel& model) {
+  if (model.check) return;
+  add_note(fmt::format("[{}] it was captured without a check of its loss and gradients against the "
+                       "module",
+                       model.name));
+}
+
 }  // namespace
 
 void note_positions(const ModelConfig& model, const fs::path& origin, std::int64_t context) {
@@ -69,7 +77,10 @@ void note_positions(const ModelConfig& model, const fs::path& origin, std::int64
 }
 
 ModelConfig checked_model(ModelConfig out, std::int64_t context, bool runs) {
-  if (out.captured != nullptr) return out;
+  if (out.captured != nullptr) {
+    note_captured(*out.captured);
+    return out;
+  }
   note_positions(out, {}, context);
   if (!is_of_file(out)) return out;
   const SourceFacts& facts = facts_of(out.source);
@@ -90,6 +101,10 @@ const std::vector<std::string>& model_notes() {
 void refuse_as_model(const std::string& flag, const std::string& path) {
   std::error_code none;
   if (!fs::is_directory(path, none) || is_model_folder(path)) return;
+  if (is_captured_folder(path)) {
+    throw Error(ErrorCode::kInput, flag, fmt::format("{} is a captured module", path),
+                fmt::format("give --program {}", path));
+  }
   if (has_checkpoints(path)) {
     throw Error(ErrorCode::kInput, flag,
                 fmt::format("{} holds checkpoints, and no config.json", path),

@@ -6,9 +6,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "captured/captured_model.h"
 #include "cli/model_notes.h"
 #include "spec/fields.h"
 #include "tokens/text_source.h"
+#include "weights/captured_tensors.h"
 #include "weights/checkpoint_names.h"
 #include "weights/family_files.h"
 #include "weights/model_store.h"
@@ -147,6 +149,14 @@ std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {
 }
 
 void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Weightless then) {
+  if (const auto module = grid.combinations().front().model.captured; module != nullptr) {
+    if (init.empty() && !has_captured_weights(*module)) {
+      log_info("weights: from --seed, as {} has no {}", module->folder.string(), kCapturedWeights);
+    }
+    if (init != "none") return;
+    throw Error(ErrorCode::kUsage, "--init", "none, but the weights of a module are its folder's",
+                "capture it on the meta device for weights from --seed");
+  }
   if (init == "none") return init.clear();
   const std::filesystem::path folder = grid.combinations().front().model.source;
   if (!init.empty() || find_model(folder.string()) != nullptr || !is_model_folder(folder)) return;
@@ -177,6 +187,14 @@ std::optional<Weights> weights_at(const std::filesystem::path& path, const std::
   fail_input(where, "{} does not exist", path.string());
 }
 
+void check_takes_text(const ModelConfig& model) {
+  if (model.captured == nullptr || model.captured->takes_text()) return;
+  throw Error(ErrorCode::kUsage, "--text",
+              fmt::format("the inputs of {} are not tokens [batch, context] and their targets alone",
+                          model.name),
+              "leave out --text and --tokens: its inputs are then those of its example");
+}
+
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
   const bool has_file = !options.tokens.empty();
   if (has_file == !options.text.empty()) {
@@ -197,6 +215,10 @@ TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
 }
 
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer) {
+  if (ModelConfig own = grid.combinations().front().model; own.captured != nullptr) {
+    if (tokenizer != nullptr) check_entries(*tokenizer, own.vocab);
+    return own;
+  }
   // Heads and vocabulary may be given beside a file that has the other sizes.
   const bool has_sizes = std::ranges::any_of(run_fields(), [&grid](const RunField& field) {
     return field.group == FieldGroup::kModel && field.name != "heads" && field.name != "vocab" &&

@@ -52,6 +52,9 @@ inline const Weights* pointer_to(const std::optional<Weights>& weights) {
   return weights ? &*weights : nullptr;
 }
 
+// Error{kUsage} for a captured module whose inputs are not the tokens of a text.
+void check_takes_text(const ModelConfig& model);
+
 // `weights`: what the tokens are for; nullptr: new ones. Errors: kUsage when not exactly one of
 // --tokens and --text is given; kInput; as tokenizer_for_text().
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights);

@@ -24,7 +24,9 @@ Program captured_part(const ModelConfig& config, BatchShape shape, DType weights
 }  // namespace
 
 ModelConfig captured_config(std::shared_ptr<const CapturedModel> model) {
-  ModelConfig out{.name = model->name,
+  // No preset has the name: results are held against the sizes of the one that they name.
+  const bool is_taken = find_model(model->name) != nullptr;
+  ModelConfig out{.name = is_taken ? "module " + model->name : model->name,
                   .source = model->folder.string(),
                   .vocab = model->vocab,
                   .layers = model->blocks};

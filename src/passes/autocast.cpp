@@ -77,7 +77,7 @@ class Autocast {
     if (found != weight_casts_.end()) return found->second;
     const Value& value = program_.value(id);
     Val out;
-    if (value.leaf == LeafKind::kParameter) {
+    if (value.leaf == LeafKind::kParameter || value.leaf == LeafKind::kConstant) {
       Node place = reader;
       const Origin& line = reader.origin();
       place.origins = {Origin{component_path(value.name), Phase::kForward, line.file, line.line}};

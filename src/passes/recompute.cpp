@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/suggest.h"
+#include "ir/layer_path.h"
 #include "ir/rewrite.h"
 #include "passes/memory_passes.h"
 
@@ -40,9 +41,23 @@ std::string_view matched(std::string_view pattern, std::string_view path) {
   }
 }
 
+// As above, where "layers.*" at the start of a pattern stands for every block, whatever a module of
+// a user's own calls it: "layers.*.mlp" finds "model.h.3.mlp" in "model.h.3.mlp.act".
+std::string_view matched_block(std::string_view pattern, std::string_view path) {
+  const std::string_view block = layer_of(path);
+  if (pattern == kBlocks) return block;
+  const bool is_of_block = pattern.starts_with(kBlocks) && pattern[kBlocks.size()] == '.';
+  if (!is_of_block) return matched(pattern, path);
+  if (block.empty() || block == path) return {};
+  const std::size_t inside = block.size() + 1;
+  const std::string_view found =
+      matched(pattern.substr(kBlocks.size() + 1), path.substr(inside));
+  return found.empty() ? found : path.substr(0, inside + found.size());
+}
+
 std::string_view matched(const std::vector<std::string>& patterns, std::string_view path) {
   for (const std::string& pattern : patterns) {
-    if (const std::string_view found = matched(pattern, path); !found.empty()) return found;
+    if (const std::string_view found = matched_block(pattern, path); !found.empty()) return found;
   }
   return {};
 }
@@ -50,7 +65,7 @@ std::string_view matched(const std::vector<std::string>& patterns, std::string_v
 void check_paths(const Program& program, const Recomputation& choice) {
   for (const std::string& pattern : choice.paths) {
     const bool any = std::ranges::any_of(program.nodes, [&](const Node& node) {
-      return is_forward(node) && !matched(pattern, node.origin().path).empty();
+      return is_forward(node) && !matched_block(pattern, node.origin().path).empty();
     });
     if (any || pattern == kBlocks) continue;
     std::vector<std::string> paths;

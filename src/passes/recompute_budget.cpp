@@ -12,6 +12,7 @@
 #include "analysis/roofline.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "ir/layer_path.h"
 #include "passes/recompute.h"
 #include "passes/recompute_choices.h"
 #include "passes/recompute_profile.h"
@@ -36,9 +37,9 @@ struct Candidate {
 
 // "layers.3.attn" of "layers.3.attn.q_proj"; empty for a node that is in no part of a block.
 std::string part_of_block(const std::string& path) {
-  const std::size_t number = path.find('.'), part = path.find('.', number + 1);
-  if (number == std::string::npos || part == std::string::npos) return {};
-  return path.substr(0, path.find('.', part + 1));
+  const std::string_view block = layer_of(path);
+  if (block.empty() || block == path) return {};
+  return path.substr(0, path.find('.', block.size() + 1));
 }
 
 // Results of examining a candidate, which hold for any budget.
@@ -172,10 +173,13 @@ class BudgetSolver::Search {
 
   // Tries as few of the first blocks as fit, by halving: what these keep is alive the longest.
   void first_blocks() {
+    std::vector<std::string> names(static_cast<std::size_t>(choices_.block_count()));
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      const int block = choices_.block_of(static_cast<NodeId>(i));
+      if (block >= 0) names[static_cast<std::size_t>(block)] = layer_of(program_.nodes[i].origin().path);
+    }
     const auto first = [&](int count) {
-      std::vector<std::string> paths;
-      for (int i = 0; i < count; ++i) paths.push_back(fmt::format("layers.{}", i));
-      return Candidate{.fixed = Recomputation::parts(std::move(paths))};
+      return Candidate{.fixed = Recomputation::parts({names.begin(), names.begin() + count})};
     };
     int too_few = 0, end = choices_.block_count();
     while (too_few + 1 < end) {

@@ -33,7 +33,9 @@ class Shadow {
  private:
   bool is_weight_cast(const Node& node) const {
     const ValueId from = node.inputs.empty() ? kNoValue : node.inputs[0];
-    return from != kNoValue && program_.value(from).leaf == LeafKind::kParameter &&
+    if (from == kNoValue) return false;
+    const LeafKind leaf = program_.value(from).leaf;
+    return (leaf == LeafKind::kParameter || leaf == LeafKind::kConstant) &&
            program_.type(from).dtype == DType::kF32 &&
            program_.value(node.outputs[0]).role == Role::kWeightCast;
   }

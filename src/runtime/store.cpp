@@ -63,11 +63,12 @@ Store::~Store() {
 }
 
 void Store::bind(const Program& program) {
-  std::vector<std::string> had;  // parameters
+  std::vector<std::string> had;  // parameters and constants
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     const bool is_new = find(shadow_name(leaf.name)) == nullptr;
-    if (leaf.leaf == LeafKind::kParameter && is_new && find(leaf.name) != nullptr) {
+    const bool has_copy = leaf.leaf == LeafKind::kParameter || leaf.leaf == LeafKind::kConstant;
+    if (has_copy && is_new && find(leaf.name) != nullptr) {
       had.push_back(leaf.name);
     }
   }

@@ -18,19 +18,15 @@ void refuse_sizes(const RunGrid& grid, const CapturedModel& model) {
   }
 }
 
-// `given`: of the run, for one replica.
-void refuse_shape(const RunGrid& grid, const CapturedModel& model, BatchShape given) {
-  const auto refuse = [&](const char* name, std::int64_t asked, std::int64_t own) {
-    if (!grid.is_given(name) || asked == own) return;
-    throw Error(ErrorCode::kUsage, name,
-                fmt::format("{} was captured with {} {}, and another one is another program",
-                            model.name, name, own),
-                fmt::format("capture it with inputs of {} {}: tracestep.capture(module, *inputs, "
-                            "folder=\"{}\")",
-                            name, asked, model.folder.string()));
-  };
-  refuse("batch", given.batch, model.batch);
-  refuse("context", given.context, model.context);
+void refuse_shape(const CapturedModel& model, const char* name, std::int64_t asked,
+                  std::int64_t own) {
+  if (asked == own) return;
+  throw Error(ErrorCode::kUsage, name,
+              fmt::format("{} was captured with {} {}, and another one is another program",
+                          model.name, name, own),
+              fmt::format("capture it with inputs of {} {}: tracestep.capture(module, *inputs, "
+                          "folder=\"{}\")",
+                          name, asked, model.folder.string()));
 }
 
 // The precision in which parameters have the module's dtype and nothing is cast.
@@ -42,6 +38,18 @@ Precision own_precision(const CapturedModel& model) {
 
 }  // namespace
 
+void check_captured_shape(const RunSpec& run) {
+  if (run.model.captured == nullptr) return;
+  const CapturedModel& model = *run.model.captured;
+  const std::int64_t replicas = run.parallel.replicas();
+  if (run.shape.batch % replicas != 0) {
+    fail_usage("batch", "{} replicas have {} sequences each; {} is no multiple", replicas,
+               model.batch, run.shape.batch);
+  }
+  refuse_shape(model, "batch", run.shape.batch / replicas, model.batch);
+  refuse_shape(model, "context", run.shape.context, model.context);
+}
+
 void settle_captured(const RunGrid& grid, RunSpec& run) {
   const CapturedModel& model = *run.model.captured;
   refuse_sizes(grid, model);
@@ -49,9 +57,10 @@ void settle_captured(const RunGrid& grid, RunSpec& run) {
     fail_usage("parallel", "tp divides models by the names of their parts; {} has its own",
                model.name);
   }
-  const int replicas = run.parallel.replicas();
-  refuse_shape(grid, model, {run.shape.batch / replicas, run.shape.context});
-  run.shape = {model.batch * replicas, model.context};
+  const std::int64_t batch = model.batch * run.parallel.replicas();
+  if (!grid.is_given("batch")) run.shape.batch = batch;
+  if (!grid.is_given("context")) run.shape.context = model.context;
+  check_captured_shape(run);
   const bool is_own = run.precision.parameters == model.weights;
   if (!is_own && !grid.is_given("precision")) run.precision = own_precision(model);
 }

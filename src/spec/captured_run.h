@@ -10,4 +10,7 @@ namespace tracestep {
 // sizes, a shape or a division of the model that the module does not have.
 void settle_captured(const RunGrid& grid, RunSpec& run);
 
+// Error{kUsage} naming the field for another shape than that of the run's captured module.
+void check_captured_shape(const RunSpec& run);
+
 }  // namespace tracestep

@@ -60,7 +60,8 @@ inline bool is_shape(const RunField& field) {
 // True if the field means something for attention by itself, without a model and a step around it.
 inline bool is_of_attention(const RunField& field) {
   const bool is_of_program = field.is_form || field.name == "precision" || is_shape(field);
-  return is_of_program || (!tells_apart(field) && field.show != FieldShow::kNowhere);
+  const bool is_elsewhere = is_captured(field) || field.show == FieldShow::kNowhere;
+  return is_of_program || (!tells_apart(field) && !is_elsewhere);
 }
 
 // The names of the fields for which `is` holds.

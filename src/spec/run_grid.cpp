@@ -174,6 +174,7 @@ std::vector<RunSpec> RunGrid::runs() const {
 
 void check_run(const RunSpec& spec) {
   validate(spec.model);
+  check_captured_shape(spec);
   if (spec.optimizer.moments == Moments::k8Bit && !spec.parallel.updates_whole_tensors()) {
     throw Error(
         ErrorCode::kUsage, "moments",

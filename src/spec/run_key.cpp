@@ -52,6 +52,7 @@ ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture
 }
 
 std::vector<std::string> variations_of(const ModelConfig& model) {
+  if (model.captured != nullptr) return {"program"};
   std::vector<std::string> out;
   const Json architecture = architecture_of(model);
   for (const auto& [name, value] : architecture.members()) {

@@ -1,5 +1,6 @@
 #include "spec/step_program.h"
 
+#include "captured/captured_model.h"
 #include "passes/form_passes.h"
 #include "planning/needs.h"
 
@@ -28,6 +29,7 @@ void check_division(const ModelConfig& model, int ranks) {
 
 BatchShape rank_shape(const RunSpec& spec) {
   BatchShape out = spec.shape;
+  if (const auto& module = spec.model.captured) return {module->batch, module->context};
   const int replicas = spec.parallel.replicas();
   if (spec.shape.batch % replicas != 0) {
     throw Error(ErrorCode::kUsage, "parallel",

@@ -11,6 +11,7 @@
 #include "spec/step_program.h"
 #include "tokens/tokenizer.h"
 #include "train/evaluate.h"
+#include "train/step_inputs.h"
 #include "train/text_parts.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
@@ -28,7 +29,9 @@ RunSpec in_mode(RunSpec run, Mode mode, BatchShape shape) {
 // Returns the first weight that is not finite.
 std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   if (options.run.model.captured != nullptr) {
-    start_captured(WholeTensors(store), options.run, options.init);
+    std::optional<SavedTensors> init;
+    if (!options.init.empty()) init = open_weights(options.init).tensors;
+    start_captured(WholeTensors(store), options.run, init ? &*init : nullptr);
     for (const std::string& name : store.names(LeafKind::kParameter)) {
       if (auto bad = find_not_finite(name, store.get(name))) return bad;
     }
@@ -41,11 +44,6 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   const SavedTensors file = open_weights(options.init).tensors;
   load_parameters(store, file);
   return find_not_finite(file);
-}
-
-void set_batch(Executor& executor, const Batch& batch) {
-  executor.set_input("tokens", batch.tokens);
-  executor.set_input("targets", batch.targets);
 }
 
 // Exact, as the scale is a power of two.
@@ -110,7 +108,9 @@ EvalResult evaluate_example(Device& device, const EvalOptions& options) {
   };
   const auto forward = stores.executor_of_first(
       run, program_for(loss_program(run, {.with_logits = want_logits}), run, device));
-  EvalResult out{.batches = 1, .tokens = run.shape.batch * run.shape.context};
+  EvalResult out;
+  out.batches = 1;
+  out.tokens = run.shape.batch * run.shape.context;
   out.not_finite = load(stores.first(), options);
   set_inputs(*forward);
   forward->run();
@@ -132,7 +132,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   if (!options.gradients.empty()) check_writable(options.gradients, "gradients");
   if (tokens == nullptr) return evaluate_example(device, options);
   check_vocabulary(*tokens, options.run.model.vocab);
-  const std::vector<TextPart> parts = parts_of(*tokens, options.run.shape, options.batches);
+  const std::vector<TextPart> parts = parts_for(options.run, *tokens, options.batches);
   const RankStores stores(device);
   const bool want_logits = !options.logits.empty();
   const auto forward_of = [&](BatchShape shape) {
@@ -153,7 +153,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     const bool is_alike = part.shape.batch == shape.batch && part.shape.context == shape.context;
     if (!is_alike) forward = forward_of(shape = part.shape);
     const Batch batch = batch_of(part, *tokens);
-    set_batch(*forward, batch);
+    set_batch(*forward, options.run, batch);
     forward->run();
     const double loss = forward->scalar("loss");
     total += loss * static_cast<double>(part.tokens());
@@ -177,7 +177,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   if (options.gradients.empty()) return out;
   const TextPart& first = parts.front();
   const auto bad = write_gradients(stores, options, first.shape, [&](Executor& executor) {
-    set_batch(executor, batch_of(first, *tokens));
+    set_batch(executor, options.run, batch_of(first, *tokens));
   });
   if (!out.not_finite) out.not_finite = bad;
   return out;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "captured/captured_model.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
 #include "spec/step_program.h"
@@ -46,6 +47,7 @@ struct Entry {
 
 Json model_of(const Run& run) {
   const ModelConfig& m = run.options.run.model;
+  if (m.captured != nullptr) return Json::Array{m.name, m.captured->digest};
   Json::Array out{m.vocab, m.d_model, m.d_ff, m.layers, m.heads};
   Json architecture = architecture_of(m);
   if (!architecture.members().empty()) out.push_back(std::move(architecture));

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "nn/captured_programs.h"
 #include "runtime/communicator.h"
 #include "runtime/processes.h"
 #include "runtime/wishes.h"
@@ -18,6 +19,7 @@
 #include "train/run_checkpoints.h"
 #include "train/small_updates.h"
 #include "train/trainer.h"
+#include "weights/captured_tensors.h"
 #include "weights/model_store.h"
 #include "weights/weights.h"
 #include "weights/whole_tensors.h"
@@ -26,15 +28,18 @@ namespace tracestep {
 namespace {
 
 // Weights from the newest checkpoint, from `init` or from the seed; returns the steps already done.
-std::int64_t start(const WholeTensors& to, std::uint64_t seed,
+std::int64_t start(const WholeTensors& to, const RunSpec& run,
                    const std::optional<InitialWeights>& init, RunCheckpoints& checkpoints) {
   initialize_states(to);
+  load_captured_constants(to, run);
   if (checkpoints.resumed() != nullptr) return checkpoints.restore(to);
-  if (init) {
-    check_finite(init->tensors);
+  if (init) check_finite(init->tensors);
+  if (run.model.captured != nullptr) {
+    start_captured(to, run, init ? &init->tensors : nullptr);
+  } else if (init) {
     load_parameters(to, init->tensors);
   } else {
-    initialize_parameters(to, seed);
+    initialize_parameters(to, run.seed);
   }
   return 0;
 }
@@ -111,6 +116,7 @@ void check_numbers(const TrainOptions& o) {
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
   if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
   check_shards(o);
+  if (o.sample_every > 0) refuse_captured(o.run.model, "no samples can be made of it");
   if (o.sample_every < 0) fail_usage("sample_every", "{} is negative", o.sample_every);
   const std::int64_t prompt = std::ssize(o.sample_prompt);
   const ModelConfig& model = o.run.model;
@@ -203,7 +209,7 @@ class Run {
             open_checkpoints(devices.first(), options_, *tokens, validation.get(), init_, origin_)),
         trainer_(devices, options_, tokens, validation) {
     out_.best = checkpoints_.best();
-    out_.resumed_from = step_ = start(trainer_.tensors(), options_.run.seed, init_, checkpoints_);
+    out_.resumed_from = step_ = start(trainer_.tensors(), options_.run, init_, checkpoints_);
     init_.reset();
     if (!is_alone()) check_same_start(trainer_.tensors(), *group_->processes());
     if (step_ > options.steps) {
@@ -237,7 +243,9 @@ class Run {
   void save_weights() {
     if (options_.save.empty()) return;
     const Tokenizer* tokenizer = options_.tokenizer.get();
-    if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, tokenizer,
+    if (const auto& module = options_.run.model.captured) {
+      if (const auto bad = save_captured(trainer_.tensors(), *module, options_.save)) end(bad);
+    } else if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, tokenizer,
                                          options_.save, origin_)) {
       end(bad);
     }

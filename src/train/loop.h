@@ -41,6 +41,8 @@ struct TrainOptions {
   // each.
   std::int64_t shards = 0;
   Order order = Order::kShuffled;
+  // The inputs of every step are those of a captured module's example, and the tokens nothing.
+  bool on_example = false;
   Schedule schedule;
   Rounding rounding = Rounding::kNearest;
   // The tokenizer of the text; saved beside the weights and in checkpoints. nullptr: not known.

@@ -39,6 +39,19 @@ void set_step_inputs(Executor& executor, const RunSpec& spec) {
   }
 }
 
+void set_batch(Executor& executor, const RunSpec& spec, const Batch& batch) {
+  const CapturedModel* const module = spec.model.captured.get();
+  if (module == nullptr) {
+    executor.set_input("tokens", batch.tokens);
+    executor.set_input("targets", batch.targets);
+    return;
+  }
+  executor.set_input(module->only(InputRole::kTokens)->name, batch.tokens);
+  if (const CapturedInput* targets = module->only(InputRole::kTargets)) {
+    executor.set_input(targets->name, batch.targets);
+  }
+}
+
 void fill_for_timing(Session& session) {
   for (int rank = 0; rank < session.ranks(); ++rank) {
     Store& store = session.store(rank);

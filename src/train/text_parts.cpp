@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "captured/captured_model.h"
 
 namespace tracestep {
 
@@ -26,6 +27,22 @@ std::vector<TextPart> parts_of(const TokenSource& tokens, BatchShape shape, std:
     const std::int64_t rows = std::min(batch, (last - at) / context);
     const std::int64_t together = rows - rows % divisor;
     add(together > 0 ? together : 1, rows > 0 ? context : last - at);
+  }
+  return out;
+}
+
+std::vector<TextPart> parts_for(const RunSpec& run, const TokenSource& tokens,
+                                std::int64_t batches, std::int64_t divisor) {
+  const CapturedModel* const module = run.model.captured.get();
+  if (module == nullptr) return parts_of(tokens, run.shape, batches, divisor);
+  const BatchShape whole{module->batch * run.parallel.replicas(), module->context};
+  std::vector<TextPart> out = parts_of(tokens, whole, batches, divisor);
+  std::erase_if(out, [&](const TextPart& part) {
+    return part.shape.batch != whole.batch || part.shape.context != whole.context || part.repeats;
+  });
+  if (out.empty()) {
+    fail_input("eval", "{} has fewer tokens than a batch of {}, {} × {}", tokens.name(),
+               run.model.name, whole.batch, whole.context);
   }
   return out;
 }

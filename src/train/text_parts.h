@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "nn/transformer.h"
+#include "run/run_spec.h"
 #include "tokens/batches.h"
 
 namespace tracestep {
@@ -24,6 +24,10 @@ struct TextPart {
 // that repeats it. Errors: kInput for a text of one token.
 std::vector<TextPart> parts_of(const TokenSource& tokens, BatchShape shape, std::int64_t batches,
                                std::int64_t divisor = 1);
+// As parts_of(), for the shape of the run; of a captured module, which has one shape, whole batches
+// alone. Errors: kInput also for a text without one.
+std::vector<TextPart> parts_for(const RunSpec& run, const TokenSource& tokens,
+                                std::int64_t batches, std::int64_t divisor = 1);
 std::int64_t tokens_of(const std::vector<TextPart>& parts);
 
 Batch batch_of(const TextPart& part, const TokenSource& tokens);

@@ -14,6 +14,8 @@
 #include "passes/recompute_budget.h"
 #include "runtime/host_wait.h"
 #include "runtime/processes.h"
+#include "train/step_inputs.h"
+#include "weights/captured_tensors.h"
 #include "weights/model_store.h"
 
 namespace tracestep {
@@ -48,11 +50,17 @@ void check_ids(const HostTensor& ids, std::int64_t vocab) {
   }
 }
 
-void set_batch(Executor& executor, const Batch& batch, std::int64_t vocab) {
-  check_ids(batch.tokens, vocab);
-  check_ids(batch.targets, vocab);
-  executor.set_input("tokens", batch.tokens);
-  executor.set_input("targets", batch.targets);
+// The tokens of the batch, or the example of a captured module that is trained on it alone.
+void set_inputs(Executor& executor, const TrainOptions& options, const Batch& batch) {
+  if (options.on_example) {
+    for (const auto& [name, value] : captured_inputs(options.run, executor.program())) {
+      executor.set_input(name, value);
+    }
+    return;
+  }
+  check_ids(batch.tokens, options.run.model.vocab);
+  check_ids(batch.targets, options.run.model.vocab);
+  set_batch(executor, options.run, batch);
 }
 
 void set_states(const RankStores& stores, const std::map<std::string, HostTensor>& states) {
@@ -190,7 +198,7 @@ void Trainer::build_evaluators() {
   if (!on_all) spec.parallel = {};
   const Parallel& parallel = spec.parallel;
   const int divisor = parallel.replicas() * (parallel.divides_rows ? parallel.tensor : 1);
-  validated_ = parts_of(*validation_, spec.shape, options_.validation_batches, divisor);
+  validated_ = parts_for(spec, *validation_, options_.validation_batches, divisor);
   for (const TextPart& part : validated_) {
     auto& evaluator = evaluators_[{part.shape.batch, part.shape.context}];
     if (evaluator) continue;
@@ -204,7 +212,7 @@ void Trainer::build_evaluators() {
 
 Executor& Trainer::evaluator_of(const TextPart& part) {
   Executor& out = *evaluators_.at({part.shape.batch, part.shape.context});
-  set_batch(out, batch_of(part, *validation_), options_.run.model.vocab);
+  set_inputs(out, options_, batch_of(part, *validation_));
   return out;
 }
 
@@ -269,7 +277,7 @@ TrainStep Trainer::step(std::int64_t index) {
 // True when the step was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   if (rounds() > 1) return accumulate(index, out) && update(out);
-  set_batch(*step_, take_batch(index), options_.run.model.vocab);
+  set_inputs(*step_, options_, take_batch(index));
   return update(out);
 }
 
@@ -278,7 +286,7 @@ bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   for (std::int64_t i = 0; i < rounds(); ++i) {
     Executor& executor = micro(i);
     const std::int64_t number = index * rounds() + i;
-    set_batch(executor, take_batch(number), options_.run.model.vocab);
+    set_inputs(executor, options_, take_batch(number));
     executor.run();
     read_ahead(number + 1);
     out.loss += executor.scalar("loss");
@@ -344,7 +352,7 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   for (std::int64_t i = 0; i < rounds(); ++i) {
     search.look([&] {
       Executor& executor = rounds() > 1 ? micro(i) : *step_;
-      set_batch(executor, batches_.at(index * rounds() + i), options_.run.model.vocab);
+      set_inputs(executor, options_, batches_.at(index * rounds() + i));
       return find_not_finite(executor);
     });
   }

@@ -4,8 +4,9 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "runtime/processes.h"
 #include "weights/model_store.h"
-#include "weights/safetensors.h"
+#include "weights/saved_tensors.h"
 
 namespace tracestep {
 namespace {
@@ -22,10 +23,8 @@ const Value& leaf_of(const CapturedModel& model, const std::string& name) {
 }
 
 // The tensor of a leaf, which has the type that the module's program says.
-HostTensor read_leaf(const SafetensorsFile& file, const std::string& name, const Type& type) {
-  if (file.find(name) == nullptr) {
-    fail_input(file.path().string(), "tensor '{}' is missing", name);
-  }
+HostTensor read_leaf(const SavedTensors& file, const std::string& name, const Type& type) {
+  if (!file.has(name)) fail_input(file.path().string(), "tensor '{}' is missing", name);
   const Type found = file.type(name);
   if (found != type) {
     fail_input(file.path().string(), "tensor '{}' is {}, the program expects {}", name,
@@ -34,13 +33,13 @@ HostTensor read_leaf(const SafetensorsFile& file, const std::string& name, const
   return file.read(name);
 }
 
-void load_leaf(const WholeTensors& to, const SafetensorsFile& file, const CapturedModel& model,
+void load_leaf(const WholeTensors& to, const SavedTensors& file, const CapturedModel& model,
                const std::string& name) {
   load_tensor(to, name, read_leaf(file, name, leaf_of(model, name).type));
 }
 
 // Refuses tensors that no leaf of the module is called by.
-void check_names(const SafetensorsFile& file, const CapturedModel& model) {
+void check_names(const SavedTensors& file, const CapturedModel& model) {
   for (const std::string& name : file.names()) {
     const ValueId id = model.program.find_leaf(name);
     const bool is_leaf = id != kNoValue && model.program.value(id).leaf != LeafKind::kInput;
@@ -97,8 +96,7 @@ bool has_captured_weights(const CapturedModel& model) {
 }
 
 void load_captured_weights(const WholeTensors& to, const CapturedModel& model,
-                           const fs::path& path) {
-  const SafetensorsFile file(path.empty() ? model.folder / kCapturedWeights : path);
+                           const SavedTensors& file) {
   check_names(file, model);
   for (ValueId id : model.program.leaves) {
     const Value& leaf = model.program.value(id);
@@ -110,9 +108,9 @@ void load_captured_constants(const WholeTensors& to, const RunSpec& run) {
   if (run.model.captured == nullptr || !to.computes()) return;
   const CapturedModel& model = *run.model.captured;
   const bool has_weights = has_captured_weights(model);
-  std::optional<SafetensorsFile> weights, constants;
-  const auto opened = [&](std::optional<SafetensorsFile>& file, const char* name)
-      -> const SafetensorsFile& {
+  std::optional<SavedTensors> weights, constants;
+  const auto opened = [&](std::optional<SavedTensors>& file, const char* name)
+      -> const SavedTensors& {
     if (!file) file.emplace(model.folder / name);
     return *file;
   };
@@ -129,14 +127,42 @@ void load_captured_constants(const WholeTensors& to, const RunSpec& run) {
   }
 }
 
-void start_captured(const WholeTensors& to, const RunSpec& run, const fs::path& init) {
+void start_captured(const WholeTensors& to, const RunSpec& run, const SavedTensors* init) {
   const CapturedModel& model = *run.model.captured;
-  if (!init.empty() || has_captured_weights(model)) {
-    load_captured_weights(to, model, init);
+  if (init != nullptr) {
+    load_captured_weights(to, model, *init);
+  } else if (has_captured_weights(model)) {
+    load_captured_weights(to, model, SavedTensors(model.folder / kCapturedWeights));
   } else {
     initialize_parameters(to, run.seed);
   }
   load_captured_constants(to, run);
+}
+
+std::optional<NotFinite> save_captured(const WholeTensors& from, const CapturedModel& model,
+                                       const fs::path& path) {
+  std::map<std::string, std::string> leaves;  // by the name in the file
+  for (ValueId id : model.program.leaves) {
+    const Value& leaf = model.program.value(id);
+    const bool is_saved = leaf.leaf == LeafKind::kParameter || model.frozen.contains(leaf.name) ||
+                          model.buffers.contains(leaf.name);
+    if (is_saved && from.has(leaf.name)) leaves[leaf.name] = leaf.name;
+  }
+  for (const auto& [other, leaf] : model.tied) leaves[other] = leaf;
+  TensorTypes types;
+  for (const auto& [name, leaf] : leaves) types[name] = from.type(leaf);
+  const bool writes = from.processes() == nullptr || from.first_rank() == 0;
+  std::optional<SafetensorsOutput> file;
+  if (writes) file.emplace(path, types);
+  std::optional<NotFinite> found;
+  for (const std::string& name : order_in_file(types)) {
+    const HostTensor value = from.get(leaves.at(name));  // all ranks gather all of them
+    if (!found) found = find_not_finite(name, value);
+    if (writes && !found) file->add(value);
+  }
+  if (writes && !found) file->commit();
+  if (from.processes() != nullptr) from.processes()->wait_for_first();
+  return found;
 }
 
 std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Program& program,
@@ -144,7 +170,7 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
   const CapturedModel& model = *run.model.captured;
   const fs::path own = model.folder / kCapturedInputs;
   const bool is_asked = !file.empty();
-  std::optional<SafetensorsFile> saved;
+  std::optional<SavedTensors> saved;
   if (is_asked || is_there(own)) saved.emplace(is_asked ? file : own);
   const int replicas = run.parallel.replicas();
   std::map<std::string, HostTensor> out;
@@ -152,7 +178,7 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
     if (program.find_leaf(input.name) == kNoValue) continue;
     const Type& type = leaf_of(model, input.name).type;
     const bool is_given = input.role == InputRole::kGiven;
-    const bool is_saved = saved && (is_asked || saved->find(input.name) != nullptr);
+    const bool is_saved = saved && (is_asked || saved->has(input.name));
     HostTensor value;
     if (is_saved && !(draws && !is_given) && (is_given || replicas == 1)) {
       value = read_leaf(*saved, input.name, type);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "captured/captured_model.h"
@@ -18,19 +19,24 @@ namespace tracestep {
 // True if the folder has the module's weights; else they are drawn from a seed.
 bool has_captured_weights(const CapturedModel& model);
 
-// Sets the parameters to those of `file`; where it is empty to those of the folder. Errors: kInput
-// naming the file and the tensor that is missing, has another type, or is none of the module.
+// Sets the parameters. Errors: kInput naming the file and the tensor that is missing, has another
+// type, or is none of the module.
 void load_captured_weights(const WholeTensors& to, const CapturedModel& model,
-                           const std::filesystem::path& file = {});
+                           const SavedTensors& from);
 
 // Sets the constants of the module in `run`; nothing for other models. Those that are frozen
 // weights are drawn from the run's seed where the folder has no weights. Errors as above.
 void load_captured_constants(const WholeTensors& to, const RunSpec& run);
 
-// Both: weights of `init`; where it is empty of the folder, and where that has none drawn from the
-// run's seed.
-void start_captured(const WholeTensors& to, const RunSpec& run,
-                    const std::filesystem::path& init = {});
+// Both: weights of `init`; nullptr: of the folder, and where that has none drawn from the run's
+// seed.
+void start_captured(const WholeTensors& to, const RunSpec& run, const SavedTensors* init = nullptr);
+
+// Writes the parameters as load_state_dict(strict=True) of the module takes them: under its names,
+// tied ones too, with frozen weights and the buffers that it saves. When a tensor is infinite or
+// NaN, nothing is written, and it is returned. Every process must call this; the first one writes.
+std::optional<NotFinite> save_captured(const WholeTensors& from, const CapturedModel& model,
+                                       const std::filesystem::path& path);
 
 // Values for the inputs of a captured program that `program` has, by name: those of `file`, which
 // must have all of them; where it is empty those of the folder, and for inputs without any, made

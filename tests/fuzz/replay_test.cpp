@@ -10,7 +10,7 @@
 #include "support/temp_folder.h"
 
 using Target = int(const std::uint8_t*, std::size_t);
-extern "C" Target fuzz_checkpoint, fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message,
+extern "C" Target fuzz_captured, fuzz_checkpoint, fuzz_gzip, fuzz_json, fuzz_memory_trace, fuzz_message,
     fuzz_pickle, fuzz_program, fuzz_ranks, fuzz_result, fuzz_result_csv, fuzz_safetensors,
     fuzz_snapshot, fuzz_token_file, fuzz_tokenizer, fuzz_tokenizer_json, fuzz_trace,
     fuzz_weight_index;
@@ -23,7 +23,8 @@ struct Named {
   Target* run;
 };
 
-constexpr std::array<Named, 17> kTargets = {{
+constexpr std::array<Named, 18> kTargets = {{
+    {"captured", fuzz_captured},
     {"checkpoint", fuzz_checkpoint},
     {"gzip", fuzz_gzip},
     {"json", fuzz_json},

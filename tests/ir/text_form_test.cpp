@@ -50,6 +50,25 @@ TEST_F(TextFormTest, AHandWrittenStepIsReadPrintedAndReadAgain) {
   EXPECT_EQ(program.value(program.nodes[6].outputs[0]).role, Role::kGradient);
 }
 
+TEST_F(TextFormTest, AConstantIsALeafThatNothingUpdates) {
+  const std::string text = R"(program "masked" {
+  parameter %w : f32[2,2]
+  constant %h.0.mask : bool[2,2]
+  constant %table : bf16[2,2] in "tables" at 0 of 4
+  %0 : f32[2,2] = select(%h.0.mask, %w, %w) @ h.0 forward model.py:84
+}
+)";
+  const Program program = parse_program(text);
+  verify(program);
+  EXPECT_EQ(print(program, {.locations = true}), text);
+  EXPECT_TRUE(parse_program(text) == program);
+  EXPECT_EQ(program.value(program.find_leaf("h.0.mask")).leaf, LeafKind::kConstant);
+  EXPECT_EQ(program.nodes[0].origin().file, "model.py");
+  EXPECT_EQ(program.nodes[0].origin().line, 84);
+  EXPECT_THROW(parse_program("program \"p\" {\n  constant %c : f32[]\n  update %c = %c\n}\n"),
+               Error);
+}
+
 TEST_F(TextFormTest, AFusedNodeWrittenByHandIsReadVerifiedAndPutBackInPlace) {
   const Program program = parse_program(R"(program "fused" {
   input %x : f32[3,4]

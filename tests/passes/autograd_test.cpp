@@ -107,6 +107,20 @@ TEST_F(AutogradTest, AParameterThatTheLossIgnoresGetsZeros) {
   EXPECT_EQ(to_doubles(results.at("grad.unused")), std::vector<double>(3, 0.0));
 }
 
+TEST_F(AutogradTest, AConstantHasNoGradientAndPassesNone) {
+  Builder b("constants");
+  const Val w = b.parameter("w", {DType::kF32, {2, 3}});
+  const Val table = b.leaf(LeafKind::kConstant, "table", {DType::kF32, {2, 3}});
+  b.output("loss", ops::sum(ops::mul(w, ops::unary("exp", table)), {0, 1}));
+  const Program program = autograd(b.finish());
+  EXPECT_NE(program.find_output("grad.w"), kNoValue);
+  EXPECT_EQ(program.find_output("grad.table"), kNoValue);
+  for (const Node& node : program.nodes) {
+    const bool is_of_exp = node.op->name == "exp";
+    EXPECT_TRUE(!is_of_exp || node.origin().phase == Phase::kForward);
+  }
+}
+
 TEST_F(AutogradTest, GradientNodesInheritThePathOfTheirForwardNode) {
   const Program out = autograd(parse_program(R"(program "p" {
     parameter %x : f64[2]

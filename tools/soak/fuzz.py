@@ -24,6 +24,7 @@ OUT = ROOT / "out" / "fuzz"
 
 # Target -> the files of src/ that are its reader.
 READERS = {
+    "captured": ["captured/captured_model.cpp", "captured/read_captured.cpp", "nn/captured_programs.cpp"],
     "checkpoint": ["weights/checkpoint_format.cpp", "weights/saved_tensors.cpp", "weights/tensor_pieces.cpp"],
     "gzip": ["lab/report/gzip.cpp"],
     "json": ["base/json.cpp", "base/json_events.cpp"],
@@ -45,7 +46,7 @@ READERS = {
                "trace_tables.cpp", "trace_times.cpp", "trace_difference.cpp")],
     "weight_index": ["weights/weight_index.cpp"],
 }
-MAX_BYTES = {"program": 4096, "ranks": 512, "tokenizer": 8192, "tokenizer_json": 8192}
+MAX_BYTES = {"captured": 8192, "program": 4096, "ranks": 512, "tokenizer": 8192, "tokenizer_json": 8192}
 
 
 def build(targets):

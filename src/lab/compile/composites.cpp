@@ -149,6 +149,7 @@ Table composite_table(const DeviceFactory& make_device, std::span<const RunSpec>
   std::vector<CompositeRow> rows;
   for (const Composition& composition : kCompositions) {
     for (const RunSpec& run : runs) {
+      if (run.model.captured != nullptr) continue;  // it has no sizes of theirs
       rows.push_back(row_of(composition, run, *make_device(run)));
     }
   }

@@ -92,6 +92,10 @@ Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec>
   for (const RunSpec& run : runs) {
     const Program program = step_program(run, *make_device(run));
     const SavedParts parts(program, run);
+    if (run.model.captured != nullptr) {  // its parts have other names
+      rows.push_back({run, "step", parts.made_by("")});
+      continue;
+    }
     const std::string layer = scope::layer(run.model.layers - 1);
     const auto under = [&](std::initializer_list<std::string_view> scopes) {
       return scope::path({layer, scope::path(scopes)});

@@ -154,6 +154,7 @@ std::vector<ChangeSet> ChangeSets::changed(const Remedies& ways) const {
 // whole sequences.
 std::int64_t ChangeSets::most_parts(const Remedy& way) const {
   if (q_.division == BatchDivision::kNever || way.step.mode != Mode::kStep) return 1;
+  if (way.step.model.captured != nullptr) return 1;  // it has one batch
   const std::int64_t units =
       way.step.shape.batch / way.step.parallel.replicas() / least_sequences(way.step);
   return units & -units;

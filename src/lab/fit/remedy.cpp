@@ -4,7 +4,9 @@
 
 #include "base/shell_words.h"
 #include "base/units.h"
+#include "captured/captured_model.h"
 #include "lab/fit/fit.h"
+#include "nn/scopes.h"
 #include "spec/fields.h"
 #include "train/train_fields.h"
 
@@ -123,6 +125,12 @@ StepChange recomputes(const Recomputation& choice) {
   return {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }};
 }
 
+// The parts of a block by name, those first that compute least again.
+std::vector<std::string> parts_of_blocks(const ModelConfig& model) {
+  if (model.captured != nullptr) return model.captured->block_parts;
+  return {std::string(scope::kFeedForward), std::string(scope::kAttention)};
+}
+
 // Choices for all layers alike, those that compute least again first.
 Choices recomputations(const RunSpec& step) {
   using Kind = Recomputation::Kind;
@@ -131,8 +139,9 @@ Choices recomputations(const RunSpec& step) {
   const bool has_blocks = is_of_blocks(now);
   Choices out;
   if (now.kind != Kind::kParts) {
-    out.push_back(recomputes(Recomputation::parts({"layers.*.ffn"})));
-    out.push_back(recomputes(Recomputation::parts({"layers.*.attn"})));
+    for (const std::string& part : parts_of_blocks(step.model)) {
+      out.push_back(recomputes(Recomputation::parts({fmt::format("{}.{}", kBlocks, part)})));
+    }
   }
   if (!has_blocks) out.push_back(recomputes(Recomputation::blocks()));
   // Larger groups hold more than the blocks' inputs that they save.

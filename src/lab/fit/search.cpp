@@ -35,7 +35,8 @@ class Search {
     take_from(ChangeSeverity::kCodedStates);
     if (advice_.remedies.empty() && !q_.is_of_task_alone) {
       find_least();
-      advice_.remedies = of_another_task(judge_, bases());
+      const bool has_others = q_.step.model.captured == nullptr;
+      if (has_others) advice_.remedies = of_another_task(judge_, bases());
     }
     if (advice_.tight && !is_better_than_remedies(*advice_.tight)) advice_.tight.reset();
     return std::move(advice_);

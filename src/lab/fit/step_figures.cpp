@@ -95,7 +95,7 @@ struct FiguresOfSteps::Depth {
 };
 
 std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSpec& step) {
-  if (!grows_evenly(step.recompute)) return std::nullopt;
+  if (!grows_evenly(step.recompute) || step.model.captured != nullptr) return std::nullopt;
   const std::int64_t layers = step.model.layers;
   const std::int64_t windows = step.model.window > 0 ? std::ssize(step.model.window_layers) : 1;
   const std::int64_t period = std::lcm(windows, std::int64_t{step.recompute.every});

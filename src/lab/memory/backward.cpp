@@ -21,13 +21,15 @@ bool is_under(const Node& node, std::string_view component) {
       node.origins, [&](const Origin& origin) { return is_part_of(component, origin.path); });
 }
 
+constexpr std::int64_t kNotKnown = -1;
+
 // A value from before backward, and its readers there.
 struct Load {
   const Program& program;
   ValueId value;  // the base: what owns the bytes
   NodeId reader;  // the first
   std::int64_t order, reads = 1;
-  std::int64_t full_count;  // elements of the residual stream
+  std::int64_t full_count;  // elements of the residual stream; kNotKnown
 
   const Type& type() const { return program.type(value); }
   NodeId producer() const { return program.value(value).producer; }
@@ -49,7 +51,10 @@ bool comes_from_forward(const Program& program, ValueId value) {
 
 std::vector<Load> loads_of(const MemoryRun& run, std::string_view component) {
   const RunSpec& step = run.spec.step;
-  const std::int64_t full = step.shape.batch * step.shape.context * step.model.d_model;
+  // A module of a user's own does not say how wide its residual stream is.
+  const bool is_known = step.model.captured == nullptr;
+  const std::int64_t full =
+      is_known ? step.shape.batch * step.shape.context * step.model.d_model : kNotKnown;
   std::vector<Load> out;
   std::map<ValueId, std::size_t> known;
   for (std::size_t i = 0; i < run.program.nodes.size(); ++i) {
@@ -79,7 +84,9 @@ Fields<Load> load_fields() {
       {text_column("type"), [](L l) { return l.type().str(); }},
       {bytes_column("bytes"), [](L l) { return l.type().bytes(); }},
       {bool_column("full_size", "full size", "as large as the residual stream, or larger"),
-       [](L l) { return l.type().count() >= l.full_count; }},
+       [](L l) {
+         return l.full_count == kNotKnown ? Json() : Json(l.type().count() >= l.full_count);
+       }},
       {text_column("read_by", "read by", "the first reader"),
        [](L l) {
          const Node& node = l.program.node(l.reader);
@@ -96,7 +103,9 @@ std::string counted(const std::vector<Load>& loads) {
     full += load.type().count() >= load.full_count ? 1 : 0;
     bytes += load.type().bytes();
   }
-  return fmt::format("saved: {} values of {} bytes, {} of them full size", saved, bytes, full);
+  const bool is_known = loads.empty() || loads.front().full_count != kNotKnown;
+  return fmt::format("saved: {} values of {} bytes{}", saved, bytes,
+                     is_known ? fmt::format(", {} of them full size", full) : "");
 }
 
 // Backward of one layer, and the bytes that are alive around it.
@@ -127,6 +136,18 @@ Slope stretch_of(const MemoryRun& run, std::string block) {
     }
     last_kernel = id;
   }
+  return out;
+}
+
+// The blocks of the model, the last first.
+std::vector<std::string> blocks_backwards(const Program& program) {
+  std::vector<std::string> out;
+  for (const Node& node : program.nodes) {
+    if (node.origin().phase != Phase::kForward) continue;
+    const std::string block(layer_of(node.origin().path));
+    if (!block.empty() && std::ranges::find(out, block) == out.end()) out.push_back(block);
+  }
+  std::ranges::reverse(out);
   return out;
 }
 
@@ -182,8 +203,8 @@ Table load_table(const MemoryCell& cell, const BufferFilter& filter) {
 Table gradient_slope_table(const MemoryCell& cell) {
   const MemoryRun& run = cell.run;
   std::vector<Slope> slopes;
-  for (std::int64_t layer = run.spec.step.model.layers - 1; layer >= 0; --layer) {
-    Slope slope = stretch_of(run, scope::layer(layer));
+  for (const std::string& block : blocks_backwards(run.program)) {
+    Slope slope = stretch_of(run, block);
     if (slope.first == kNoNode) continue;
     measure(run, slope);
     slopes.push_back(std::move(slope));

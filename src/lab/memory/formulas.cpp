@@ -115,7 +115,7 @@ class Rows {
   void add_all() {
     sizes();
     static_bytes();
-    activations();
+    if (step_.model.captured == nullptr) activations();
     if (saves_ && is_uniform_ && is_reference_) saved();
     if (step_.precision.autocast && is_reference_) weight_copy();
     peak();

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/half.h"
+#include "captured/captured_model.h"
 #include "ir/print.h"
 #include "lab/measure/comparison.h"
 #include "lab/measure/run_columns.h"
@@ -61,6 +62,15 @@ std::string error_key_of(const RunSpec& spec) {
   return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }
 
+// False for a captured module that takes the oracle too long, as nothing can be cut from it, or
+// that has no logits.
+bool can_be_compared(const ModelConfig& model) {
+  constexpr double kMostFlops = 5e9;
+  if (model.captured == nullptr) return true;
+  return forward_flops(*model.captured) <= kMostFlops &&
+         model.captured->program.find_output(kLogitsOutput) != kNoValue;
+}
+
 }  // namespace
 
 // Loss, logits and gradients of the cut model on one device. The executor stays alive for reading.
@@ -89,12 +99,14 @@ StepErrors::StepErrors(DeviceFactory make_reference, const ErrorSpec& error)
 StepErrors::~StepErrors() = default;
 
 std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const RunSpec& step) {
-  if (error_.layers == 0) return std::nullopt;
+  if (error_.layers == 0 || !can_be_compared(step.model)) return std::nullopt;
   RunSpec cut = step;
   cut.mode = Mode::kForwardBackward;
   cut.gradients = GradientKind::kTransient;
-  cut.model.layers = std::min(cut.model.layers, error_.layers);
-  cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error_.tokens)};
+  if (step.model.captured == nullptr) {
+    cut.model.layers = std::min(cut.model.layers, error_.layers);
+    cut.shape = {.batch = 1, .context = std::min(cut.shape.context, error_.tokens)};
+  }
   RunSpec exact_spec = cut;
   exact_spec.precision = {};
   exact_spec.executor = ExecutorKind::kEager;

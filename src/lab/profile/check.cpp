@@ -179,12 +179,17 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const std::int64_t weights = of_layer * layers + chunks;
   const std::int64_t attention = whole + 2 * (layers - whole);
   const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
-  std::vector<Count> out = {
+  const bool has_formulas = step.model.captured == nullptr;
+  std::vector<Count> out;
+  if (has_formulas) {
+    out = {
       {"weight products, forward", fmt::format("{}L + {}, L = {}", of_layer, chunks, layers),
        weights, in.weights, ran.weights},
       {"attention products, forward", why_of_attention(whole, layers, 2), attention, in.attention,
        ran.attention}};
-  if (step.mode == Mode::kForwardBackward || step.mode == Mode::kStep) {
+  }
+  const bool has_backward = step.mode == Mode::kForwardBackward || step.mode == Mode::kStep;
+  if (has_formulas && has_backward) {
     const Products in_b = check.expected(Phase::kBackward), ran_b = check.ran(Phase::kBackward);
     out.push_back(
         {"weight products, backward", "twice forward's", 2 * weights, in_b.weights, ran_b.weights});
