@@ -57,6 +57,13 @@ void settle_captured(const RunGrid& grid, RunSpec& run) {
     fail_usage("parallel", "tp divides models by the names of their parts; {} has its own",
                model.name);
   }
+  if (model.is_float64 && run.device != "reference") {
+    throw Error(ErrorCode::kUsage, "program",
+                fmt::format("the parameters of {} are float64, which the device reference computes "
+                            "with; {} is of float32 and of 16 bits",
+                            model.name, run.device),
+                "capture module.float()");
+  }
   const std::int64_t batch = model.batch * run.parallel.replicas();
   if (!grid.is_given("batch")) run.shape.batch = batch;
   if (!grid.is_given("context")) run.shape.context = model.context;

@@ -8,6 +8,7 @@ import logging
 import operator
 import re
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from .._program import UsageError
 from . import composites as _composites  # registers their ops
-from .lower import DTYPES, Lowering, place_of
+from .lower import DTYPES, Lowering, place_of, refuse
 from .patterns import lift, lifted_in
 from .program import Program, Val, word
 
@@ -70,7 +71,7 @@ class Inputs:
 
 
 def _names(bound: dict[str, Any], args: list[Any], keywords: dict[str, Any]) -> list[str]:
-    known = {id(v): name for name, v in bound.items()}
+    known = {id(v): name for name, v in reversed(bound.items())}  # of one tensor: the first
     return [word(known.get(id(x), f"input.{i}")) for i, x in enumerate(args)] + [word(n) for n in keywords]
 
 
@@ -163,11 +164,14 @@ def leaves_of(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[st
     return kept, tied
 
 
-def _graph_of(step: Step, tensors: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
+def graph_of(step: Step, tensors: Sequence[torch.Tensor]) -> torch.export.ExportedProgram:
+    """PyTorch's graph of the step in its functional form, in which composites are whole nodes."""
     quiet = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # a refusal says all of it in one line
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), \
+                warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             exported = torch.export.export(step, tuple(tensors), strict=False)
         for part in exported.graph_module.modules():
             if isinstance(part, torch.fx.GraphModule):
@@ -188,10 +192,10 @@ def _keep_stops(part: torch.fx.GraphModule) -> None:
         if not isinstance(block, torch.fx.Node) or getattr(block.target, "__name__", "") != "wrap_with_set_grad_enabled" \
                 or block.args[0] is True or not node.meta["val"].is_floating_point():
             continue
-        if any("torch/utils/checkpoint.py" in (n.meta.get("stack_trace") or "")
-               for n in operator.attrgetter(block.args[1].target)(part).graph.nodes):
-            raise UsageError(f"[{'{}:{}'.format(*place_of(node)[1:])}] a reentrant checkpoint hides its gradients: say "
-                             "use_reentrant=False", 2)
+        inside = operator.attrgetter(block.args[1].target)(part).graph.nodes
+        if any("torch/utils/checkpoint.py" in (n.meta.get("stack_trace") or "") for n in inside):
+            place = next((place_of(n) for n in inside if place_of(n)[1]), ("", "", 0))
+            raise refuse(place, "a reentrant checkpoint hides its gradients: say use_reentrant=False")
         readers = [user for user in node.users if user.op != "output"]
         with part.graph.inserting_after(node):
             stopped = part.graph.call_function(torch.ops.aten.detach.default, (node,))
@@ -214,10 +218,16 @@ def _reason(problem: Exception) -> str:
 
 def exported(step: Step, tensors: Sequence[torch.Tensor], name: str, patterns: frozenset[str],
              widened: bool = False) -> Exported:
-    """Writes the step; `widened`: in float64 throughout."""
-    module = step.module
+    """Exports the step and writes it; `widened`: in float64 throughout."""
     with Widened() if widened else contextlib.nullcontext():
-        graph = _graph_of(step, tensors)
+        graph = graph_of(step, tensors)
+    return written(step, graph, tensors, name, patterns)
+
+
+def written(step: Step, graph: torch.export.ExportedProgram, tensors: Sequence[torch.Tensor], name: str,
+            patterns: frozenset[str]) -> Exported:
+    """The graph as a program, with the tensors of its leaves."""
+    module = step.module
     kept, tied = leaves_of(module)
     program = Program(word(name))
     w = Lowering(program, patterns)

@@ -207,13 +207,14 @@ class Lowering:
                 isinstance(x, torch.SymInt) for x in getattr(self.of(node), "shape", ())):
             raise self.refuse(f"{self.target}: a size that depends on values is not known before the step runs")
         tags = getattr(node.target, "tags", ())
-        if name not in OPS and (name in UNSET or torch.Tag.nondeterministic_seeded in tags):
+        is_random = torch.Tag.nondeterministic_seeded in tags
+        if name not in OPS and (name in UNSET or is_random and re.match("rand|normal|bernoulli|uniform|multi|exp", name)):
             raise self.refuse(f"{self.target} gives "
                               f"{'memory as it was' if name in UNSET else 'random numbers'}, which no program has")
         if name in SHAPED:
             args = tuple(torch.empty(()).new_empty((1,), dtype=DTYPES_BACK[a.dtype]).expand(a.shape)
                          if isinstance(a, Val) else a for a in args)
-        if isinstance(node.target, torch._ops.OpOverload) and not _any_live((args, kwargs)) and name != "dropout":
+        if isinstance(node.target, torch._ops.OpOverload) and not _any_live((args, kwargs)) and not is_random:
             return self.folded(node, args, kwargs)
         if name not in OPS:
             raise self.refuse(f"{self.target} has no counterpart among the ops of a program")
