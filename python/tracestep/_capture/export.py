@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
+import itertools
 import logging
 import operator
 import re
@@ -58,9 +59,8 @@ class Inputs:
             if id(leaf) not in known:
                 known[id(leaf)] = len(found.tensors)
                 found.tensors.append(leaf)
-                taken = set(found.names)
-                found.names.append(next(n for n in (name, *(f"{name}.{i}" for i in range(1, 10**6)))
-                                        if n not in taken))
+                numbered = (f"{name}.{i}" for i in itertools.count(1))
+                found.names.append(next(n for n in itertools.chain([name], numbered) if n not in found.names))
             found.places.append(known[id(leaf)])
         return found
 
