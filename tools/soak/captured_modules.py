@@ -6,7 +6,7 @@
 Each is small, with random weights, three rows, 19 positions (beyond a window of 8) and 131 words. The program
 of each, with all patterns and with none, is run in float64 by tests/python/program_reader.py; loss, logits and
 every gradient are compared with the module's, relative to the largest of the tensor (a gradient that is 0 but
-for rounding: to 1e-6 of the largest of all). With --program, capture's own check runs too, by that program.
+for rounding: to 1e-3 of the largest of all). With --program, capture's own check runs too, by that program.
 Modules of other packages are tried where these are installed. Exit status 1: something differs.
 """
 import argparse

@@ -1,6 +1,7 @@
 """tracestep.capture: any module of PyTorch as a program (docs/your-module.md). Needs torch, the user's own."""
 from __future__ import annotations
 
+import copy
 import shutil
 import tempfile
 import weakref
@@ -42,13 +43,14 @@ class Captured:
 
 def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, targets: Any = (),
             folder: Any = None, patterns: str | Iterable[str] = "all", check: bool = True, overwrite: bool = False,
-            name: str | None = None, optimizer: Any = None, **keywords: Any) -> Captured:
+            weights: bool = True, name: str | None = None, optimizer: Any = None, **keywords: Any) -> Captured:
     """Writes `module`, called with `inputs` and `keywords`, and its loss as a program.
 
     The loss is loss(outputs, *targets), or what the module returns as one: alone, in a tuple or as `.loss`.
     `folder` is made, or is a temporary one; `patterns`: "all", "none" or names of composites that are looked for.
-    `check` holds loss and every gradient to the module, small and in float64. With an `optimizer`, its groups of
-    parameters are written down. Errors: UsageError naming the line and the op that has no counterpart, or the
+    `check` holds loss and every gradient to the module, small and in float64. Without `weights`, and for a module
+    on the meta device, none are read or written, and nothing is checked: for plans. With an `optimizer`, its groups
+    of parameters are written down. Errors: UsageError naming the line and the op that has no counterpart, or the
     gradient that differs; OutputError for a folder that has a capture.
     """
     if not isinstance(module, torch.nn.Module):
@@ -58,13 +60,14 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
     prepare(place, overwrite)
     try:
         targets = targets if isinstance(targets, (tuple, list)) else (targets,)
+        if any(p.device.type == "meta" for p in module.parameters()):
+            module, weights = _off_meta(module), False
         step = Step(module, loss, Inputs.of(module, inputs, keywords, targets))
         _refuse_dropout(module)
         title = name or type(module).__name__
         found = exported(step, step.inputs.tensors, title, wanted)
-        is_meta = any(x.device.type == "meta" for x in found.weights.values())
-        held = compared(step, found, wanted) if check and not is_meta else None
-        write(place, found, title, held, _groups(optimizer, found) if optimizer else None)
+        held = compared(step, found, wanted) if check and weights else None
+        write(place, found, title, held, weights, _groups(optimizer, found) if optimizer else None)
     except BaseException:
         if folder is None:
             shutil.rmtree(place, ignore_errors=True)
@@ -73,6 +76,20 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
     if folder is None:
         weakref.finalize(captured, shutil.rmtree, place, ignore_errors=True)
     return captured
+
+
+def _off_meta(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy whose parameters are memory that is never touched, since export wants one device."""
+    if missing := [n for n, b in module.named_buffers() if b.device.type == "meta"]:
+        raise UsageError(f"the buffer {missing[0]} is on the meta device, and its values decide what the program is: build the "
+                         "module on the CPU, where weights=False reads no parameter", 2)
+    module = copy.deepcopy(module)
+    known: dict[int, torch.nn.Parameter] = {}
+    for part in module.modules():
+        for name, p in list(part.named_parameters(recurse=False)):
+            known.setdefault(id(p), torch.nn.Parameter(torch.empty_like(p, device="cpu"), p.requires_grad))
+            setattr(part, name, known[id(p)])
+    return module
 
 
 def _patterns(patterns: str | Iterable[str]) -> frozenset[str]:

@@ -93,7 +93,7 @@ def differences(parameters: dict[str, torch.Tensor], loss: float, found: float,
     for name, g in wanted.items():
         mine = gradients.get(name, torch.zeros_like(g)).double()
         # A gradient that is 0 but for rounding is compared with the others'.
-        largest = max(float(g.abs().max()) if g.numel() else 0.0, 1e-6 * overall, 1e-300)
+        largest = max(float(g.abs().max()) if g.numel() else 0.0, 1e-3 * overall, 1e-300)
         by_name[name] = float((mine - g).abs().max()) / largest if g.numel() else 0.0
     worst = max(by_name, key=lambda n: (by_name[n] != by_name[n], by_name[n]), default="")
     result = {"loss": abs(found - loss) / max(abs(loss), 1e-300), "gradients": by_name.get(worst, 0.0), "worst": worst}

@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--no-check", action="store_true", help="leave out the comparison with the module")
     out.add_argument("--batch", type=int, default=1, help="of DIR: rows [default: 1]")
     out.add_argument("--context", type=int, default=128, help="of DIR: tokens of a row [default: 128]")
-    out.add_argument("--meta", action="store_true", help="of DIR: without weights and check, for planning")
+    out.add_argument("--plan", action="store_true", help="of DIR: without weights and check, for models of any size")
     return out
 
 
@@ -58,7 +58,7 @@ def from_script(what: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     return module, inputs if isinstance(inputs, tuple) else (inputs,), options
 
 
-def from_transformers(folder: Path, batch: int, context: int, is_meta: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def from_transformers(folder: Path, batch: int, context: int, is_plan: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """A causal language model by its config.json, offline; its labels are its tokens, which it shifts itself."""
     try:
         import torch
@@ -72,18 +72,21 @@ def from_transformers(folder: Path, batch: int, context: int, is_meta: bool) -> 
                 setattr(config, key, 0.0)
         config.use_cache = False
         model = transformers.AutoModelForCausalLM
-        has_weights = any(folder.glob("*.safetensors")) and not is_meta
-        if is_meta:
-            with torch.device("meta"):
+        if is_plan:
+            try:
+                from transformers.initialization import no_init_weights
+            except ImportError:  # before transformers 5
+                from transformers.modeling_utils import no_init_weights
+            with no_init_weights():
                 module = model.from_config(config)
+        elif any(folder.glob("*.safetensors")):
+            module = model.from_pretrained(folder, config=config, local_files_only=True)
         else:
-            module = model.from_pretrained(folder, config=config, local_files_only=True) if has_weights \
-                else model.from_config(config)
+            module = model.from_config(config)
     except (OSError, ValueError) as problem:
         raise InputError(f"[capture] {str(problem).splitlines()[0]}", 3) from None
     ids = torch.randint(0, config.vocab_size, (batch, context), generator=torch.Generator().manual_seed(0))
-    ids = ids.to("meta") if is_meta else ids
-    return module.train(), (), {"input_ids": ids, "labels": ids}
+    return module.train(), (), {"input_ids": ids, "labels": ids, "weights": not is_plan}
 
 
 def main(words: Sequence[str]) -> int:
@@ -97,11 +100,11 @@ def main(words: Sequence[str]) -> int:
     try:
         folder = Path(options.what)
         is_folder = folder.is_dir()
-        module, inputs, more = (from_transformers(folder, options.batch, options.context, options.meta) if is_folder
+        module, inputs, more = (from_transformers(folder, options.batch, options.context, options.plan) if is_folder
                                 else from_script(options.what))
         name = folder.resolve().name if is_folder else options.what.rpartition(":")[2]
         print(capture(module, *inputs, **{"folder": options.folder or f"captured-{name}", "patterns": options.patterns,
-                                          "check": not (options.no_check or options.meta),
+                                          "check": not options.no_check,
                                           "overwrite": options.overwrite, **more}))
     except Error as problem:
         print(f"tracestep: {problem}", file=sys.stderr)

@@ -154,7 +154,7 @@ def leaves_of(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[st
     known: dict[Any, str] = {}
     for name, x in module.named_parameters(remove_duplicate=False):
         key: Any = id(x)
-        if x.device.type != "meta" and x.numel():
+        if x.numel():
             key = (x.data_ptr(), tuple(x.shape), x.stride())
         if key in known:
             tied[name] = known[key]
@@ -259,9 +259,8 @@ def _buffers(program: Program, module: torch.nn.Module, kept: dict[str, torch.Te
     for name, x in module.state_dict(keep_vars=True).items():
         if name in kept or name in tied or not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
             continue
-        if x.device.type != "meta":
-            program.leaf("constant", name, DTYPES[x.dtype], x.shape)
-            found[name] = x.detach()
+        program.leaf("constant", name, DTYPES[x.dtype], x.shape)
+        found[name] = x.detach()
     return found
 
 
@@ -271,7 +270,7 @@ def _placeholders(w: Lowering, step: Step, graph: torch.export.ExportedProgram, 
     program = w.program
     inputs = [program.leaf("input", name, w.name_of(x.dtype), x.shape) for name, x in zip(step.inputs.names, tensors)]
     for v, x in zip(inputs, tensors):
-        v.example = None if v.is_floating or x.device.type == "meta" else x
+        v.example = None if v.is_floating else x
     leaves = {name: program.leaf("parameter" if x.requires_grad else "constant", name, DTYPES[x.dtype], x.shape)
               for name, x in kept.items()}
     for name in leaves:

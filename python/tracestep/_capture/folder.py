@@ -65,15 +65,15 @@ def prepare(folder: Path, overwrite: bool) -> None:
         os.unlink(folder / name)
 
 
-def write(folder: Path, step: Exported, module: str, check: dict[str, Any] | None, groups: Any = None) -> None:
+def write(folder: Path, step: Exported, module: str, check: dict[str, Any] | None, weights: bool = True,
+          groups: Any = None) -> None:
     """All files; capture.json last, without which a folder is none."""
-    is_meta = any(x.device.type == "meta" for x in step.weights.values())
     (folder / "program.txt").write_text(step.program.text(), encoding="utf-8")
-    if step.weights and not is_meta:
+    if step.weights and weights:
         write_tensors(folder / "weights.safetensors", step.weights)
     if step.constants:
         write_tensors(folder / "constants.safetensors", step.constants)
-    if step.examples and all(x.device.type != "meta" for x in step.examples.values()):
+    if step.examples:
         write_tensors(folder / "inputs.safetensors", step.examples)
     index = {"format": FORMAT, "module": module, "torch": torch.__version__.partition("+")[0], "inputs": step.inputs,
              "tied": step.tied, "frozen": step.frozen, "buffers": step.buffers, "check": check,
