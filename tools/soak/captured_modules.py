@@ -80,20 +80,17 @@ def mean_square(y):
 # Modules of packages that nobody tuned the exporter for: each was tried once.
 STRANGERS = {
     "x-transformers decoder": lambda: (_x("Decoder", causal=True), (IDS,), {"loss": mean_square}),
-    "x-transformers decoder, rotary and GLU": lambda: (
+    "x-transformers decoder with rotary and GLU": lambda: (
         _x("Decoder", causal=True, rotary_pos_emb=True, ff_glu=True, use_rmsnorm=True), (IDS,), {"loss": mean_square}),
-    "x-transformers encoder, ALiBi": lambda: (_x("Encoder", alibi_pos_bias=True), (IDS,), {"loss": mean_square}),
+    "x-transformers encoder with ALiBi": lambda: (_x("Encoder", alibi_pos_bias=True), (IDS,), {"loss": mean_square}),
     "vit-pytorch ViT": lambda: _vit("ViT"), "vit-pytorch SimpleViT": lambda: _vit("SimpleViT"),
     "timm vit_tiny_patch16_224": lambda: _timm("vit_tiny_patch16_224", depth=2, img_size=32),
-    "timm mixer_s16_224": lambda: _timm("mixer_s16_224", num_blocks=2, img_size=32),
+    "timm mixer_s16_224": lambda: _timm("mixer_s16_224", img_size=32),
     "timm convnext_atto": lambda: _timm("convnext_atto"),
     "mlp-mixer-pytorch": lambda: (_import("mlp_mixer_pytorch").MLPMixer(
         image_size=16, channels=3, patch_size=4, dim=16, depth=2, num_classes=5), (IMAGES,), _classes()),
     "g-mlp-pytorch": lambda: (_import("g_mlp_pytorch").gMLP(num_tokens=131, dim=16, depth=2, seq_len=19, causal=True),
                               (IDS,), {"loss": mean_square}),
-    "tab-transformer-pytorch": lambda: (_import("tab_transformer_pytorch").TabTransformer(
-        categories=(5, 6, 7), num_continuous=4, dim=16, dim_out=1, depth=2, heads=4, attn_dropout=0.0, ff_dropout=0.0),
-        (IDS[:, :3] % 5, IMAGES[:, 0, 0, :4]), {"loss": mean_square}),
     "perceiver-pytorch": lambda: (_import("perceiver_pytorch").Perceiver(
         num_freq_bands=2, depth=2, max_freq=4., input_channels=3, num_latents=8, latent_dim=16, num_classes=5,
         latent_heads=2, cross_dim_head=8, latent_dim_head=8), (IMAGES.permute(0, 2, 3, 1),), _classes()),
@@ -101,12 +98,6 @@ STRANGERS = {
         dim=16, dim_head=8, heads=2, depth=1, num_landmarks=4, pinv_iterations=2), (IMAGES[:, 0],), {"loss": mean_square}),
     "linformer": lambda: (_import("linformer").LinformerLM(num_tokens=131, dim=16, seq_len=19, depth=2, heads=2, k=8),
                           (IDS,), {"loss": mean_square}),
-    "hourglass-transformer-pytorch": lambda: (_import("hourglass_transformer_pytorch").HourglassTransformerLM(
-        num_tokens=131, dim=16, max_seq_len=32, shorten_factor=2, depth=(1, 1, 1), heads=2, dim_head=8), (IDS,),
-        {"loss": mean_square}),
-    "torchtune llama3": lambda: (_import("torchtune.models.llama3").llama3(
-        vocab_size=131, num_layers=2, num_heads=4, num_kv_heads=2, embed_dim=32, max_seq_len=64), (IDS,),
-        {"loss": lambda y: mean_square(y)}),
 }
 
 

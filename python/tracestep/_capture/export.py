@@ -126,7 +126,7 @@ class Widened(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls the function on wider dtypes."""
         wide = lambda x: self.NARROW.get(x, x) if isinstance(x, torch.dtype) else x
-        if func not in (torch.finfo,):
+        if func is not torch.finfo and "assert" not in getattr(func, "__name__", ""):
             args, kwargs = pytree.tree_map(wide, (tuple(args), dict(kwargs or {})))
         return self.METHODS.get(func, func)(*args, **kwargs)
 
