@@ -8,7 +8,6 @@ which shares nothing with the writer, here; and by the program, where capture ch
 (tools/python_env); ends with status 77, which ctest calls skipped, where there is none.
 """
 import argparse
-import copy
 import json
 import math
 import os
@@ -214,9 +213,9 @@ def wide(x):
 def read(module, inputs, options, patterns):
     """The largest difference of loss, logits and gradients, relative to each tensor's largest, and the program, for
     each of several sets of patterns."""
-    options = dict(options)
+    options = {name: wide(x) for name, x in options.items()}
     loss, targets = options.pop("loss", None), options.pop("targets", ())
-    module = copy.deepcopy(module).double()
+    module = widened_copy(module)
     found = Inputs.of(module, [wide(x) for x in inputs], options,
                       [wide(x) for x in (targets if isinstance(targets, tuple) else (targets,))])
     step = Step(module, loss, found)

@@ -6,7 +6,6 @@ autograd.Function has a backward of its own: only this comparison finds it.
 """
 from __future__ import annotations
 
-import copy
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import torch
 
 from .._commands import call
 from .._program import UsageError
-from .export import Exported, Inputs, Step, Widened, exported, leaves_of
+from .export import Exported, Inputs, Step, Widened, exported, leaves_of, widened_copy
 from .folder import read_tensors, write
 
 POSITIONS = 9  # at least, of the small export; beyond a window by some
@@ -53,7 +52,7 @@ def compared(step: Step, at: Exported, patterns: frozenset[str]) -> dict[str, An
         raise UsageError(f"[check] {count:,} parameters take long in float64: capture a smaller module of the same kind "
                          "with the check, and this one with check=False", 2)
     try:
-        module = copy.deepcopy(step.module).double()
+        module = widened_copy(step.module)
     except Exception as problem:  # of any type: what a user's class says of copies
         raise UsageError(f"[check] the module cannot be copied ({problem}); check=False leaves the check out", 2) from None
     small = Step(module, step.loss, step.inputs)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import io
 import itertools
@@ -129,6 +130,16 @@ class Widened(torch.overrides.TorchFunctionMode):
         if func is not torch.finfo and "assert" not in getattr(func, "__name__", ""):
             args, kwargs = pytree.tree_map(wide, (tuple(args), dict(kwargs or {})))
         return self.METHODS.get(func, func)(*args, **kwargs)
+
+
+def widened_copy(module: torch.nn.Module) -> torch.nn.Module:
+    """In float64, with the tensors that are plain attributes."""
+    module = copy.deepcopy(module).double()
+    for part in module.modules():
+        for name, x in vars(part).items():
+            if isinstance(x, torch.Tensor) and x.dtype in Widened.NARROW:
+                setattr(part, name, x.double())
+    return module
 
 
 @dataclass
