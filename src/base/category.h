@@ -24,10 +24,9 @@ enum class Category : std::uint8_t {
 };
 
 inline constexpr Category kAllCategories[] = {
-    Category::kParameter,  Category::kGradient,   Category::kOptimizerState,
-    Category::kActivation, Category::kTemporary,  Category::kWeightCast,
-    Category::kWorkspace,  Category::kCollective, Category::kInput,
-    Category::kConstant};
+    Category::kParameter, Category::kGradient,   Category::kOptimizerState, Category::kActivation,
+    Category::kTemporary, Category::kWeightCast, Category::kWorkspace,      Category::kCollective,
+    Category::kInput,     Category::kConstant};
 inline constexpr std::size_t kCategoryCount = std::size(kAllCategories);
 
 // The name used in tables: "parameter", "optimizer_state", "weight_cast".

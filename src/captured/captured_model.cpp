@@ -43,25 +43,13 @@ const CapturedInput* CapturedModel::find_input(std::string_view wanted) const {
   return found == inputs.end() ? nullptr : &*found;
 }
 
-const CapturedInput* CapturedModel::only(InputRole role) const {
-  const CapturedInput* out = nullptr;
-  for (const CapturedInput& input : inputs) {
-    if (input.role != role) continue;
-    if (out != nullptr) return nullptr;
-    out = &input;
-  }
-  if (out == nullptr) return nullptr;
-  const Type& type = program.type(program.find_leaf(out->name));
-  return type == Type{DType::kI64, {batch, context}} ? out : nullptr;
-}
-
 bool CapturedModel::takes_text() const {
-  const bool has_given =
-      std::ranges::any_of(inputs, [](const auto& i) { return i.role == InputRole::kGiven; });
-  const bool has_targets =
-      std::ranges::any_of(inputs, [](const auto& i) { return i.role == InputRole::kTargets; });
-  return !has_given && only(InputRole::kTokens) != nullptr &&
-         (!has_targets || only(InputRole::kTargets) != nullptr);
+  const auto is_of_text = [&](const CapturedInput& input) {
+    const Type& type = program.type(program.find_leaf(input.name));
+    return input.role != InputRole::kGiven && type == Type{DType::kI64, {batch, context}};
+  };
+  const auto has_tokens = [](const CapturedInput& i) { return i.role == InputRole::kTokens; };
+  return std::ranges::all_of(inputs, is_of_text) && std::ranges::any_of(inputs, has_tokens);
 }
 
 Program captured_program(const CapturedModel& model, const std::vector<std::string>& outputs) {

@@ -46,10 +46,10 @@ struct CaptureCheck {
 
 struct CapturedModel {
   std::filesystem::path folder;
-  std::string name;    // of the module's class
-  std::string torch;   // the version of PyTorch that exported it
-  std::string digest;  // a hash of program and index
-  Program program;     // forward, functional: "loss" [] and perhaps "logits"
+  std::string name;                         // of the module's class
+  std::string torch;                        // the version of PyTorch that exported it
+  std::string digest;                       // a hash of program and index
+  Program program;                          // forward, functional: "loss" [] and perhaps "logits"
   std::vector<CapturedInput> inputs;        // all of the program's
   std::map<std::string, std::string> tied;  // other name of a leaf -> the leaf
   std::set<std::string> frozen;             // constants that are parameters of the module
@@ -62,13 +62,11 @@ struct CapturedModel {
   std::int64_t vocab = 1;   // the largest `high`; 1 without tokens
   std::int64_t blocks = 0;  // numbered parts with nodes of their own, "model.layers.0" and so on
   std::vector<std::string> block_parts;  // of most blocks, "mlp" and so on; the smallest first
-  DType weights = DType::kF32;  // of most elements of its floating parameters
-  bool is_float64 = false;  // these are float64, for the reference device alone; `weights` is kF32
+  DType weights = DType::kF32;           // of most elements of its floating parameters
+  bool is_float64 = false;  // these are, for the device reference alone; `weights` is kF32
 
   const CapturedInput* find_input(std::string_view name) const;
-  // The input of this role if there is exactly one, of integers [B,T]; nullptr: there is not.
-  const CapturedInput* only(InputRole role) const;
-  // True if rows of a text can be its inputs: tokens, perhaps targets, and nothing else.
+  // True if rows of a text can be its inputs: tokens [B,T], perhaps targets, and nothing else.
   bool takes_text() const;
 };
 

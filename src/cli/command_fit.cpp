@@ -163,11 +163,13 @@ void say_assumed_for(std::vector<const RunField*> fields, const FitOptions& o, R
 void check_captured(const RunSpec& run, const FitOptions& o) {
   if (run.model.captured == nullptr) return;
   if (!o.largest.empty()) {
-    fail_usage("--largest", "{} was captured with one batch and one context; capture it with others",
+    fail_usage("--largest",
+               "{} was captured with one batch and one context; capture it with others",
                run.model.name);
   }
   if (o.plan.is_smallest || o.plan.gpus > 1) {
-    fail_usage("--gpus", "{} was captured for one device; give --parallel dp=N for N of its batches",
+    fail_usage("--gpus",
+               "{} was captured for one device; give --parallel dp=N for N of its batches",
                run.model.name);
   }
 }

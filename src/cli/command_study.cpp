@@ -88,7 +88,8 @@ StudySizes sizes_of(const StudyOptions& o, const Place& place) {
   StudySizes out = o.quick                             ? quick_study_sizes()
                    : traits_of(place).has_own_memory() ? gpu_study_sizes()
                                                        : cpu_study_sizes();
-  if (o.grid.is_given("program")) fail_usage("--program", "the study is of the reference Transformer");
+  if (o.grid.is_given("program"))
+    fail_usage("--program", "the study is of the reference Transformer");
   if (o.grid.is_given("context")) at_context(o.grid.run().shape.context, out);
   if (o.grid.is_given("size") || o.grid.is_given("model")) of_model(o.grid.run().model, out);
   return out;

@@ -295,8 +295,8 @@ TokenInput example_of(const TrainCommand& o, const RunSpec& run) {
   }
   const auto count = static_cast<std::size_t>(run.shape.batch * run.shape.context + 1);
   return {.tokens = memory_tokens("the example", std::vector<std::int32_t>(count)),
-          .words = fmt::format("every step reads the example of {} (--text, --tokens)",
-                               run.model.name)};
+          .words =
+              fmt::format("every step reads the example of {} (--text, --tokens)", run.model.name)};
 }
 
 // The tokens, and in `o` their tokenizer; `run` gets its model and its forms. The files of weights
@@ -308,14 +308,15 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
     throw Error(ErrorCode::kInput, o.train.checkpoint.string(), "there is no checkpoint to resume",
                 "give --text or --tokens to begin a run there");
   }
-  o.train.on_example = run.model.captured != nullptr && o.tokens.tokens.empty() && o.tokens.text.empty();
+  o.train.on_example =
+      run.model.captured != nullptr && o.tokens.tokens.empty() && o.tokens.text.empty();
   if (!o.train.on_example) check_takes_text(run.model);
   if (run.model.captured != nullptr && run.model.captured->has_groups) {
     log_warn("[{}] its optimizer had groups of parameters; here all have the same options",
              run.model.name);
   }
-  TokenInput input = o.train.on_example ? example_of(o, run)
-                                        : open_tokens(o.tokens, pointer_to(weights));
+  TokenInput input =
+      o.train.on_example ? example_of(o, run) : open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());

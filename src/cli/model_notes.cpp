@@ -59,9 +59,10 @@ std::int64_t positions_of(const ModelConfig& model, const fs::path& origin) {
 
 void note_captured(const CapturedModel& model) {
   if (model.check) return;
-  add_note(fmt::format("[{}] it was captured without a check of its loss and gradients against the "
-                       "module",
-                       model.name));
+  add_note(
+      fmt::format("[{}] it was captured without a check of its loss and gradients against the "
+                  "module",
+                  model.name));
 }
 
 }  // namespace

@@ -189,10 +189,11 @@ std::optional<Weights> weights_at(const std::filesystem::path& path, const std::
 
 void check_takes_text(const ModelConfig& model) {
   if (model.captured == nullptr || model.captured->takes_text()) return;
-  throw Error(ErrorCode::kUsage, "--text",
-              fmt::format("the inputs of {} are not tokens [batch, context] and their targets alone",
-                          model.name),
-              "leave out --text and --tokens: its inputs are then those of its example");
+  throw Error(
+      ErrorCode::kUsage, "--text",
+      fmt::format("the inputs of {} are not tokens [batch, context] and their targets alone",
+                  model.name),
+      "leave out --text and --tokens: its inputs are then those of its example");
 }
 
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {

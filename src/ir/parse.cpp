@@ -189,7 +189,8 @@ class Parser {
 
   void leaf(Builder& builder, Names& names, const std::string& kind) {
     LeafKind leaf_kind = LeafKind::kNone;
-    for (LeafKind k : {LeafKind::kInput, LeafKind::kParameter, LeafKind::kState, LeafKind::kConstant}) {
+    for (LeafKind k :
+         {LeafKind::kInput, LeafKind::kParameter, LeafKind::kState, LeafKind::kConstant}) {
       if (kind == name_of(k)) leaf_kind = k;
     }
     if (leaf_kind == LeafKind::kNone) fail_word("'" + kind + "' starts no line");

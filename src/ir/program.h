@@ -1,6 +1,6 @@
 // Program: a training step as data. Typed SSA over values with explicit layouts, leaves for what
-// lives outside the step (inputs, parameters, states, constants), and explicit updates of those leaves.
-// Plain structs, made by the Builder (ir/builder.h) alone; a pass returns a new program.
+// lives outside the step (inputs, parameters, states, constants), and explicit updates of those
+// leaves. Plain structs, made by the Builder (ir/builder.h) alone; a pass returns a new program.
 #pragma once
 
 #include <cstdint>

@@ -50,8 +50,7 @@ std::string_view matched_block(std::string_view pattern, std::string_view path) 
   if (!is_of_block) return matched(pattern, path);
   if (block.empty() || block == path) return {};
   const std::size_t inside = block.size() + 1;
-  const std::string_view found =
-      matched(pattern.substr(kBlocks.size() + 1), path.substr(inside));
+  const std::string_view found = matched(pattern.substr(kBlocks.size() + 1), path.substr(inside));
   return found.empty() ? found : path.substr(0, inside + found.size());
 }
 

@@ -176,7 +176,8 @@ class BudgetSolver::Search {
     std::vector<std::string> names(static_cast<std::size_t>(choices_.block_count()));
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const int block = choices_.block_of(static_cast<NodeId>(i));
-      if (block >= 0) names[static_cast<std::size_t>(block)] = layer_of(program_.nodes[i].origin().path);
+      if (block >= 0)
+        names[static_cast<std::size_t>(block)] = layer_of(program_.nodes[i].origin().path);
     }
     const auto first = [&](int count) {
       return Candidate{.fixed = Recomputation::parts({names.begin(), names.begin() + count})};

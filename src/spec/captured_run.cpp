@@ -11,10 +11,10 @@ void refuse_sizes(const RunGrid& grid, const CapturedModel& model) {
   for (const RunField& field : run_fields()) {
     const bool is_size = field.group == FieldGroup::kModel && !is_captured(field);
     if (!is_size || !grid.is_given(field.name)) continue;
-    throw Error(ErrorCode::kUsage, field.name,
-                fmt::format("{} is a module of its own program, which has all of its sizes",
-                            model.name),
-                "leave it out, or leave out option program");
+    throw Error(
+        ErrorCode::kUsage, field.name,
+        fmt::format("{} is a module of its own program, which has all of its sizes", model.name),
+        "leave it out, or leave out option program");
   }
 }
 

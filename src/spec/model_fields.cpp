@@ -60,8 +60,7 @@ RunField window_layers_field(RunField row) {
 }  // namespace
 
 void add_model_fields(FieldRows<RunSpec>& rows) {
-  const RunField size{
-      .group = FieldGroup::kModel, .show = FieldShow::kKey, .applies = has_sizes};
+  const RunField size{.group = FieldGroup::kModel, .show = FieldShow::kKey, .applies = has_sizes};
   const auto add = [&](const char* name, const char* help, std::int64_t max, auto at,
                        Thousand thousand = Thousand::kDecimal) {
     RunField row = size;

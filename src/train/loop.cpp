@@ -246,7 +246,7 @@ class Run {
     if (const auto& module = options_.run.model.captured) {
       if (const auto bad = save_captured(trainer_.tensors(), *module, options_.save)) end(bad);
     } else if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, tokenizer,
-                                         options_.save, origin_)) {
+                                                options_.save, origin_)) {
       end(bad);
     }
     if (tokenizer == nullptr || is_stream(options_.save) || !is_first_process(group_)) return;

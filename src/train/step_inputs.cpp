@@ -46,9 +46,9 @@ void set_batch(Executor& executor, const RunSpec& spec, const Batch& batch) {
     executor.set_input("targets", batch.targets);
     return;
   }
-  executor.set_input(module->only(InputRole::kTokens)->name, batch.tokens);
-  if (const CapturedInput* targets = module->only(InputRole::kTargets)) {
-    executor.set_input(targets->name, batch.targets);
+  for (const CapturedInput& input : module->inputs) {
+    if (executor.program().find_leaf(input.name) == kNoValue) continue;
+    executor.set_input(input.name, input.role == InputRole::kTokens ? batch.tokens : batch.targets);
   }
 }
 

@@ -31,8 +31,8 @@ std::vector<TextPart> parts_of(const TokenSource& tokens, BatchShape shape, std:
   return out;
 }
 
-std::vector<TextPart> parts_for(const RunSpec& run, const TokenSource& tokens,
-                                std::int64_t batches, std::int64_t divisor) {
+std::vector<TextPart> parts_for(const RunSpec& run, const TokenSource& tokens, std::int64_t batches,
+                                std::int64_t divisor) {
   const CapturedModel* const module = run.model.captured.get();
   if (module == nullptr) return parts_of(tokens, run.shape, batches, divisor);
   const BatchShape whole{module->batch * run.parallel.replicas(), module->context};

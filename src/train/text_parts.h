@@ -26,8 +26,8 @@ std::vector<TextPart> parts_of(const TokenSource& tokens, BatchShape shape, std:
                                std::int64_t divisor = 1);
 // As parts_of(), for the shape of the run; of a captured module, which has one shape, whole batches
 // alone. Errors: kInput also for a text without one.
-std::vector<TextPart> parts_for(const RunSpec& run, const TokenSource& tokens,
-                                std::int64_t batches, std::int64_t divisor = 1);
+std::vector<TextPart> parts_for(const RunSpec& run, const TokenSource& tokens, std::int64_t batches,
+                                std::int64_t divisor = 1);
 std::int64_t tokens_of(const std::vector<TextPart>& parts);
 
 Batch batch_of(const TextPart& part, const TokenSource& tokens);

@@ -27,8 +27,8 @@ HostTensor read_leaf(const SavedTensors& file, const std::string& name, const Ty
   if (!file.has(name)) fail_input(file.path().string(), "tensor '{}' is missing", name);
   const Type found = file.type(name);
   if (found != type) {
-    fail_input(file.path().string(), "tensor '{}' is {}, the program expects {}", name,
-               found.str(), type.str());
+    fail_input(file.path().string(), "tensor '{}' is {}, the program expects {}", name, found.str(),
+               type.str());
   }
   return file.read(name);
 }
@@ -109,8 +109,8 @@ void load_captured_constants(const WholeTensors& to, const RunSpec& run) {
   const CapturedModel& model = *run.model.captured;
   const bool has_weights = has_captured_weights(model);
   std::optional<SavedTensors> weights, constants;
-  const auto opened = [&](std::optional<SavedTensors>& file, const char* name)
-      -> const SavedTensors& {
+  const auto opened = [&](std::optional<SavedTensors>& file,
+                          const char* name) -> const SavedTensors& {
     if (!file) file.emplace(model.folder / name);
     return *file;
   };

@@ -85,7 +85,9 @@ TEST(RunCapturedTest, EveryBackEndAndFormComputesThem) {
 }
 
 TEST(RunCapturedTest, EveryBlockOfMemoryIsABufferThatWasPredicted) {
-  const std::vector<Recomputation> choices{{}, Recomputation::blocks(), Recomputation::nested(),
+  const std::vector<Recomputation> choices{{},
+                                           Recomputation::blocks(),
+                                           Recomputation::nested(),
                                            Recomputation::parts({"layers.*.down"}),
                                            Recomputation::parts({"blocks.0"})};
   for (const std::string& name : testing::backend_names()) {
@@ -106,7 +108,8 @@ TEST(RunCapturedTest, EveryBlockOfMemoryIsABufferThatWasPredicted) {
             ASSERT_EQ(run.status, Status::kOk);
             EXPECT_EQ(run.peak_bytes, run.predicted_peak_bytes);
             EXPECT_THAT(surprises(run), IsEmpty());
-            const auto constants = run.map.by_category[static_cast<std::size_t>(Category::kConstant)];
+            const auto constants =
+                run.map.by_category[static_cast<std::size_t>(Category::kConstant)];
             EXPECT_EQ(constants, 4 * (48 + 24 + 16));
           }
         }
@@ -176,7 +179,9 @@ TEST(RunCapturedTest, TextIsReadInWholeBatchesAlone) {
   EXPECT_EQ(result.tokens, 24);
   EXPECT_TRUE(std::isfinite(result.loss));
   EXPECT_THAT(message_of(ErrorCode::kInput,
-                         [&] { evaluate(*device, options, memory_tokens("text", {1, 2, 3})); }),
+                         [&] {
+                           evaluate(*device, options, memory_tokens("text", {1, 2, 3}));
+                         }),
               HasSubstr("fewer tokens than a batch of TinyNet"));
 }
 

@@ -32,7 +32,7 @@ import tracestep  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from tracestep._capture import PATTERNS  # noqa: E402
-from tracestep._capture.export import Inputs, Step, Widened, graph_of, leaves_of, written  # noqa: E402
+from tracestep._capture.export import Inputs, Step, Widened, graph_of, leaves_of, widened_copy, written  # noqa: E402
 
 warnings.filterwarnings("ignore")
 

@@ -58,7 +58,11 @@ std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out)
                          (is_on_gpu && is_planned(field));
     const bool comes_with_preset = is_size || is_of_architecture(field);
     const bool is_else = is_custom ? is_preset : comes_with_preset;
-    if ((field.role == FieldRole::kPlace && !counts) || is_else) continue;
+    const bool applies = !field.applies || field.applies(step);
+    const bool is_of_other =
+        step.model.captured != nullptr && is_preset;  // its folder is the model
+    if (!applies || is_of_other) continue;
+    if ((field.role == FieldRole::kPlace && !counts && !is_captured(field)) || is_else) continue;
     if (left_out.contains(std::string(field.name))) continue;
     if (!is_said && field.value(step) == field.value(RunSpec())) continue;
     if (!out.empty()) out += ' ';

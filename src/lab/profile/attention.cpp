@@ -122,7 +122,8 @@ Table attention_table(const ProfiledCell& cell) {
     add("both products", both, nullptr);
     if (parts[kCopies].launches > 0) add("copies for the products", parts[kCopies], nullptr);
     const bool is_known = cell.profile.spec.step.model.captured == nullptr;
-    if (phase == Phase::kForward && is_known) table.notes = conventions(cell.profile, parts[1].flops);
+    if (phase == Phase::kForward && is_known)
+      table.notes = conventions(cell.profile, parts[1].flops);
   }
   return table;
 }

@@ -182,11 +182,10 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const bool has_formulas = step.model.captured == nullptr;
   std::vector<Count> out;
   if (has_formulas) {
-    out = {
-      {"weight products, forward", fmt::format("{}L + {}, L = {}", of_layer, chunks, layers),
-       weights, in.weights, ran.weights},
-      {"attention products, forward", why_of_attention(whole, layers, 2), attention, in.attention,
-       ran.attention}};
+    out = {{"weight products, forward", fmt::format("{}L + {}, L = {}", of_layer, chunks, layers),
+            weights, in.weights, ran.weights},
+           {"attention products, forward", why_of_attention(whole, layers, 2), attention,
+            in.attention, ran.attention}};
   }
   const bool has_backward = step.mode == Mode::kForwardBackward || step.mode == Mode::kStep;
   if (has_formulas && has_backward) {

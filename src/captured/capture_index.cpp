@@ -1,0 +1,164 @@
+#include "captured/capture_index.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::int64_t kFormat = 1;
+constexpr std::size_t kMaxNameBytes = 200;
+constexpr std::int64_t kMaxHigh = std::int64_t{1} << 31;
+
+class IndexReader {
+ public:
+  IndexReader(CapturedModel& out, const std::string& where) : out_(out), where_(where) {}
+
+  void read(const Json& index) {
+    if (!index.is_object()) fail("it is no object");
+    const std::int64_t format = integer(index, "format");
+    if (format != kFormat) {
+      throw Error(ErrorCode::kInput, where_,
+                  fmt::format("its format is {}; this version reads {}", format, kFormat),
+                  "capture the module again with the tracestep.capture of this version");
+    }
+    out_.name = name_of(member(index, "module"), "module");
+    if (out_.name.empty()) fail("the module has no name");
+    if (const Json* torch = given(index, "torch")) out_.torch = name_of(*torch, "torch");
+    inputs(member(index, "inputs"));
+    if (const Json* all = given(index, "tied")) tied(*all);
+    if (const Json* all = given(index, "frozen")) constants(*all, "frozen", out_.frozen);
+    if (const Json* all = given(index, "buffers")) constants(*all, "buffers", out_.buffers);
+    if (const Json* found = given(index, "check")) check(*found);
+    if (const Json* all = given(index, "patterns")) patterns(*all);
+    out_.has_groups = given(index, "optimizer_groups") != nullptr;
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    fail_input(where_, "{}", fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  // A member that is there and not null; nullptr: it is not.
+  static const Json* given(const Json& object, std::string_view key) {
+    const Json* found = object.find(key);
+    return found == nullptr || found->is_null() ? nullptr : found;
+  }
+
+  const Json& member(const Json& object, std::string_view key) const {
+    const Json* found = object.find(key);
+    if (found == nullptr) fail("\"{}\" is missing", key);
+    return *found;
+  }
+
+  std::int64_t integer(const Json& object, std::string_view key) const {
+    const Json& value = member(object, key);
+    if (!value.is_int()) fail("\"{}\" is no whole number", key);
+    return value.as_int();
+  }
+
+  std::string name_of(const Json& value, std::string_view key) const {
+    if (!value.is_string()) fail("\"{}\" is no text", key);
+    const std::string& text = value.as_string();
+    if (text.size() > kMaxNameBytes) fail("\"{}\" is longer than {} bytes", key, kMaxNameBytes);
+    return printable(text);
+  }
+
+  ValueId leaf(const std::string& name, std::string_view key) const {
+    const ValueId id = out_.program.find_leaf(name);
+    if (id == kNoValue) fail("\"{}\" names {}, which the program does not have", key, name);
+    return id;
+  }
+
+  void inputs(const Json& all) {
+    if (!all.is_array()) fail("\"inputs\" is no list");
+    for (const Json& one : all.items()) {
+      if (!one.is_object()) fail("an input is no object");
+      input(one);
+    }
+    for (ValueId id : out_.program.leaves) {
+      const Value& value = out_.program.value(id);
+      if (value.leaf == LeafKind::kInput && out_.find_input(value.name) == nullptr) {
+        fail("input {} of the program is missing", value.name);
+      }
+    }
+  }
+
+  void input(const Json& one) {
+    CapturedInput out{.name = name_of(member(one, "name"), "name")};
+    const Value& value = out_.program.value(leaf(out.name, "inputs"));
+    if (value.leaf != LeafKind::kInput) fail("{} is no input of the program", out.name);
+    if (out_.find_input(out.name) != nullptr) fail("input {} is there twice", out.name);
+    const std::string role = name_of(member(one, "role"), "role");
+    if (role == "tokens" || role == "targets") {
+      out.role = role == "tokens" ? InputRole::kTokens : InputRole::kTargets;
+      out.high = integer(one, "high");
+      if (out.high < 1 || out.high > kMaxHigh) fail("{} has {} values", out.name, out.high);
+      if (value.type.dtype != DType::kI64) {
+        fail("{} is {}; {} are i64", out.name, value.type.str(), role);
+      }
+    } else if (role != "given") {
+      fail("input {} has the role \"{}\"; there are tokens, targets and given", out.name, role);
+    }
+    out_.inputs.push_back(std::move(out));
+  }
+
+  void tied(const Json& all) {
+    if (!all.is_object()) fail("\"tied\" is no object");
+    for (const auto& [other, to] : all.members()) {
+      const std::string name = name_of(to, "tied");
+      const Value& value = out_.program.value(leaf(name, "tied"));
+      if (value.leaf == LeafKind::kInput) fail("{} is tied to input {}", printable(other), name);
+      if (out_.program.find_leaf(other) != kNoValue) {
+        fail("{} is tied to {} and a leaf itself", printable(other), name);
+      }
+      if (other.empty() || other.size() > kMaxNameBytes)
+        fail("\"tied\" has a name of {} bytes", other.size());
+      out_.tied[other] = name;
+    }
+  }
+
+  void constants(const Json& all, std::string_view key, std::set<std::string>& out) {
+    if (!all.is_array()) fail("\"{}\" is no list", key);
+    for (const Json& one : all.items()) {
+      const std::string name = name_of(one, key);
+      if (out_.program.value(leaf(name, key)).leaf != LeafKind::kConstant) {
+        fail("{} is in \"{}\" and no constant of the program", name, key);
+      }
+      out.insert(name);
+    }
+  }
+
+  void check(const Json& found) {
+    if (!found.is_object()) fail("\"check\" is no object");
+    const auto real = [&](std::string_view key) {
+      const Json& value = member(found, key);
+      if (!value.is_number() || !(value.as_double() >= 0.0)) fail("\"{}\" is no difference", key);
+      return value.as_double();
+    };
+    CaptureCheck out{real("loss"), real("gradients"), {}};
+    if (const Json* worst = given(found, "worst")) out.worst = name_of(*worst, "worst");
+    out_.check = std::move(out);
+  }
+
+  void patterns(const Json& all) {
+    if (!all.is_object()) fail("\"patterns\" is no object");
+    for (const auto& [name, count] : all.members()) {
+      if (!count.is_int() || count.as_int() < 0) fail("\"patterns\" counts {}", printable(name));
+      out_.patterns[printable(name)] = count.as_int();
+    }
+  }
+
+  CapturedModel& out_;
+  const std::string& where_;
+};
+
+}  // namespace
+
+void read_capture_index(const std::string& text, const std::string& where, CapturedModel& model) {
+  IndexReader(model, where).read(Json::parse(text, where));
+}
+
+}  // namespace tracestep
