@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "captured/captured_model.h"
+#include "planning/device_traits.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -57,7 +58,7 @@ void settle_captured(const RunGrid& grid, RunSpec& run) {
     fail_usage("parallel", "tp divides models by the names of their parts; {} has its own",
                model.name);
   }
-  if (model.is_float64 && run.device != "reference") {
+  if (model.is_float64 && !traits_named(run.device).computes_in_float64()) {
     throw Error(ErrorCode::kUsage, "program",
                 fmt::format("the parameters of {} are float64, which the device reference computes "
                             "with; {} is of float32 and of 16 bits",
