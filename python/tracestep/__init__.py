@@ -23,11 +23,11 @@ __all__ = [*COMMANDS, "DeviceError", "Error", "InputError", "Interrupted", "Mode
 
 def __getattr__(name: str) -> Any:
     """The function of a command, made when it is first asked for: importing runs nothing."""
-    if name == "attention":  # needs torch
-        from ._attention import attention
+    if name in ("attention", "capture"):  # these need torch
+        from importlib import import_module
 
-        globals()[name] = attention
-        return attention
+        globals()[name] = function = getattr(import_module(f"._{name}", __name__), name)
+        return function
     if name not in COMMANDS:
         raise AttributeError(f"module 'tracestep' has no attribute {name!r}")
     globals()[name] = function = make_function(name)

@@ -22,6 +22,7 @@ from ._program import (DeviceError as DeviceError, Error as Error, InputError as
                        OutOfMemoryError as OutOfMemoryError, OutputError as OutputError,
                        UsageError as UsageError, program as program, use as use)
 from ._attention import attention as attention
+from ._capture import Captured as Captured, capture as capture
 from ._result import Result as Result, Table as Table, load as load
 from ._weights import Model as Model, from_module as from_module
 '''

@@ -63,6 +63,7 @@ struct CapturedModel {
   std::int64_t blocks = 0;  // numbered parts with nodes of their own, "model.layers.0" and so on
   std::vector<std::string> block_parts;  // of most blocks, "mlp" and so on; the smallest first
   DType weights = DType::kF32;           // of most elements of its floating parameters
+  bool is_float64 = false;  // these are, for the device reference alone; `weights` is kF32
 
   const CapturedInput* find_input(std::string_view name) const;
   // True if rows of a text can be its inputs: tokens [B,T], perhaps targets, and nothing else.

@@ -96,11 +96,8 @@ void measure(CapturedModel& model) {
   }
   const auto most = std::ranges::max_element(elements, {}, [](const auto& e) { return e.second; });
   if (most != elements.end()) model.weights = most->first;
-  if (model.weights == DType::kF64) {
-    throw Error(ErrorCode::kInput, file_of(model.folder, kCapturedProgram),
-                "its parameters are float64; steps are of float32 and of 16 bits",
-                "capture module.float(); the reference back end computes it in float64");
-  }
+  model.is_float64 = model.weights == DType::kF64;
+  if (model.is_float64) model.weights = DType::kF32;  // no precision has float64 parameters
 }
 
 std::string digest_of(const std::string& program, const std::string& index) {

@@ -32,6 +32,8 @@ struct DeviceTraits {
   bool has_own_links() const { return kind == DeviceKind::kCuda; }
   // True if kernels are cut into parts for the host's threads, and read through its caches.
   bool shares_kernels_among_threads() const { return kind == DeviceKind::kCpu; }
+  // True if all floating numbers are float64 there, and steps may have float64 parameters.
+  bool computes_in_float64() const { return kind == DeviceKind::kReference; }
 };
 
 // Traits of a device by its name: "cpu", "cuda:1", "reference", "null" (which plans as a CPU does).

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "captured/captured_model.h"
+#include "planning/device_traits.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -56,6 +57,13 @@ void settle_captured(const RunGrid& grid, RunSpec& run) {
   if (run.parallel.tensor > 1) {
     fail_usage("parallel", "tp divides models by the names of their parts; {} has its own",
                model.name);
+  }
+  if (model.is_float64 && !traits_named(run.place.device).computes_in_float64()) {
+    throw Error(ErrorCode::kUsage, "program",
+                fmt::format("the parameters of {} are float64, which the device reference computes "
+                            "with; {} is of float32 and of 16 bits",
+                            model.name, run.place.device),
+                "capture module.float()");
   }
   const std::int64_t batch = model.batch * run.parallel.replicas();
   if (!grid.is_given("batch")) run.shape.batch = batch;

@@ -1,0 +1,282 @@
+"""A program as data, and its text (docs/decisions/program.md): values with dtype and shape, and nodes.
+
+Binary functions broadcast by explicit views, and types are written in full: the program that reads the text
+infers them again and refuses what differs.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Shape = tuple[int, ...]
+FLOATS = ("f64", "f32", "bf16", "f16")
+# Ops without operands of which an equal second one is left out, as of views.
+_MERGED = {"fill", "iota", "reshape", "permute", "slice", "broadcast", "cast"}
+
+
+class DType(str):
+    """The name of an element type: an attribute without quotes."""
+
+
+@dataclass(eq=False)
+class Val:
+    """A leaf, or a result of a node."""
+
+    dtype: str
+    shape: Shape
+    node: Node | None = None
+    name: str = ""  # of leaves
+    kind: str = ""
+    constant: Any = None  # the tensor that it always is
+    example: Any = None  # of integers: the tensor that it is with the inputs of the example
+
+    @property
+    def rank(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def is_floating(self) -> bool:
+        """False for integers and booleans."""
+        return self.dtype in FLOATS
+
+
+@dataclass(eq=False)
+class Node:
+    """One op; `place` is the module's path, the file and the line that it comes from."""
+
+    op: str
+    inputs: tuple[Val, ...]
+    attrs: dict[str, Any]
+    outputs: tuple[Val, ...] = ()
+    place: tuple[str, str, int] = ("", "", 0)
+
+
+@dataclass
+class Program:
+    """Leaves, nodes in order and outputs; its methods add nodes at the end."""
+
+    name: str
+    leaves: list[Val] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: dict[str, Val] = field(default_factory=dict)
+    place: tuple[str, str, int] = ("", "", 0)
+    merged: dict[Any, Val] = field(default_factory=dict)
+
+    def leaf(self, kind: str, name: str, dtype: str, shape: Iterable[int]) -> Val:
+        """An input, parameter or constant."""
+        self.leaves.append(Val(dtype, tuple(shape), None, name, kind))
+        return self.leaves[-1]
+
+    def call(self, op: str, inputs: Sequence[Val], *types: tuple[str, Shape], **attrs: Any) -> Val:
+        """A node with results of these types; returns the first."""
+        key = (op, tuple(map(id, inputs)), repr(attrs)) if op in _MERGED else None
+        if key in self.merged:
+            return self.merged[key]
+        node = Node(op, tuple(inputs), attrs, place=self.place)
+        node.outputs = tuple(Val(dtype, tuple(shape), node) for dtype, shape in types)
+        self.nodes.append(node)
+        if key:
+            self.merged[key] = node.outputs[0]
+        return node.outputs[0]
+
+    # --- generators and views -------------------------------------------------------------------
+    def fill(self, value: float, dtype: str, shape: Iterable[int] = ()) -> Val:
+        """One number, seen as a tensor of that shape."""
+        one = self.call("fill", (), (dtype, ()), value=float(value), dtype=DType(dtype), shape=())
+        return self.broadcast(one, tuple(shape))
+
+    def iota(self, count: int, dtype: str = "i64") -> Val:
+        """0, 1, 2, …"""
+        return self.call("iota", (), (dtype, (count,)), axis=0, dtype=DType(dtype), shape=(count,))
+
+    def reshape(self, x: Val, shape: Iterable[int]) -> Val:
+        """The same elements in row-major order; a reshape of a reshape is one."""
+        shape = tuple(shape)
+        while x.node and x.node.op == "reshape":
+            x = x.node.inputs[0]
+        return x if x.shape == shape else self.call("reshape", (x,), (x.dtype, shape), shape=shape)
+
+    def permute(self, x: Val, axes: Iterable[int]) -> Val:
+        """Dimension i of the result is dimension axes[i] of x."""
+        axes = tuple(a % x.rank for a in axes)
+        if axes == tuple(range(x.rank)):
+            return x
+        return self.call("permute", (x,), (x.dtype, tuple(x.shape[a] for a in axes)), axes=axes)
+
+    def slice(self, x: Val, axis: int, start: int, stop: int) -> Val:
+        """Elements start <= i < stop of an axis."""
+        axis %= x.rank
+        if (start, stop) == (0, x.shape[axis]):
+            return x
+        shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1:])
+        return self.call("slice", (x,), (x.dtype, shape), axis=axis, start=start, stop=stop)
+
+    def pick(self, x: Val, axis: int, index: int) -> Val:
+        """One element of an axis, which is gone."""
+        axis %= x.rank
+        one = self.slice(x, axis, index, index + 1)
+        return self.reshape(one, (*x.shape[:axis], *x.shape[axis + 1:]))
+
+    def broadcast(self, x: Val, shape: Iterable[int]) -> Val:
+        """Sizes of 1 and missing leading ones repeated."""
+        shape = tuple(shape)
+        if x.shape == shape:
+            return x
+        while x.node and x.node.op == "broadcast":
+            x = x.node.inputs[0]
+        return self.call("broadcast", (x,), (x.dtype, shape), shape=shape)
+
+    def concat(self, xs: Sequence[Val], axis: int) -> Val:
+        """One behind the other along an axis; those without elements left out."""
+        axis %= xs[0].rank
+        xs = [x for x in xs if x.shape[axis]] or xs[:1]
+        if len(xs) == 1:
+            return xs[0]
+        shape = list(xs[0].shape)
+        shape[axis] = sum(x.shape[axis] for x in xs)
+        return self.call("concat", xs, (xs[0].dtype, tuple(shape)), axis=axis)
+
+    def stop_gradient(self, x: Val) -> Val:
+        """x, through which no gradient flows."""
+        return self.call("stop_gradient", (x,), (x.dtype, x.shape)) if x.is_floating else x
+
+    # --- elementwise ------------------------------------------------------------------------------
+    def cast(self, x: Val, dtype: str) -> Val:
+        """In another dtype."""
+        return x if x.dtype == dtype else self.call("cast", (x,), (dtype, x.shape), dtype=DType(dtype))
+
+    def unary(self, op: str, x: Val) -> Val:
+        """Of one operand."""
+        return self.call(op, (x,), (x.dtype, x.shape))
+
+    def affine(self, x: Val, scale: float = 1.0, shift: float = 0.0) -> Val:
+        """scale · x + shift."""
+        if (scale, shift) == (1.0, 0.0):
+            return x
+        return self.call("affine", (x,), (x.dtype, x.shape), scale=float(scale), shift=float(shift))
+
+    def together(self, *xs: Val) -> list[Val]:
+        """All broadcast to one shape."""
+        rank = max(x.rank for x in xs)
+        padded = [(1,) * (rank - x.rank) + x.shape for x in xs]
+        # A size of 1 gives way to any other, 0 as well.
+        shape = tuple(next((d for d in sizes if d != 1), 1) for sizes in zip(*padded))
+        return [self.broadcast(x, shape) for x in xs]
+
+    def binary(self, op: str, a: Val, b: Val) -> Val:
+        """Of two operands of one dtype."""
+        a, b = self.together(a, b)
+        return self.call(op, (a, b), ("bool" if op in ("eq", "lt", "le") else a.dtype, a.shape))
+
+    def select(self, condition: Val, a: Val, b: Val) -> Val:
+        """a where the condition holds, else b."""
+        condition, a, b = self.together(condition, a, b)
+        return self.call("select", (condition, a, b), (a.dtype, a.shape))
+
+    def negate(self, x: Val) -> Val:
+        """The opposite of a bool."""
+        return self.select(x, self.fill(0, "bool"), self.fill(1, "bool"))
+
+    # --- reductions and products --------------------------------------------------------------------
+    def reduce(self, op: str, x: Val, axes: Iterable[int], keepdims: bool = False) -> Val:
+        """`sum` or `max`."""
+        axes = tuple(sorted(a % x.rank for a in axes))
+        if not axes:
+            return x
+        kept = (1 if keepdims else None for _ in axes)
+        by_axis = dict(zip(axes, kept))
+        shape = tuple(d for d in (by_axis.get(i, n) for i, n in enumerate(x.shape)) if d is not None)
+        return self.call(op, (x,), (x.dtype, shape), axes=axes, keepdims=keepdims)
+
+    def mean(self, x: Val, axes: Iterable[int], keepdims: bool = False) -> Val:
+        """A sum over its count."""
+        axes = tuple(axes)
+        count = math.prod(x.shape[a] for a in axes)
+        return self.affine(self.reduce("sum", x, axes, keepdims), 1.0 / max(count, 1))
+
+    def softmax(self, x: Val) -> Val:
+        """Over the last axis."""
+        return self.call("softmax", (x,), (x.dtype, x.shape))
+
+    def matmul(self, a: Val, b: Val, transpose_b: bool = False) -> Val:
+        """a [..., m, k] by b [..., k, n], or [..., n, k]; the batch broadcasts, and b without one is one product."""
+        if b.rank == 2 and a.rank != 2:
+            flat = self.reshape(a, (math.prod(a.shape[:-1]), a.shape[-1]))
+            y = self.matmul(flat, b, transpose_b)
+            return self.reshape(y, (*a.shape[:-1], y.shape[-1]))
+        turned = b.node if b.node and b.node.op == "permute" else None
+        if turned and turned.attrs["axes"] == (*range(b.rank - 2), b.rank - 1, b.rank - 2):
+            b, transpose_b = turned.inputs[0], not transpose_b
+        rank = max(a.rank, b.rank)
+        a, b = (self.reshape(x, (1,) * (rank - x.rank) + x.shape) for x in (a, b))
+        batch = tuple(n if m == 1 else m for m, n in zip(a.shape[:-2], b.shape[:-2]))
+        a, b = (self.broadcast(x, batch + x.shape[-2:]) for x in (a, b))
+        attrs = {"transpose_b": True} if transpose_b else {}
+        columns = b.shape[-2] if transpose_b else b.shape[-1]
+        return self.call("matmul", (a, b), (a.dtype, (*batch, a.shape[-2], columns)), **attrs)
+
+    def gather(self, table: Val, indices: Val) -> Val:
+        """Rows of a table [n, d]."""
+        return self.call("gather", (table, indices), (table.dtype, (*indices.shape, table.shape[1])))
+
+    def take_along(self, x: Val, indices: Val) -> Val:
+        """One element of each row: x [..., n], indices [...]."""
+        return self.call("take_along", (x, indices), (x.dtype, indices.shape))
+
+    def log_sum_exp(self, x: Val) -> Val:
+        """Over the last axis, which is gone."""
+        return self.call("log_sum_exp", (x,), (x.dtype, x.shape[:-1]))
+
+    # --- the whole ----------------------------------------------------------------------------------
+    def drop_unread(self) -> None:
+        """Leaves out nodes, inputs and constants that no output needs; parameters stay, read or not."""
+        wanted = {id(v) for v in self.outputs.values()}
+        kept = []
+        for node in reversed(self.nodes):
+            if any(id(v) in wanted for v in node.outputs):
+                wanted.update(map(id, node.inputs))
+                kept.append(node)
+        self.nodes = kept[::-1]
+        self.leaves = [v for v in self.leaves if v.kind != "constant" or id(v) in wanted]
+
+    def text(self) -> str:
+        """What src/ir/parse.h reads."""
+        names = {id(v): "%" + v.name for v in self.leaves}
+        results = (v for node in self.nodes for v in node.outputs)
+        names.update((id(v), f"%{i}") for i, v in enumerate(results))
+        lines = [f'program "{word(self.name)}" {{']
+        lines += [f"  {v.kind} %{v.name} : {type_of(v)}" for v in self.leaves]
+        for node in self.nodes:
+            path, file, line = node.place
+            attrs = ", ".join(f"{key}={literal(value)}" for key, value in node.attrs.items())
+            lines.append(f"  {', '.join(names[id(v)] for v in node.outputs)} : "
+                         f"{', '.join(map(type_of, node.outputs))} = {node.op}"
+                         f"({', '.join(names[id(v)] for v in node.inputs)})" + (f" {{{attrs}}}" if attrs else "")
+                         + f" @ {word(path) or '.'} forward" + (f" {word(file)}:{line}" if file else ""))
+        lines += [f'  output "{name}" = {names[id(v)]}' for name, v in self.outputs.items()]
+        return "\n".join([*lines, "}", ""])
+
+
+def word(text: str) -> str:
+    """With an underscore for each character that no word of the text may have."""
+    return re.sub(r"[^A-Za-z0-9_.+/-]", "_", text)
+
+
+def type_of(v: Val) -> str:
+    """dtype[sizes]"""
+    return f"{v.dtype}[{','.join(map(str, v.shape))}]"
+
+
+def literal(value: Any) -> str:
+    """An attribute as text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, DType):
+        return str(value)
+    if isinstance(value, tuple):
+        return f"[{','.join(map(str, value))}]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)

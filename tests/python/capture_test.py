@@ -1,0 +1,415 @@
+#!/usr/bin/env python3
+"""tracestep.capture: modules as programs, held to the modules' own autograd in float64; and what is refused.
+
+    tests/python/capture_test.py --program build/tracestep
+
+Each module is captured with all patterns and with none. The program's text is run twice: by program_reader.py,
+which shares nothing with the writer, here; and by the program, where capture checks itself. Needs torch
+(tools/python_env); ends with status 77, which ctest calls skipped, where there is none.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+try:
+    import torch
+except ImportError as problem:
+    print(f"skipped: {problem}; tools/python_env makes an environment with torch")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(pathlib.Path(__file__).parent)]
+
+import program_reader  # noqa: E402
+import tracestep  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from tracestep._capture import PATTERNS  # noqa: E402
+from tracestep._capture.export import Inputs, Step, Widened, graph_of, leaves_of, widened_copy, written  # noqa: E402
+
+warnings.filterwarnings("ignore")
+
+
+# --- six modules ----------------------------------------------------------------------------------
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width, bias=False)
+        self.attn, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        q, k, v = (y.unflatten(2, (self.heads, -1)).transpose(1, 2) for y in self.attn(self.ln1(x)).chunk(3, 2))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        x = x + self.proj(y)
+        return x + self.out(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    """With tied weights, learned positions, dropout of 0 and ignored targets, as nanoGPT has."""
+
+    def __init__(self, vocab=61, width=32):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocab, width), nn.Embedding(40, width)
+        self.drop = nn.Dropout(0.0)
+        self.h = nn.ModuleList(Block(width, 4) for _ in range(2))
+        self.ln = nn.LayerNorm(width)
+        self.lm_head = nn.Linear(width, vocab, bias=False)
+        self.lm_head.weight = self.wte.weight
+
+    def forward(self, idx, targets=None):
+        x = self.drop(self.wte(idx) + self.wpe(torch.arange(idx.shape[1])))
+        for block in self.h:
+            x = block(x)
+        logits = self.lm_head(self.ln(x))
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-1)
+
+
+class Course(nn.Module):
+    """As students write it: einsum, softmax, RMSNorm, rotary pairs and SwiGLU of their own."""
+
+    def __init__(self, vocab=59, width=32, heads=4, window=0):
+        super().__init__()
+        self.heads, self.window = heads, window
+        matrix = lambda *shape: nn.Parameter(torch.randn(shape) * 0.2)
+        self.embedding, self.qkv, self.o = matrix(vocab, width), matrix(3, width, width), matrix(width, width)
+        self.gain = nn.Parameter(torch.rand(width) + 0.5)
+        self.w1, self.w2, self.w3 = matrix(48, width), matrix(width, 48), matrix(48, width)
+        half = width // heads
+        angles = torch.outer(torch.arange(40), 1e4 ** (-torch.arange(0, half, 2) / half))
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin())
+
+    def norm(self, x):
+        y = x.to(torch.float32)
+        return (y / torch.sqrt(y.pow(2).mean(-1, keepdim=True) + 1e-5) * self.gain).to(x.dtype)
+
+    def turned(self, x, at):
+        a, b, cos, sin = x[..., 0::2], x[..., 1::2], self.cos[at], self.sin[at]
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+
+    def softmax(self, x):
+        e = torch.exp(x - x.max(dim=-1, keepdim=True)[0])
+        return e / e.sum(dim=-1, keepdim=True)
+
+    def forward(self, ids):
+        x = self.embedding[ids]
+        at = torch.arange(ids.shape[1])
+        y = self.norm(x)
+        q, k, v = (torch.einsum("btd,ed->bte", y, w).unflatten(2, (self.heads, -1)).transpose(1, 2) for w in self.qkv)
+        scores = torch.einsum("...qd,...kd->...qk", self.turned(q, at), self.turned(k, at)) / math.sqrt(q.shape[-1])
+        seen = at[:, None] >= at[None]
+        if self.window:
+            seen = seen & (at[:, None] - at[None] < self.window)
+        weights = self.softmax(torch.where(seen, scores, float("-inf")))
+        mixed = torch.einsum("bhqk,bhkd->bhqd", weights, v).transpose(1, 2).flatten(2)
+        x = x + mixed @ self.o.T
+        y = self.norm(x)
+        gate = torch.einsum("btd,fd->btf", y, self.w1)
+        up = torch.einsum("btd,fd->btf", y, self.w3)
+        x = x + torch.einsum("btf,df->btd", gate * torch.sigmoid(gate) * up, self.w2)
+        return torch.einsum("btd,vd->btv", self.norm(x), self.embedding)
+
+
+def course_loss(logits, targets):
+    logits, targets = logits.flatten(0, 1), targets.flatten()
+    logits = logits - logits.max(dim=-1, keepdim=True)[0]
+    return (torch.log(torch.exp(logits).sum(-1)) - logits.gather(-1, targets[:, None]).squeeze(-1)).mean()
+
+
+class Translator(nn.Module):
+    def __init__(self, vocab=53, width=32):
+        super().__init__()
+        self.source, self.target = nn.Embedding(vocab, width, padding_idx=0), nn.Embedding(vocab, width)
+        self.inner = nn.Transformer(width, 4, 1, 1, 64, dropout=0.0, batch_first=True)
+        self.out = nn.Linear(width, vocab)
+
+    def forward(self, source, target, padding=None):
+        mask = nn.Transformer.generate_square_subsequent_mask(target.shape[1])
+        y = self.inner(self.source(source), self.target(target), tgt_mask=mask, tgt_is_causal=True, src_key_padding_mask=padding,
+                       memory_key_padding_mask=padding)
+        return {"logits": self.out(y)}
+
+
+class Patches(nn.Module):
+    """A vision transformer's first half and an MLP-mixer's second."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.patch = nn.Conv2d(3, width, 4, stride=4)
+        self.cls, self.at = nn.Parameter(torch.randn(1, 1, width)), nn.Parameter(torch.randn(1, 17, width))
+        self.layer = nn.TransformerEncoderLayer(width, 2, 32, dropout=0.0, activation="gelu", batch_first=True)
+        self.norm, self.across = nn.LayerNorm(width), nn.Linear(17, 17)
+        self.head = nn.Linear(width, 7)
+
+    def forward(self, image):
+        x = self.patch(image).flatten(2).transpose(1, 2)
+        x = self.layer(torch.cat([self.cls.expand(len(x), -1, -1), x], 1) + self.at)
+        return self.head(x + self.across(self.norm(x).transpose(1, 2)).transpose(1, 2))[:, 0]
+
+
+class Odd(nn.Module):
+    """Frozen weights, a module called twice, writing in place, no_grad, detach, complex rotation and eval()."""
+
+    def __init__(self):
+        super().__init__()
+        self.twice, self.frozen, self.other = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.frozen.requires_grad_(False)
+        self.drop = nn.Dropout(0.5).eval()
+        self.register_buffer("turn", torch.polar(torch.ones(6, 4), torch.rand(6, 4)), persistent=False)
+
+    def forward(self, x, scale=1.0):
+        y = self.twice(self.drop(self.frozen(self.twice(x)))) * scale
+        y[:, 0].mul_(2)
+        y[:, 1:3] = x[:, 1:3]
+        with torch.no_grad():
+            z = self.other(y)
+        pairs = torch.view_as_complex(y.unflatten(-1, (4, 2)))
+        turned = torch.view_as_real(pairs * self.turn).flatten(-2)
+        return (turned * z.sigmoid() + y.detach() * y).pow(3).mean()
+
+
+IDS, TARGETS = (torch.randint(1, 53, (3, 19), generator=torch.Generator().manual_seed(s)) for s in (1, 2))
+IGNORED = TARGETS.masked_fill(TARGETS % 5 == 0, -1)
+PADDING = torch.arange(19)[None] >= torch.tensor([19, 12, 17])[:, None]
+
+
+def translated(outputs, targets):
+    return F.cross_entropy(outputs["logits"].transpose(1, 2), targets, label_smoothing=0.1)
+
+
+# name -> module, inputs, options, composites that all patterns find
+CASES = {
+    "gpt": (GPT, (IDS, TARGETS), {}, {"attention": 2, "cross_entropy": 1, "layer_norm": 5}),
+    "gpt with ignored targets": (GPT, (IDS, IGNORED), {}, {"attention": 2, "layer_norm": 5}),
+    "course": (Course, (IDS,), {"loss": course_loss, "targets": TARGETS},
+               {"attention": 1, "cross_entropy": 1, "rms_norm": 3, "rope": 2, "swiglu": 1}),
+    "windowed course": (lambda: Course(window=7), (IDS,), {"loss": course_loss, "targets": TARGETS},
+                        {"attention": 1, "cross_entropy": 1, "rms_norm": 3, "rope": 2, "swiglu": 1}),
+    "translator": (Translator, (IDS, TARGETS[:, :11]), {"loss": translated, "targets": TARGETS[:, 1:12]},
+                   {"attention": 3, "layer_norm": 7}),
+    "translator with padding": (Translator, (IDS, TARGETS[:, :11]),
+                                {"loss": translated, "targets": TARGETS[:, 1:12], "padding": PADDING},
+                                {"attention": 1, "layer_norm": 7, "softmax": 2}),
+    "patches": (Patches, (torch.linspace(-1, 1, 3 * 768).sin().reshape(3, 3, 16, 16),),
+                {"loss": F.cross_entropy, "targets": torch.tensor([1, 6, 0])},
+                {"attention": 1, "cross_entropy": 1, "layer_norm": 3}),
+    "odd": (Odd, (torch.linspace(-1, 1, 240).sin().reshape(5, 6, 8),), {"scale": 2.0}, {}),
+}
+
+
+def wide(x):
+    return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+def read(module, inputs, options, patterns):
+    """The largest difference of loss, logits and gradients, relative to each tensor's largest, and the program, for
+    each of several sets of patterns."""
+    options = {name: wide(x) for name, x in options.items()}
+    loss, targets = options.pop("loss", None), options.pop("targets", ())
+    module = widened_copy(module)
+    found = Inputs.of(module, [wide(x) for x in inputs], options,
+                      [wide(x) for x in (targets if isinstance(targets, tuple) else (targets,))])
+    step = Step(module, loss, found)
+    with Widened():
+        wanted = step(*found.tensors)
+    wanted[0].backward()
+    with Widened():
+        graph = graph_of(step, found.tensors)
+    for names in patterns:
+        yield compare(module, wanted, written(step, graph, found.tensors, "m", frozenset(names)))
+
+
+def compare(module, wanted, out):
+    weights = {n: x.clone().requires_grad_(n not in out.frozen) for n, x in out.weights.items()}
+    outputs = program_reader.run(out.program.text(), {**out.constants, **out.examples, **weights})
+    outputs["loss"].backward()
+    pairs = [(outputs["loss"], wanted[0])] + [(outputs["logits"], x) for x in wanted[1:]]
+    largest = max(float(p.grad.abs().max()) for p in module.parameters() if p.grad is not None)
+    for name, p in leaves_of(module)[0].items():
+        if p.requires_grad:
+            none = torch.zeros_like(p)
+            mine = weights[name].grad if name in weights and weights[name].grad is not None else none
+            pairs.append((mine, none if p.grad is None else p.grad))
+    return max(float((a - b).detach().abs().max()) / max(float(b.detach().abs().max()), 1e-3 * largest)
+               for a, b in pairs), out
+
+
+class EqualTest(unittest.TestCase):
+    def test_a_second_reader_computes_loss_logits_and_gradients_of_the_module(self):
+        for name, (make, inputs, options, composites) in CASES.items():
+            torch.manual_seed(3)
+            with self.subTest(name):
+                (lifted, out), (plain, _) = read(make(), inputs, options, (PATTERNS, ()))
+                self.assertLess(lifted, 1e-10)
+                self.assertLess(plain, 1e-10)
+                self.assertEqual(out.lifted, composites)
+
+    def test_the_program_computes_them_too(self):
+        for name, patterns in (("gpt with ignored targets", "none"), ("windowed course", "all"),
+                               ("translator with padding", "all"), ("patches", "none"), ("odd", "all")):
+            make, inputs, options, _ = CASES[name]
+            torch.manual_seed(3)
+            with self.subTest(name):
+                check = tracestep.capture(make(), *inputs, patterns=patterns, **options).check
+                self.assertLess(max(check["loss"], check["gradients"]), 1e-10)
+
+    def test_a_window_is_recognised_beyond_its_length(self):
+        torch.manual_seed(3)
+        (_, found), = read(Course(window=7), (IDS,), CASES["course"][2], (PATTERNS,))
+        self.assertEqual([n.attrs["window"] for n in found.program.nodes if n.op == "attention"], [7])
+
+
+class FolderTest(unittest.TestCase):
+    def test_it_holds_what_the_module_has(self):
+        with tempfile.TemporaryDirectory() as place:
+            folder = pathlib.Path(place) / "captured"
+            gpt = GPT()
+            groups = torch.optim.AdamW([{"params": gpt.h.parameters(), "weight_decay": 0.5},
+                                        {"params": [gpt.wte.weight, gpt.wpe.weight]}])
+            found = tracestep.capture(gpt, IDS, TARGETS, folder=folder, check=False, optimizer=groups)
+            index = json.loads((folder / "capture.json").read_text())
+            self.assertEqual(index["inputs"], [{"name": "idx", "role": "tokens", "high": 61},
+                                               {"name": "targets", "role": "targets", "high": 61}])
+            self.assertEqual(index["tied"], {"lm_head.weight": "wte.weight"})
+            self.assertEqual((index["format"], index["module"], index["check"]), (1, "GPT", None))
+            self.assertEqual([len(g["parameters"]) for g in index["optimizer_groups"]], [22, 2])
+            self.assertEqual(index["optimizer_groups"][0]["weight_decay"], 0.5)
+            text = (folder / "program.txt").read_text()
+            self.assertIn("@ h.1.attn forward capture_test.py:", text)
+            self.assertNotIn(str(ROOT), text)
+            with self.assertRaisesRegex(tracestep.OutputError, "another capture"):
+                tracestep.capture(gpt, IDS, TARGETS, folder=folder, check=False)
+            tracestep.capture(gpt, IDS, TARGETS, folder=folder, check=False, overwrite=True)
+            self.assertEqual(os.fspath(found), str(folder))
+
+    def test_frozen_weights_and_buffers_are_constants_with_values(self):
+        found = tracestep.capture(Course(), IDS, check=False, **CASES["course"][2])
+        index = json.loads((found.folder / "capture.json").read_text())
+        self.assertEqual(index["buffers"], ["sin"])
+        odd = tracestep.capture(Odd(), *CASES["odd"][1], check=False)
+        self.assertIn("constant %frozen.weight : f32[8,8]", (odd.folder / "program.txt").read_text())
+        self.assertEqual(json.loads((odd.folder / "capture.json").read_text())["frozen"],
+                         ["frozen.weight", "frozen.bias"])
+
+    def test_a_mask_is_stored_without_its_batch(self):
+        found = tracestep.capture(Translator(), IDS, TARGETS[:, :11], check=False, patterns="none",
+                                  **CASES["translator"][2])
+        self.assertNotRegex((found.folder / "program.txt").read_text(), r"constant %constants.\d+ : \w+\[3,")
+
+    def test_a_tensor_that_is_passed_twice_is_one_input(self):
+        found = tracestep.capture(GPT(), IDS, IDS, check=False)
+        self.assertEqual([i["name"] for i in found.inputs], ["idx"])
+
+    def test_a_module_in_bfloat16_keeps_its_dtypes(self):
+        torch.manual_seed(3)
+        found = tracestep.capture(GPT().bfloat16(), IDS, TARGETS)
+        text = (found.folder / "program.txt").read_text()
+        self.assertIn("parameter %wte.weight : bf16[61,32]", text)
+        self.assertIn("f32[] = cast(", text)  # the loss
+        self.assertLess(found.check["gradients"], 1e-10)
+
+
+# --- what is refused --------------------------------------------------------------------------------
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        return 3 * g * ctx.saved_tensors[0]
+
+
+class Doing(nn.Module):
+    """A linear layer, and what a function makes of it."""
+
+    def __init__(self, what, **parts):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.what = what
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.what(self, self.linear(x))
+
+
+def branching(m, y):
+    return y.sum() if y.sum() > 0 else y.mean()
+
+
+REFUSED = {
+    "a gradient of one's own": (lambda m, y: Wrong.apply(y).mean(), {}, r"gradient of linear.weight differs by 0.33"),
+    "control flow": (branching, {}, r"capture_test.py:\d+\].*data-dependent"),
+    "unknown sizes": (lambda m, y: y[y > 0].sum(), {}, r"capture_test.py:\d+\] .*size that depends on values"),
+    "indices": (lambda m, y: (y * y.argmax(-1, keepdim=True)).sum(), {}, r"aten.argmax.* has no counterpart"),
+    "largest's indices": (lambda m, y: (y * y.max(-1, keepdim=True)[1]).sum(), {}, r"aten.mul.* has no counterpart"),
+    "dropout": (lambda m, y: m.drop(y).sum(), {"drop": nn.Dropout(0.1)}, r"dropout with p > 0 while training, in drop"),
+    "functional dropout": (lambda m, y: F.dropout(y, 0.1).sum(), {}, r"capture_test.py:\d+\] dropout with p=0.1"),
+    "random numbers": (lambda m, y: (y * torch.randn_like(y)).sum(), {}, "random numbers"),
+    "batch norm": (lambda m, y: m.bn(y).sum(), {"bn": nn.BatchNorm1d(6)}, r"changes the buffer bn.running_mean"),
+    "recurrence": (lambda m, y: m.lstm(y)[0].sum(), {"lstm": nn.LSTM(6, 6)}, r"aten.lstm.* has no counterpart"),
+    "convolution": (lambda m, y: m.conv(y[:, None]).sum(), {"conv": nn.Conv1d(1, 2, 3)}, "not over patches"),
+    "reentrant checkpoints": (lambda m, y: torch.utils.checkpoint.checkpoint(m.inner, y, use_reentrant=True).sum(),
+                              {"inner": nn.Linear(6, 6)}, "reentrant checkpoint"),
+    "no loss": (lambda m, y: y, {}, "the step has no loss"),
+}
+
+
+class RefusedTest(unittest.TestCase):
+    def test_each_is_refused_in_one_line_that_says_why(self):
+        torch.manual_seed(0)
+        x = torch.randn(4, 6, requires_grad=True)
+        for name, (what, parts, reason) in REFUSED.items():
+            with self.subTest(name), self.assertRaisesRegex(tracestep.UsageError, reason) as raised:
+                tracestep.capture(Doing(what, **parts), x)
+            self.assertNotIn("\n", str(raised.exception))
+
+    def test_calls_that_make_no_sense(self):
+        for call, reason in ((lambda: tracestep.capture(3, IDS), "is no torch.nn.Module"),
+                             (lambda: tracestep.capture(GPT(), IDS, TARGETS, patterns="softmx"), "is no pattern"),
+                             (lambda: tracestep.capture(GPT(), IDS, TARGETS, IDS), "cannot be called like this")):
+            with self.assertRaisesRegex(tracestep.UsageError, reason):
+                call()
+
+
+class CommandTest(unittest.TestCase):
+    def test_a_script_is_captured_and_a_mistake_is_one_line(self):
+        script = ("import torch\nfrom torch import nn\n"
+                  "def build():\n    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), torch.ones(2, 3), "
+                  "{'loss': lambda y: y.mean()}\n")
+        with tempfile.TemporaryDirectory() as place:
+            (pathlib.Path(place) / "mine.py").write_text(script)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+            said = lambda *words: subprocess.run([sys.executable, "-m", "tracestep", "capture", *words], cwd=place,
+                                                 env=environment, capture_output=True, text=True)
+            done = said("mine.py:build", "--no-check")
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("Sequential: no composites; loss and gradients were not checked", done.stdout)
+            self.assertTrue((pathlib.Path(place) / "captured-build" / "capture.json").is_file())
+            wrong = said("mine.py:missing")
+            self.assertEqual(wrong.returncode, 2)
+            self.assertIn("has no function 'missing'", wrong.stderr)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True, help="the program, which checks captures")
+    options, rest = parser.parse_known_args()
+    tracestep.use(options.program)
+    torch.set_num_threads(1)
+    unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Captures architectures of transformers and modules of one's own, and holds each to its own autograd.
+
+    .venv-oracle/bin/python tools/soak/captured_modules.py [--only NAME,…] [--program PROGRAM] [--output FILE]
+
+Each is small, with random weights, three rows, 19 positions (beyond a window of 8) and 131 words. The program
+of each, with all patterns and with none, is run in float64 by tests/python/program_reader.py; loss, logits and
+every gradient are compared with the module's, relative to the largest of the tensor (a gradient that is 0 but
+for rounding: to 1e-3 of the largest of all). With --program, capture's own check runs too, by that program.
+Modules of other packages are tried where these are installed. Exit status 1: something differs.
+"""
+import argparse
+import pathlib
+import sys
+import time
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests" / "python"), str(ROOT / "python")]
+
+import capture_test  # noqa: E402
+import torch  # noqa: E402
+import tracestep  # noqa: E402
+from tracestep._capture import PATTERNS  # noqa: E402
+
+warnings.filterwarnings("ignore")
+BOUND = 1e-10
+SIZES = dict(vocab_size=131, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+             max_position_embeddings=64)
+GROUPED = dict(num_key_value_heads=2)
+WINDOWED = dict(num_key_value_heads=2, head_dim=8, sliding_window=8)
+# What a config needs beside the sizes above.
+ARCHITECTURES = {
+    "bert": {}, "bloom": dict(n_layer=2, n_head=4), "cohere": GROUPED,
+    "distilbert": dict(dim=32, n_heads=4, n_layers=2, hidden_dim=48), "falcon": {},
+    "gemma": dict(num_key_value_heads=2, head_dim=8), "gemma2": WINDOWED, "gemma3_text": WINDOWED,
+    "glm": dict(num_key_value_heads=2, head_dim=8, pad_token_id=0), "gpt2": {},
+    "gpt_neo": dict(num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], window_size=8),
+    "gpt_neox": {}, "gptj": dict(rotary_dim=4, n_inner=48), "granite": GROUPED, "llama": GROUPED,
+    "mistral": WINDOWED, "modernbert": dict(local_attention=8, pad_token_id=0),
+    "mpt": dict(d_model=32, n_heads=4, n_layers=2, max_seq_len=64), "olmo": GROUPED, "olmo2": GROUPED,
+    "opt": dict(ffn_dim=48, word_embed_proj_dim=32), "phi": GROUPED, "phi3": dict(num_key_value_heads=2, pad_token_id=0),
+    "qwen2": GROUPED, "qwen3": dict(num_key_value_heads=2, head_dim=8), "roberta": {}, "stablelm": GROUPED,
+    "starcoder2": dict(num_key_value_heads=2, sliding_window=8),
+    "t5": dict(d_model=32, d_ff=48, num_layers=2, num_heads=4, d_kv=8, decoder_start_token_id=0),
+    "vit": dict(image_size=16, patch_size=4)}
+MASKED = ("bert", "distilbert", "modernbert", "roberta")
+IDS = torch.randint(1, 131, (3, 19), generator=torch.Generator().manual_seed(1))
+IMAGES, LABELS = torch.linspace(-1, 1, 3 * 768).sin().reshape(3, 3, 16, 16), torch.tensor([0, 1, 1])
+
+
+def of_transformers(name):
+    """The module, its inputs and options."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    config = transformers.AutoConfig.for_model(name, **{**SIZES, **ARCHITECTURES[name]})
+    for key, value in list(vars(config).items()):
+        if "drop" in key and isinstance(value, float):
+            setattr(config, key, 0.0)
+    config.use_cache = False
+    kind = ("ForImageClassification" if name == "vit" else "ForMaskedLM" if name in MASKED
+            else "ForSeq2SeqLM" if name == "t5" else "ForCausalLM")
+    module = getattr(transformers, f"AutoModel{kind}").from_config(config).train()
+    for part in module.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.0
+    with torch.no_grad():  # as a trained one has, neither ones nor zeros
+        for p in module.parameters():
+            p.copy_(torch.randn(p.shape) * 0.2 + float(p.dim() == 1 and p.mean() == 1))
+    inputs = dict(pixel_values=IMAGES, labels=LABELS) if name == "vit" else dict(input_ids=IDS, labels=IDS)
+    return module, (), inputs
+
+
+def mean_square(y):
+    """A loss for modules that have none."""
+    return y.float().square().mean()
+
+
+# Modules of packages that nobody tuned the exporter for: each was tried once.
+STRANGERS = {
+    "x-transformers decoder": lambda: (_x("Decoder", causal=True), (IDS,), {"loss": mean_square}),
+    "x-transformers decoder with rotary and GLU": lambda: (
+        _x("Decoder", causal=True, rotary_pos_emb=True, ff_glu=True, use_rmsnorm=True), (IDS,), {"loss": mean_square}),
+    "x-transformers encoder with ALiBi": lambda: (_x("Encoder", alibi_pos_bias=True), (IDS,), {"loss": mean_square}),
+    "vit-pytorch ViT": lambda: _vit("ViT"), "vit-pytorch SimpleViT": lambda: _vit("SimpleViT"),
+    "timm vit_tiny_patch16_224": lambda: _timm("vit_tiny_patch16_224", depth=2, img_size=32),
+    "timm mixer_s16_224": lambda: _timm("mixer_s16_224", img_size=32),
+    "timm convnext_atto": lambda: _timm("convnext_atto"),
+    "mlp-mixer-pytorch": lambda: (_import("mlp_mixer_pytorch").MLPMixer(
+        image_size=16, channels=3, patch_size=4, dim=16, depth=2, num_classes=5), (IMAGES,), _classes()),
+    "g-mlp-pytorch": lambda: (_import("g_mlp_pytorch").gMLP(num_tokens=131, dim=16, depth=2, seq_len=19, causal=True),
+                              (IDS,), {"loss": mean_square}),
+    "perceiver-pytorch": lambda: (_import("perceiver_pytorch").Perceiver(
+        num_freq_bands=2, depth=2, max_freq=4., input_channels=3, num_latents=8, latent_dim=16, num_classes=5,
+        latent_heads=2, cross_dim_head=8, latent_dim_head=8), (IMAGES.permute(0, 2, 3, 1),), _classes()),
+    "nystrom-attention": lambda: (_import("nystrom_attention").Nystromformer(
+        dim=16, dim_head=8, heads=2, depth=1, num_landmarks=4, pinv_iterations=2), (IMAGES[:, 0],), {"loss": mean_square}),
+    "linformer": lambda: (_import("linformer").LinformerLM(num_tokens=131, dim=16, seq_len=19, depth=2, heads=2, k=8),
+                          (IDS,), {"loss": mean_square}),
+}
+
+
+def _import(name):
+    import importlib
+
+    return importlib.import_module(name)
+
+
+def _classes():
+    return {"loss": torch.nn.functional.cross_entropy, "targets": LABELS}
+
+
+def _x(kind, causal=False, **options):
+    x = _import("x_transformers")
+    return x.TransformerWrapper(num_tokens=131, max_seq_len=64,
+                                attn_layers=getattr(x, kind)(dim=32, depth=2, heads=4, attn_dim_head=8, **options))
+
+
+def _vit(kind):
+    vit = getattr(_import("vit_pytorch"), kind)
+    return vit(image_size=16, patch_size=4, num_classes=5, dim=16, depth=2, heads=2, mlp_dim=24), (IMAGES,), _classes()
+
+
+def _timm(name, **options):
+    size = options.get("img_size", 32)
+    image = torch.linspace(-1, 1, 9 * size * size).sin().reshape(3, 3, size, size)
+    return _import("timm").create_model(name, num_classes=5, **options), (image,), _classes()
+
+
+def modules(only):
+    """Name, kind and how to make it."""
+    for name, (make, inputs, options, _) in capture_test.CASES.items():
+        yield name, "own", lambda make=make, inputs=inputs, options=options: (make(), inputs, options)
+    for name in ARCHITECTURES:
+        yield name, "transformers", lambda name=name: of_transformers(name)
+    for name, make in STRANGERS.items():
+        yield name, "tried once", make
+
+
+def tried(make, checks):
+    """What a table says of one."""
+    torch.manual_seed(3)
+    began = time.monotonic()
+    module, inputs, options = make()
+    try:
+        (lifted, out), (plain, other) = capture_test.read(module, inputs, options, (PATTERNS, ()))
+        row = {"with": lifted, "without": plain, "nodes": f"{len(out.program.nodes)} / {len(other.program.nodes)}",
+               "found": ", ".join(f"{n} {name}" for name, n in out.lifted.items()) or "—",
+               "constants": str(len(out.constants)), "seconds": time.monotonic() - began}
+        if checks:
+            check = tracestep.capture(module, *inputs, **options).check
+            row["program"] = max(check["loss"], check["gradients"])
+        return row
+    except tracestep.Error as refused:
+        return {"reason": str(refused)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="names, joined by commas")
+    parser.add_argument("--program", help="a program with which capture checks itself")
+    parser.add_argument("--output", type=pathlib.Path, help="a page for the table")
+    options = parser.parse_args()
+    if options.program:
+        tracestep.use(options.program)
+    only = [name for name in options.only.split(",") if name]
+    rows, problems = [], 0
+    for name, kind, make in modules(only):
+        if only and name not in only:
+            continue
+        try:
+            row = tried(make, options.program)
+        except ImportError as missing:
+            print(f"{name}: left out, {missing}", flush=True)
+            continue
+        except Exception as failure:  # neither captured nor refused: a mistake of the exporter, or of the module
+            row = {"failure": f"{type(failure).__name__}: {str(failure).splitlines()[0][:200] if str(failure) else ''}"}
+        is_equal = "with" in row and max(row["with"], row["without"], row.get("program", 0.0)) <= BOUND
+        problems += kind != "tried once" and not is_equal
+        rows.append((name, kind, is_equal, row))
+        print(name, "equal" if is_equal else "NOT", row, flush=True)
+    if options.output:
+        options.output.write_text(page(rows, bool(options.program)), encoding="utf-8")
+    return 1 if problems else 0
+
+
+def page(rows, checks):
+    """The table as Markdown."""
+    import platform
+
+    try:
+        import transformers
+        version = f", transformers {transformers.__version__}"
+    except ImportError:
+        version = ""
+    lines = ["# Captured modules", "",
+             f"Written by `tools/soak/captured_modules.py --output`, with torch {torch.__version__.partition('+')[0]}{version}, "
+             f"Python {platform.python_version()}, on a CPU.", ""]
+    for kind, title in (("own", "Own modules"), ("transformers", "Architectures of transformers"),
+                        ("tried once", "Modules of other packages, tried once")):
+        of_kind = [r for r in rows if r[1] == kind]
+        if not of_kind:
+            continue
+        equal = sum(r[2] for r in of_kind)
+        lines += [f"## {title}: {equal} of {len(of_kind)} equal", "",
+                  "Differences of loss, logits and gradients in float64, relative to each tensor's largest; with all "
+                  "patterns and with none." if kind == "own" else "", "",
+                  f"| module | with | without |{' by the program |' if checks else ''} nodes | constants | composites |",
+                  f"|---|--:|--:|{'--:|' if checks else ''}--:|--:|---|"]
+        for name, _, is_equal, row in of_kind:
+            if "with" not in row:
+                why = row.get("reason", row.get("failure", "")).replace("|", "\\|")
+                lines.append(f"| {name} | {'refused' if 'reason' in row else 'failed'} | |{' |' if checks else ''} | | {why} |")
+                continue
+            lines.append(f"| {name} | {row['with']:.1e} | {row['without']:.1e} |"
+                         f"{' %.1e |' % row['program'] if checks else ''} {row['nodes']} | {row['constants']} | {row['found']} |")
+        lines.append("")
+    return "\n".join(line for i, line in enumerate(lines) if line or i and lines[i - 1]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
