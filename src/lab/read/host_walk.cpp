@@ -13,10 +13,6 @@ constexpr std::string_view kOptimizerZero = "Optimizer.zero_grad#";
 constexpr std::string_view kSystemRanges[] = {kProfilerStep, kOptimizerStep, kOptimizerZero,
                                               "PyTorch Profiler", "## Call CompiledFxGraph"};
 
-std::size_t place_of(GapCause cause) {
-  return static_cast<std::size_t>(cause);
-}
-
 }  // namespace
 
 void RecentSpans::add(std::int64_t start, std::int64_t end) {
@@ -103,8 +99,8 @@ void HostWalk::close_steps(std::int64_t until) {
     const std::int64_t idle = std::max<std::int64_t>(0, step.end_ns - step.start_ns - busy);
     const std::int64_t for_data = std::min(idle, loading_.within(step.start_ns, step.end_ns));
     const auto number = static_cast<std::int32_t>(closed_steps_);
-    if (for_data > 0) times_.gaps[place_of(GapCause::kLoading)].add(number, for_data);
-    times_.gaps[place_of(GapCause::kPython)].add(number, idle - for_data);
+    if (for_data > 0) times_.parts.times(PartLevel::kGap, GapCause::kLoading).add(number, for_data);
+    times_.parts.times(PartLevel::kGap, GapCause::kPython).add(number, idle - for_data);
     forget(step.end_ns);
   }
 }

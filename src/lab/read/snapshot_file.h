@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,8 @@ struct SnapshotFacts {
   std::int64_t segments = 0;
   SnapshotUnused unused_at_peak, unused_at_end;
   bool is_expandable = false;
-  std::vector<SnapshotHolder> holders;  // at the peak, the largest first
+  std::vector<SnapshotHolder> holders;                 // at the peak, the largest first
+  std::map<std::int64_t, std::int64_t> sizes_at_peak;  // how many blocks have these bytes
   std::vector<SnapshotOutOfMemory> out_of_memory;
   std::vector<SnapshotMoment> moments;  // at most some hundred, in order
 };
