@@ -312,6 +312,7 @@ class SnapshotReader {
         out_.peak_event = static_cast<std::int64_t>(i + 1);
       }
       out_.most_reserved_bytes = std::max(out_.most_reserved_bytes, now.reserved);
+      out_.lacks_segments |= now.allocated > now.reserved;
       if (i % stride == 0 || i + 1 == events_.size()) {
         out_.moments.push_back(
             {static_cast<std::int64_t>(i), event.time_us, now.allocated, now.reserved});

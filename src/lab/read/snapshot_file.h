@@ -46,6 +46,9 @@ struct SnapshotFacts {
   std::string file;
   std::int64_t device = 0, events = 0;
   bool lost_events = false;  // the recording was a ring that ran over
+  // More was allocated than reserved, so that the file lacks events of segments: what was reserved
+  // before its end is not known.
+  bool lacks_segments = false;
   std::int64_t peak_bytes = 0, peak_event = 0;
   std::int64_t reserved_at_peak_bytes = 0, most_reserved_bytes = 0;
   std::int64_t allocated_at_end_bytes = 0, reserved_at_end_bytes = 0;

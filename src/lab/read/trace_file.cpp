@@ -35,6 +35,8 @@ constexpr std::pair<std::string_view, EventKind> kCategories[] = {
     {"gpu_memset", EventKind::kCopy},
     {"memcpy", EventKind::kCopy},
     {"memset", EventKind::kCopy},
+    {"mtia_runtime", EventKind::kCall},
+    {"mtia_ccp_events", EventKind::kKernel},
     {"python_function", EventKind::kModule}};
 
 std::optional<EventKind> kind_of(std::string_view category) {
@@ -178,10 +180,19 @@ class TraceReader {
     events_.add(event);
   }
 
-  // Names come from outside: what a terminal or a page cannot show is made visible.
   std::uint32_t number_of(std::string_view name) {
-    if (out_.names.size() >= kMostNames) name = "(names beyond the first 200,000)";
-    name = without_paths(name.substr(0, kMostOfTraceName), path_store_);
+    name = name.substr(0, kMostOfTraceName);
+    if (raw_.size() >= kMostNames && raw_.find(name) == kNoNumber) {
+      return shown_number_of("(names beyond the first 200,000)");
+    }
+    const std::uint32_t raw = raw_.number_of(name);
+    if (raw == shown_.size()) shown_.push_back(shown_number_of(name));
+    return shown_[raw];
+  }
+
+  // Names come from outside: what a terminal or a page cannot show is made visible.
+  std::uint32_t shown_number_of(std::string_view name) {
+    name = without_paths(name, path_store_);
     const bool is_plain = std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f; });
     return is_plain ? out_.names.number_of(name) : out_.names.number_of(escaped(name));
   }
@@ -197,6 +208,8 @@ class TraceReader {
   EventOrder& events_;
   TraceFacts out_;
   std::uint32_t kept_ = 0;
+  Names raw_;                         // as they stand in the file
+  std::vector<std::uint32_t> shown_;  // the number of each in TraceFacts::names
   std::map<std::string, std::uint32_t> threads_;
   std::uint32_t last_thread_ = 0;
   std::string store_, path_store_, thread_key_, last_key_;

@@ -240,7 +240,7 @@ void add_piece(const WorkPiece& piece, bool is_of_device, TraceTimes& times) {
     times.parts.times(level, which).add(piece.step, ns);
   };
   add(PartLevel::kKind, piece.work, own);
-  if (piece.work == WorkClass::kCollectives && length > own) {
+  if (is_of_device && piece.work == WorkClass::kCollectives && length > own) {
     add(PartLevel::kHidden, 0, length - own);
   }
   add(PartLevel::kPass, piece.place.pass, own);

@@ -20,9 +20,12 @@ constexpr std::string_view kAttention[] = {"fmha",
                                            "scaled_dot_product",
                                            "efficient_attention",
                                            "flex_attention",
+                                           "paged_attention",
+                                           "unified_attention",
                                            "_sdpa_",
-                                           "_attn_fwd",
-                                           "_attn_bwd"};
+                                           "attn_fwd",
+                                           "attn_bwd",
+                                           "sage_fwd"};
 constexpr std::string_view kProducts[] = {
     "splitkreduce", "gemm",          "gemv",     "nvjet",       "cutlass",   "cublas",
     "xmma",         "wgrad",         "dgrad",    "convolution", "conv2d",    "triton_tem_",

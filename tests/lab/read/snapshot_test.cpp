@@ -4,6 +4,7 @@
 
 #include "lab/read/file_kind.h"
 #include "lab/read/snapshot_file.h"
+#include "lab/report/gzip.h"
 #include "lab/snapshots/snapshot.h"
 #include "support/temp_folder.h"
 
@@ -135,6 +136,23 @@ TEST(ReadSnapshotTest, WithoutEventsThePeakIsTheState) {
   const SnapshotFacts facts = facts_of(s);
   EXPECT_EQ(facts.peak_bytes, 7 * kMiB);
   EXPECT_THAT(snapshot_tables(facts)[0].notes, ::testing::Contains(HasSubstr("no events")));
+}
+
+TEST(ReadSnapshotTest, WithoutEventsOfSegmentsNothingIsSaidOfWhatWasReserved) {
+  MemorySnapshot s = small_snapshot();
+  s.events[0].bytes = s.events[1].bytes = s.events[2].bytes = 30 * kMiB;
+  const std::vector<Table> tables = snapshot_tables(facts_of(s));
+  const Table& whole = tables[0];
+  EXPECT_TRUE(whole.rows[0][*whole.index_of("reserved_at_peak_bytes")].is_null());
+  EXPECT_EQ(whole.rows[0][*whole.index_of("reserved_bytes")].as_int(), 20 * kMiB);
+  EXPECT_THAT(whole.notes, ::testing::Contains(HasSubstr("lacks events of segments")));
+}
+
+TEST(ReadSnapshotTest, ACompressedFileIsTheSame) {
+  const TempFolder folder;
+  const auto path = folder.write("s.pickle.gz", gzip(pickle_of(small_snapshot())));
+  EXPECT_EQ(recorded_kind(path), RecordedKind::kSnapshot);
+  EXPECT_EQ(read_snapshot_facts(path).peak_bytes, 12 * kMiB);
 }
 
 TEST(ReadSnapshotTest, ClassesAndOtherDataAreRefused) {

@@ -120,6 +120,25 @@ TEST(ReadTraceTest, WithoutKernelsOpsAreTheWorkWithoutTheOpsInThem) {
   EXPECT_NEAR(cell(time, "outside of ops", "mean_ms"), 0.050, 1e-9);
 }
 
+TEST(ReadTraceTest, OpsThatEndBehindTheOneTheyBeganInTakeNothingBeforeIt) {
+  TraceText t;
+  t.range("ProfilerStep#1", 0, 200);
+  t.op("c10d::allreduce_", 10, 20).op("aten::copy_", 15, 100);
+  const Table& time = table_named(trace_tables(read(t)), "time");
+  EXPECT_NEAR(cell(time, "exposed collectives", "mean_ms"), 0.005, 1e-9);
+  EXPECT_TRUE(time.notes.empty());  // of an op, nothing is hidden
+}
+
+TEST(ReadTraceTest, KernelsAreOfTheKindThatTheirNamesSay) {
+  EXPECT_EQ(work_class_of("attn_fwd"), WorkClass::kAttention);
+  EXPECT_EQ(work_class_of("void paged_attention_ll4mi_QKV_mfma16_kernel<0>"),
+            WorkClass::kAttention);
+  EXPECT_EQ(work_class_of("Cijk_Alik_Bljk_BBS_BH"), WorkClass::kProducts);
+  EXPECT_EQ(work_class_of("fmha_cutlassF_bf16_gemm"), WorkClass::kAttention);
+  EXPECT_EQ(work_class_of("ncclDevKernel_AllReduce"), WorkClass::kCollectives);
+  EXPECT_EQ(work_class_of("triton_poi_fused_addmm_gelu_view_26"), WorkClass::kMemoryBound);
+}
+
 TEST(ReadTraceTest, StepsEndWithTheOptimizerWhereNothingElseMarksThem) {
   TraceText t;
   for (int s = 0; s < 3; ++s) {
