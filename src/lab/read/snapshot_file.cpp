@@ -27,25 +27,36 @@ constexpr std::size_t kMostMoments = 400;
 constexpr std::size_t kMostSiteBytes = 300;
 constexpr std::size_t kMostOutOfMemory = 100;  // events that are shown
 
-// Frames of the machinery between a program's line and its allocation.
-constexpr std::string_view kInnerFiles[] = {"??",
-                                            "<frozen ",
-                                            "CUDACachingAllocator",
-                                            "site-packages/torch/",
-                                            "dist-packages/torch/",
-                                            "/torch/csrc/",
-                                            "/aten/src/",
-                                            "/c10/"};
+// Parts of the files of Python and of those who are not the program: its libraries.
+constexpr std::string_view kLibraries[] = {
+    "??",           "<frozen ",     "site-packages/", "dist-packages/",
+    "/lib/python3", "/torch/csrc/", "/aten/src/",     "/c10/"};
+constexpr std::string_view kTorch[] = {"-packages/torch/", "CUDACachingAllocator"};
+constexpr std::string_view kNativeEndings[] = {".cpp", ".cc",  ".c", ".h", ".hpp",
+                                               ".cu",  ".cuh", ".S", ".o", ".so"};
+// Functions that record a stack, or hand memory on.
+constexpr std::string_view kRecording[] = {"torch::unwind", "torch::CapturedTraceback",
+                                           "gather_with_cpp", "CachingAllocator"};
 
-constexpr std::string_view kNativeEndings[] = {".cpp", ".cc", ".c",   ".h",
-                                               ".hpp", ".cu", ".cuh", ".S"};
+bool has_any(std::string_view text, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return text.find(part) != text.npos; });
+}
 
-bool is_inner(std::string_view file) {
-  return file.empty() ||
-         std::ranges::any_of(kInnerFiles,
-                             [&](auto part) { return file.find(part) != file.npos; }) ||
+bool is_native(std::string_view file) {
+  return file.empty() || file == "??" ||
          std::ranges::any_of(kNativeEndings, [&](auto ending) { return file.ends_with(ending); });
 }
+
+// "BmmBackward0, in backward" of a function that the autograd engine calls; "" of any other.
+std::string gradient_of(std::string_view name) {
+  const std::size_t end = name.find("::apply(");
+  if (!name.starts_with("torch::autograd::") || end == name.npos) return {};
+  const std::string_view node = name.substr(0, end);
+  return fmt::format("{}, in backward", node.substr(node.rfind(':') + 1));
+}
+
+// How well a line of a stack says whose a block is; the innermost of the best one does.
+enum class Says : std::uint8_t { kNothing, kNative, kTorch, kLibrary, kGradient, kProgram };
 
 struct Event {
   enum Kind : std::uint8_t { kAlloc, kFree, kReserve, kRelease, kOutOfMemory } kind;
@@ -89,6 +100,12 @@ class Memory {
   void reserve(std::int64_t address, std::int64_t bytes) {
     reserved = sum(reserved, bytes);
     if (bytes > 0) segments_[address] = bytes;
+  }
+  // Gives blocks without a site this one.
+  void name_all(std::uint32_t site) {
+    for (auto& [address, block] : live_) {
+      if (block.site == 0) block.site = site;
+    }
   }
   const std::unordered_map<std::int64_t, Block>& live() const { return live_; }
   SnapshotUnused unused(bool is_expandable) const;
@@ -230,25 +247,34 @@ class SnapshotReader {
     has_events_ = most > 0;
   }
 
-  // The innermost line of the user's own program; where there is none, the innermost with a name.
+  // The innermost line of the user's own program; where there is none, the function whose
+  // gradient it is, a line of a library, the innermost function with a name.
   std::uint32_t site_of(const PickleValue& of) {
     const auto frames = find(of, "frames");
     if (!frames || !frames->is_list() || frames->size() == 0) return 0;
     if (const auto known = sites_.find(frames->id()); known != sites_.end()) return known->second;
-    std::string inner, outer;
-    for (std::size_t i = 0; i < frames->size() && outer.empty(); ++i) {
+    std::string site;
+    Says best = Says::kNothing;
+    for (std::size_t i = 0; i < frames->size() && best != Says::kProgram; ++i) {
       const PickleValue frame = (*frames)[i];
       const std::string_view file = text(frame, "filename"), name = text(frame, "name");
-      const std::string site = file.empty()
-                                   ? std::string(name)
-                                   : fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
-                                                 number(frame, "line"), name);
-      if (!is_inner(file))
-        outer = site;
-      else if (inner.empty() && !name.empty())
-        inner = site;
+      std::string gradient = gradient_of(name);
+      Says says = Says::kProgram;
+      if (!gradient.empty()) {
+        says = Says::kGradient;
+      } else if (is_native(file)) {
+        says = name.empty() || has_any(name, kRecording) ? Says::kNothing : Says::kNative;
+      } else if (has_any(file, kLibraries)) {
+        says = has_any(file, kTorch) ? Says::kTorch : Says::kLibrary;
+      }
+      if (says <= best) continue;
+      best = says;
+      site = says == Says::kGradient ? std::move(gradient)
+             : file.empty()          ? std::string(name)
+                                     : fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
+                                                   number(frame, "line"), name);
     }
-    return sites_[frames->id()] = number_of(outer.empty() ? inner : outer);
+    return sites_[frames->id()] = number_of(site);
   }
 
   void read_segments(const PickleValue& segments) {
@@ -299,6 +325,7 @@ class SnapshotReader {
   void replay() {
     Memory start = end_;
     for (auto event = events_.rbegin(); event != events_.rend(); ++event) start.undo(*event);
+    if (!events_.empty()) start.name_all(number_of("before the recording"));
     Memory now = start;
     out_.peak_bytes = now.allocated;
     out_.reserved_at_peak_bytes = out_.most_reserved_bytes = now.reserved;

@@ -49,7 +49,7 @@ TEST(ReadSnapshotTest, ThePeakIsHeldByLinesOfTheUsersProgram) {
   ASSERT_EQ(facts.holders.size(), 2u);
   EXPECT_EQ(facts.holders[0].site, "model.py:12 forward");
   EXPECT_EQ(facts.holders[0].bytes, 8 * kMiB);
-  EXPECT_EQ(facts.holders[1].site, "");  // it was there before
+  EXPECT_EQ(facts.holders[1].site, "before the recording");
   EXPECT_EQ(facts.unused_at_end.bytes, 13 * kMiB);
   EXPECT_EQ(facts.unused_at_end.largest_bytes, 8 * kMiB);
   EXPECT_EQ(facts.unused_at_end.releasable_bytes, 0);
@@ -72,6 +72,23 @@ TEST(ReadSnapshotTest, FramesOfPyTorchAreNotTheSite) {
   const SnapshotFacts facts = facts_of(s);
   EXPECT_EQ(facts.holders[0].bytes, 4 * kMiB);
   EXPECT_EQ(facts.holders[1].site, "train.py:84 step");
+}
+
+TEST(ReadSnapshotTest, LibrariesAreNotTheProgramAndBackwardNamesItsFunctions) {
+  MemorySnapshot s = small_snapshot();
+  s.stacks[1] = {{"??", "torch::unwind::unwind()", 0},
+                 {"/venv/lib/python3.12/site-packages/einops/_backends.py", "einsum", 291},
+                 {"/usr/lib/python3.12/contextlib.py", "inner", 81},
+                 {"/home/me/train.py", "step", 84}};
+  s.stacks[2] = {
+      {"??", "torch::unwind::unwind()", 0},
+      {"", "at::_ops::bmm::call(at::Tensor const&, at::Tensor const&)", 0},
+      {"??", "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>)", 0},
+      {"thread48.o", "execute_native_thread_routine", 0}};
+  const SnapshotFacts facts = facts_of(s);
+  EXPECT_EQ(facts.holders[0].site, "BmmBackward0, in backward");
+  s.events.erase(s.events.begin(), s.events.begin() + 3);
+  EXPECT_EQ(facts_of(s).holders[1].site, "train.py:84 step");
 }
 
 TEST(ReadSnapshotTest, OutOfMemoryIsShownWithWhatLayUnused) {
