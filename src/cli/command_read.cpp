@@ -35,10 +35,12 @@ struct ReadOptions {
 // Our step of the model that is given, on the device of the recording where no other is named.
 class Ours {
  public:
-  Ours(const ReadOptions& o, std::span<const std::string> arguments, const std::string& gpu)
+  Ours(const ReadOptions& o, std::span<const std::string> arguments, bool is_of_gpu,
+       const std::string& gpu)
       : times_(o.times) {
     if (times_.published.empty() && known_device(gpu) != nullptr) times_.published = gpu;
     RunGrid grid = on_timed_device(o.grid, times_);
+    if (is_of_gpu && !grid.is_given("device")) grid.offer("device", {"cuda"});
     const auto assumed = assume_planned(grid, times_);
     run_ = run_of(grid, Takes::kFast, DeviceUse::kPlan);
     environment = environment_of(arguments, run_);
@@ -133,7 +135,7 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
     const SnapshotFacts facts = read_snapshot_facts(files.front());
     tables = snapshot_tables(facts);
     if (o.has_model()) {
-      Ours ours(o, arguments, "");
+      Ours ours(o, arguments, true, "");
       add_ours({beside_table(facts, ours.step())}, ours.notes, tables);
       environment = ours.environment;
     }
@@ -144,7 +146,7 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
     tables = tables_of_traces(traces, o);
     if (o.has_model() && traces.size() == 1) {
       const ReadTrace& trace = traces.front();
-      Ours ours(o, arguments, trace.gpu());
+      Ours ours(o, arguments, trace.facts.is_of_device(), trace.gpu());
       add_ours(beside_tables(trace, ours.timed_step()), ours.notes, tables);
       environment = ours.environment;
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
@@ -159,6 +160,18 @@ double softmax_calls(const ReadTrace& t) {
   return calls / static_cast<double>(t.times.count());
 }
 
+// The bytes of a tensor of batch, heads and the context squared; none that other
+// tensors of the step have as well, as nothing but its size tells a block of a file apart.
+std::set<std::int64_t> sizes_of_scores(const OurStep& ours) {
+  const BatchShape& shape = ours.run.shape;
+  const std::int64_t elements = shape.batch * ours.run.model.heads * shape.context * shape.context;
+  std::set<std::int64_t> out{4 * elements};
+  if (ours.run.precision.autocast || ours.run.precision.parameters != DType::kF32)
+    out.insert(2 * elements);
+  std::erase_if(out, [&](std::int64_t bytes) { return ours.flash_sizes.contains(bytes); });
+  return out;
+}
+
 template <class Row>
 Fields<Row> bytes_fields() {
   return {{as_key(text_column("what", "")), &Row::what},
@@ -174,14 +187,15 @@ Fields<Row> bytes_fields() {
 
 OurStep our_step(const RunSpec& run, const DeviceTraits& traits) {
   OurStep out{.run = run, .memory = predict_memory(run, traits)};
-  const auto peak_with = [&](AttentionForm form) {
-    if (run.attention == form) return out.memory.predicted_peak_bytes;
+  for (const AttentionForm form : kAllAttentionForms) {
     RunSpec other = run;
     other.attention = form;
-    return predict_memory(other, traits).predicted_peak_bytes;
-  };
-  out.naive_peak_bytes = peak_with(AttentionForm::kNaive);
-  out.flash_peak_bytes = peak_with(AttentionForm::kFlash);
+    const bool is_same = run.attention == form, is_flash = form == AttentionForm::kFlash;
+    const MemoryRun memory = is_same ? out.memory : predict_memory(other, traits);
+    (is_flash ? out.flash_peak_bytes : out.naive_peak_bytes) = memory.predicted_peak_bytes;
+    if (!is_flash) continue;
+    for (const MappedBuffer& buffer : memory.map.buffers) out.flash_sizes.insert(buffer.bytes);
+  }
   return out;
 }
 
@@ -244,15 +258,11 @@ Table beside_table(const SnapshotFacts& theirs, const OurStep& ours) {
     row.blocks += holder.blocks;
   }
   Row peak{"the peak", theirs.peak_bytes, ours.memory.predicted_peak_bytes};
-  const BatchShape& shape = ours.run.shape;
-  const std::int64_t scores = shape.batch * ours.run.model.heads * shape.context * shape.context;
+  const std::set<std::int64_t> sizes = sizes_of_scores(ours);
   Row squared{"batch × heads × context²"};
-  const auto is_squared = [&](std::int64_t bytes) {
-    return bytes == scores || bytes == 2 * scores || bytes == 4 * scores;
-  };
   for (const auto& [bytes, blocks] : theirs.sizes_at_peak) {
     peak.blocks += blocks;
-    if (!is_squared(bytes)) continue;
+    if (!sizes.contains(bytes)) continue;
     squared.theirs += bytes * blocks;
     squared.blocks += blocks;
   }
@@ -264,11 +274,12 @@ Table beside_table(const SnapshotFacts& theirs, const OurStep& ours) {
       categories[category].ours += buffer.bytes;
       ++categories[category].our_blocks;
     }
-    if (!is_squared(buffer.bytes)) continue;
+    if (!sizes.contains(buffer.bytes)) continue;
     squared.ours += buffer.bytes;
     ++squared.our_blocks;
   }
-  std::vector<Row> rows{peak, squared};
+  std::vector<Row> rows{peak};
+  if (!sizes.empty()) rows.push_back(squared);
   for (auto& [name, row] : categories) {
     row.what = name;
     rows.push_back(row);

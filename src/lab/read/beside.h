@@ -2,6 +2,7 @@
 // nothing of it runs.
 #pragma once
 
+#include <set>
 #include <vector>
 
 #include "lab/memory/run.h"
@@ -17,6 +18,7 @@ struct OurStep {
   MemoryRun memory;
   // The peak of the same step with attention that keeps its scores, and with attention in tiles.
   std::int64_t naive_peak_bytes = 0, flash_peak_bytes = 0;
+  std::set<std::int64_t> flash_sizes = {};  // of the tensors that the second has
 };
 
 // The bytes of the step, in each form of attention.
@@ -28,7 +30,8 @@ OurStep our_step(const RunSpec& run, const DeviceTraits& traits);
 std::vector<Table> beside_tables(const ReadTrace& theirs, const OurStep& ours);
 
 // "beside_memory": the peak, the categories that the file names, and the tensors of batch, heads
-// and the context squared that live at the peak, theirs and ours.
+// and the context squared that live at the peak, theirs and ours, told by their size; none where
+// other tensors of the step have it, too.
 Table beside_table(const SnapshotFacts& theirs, const OurStep& ours);
 
 }  // namespace tracestep

@@ -115,8 +115,8 @@ class TraceReader {
     if (!kind || unquoted(raw.phase) != "X") return;
     if (kind == EventKind::kModule && !unquoted(raw.name).starts_with(kModulePrefix)) return;
     const auto start = json_thousandths(raw.start), length = json_thousandths(raw.duration);
-    const bool is_time = start && length && std::abs(*start) < kMostStampNs && *length >= 0 &&
-                         *length < kMostLengthNs;
+    const bool is_time = start && length && *start > -kMostStampNs && *start < kMostStampNs &&
+                         *length >= 0 && *length < kMostLengthNs;
     if (!is_time) return void(++out_.unreadable);
     take_members(raw.args, kArgMembers, raw);
     keep(*kind, raw, *start, *start + *length);
