@@ -52,8 +52,8 @@ class Ours {
     TimeSource source = time_source(run_, times_, environment);
     notes.push_back(source.note);
     if (!source.model) {
-      throw Error(ErrorCode::kUsage, "read", "no times are known of the device: " + source.note,
-                  "give --published");
+      throw Error(ErrorCode::kUsage, "read", "how long our program takes there is not known",
+                  source.note);
     }
     OurStep out = step();
     out.time = predict_program(run_, out.memory.program, traits_of(run_.place), source.predictor());

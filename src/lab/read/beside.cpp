@@ -151,9 +151,12 @@ double softmax_calls(const ReadTrace& t) {
     if (kernel->work == WorkClass::kAttention) return 0;
     std::string name = t.facts.names[kernel->number];
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-    const bool is_softmax = name.find("softmax") != std::string::npos &&
-                            name.find("log_softmax") == std::string::npos &&
-                            name.find("logsoftmax") == std::string::npos;
+    // On the host aten::softmax calls the one with a line below it.
+    const bool is_softmax = t.facts.is_of_device()
+                                ? name.find("softmax") != std::string::npos &&
+                                      name.find("log_softmax") == std::string::npos &&
+                                      name.find("logsoftmax") == std::string::npos
+                                : name == "aten::_softmax";
     const bool is_forward = kernel->place.pass == TracePass::kForward;
     if (is_softmax && is_forward) calls += static_cast<double>(kernel->times.count());
   }
