@@ -1,4 +1,4 @@
-// tracestep read: a recording of PyTorch, answered like our own results.
+// tracestep read: a recording of PyTorch, answered like our own results, and beside them.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -6,10 +6,13 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/options.h"
 #include "cli/output.h"
+#include "cli/time_source.h"
 #include "lab/measure/environment.h"
+#include "lab/read/beside.h"
 #include "lab/read/file_kind.h"
-#include "lab/read/snapshot_file.h"
 #include "lab/read/trace_difference.h"
 
 namespace tracestep::cli {
@@ -21,6 +24,48 @@ struct ReadOptions {
   bool ops = false;
   double margin_percent = 2.0;
   OutputOptions output;
+  RunGrid grid;
+  TimeOptions times;
+
+  bool has_model() const {
+    return grid.is_given("model") || grid.is_given("size") || grid.is_custom();
+  }
+};
+
+// Our step of the model that is given, on the device of the recording where no other is named.
+class Ours {
+ public:
+  Ours(const ReadOptions& o, std::span<const std::string> arguments, bool is_of_gpu,
+       const std::string& gpu)
+      : times_(o.times) {
+    if (times_.published.empty() && known_device(gpu) != nullptr) times_.published = gpu;
+    RunGrid grid = on_timed_device(o.grid, times_);
+    if (is_of_gpu && !grid.is_given("device")) grid.offer("device", {"cuda"});
+    const auto assumed = assume_planned(grid, times_);
+    run_ = run_of(grid, Takes::kFast, DeviceUse::kPlan);
+    environment = environment_of(arguments, run_);
+    say_assumed(assumed, {&run_, 1}, environment, notes);
+  }
+
+  OurStep step() const { return our_step(run_, traits_of(run_.place)); }
+  OurStep timed_step() {
+    TimeSource source = time_source(run_, times_, environment);
+    notes.push_back(source.note);
+    if (!source.model) {
+      throw Error(ErrorCode::kUsage, "read", "how long our program takes there is not known",
+                  source.note);
+    }
+    OurStep out = step();
+    out.time = predict_program(run_, out.memory.program, traits_of(run_.place), source.predictor());
+    return out;
+  }
+
+  Json environment;
+  std::vector<std::string> notes;
+
+ private:
+  TimeOptions times_;
+  RunSpec run_;
 };
 
 // A trace, with names for the kernels of its graphs' replays where another file has them.
@@ -37,15 +82,11 @@ class TraceFiles {
   std::optional<ReadTrace> eager_;
 };
 
-std::vector<Table> tables_of_traces(const std::vector<std::filesystem::path>& files,
-                                    const ReadOptions& o) {
-  const TraceFiles read(o);
-  std::vector<ReadTrace> traces;
-  for (const auto& file : files) traces.push_back(read(file));
+std::vector<Table> tables_of_traces(const std::vector<ReadTrace>& traces, const ReadOptions& o) {
   if (std::vector<Table> ranks = rank_tables(traces); !ranks.empty()) return ranks;
   if (traces.size() > 1) {
     throw Error(
-        ErrorCode::kInput, files.front().parent_path().filename().string(),
+        ErrorCode::kInput, traces.front().facts.path.parent_path().filename().string(),
         "its recordings are not of several ranks: their distributedInfo names no different ones",
         "two recordings are compared where both are named");
   }
@@ -64,13 +105,25 @@ std::vector<Table> tables_of_two(const ReadOptions& o, RecordedKind kind) {
   return {difference_table(a, b, {.margin = o.margin_percent / 100})};
 }
 
+// Puts the tables of our step before the file's own.
+void add_ours(std::vector<Table> ours, const std::vector<std::string>& notes,
+              std::vector<Table>& tables) {
+  for (const std::string& note : notes) ours.front().notes.push_back(note);
+  tables.insert(tables.begin(), ours.begin(), ours.end());
+}
+
 int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
   const NamedPath inputs[] = {{"A", o.a}, {"B", o.b}, {"--eager", o.eager}},
                   output[] = {{"--output", o.output.path}};
   check_apart(inputs, output);
+  if (o.has_model() && !o.b.empty()) {
+    throw Error(ErrorCode::kUsage, "read", "two recordings and a model are three sides",
+                "give B or the model");
+  }
   probe_output(o.output);
   const std::vector<std::filesystem::path> files = recorded_files(o.a);
   const RecordedKind kind = recorded_kind(files.front());
+  Json environment = capture_environment(arguments);
   std::vector<Table> tables;
   if (!o.b.empty()) {
     if (recorded_kind(o.b) != kind) {
@@ -79,11 +132,26 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
     }
     tables = tables_of_two(o, kind);
   } else if (kind == RecordedKind::kSnapshot) {
-    tables = snapshot_tables(read_snapshot_facts(files.front()));
+    const SnapshotFacts facts = read_snapshot_facts(files.front());
+    tables = snapshot_tables(facts);
+    if (o.has_model()) {
+      Ours ours(o, arguments, true, "");
+      add_ours({beside_table(facts, ours.step())}, ours.notes, tables);
+      environment = ours.environment;
+    }
   } else {
-    tables = tables_of_traces(files, o);
+    const TraceFiles read(o);
+    std::vector<ReadTrace> traces;
+    for (const auto& file : files) traces.push_back(read(file));
+    tables = tables_of_traces(traces, o);
+    if (o.has_model() && traces.size() == 1) {
+      const ReadTrace& trace = traces.front();
+      Ours ours(o, arguments, trace.facts.is_of_device(), trace.gpu());
+      add_ours(beside_tables(trace, ours.timed_step()), ours.notes, tables);
+      environment = ours.environment;
+    }
   }
-  write_tables(o.output, "tracestep.read/1", capture_environment(arguments), std::move(tables));
+  write_tables(o.output, "tracestep.read/1", environment, std::move(tables));
   return 0;
 }
 
@@ -105,6 +173,9 @@ Command read_command() {
              "also the ops of the host, as key_averages() of PyTorch adds them up");
   set.real("--margin", options->margin_percent, {0.0, 100.0},
            "percent: what differs by less between A and B is the same");
+  set.group("Our program of the model beside it, predicted");
+  add_time_options(set, options->times);
+  add_run_fields(set, options->grid, Values::kOne, "cpu; cuda[:N]");
   add_output_options(set, options->output);
   runs_with(command, options, run_read);
   return command;

@@ -43,7 +43,7 @@ READERS = {
     "tokenizer_json": ["tokens/tokenizer_json.cpp", "tokens/tokenizer_fields.cpp", "tokens/text_steps.cpp",
                        "tokens/text_pattern.cpp", "tokens/byte_pairs.cpp", "tokens/added_tokens.cpp"],
     "trace": ["lab/read/" + name for name in
-              ("byte_stream.cpp", "file_kind.cpp", "object_stream.cpp", "trace_file.cpp", "trace_parts.cpp",
+              ("byte_stream.cpp", "file_kind.cpp", "json_stream.cpp", "trace_file.cpp",
                "trace_tables.cpp", "trace_times.cpp", "trace_difference.cpp")],
     "weight_index": ["weights/weight_index.cpp"],
 }

@@ -7,6 +7,7 @@ memory that was resident. Takes no part in the tests: 4 GB need minutes and disk
 """
 import argparse
 import gzip
+import io
 import os
 import pathlib
 import pickle
@@ -44,7 +45,7 @@ def write_trace(source, target, size, names):
         text = file.read()
     begin = text.index("[", text.index('"traceEvents"')) + 1
     end = text.rindex("]")
-    events = re.split(r"(?<=\n  \}),(?=\n  \{)", text[begin:end])
+    events = re.split(r"""(?<=\}),(?=\s*\{\s*"ph")""", text[begin:end])
     stamps = [int(n) for n in re.findall(r'"ts": ([0-9]+)', text[begin:end])]
     ids = [int(n) for k, n in NUMBER.findall(text[begin:end]) if not k.startswith('"ts')]
     span, ids_span = max(stamps) - min(stamps) + 1000, max(ids) + 1
@@ -67,24 +68,30 @@ def write_trace(source, target, size, names):
         out.write(text[end:])
 
 
+def plain(value):
+    """The pickle of a value without memo, head and end, so that such texts can stand in a row."""
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, protocol=2)
+    pickler.fast = True
+    pickler.dump(value)
+    return file.getvalue()[2:-1]
+
+
 def write_snapshot(source, target, size):
     """Repeats the events of the snapshot `source`, each time as new objects."""
     with open(source, "rb") as file:
-        data = file.read()
-    base = pickle.loads(data)
+        base = pickle.load(file)
     trace = max(base["device_traces"], key=len)
-    repeats = max(1, round(size / len(data)))
     shift = max(e.get("time_us", 0) for e in trace) - min(e.get("time_us", 0) for e in trace) + 1
-    events = []
-    for r in range(repeats):
-        for event in trace:
-            copy = dict(event)
-            copy["time_us"] = event.get("time_us", 0) + r * shift
-            copy["frames"] = [dict(f, line=f.get("line", 0)) for f in event.get("frames", [])]
-            events.append(copy)
-    base["device_traces"] = [events]
-    with open(target, "wb") as file:
-        pickle.dump(base, file, protocol=4)
+    with open(target, "wb") as out:
+        out.write(b"\x80\x02}(" + plain("segments") + plain(base["segments"]))
+        out.write(plain("device_traces") + b"](](")
+        r = 0
+        while out.tell() < size:
+            for event in trace:
+                out.write(plain({**event, "time_us": event.get("time_us", 0) + r * shift}))
+            r += 1
+        out.write(b"eeu.")
 
 
 def measure(program, path, text_bytes):

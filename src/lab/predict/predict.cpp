@@ -24,6 +24,7 @@ void correct(const Correction& correction, StepTime& time) {
   time.exposed_ms *= factor;
   time.joules *= factor;
   for (PredictedPart& part : time.parts) part.ms *= factor;
+  for (PredictedClass& of_class : time.classes) of_class.ms *= factor;
   time.low_ms = time.ms / (1 + correction.spread);
   time.high_ms = time.ms * (1 + correction.spread);
 }

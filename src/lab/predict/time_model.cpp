@@ -59,6 +59,10 @@ class Launches {
 
   void add(NodeId id, double us) {
     parts_.add(program_.node(id).origin(), us);
+    PredictedClass& of_class =
+        classes_[{program_.node(id).origin().phase, program_.node(id).op->kernel_class}];
+    of_class.ms += us * 1e-3;
+    ++of_class.launches;
     us_[at(id)] = us;
     sum_us_ += us;
     ++launches_;
@@ -86,6 +90,9 @@ class Launches {
     out.kernels_ms = sum_us_ * 1e-3;
     out.launches = launches_;
     out.parts = parts_.take();
+    for (const auto& [key, sum] : classes_) {
+      out.classes.push_back({key.first, key.second, sum.ms, sum.launches});
+    }
     if (turns_.empty()) return out;
     const Timeline timeline = timeline_of(program_, turns_, us_);
     out.beside_ms = (sum_us_ - timeline.span) * 1e-3;
@@ -102,6 +109,7 @@ class Launches {
   const Between& between_;
   std::vector<Turn> turns_;  // by node, in a program with lanes
   Parts parts_;
+  std::map<std::pair<Phase, KernelClass>, PredictedClass> classes_;
   std::vector<double> us_;  // by node
   double sum_us_ = 0, issue_us_ = 0;
   std::int64_t launches_ = 0;

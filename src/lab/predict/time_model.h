@@ -24,6 +24,14 @@ struct PredictedPart {
   double ms = 0;
 };
 
+// The kernels of one class in one phase.
+struct PredictedClass {
+  Phase phase = Phase::kForward;
+  KernelClass kernel_class = KernelClass::kElementwise;
+  double ms = 0;
+  std::int64_t launches = 0;
+};
+
 struct StepTime {
   double ms = 0;                              // of the step, with what lies between kernels
   double low_ms = 0, high_ms = 0;             // the band in which nine of ten steps are expected
@@ -33,8 +41,9 @@ struct StepTime {
   double joules = 0;                          // of one device; 0: not known
   std::int64_t launches = 0;
   std::vector<PredictedPart> parts;  // of kernels_ms, by phase and component, in order of the step
-  std::set<std::string> uncalibrated;  // kernels of which only the class was measured
-  double uncalibrated_ms = 0;          // theirs, of kernels_ms
+  std::vector<PredictedClass> classes;  // the same time by phase and class
+  std::set<std::string> uncalibrated;   // kernels of which only the class was measured
+  double uncalibrated_ms = 0;           // theirs, of kernels_ms
 };
 
 class TimeModel {

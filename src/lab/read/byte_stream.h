@@ -2,15 +2,12 @@
 // the memory of one part.
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
-#include <vector>
+#include <string>
 
-#include "base/input_file.h"
+#include <zlib.h>
 
 namespace tracestep {
 
@@ -18,7 +15,6 @@ class ByteStream {
  public:
   // Errors: kInput when the file is missing or no regular file.
   explicit ByteStream(const std::filesystem::path& path);
-  ~ByteStream();
 
   // The next bytes, at most as many as `out` holds; 0 at the end. Errors: kInput when the file
   // cannot be read, or is damaged gzip.
@@ -26,21 +22,13 @@ class ByteStream {
 
   // Says whether a compressed file ended before its end was due.
   bool is_cut() const { return is_cut_; }
-  const std::filesystem::path& path() const { return file_.path(); }
+  // Of the file, without its folder.
+  const std::string& name() const { return name_; }
 
  private:
-  struct Inflater;
-
-  std::size_t read_raw(std::span<char> out);
-  std::size_t read_inflated(std::span<char> out);
-
-  InputFile file_;
-  std::uint64_t at_ = 0;
-  std::unique_ptr<Inflater> inflater_;  // none for a plain file
+  std::string name_;
+  std::unique_ptr<gzFile_s, int (*)(gzFile)> file_{nullptr, gzclose_r};
   bool is_cut_ = false;
 };
-
-// The first bytes of a file as they are, 16 at most: what kind it is.
-std::vector<unsigned char> first_bytes(const std::filesystem::path& path);
 
 }  // namespace tracestep

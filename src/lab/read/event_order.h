@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-namespace tracestep {
+#include "lab/read/names.h"
 
-inline constexpr std::uint32_t kNoNumber = UINT32_MAX;
+namespace tracestep {
 
 // In the order in which those that begin together enclose each other.
 enum class EventKind : std::uint8_t { kRange, kModule, kOp, kCall, kKernel, kCopy };

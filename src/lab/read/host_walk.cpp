@@ -10,12 +10,9 @@ namespace {
 constexpr std::size_t kMostSpans = 1'000'000;
 constexpr std::size_t kForwardRoom = 1 << 20;  // sequence numbers rise: older ones are done
 constexpr std::string_view kOptimizerZero = "Optimizer.zero_grad#";
-constexpr std::string_view kSystemRanges[] = {kProfilerStep, kOptimizerStep, kOptimizerZero,
-                                              "PyTorch Profiler", "## Call CompiledFxGraph"};
-
-std::size_t place_of(GapCause cause) {
-  return static_cast<std::size_t>(cause);
-}
+constexpr std::string_view kSystemRanges[] = {
+    kProfilerStep, kOptimizerStep, kOptimizerZero, "PyTorch Profiler", "## Call CompiledFxGraph",
+    "nccl:",       "gloo:"};
 
 }  // namespace
 
@@ -50,14 +47,18 @@ HostPlace HostWalk::enter(const TraceEvent& event) {
   if (!from_.is_of_device()) close_steps(event.start_ns);
   note_spans(event);
   const std::int64_t length = event.end_ns - event.start_ns;
+  // What begins in an op may end behind it: only the time that both have is not the outer one's.
+  const auto in = [&](const Open& outer) {
+    return std::min(event.end_ns, outer.event.end_ns) - event.start_ns;
+  };
   for (std::size_t i = open.size(); i-- > 0;) {
     if (open[i].event.kind == EventKind::kModule) continue;
-    if (event.kind != EventKind::kModule) open[i].own_ns -= length;
+    if (event.kind != EventKind::kModule) open[i].own_ns -= in(open[i]);
     break;
   }
   for (std::size_t i = open.size(); event.kind == EventKind::kOp && i-- > 0;) {
     if (open[i].event.kind != EventKind::kOp) continue;
-    open[i].work_ns -= length;
+    open[i].work_ns -= in(open[i]);
     break;
   }
   const HostPlace place = place_in(open.empty() ? HostPlace{} : open.back().place, event);
@@ -103,8 +104,8 @@ void HostWalk::close_steps(std::int64_t until) {
     const std::int64_t idle = std::max<std::int64_t>(0, step.end_ns - step.start_ns - busy);
     const std::int64_t for_data = std::min(idle, loading_.within(step.start_ns, step.end_ns));
     const auto number = static_cast<std::int32_t>(closed_steps_);
-    if (for_data > 0) times_.gaps[place_of(GapCause::kLoading)].add(number, for_data);
-    times_.gaps[place_of(GapCause::kPython)].add(number, idle - for_data);
+    if (for_data > 0) times_.parts.times(PartLevel::kGap, GapCause::kLoading).add(number, for_data);
+    times_.parts.times(PartLevel::kGap, GapCause::kPython).add(number, idle - for_data);
     forget(step.end_ns);
   }
 }

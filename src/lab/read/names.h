@@ -9,6 +9,8 @@
 
 namespace tracestep {
 
+inline constexpr std::uint32_t kNoNumber = UINT32_MAX;
+
 class Names {
  public:
   std::uint32_t number_of(std::string_view name) {
@@ -17,6 +19,11 @@ class Names {
     texts_.emplace_back(name);
     numbers_.emplace(texts_.back(), number);
     return number;
+  }
+  // kNoNumber: it has none yet.
+  std::uint32_t find(std::string_view name) const {
+    const auto found = numbers_.find(name);
+    return found == numbers_.end() ? kNoNumber : found->second;
   }
   const std::string& operator[](std::uint32_t number) const { return texts_[number]; }
   std::size_t size() const { return texts_.size(); }

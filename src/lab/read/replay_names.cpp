@@ -11,7 +11,7 @@ constexpr std::size_t kMostKept = 200'000;
 constexpr std::size_t kMostKnown = 256;  // replays that differ
 constexpr std::size_t kAgree = 4;        // kernels in a row that are no chance
 constexpr std::size_t kMostSkipped = 64;
-constexpr std::size_t kMostTried = 64;
+constexpr std::size_t kMostBegins = 64;
 
 bool agree(std::span<const std::uint32_t> a, std::size_t i, std::span<const std::uint32_t> b,
            std::size_t j) {
@@ -88,7 +88,7 @@ EagerKernels::Match EagerKernels::match(std::span<const std::uint32_t> replay) c
   for (std::size_t first = 0; first < std::min(replay.size(), kMostSkipped) && best.count == 0;
        ++first) {
     // The latest begin that agrees comes first, as what ran before the last steps may be warm-up.
-    for (std::size_t back = 1; back <= names_.size() && tried < kMostTried; ++back) {
+    for (std::size_t back = 1; back <= names_.size() && tried < kMostBegins; ++back) {
       const std::size_t begin = names_.size() - back;
       if (!agree(replay, first, names_, begin)) continue;
       ++tried;

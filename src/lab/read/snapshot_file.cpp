@@ -3,16 +3,19 @@
 #include "lab/read/snapshot_file.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/input_file.h"
-#include "base/json_events.h"
+#include "base/json.h"
+#include "base/text_encoding.h"
 #include "base/utf8.h"
+#include "lab/read/byte_stream.h"
 #include "lab/report/pickle.h"
 #include "lab/report/unpickle.h"
 
@@ -24,37 +27,164 @@ constexpr std::size_t kMostMoments = 400;
 constexpr std::size_t kMostSiteBytes = 300;
 constexpr std::size_t kMostOutOfMemory = 100;  // events that are shown
 
-// Frames of the machinery between a program's line and its allocation.
-constexpr std::string_view kInnerFiles[] = {"??",
-                                            "<frozen ",
-                                            "CUDACachingAllocator",
-                                            "site-packages/torch/",
-                                            "dist-packages/torch/",
-                                            "/torch/csrc/",
-                                            "/aten/src/",
-                                            "/c10/"};
+// Parts of the files of Python and of those who are not the program: its libraries.
+constexpr std::string_view kLibraries[] = {
+    "??",           "<frozen ",     "site-packages/", "dist-packages/",
+    "/lib/python3", "/torch/csrc/", "/aten/src/",     "/c10/"};
+constexpr std::string_view kTorch[] = {"-packages/torch/", "CUDACachingAllocator"};
+constexpr std::string_view kNativeEndings[] = {".cpp", ".cc",  ".c", ".h", ".hpp",
+                                               ".cu",  ".cuh", ".S", ".o", ".so"};
+// Functions that record a stack, or hand memory on.
+constexpr std::string_view kRecording[] = {"torch::unwind", "torch::CapturedTraceback",
+                                           "gather_with_cpp", "CachingAllocator"};
 
-constexpr std::string_view kNativeEndings[] = {".cpp", ".cc", ".c",   ".h",
-                                               ".hpp", ".cu", ".cuh", ".S"};
-
-bool is_inner(std::string_view file) {
-  if (file.empty()) return true;
-  return std::ranges::any_of(
-             kInnerFiles,
-             [&](std::string_view part) { return file.find(part) != std::string_view::npos; }) ||
-         std::ranges::any_of(kNativeEndings,
-                             [&](std::string_view ending) { return file.ends_with(ending); });
+bool has_any(std::string_view text, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](auto part) { return text.find(part) != text.npos; });
 }
 
-struct Alloc {
-  std::int64_t bytes = 0;
-  std::uint32_t site = 0, category = 0;
+bool is_native(std::string_view file) {
+  return file.empty() || file == "??" ||
+         std::ranges::any_of(kNativeEndings, [&](auto ending) { return file.ends_with(ending); });
+}
+
+// "BmmBackward0, in backward" of a function that the autograd engine calls; "" of any other.
+std::string gradient_of(std::string_view name) {
+  const std::size_t end = name.find("::apply(");
+  if (!name.starts_with("torch::autograd::") || end == name.npos) return {};
+  const std::string_view node = name.substr(0, end);
+  return fmt::format("{}, in backward", node.substr(node.rfind(':') + 1));
+}
+
+// How well a line of a stack says whose a block is; the innermost of the best one does.
+enum class Says : std::uint8_t { kNothing, kNative, kTorch, kLibrary, kGradient, kProgram };
+
+struct Event {
+  enum Kind : std::uint8_t { kAlloc, kFree, kReserve, kRelease, kOutOfMemory } kind;
+  std::int64_t address, bytes, time_us;
+  std::uint32_t site, category;
 };
+
+constexpr std::pair<std::string_view, Event::Kind> kActions[] = {{"alloc", Event::kAlloc},
+                                                                 {"free_completed", Event::kFree},
+                                                                 {"free", Event::kFree},
+                                                                 {"segment_alloc", Event::kReserve},
+                                                                 {"segment_map", Event::kReserve},
+                                                                 {"segment_free", Event::kRelease},
+                                                                 {"segment_unmap", Event::kRelease},
+                                                                 {"oom", Event::kOutOfMemory}};
+
+// What is allocated and reserved at a moment.
+class Memory {
+ public:
+  struct Block {
+    std::int64_t bytes = 0;
+    std::uint32_t site = 0, category = 0;
+  };
+
+  explicit Memory(std::string where) : where_(std::move(where)) {}
+
+  void apply(const Event& event) { change(event, event.kind); }
+  // What is alive again has no site: no event before its free says it.
+  void undo(const Event& event) {
+    constexpr Event::Kind kOpposites[] = {Event::kFree, Event::kAlloc, Event::kRelease,
+                                          Event::kReserve, Event::kOutOfMemory};
+    Event undone = event;
+    undone.site = undone.category = 0;
+    change(undone, kOpposites[event.kind]);
+  }
+  void put(std::int64_t address, const Block& block) {
+    drop(address);  // its free is not in the file
+    live_[address] = block;
+    allocated = sum(allocated, block.bytes);
+  }
+  void reserve(std::int64_t address, std::int64_t bytes) {
+    reserved = sum(reserved, bytes);
+    if (bytes > 0) segments_[address] = bytes;
+  }
+  // Gives blocks without a site this one.
+  void name_all(std::uint32_t site) {
+    for (auto& [address, block] : live_) {
+      if (block.site == 0) block.site = site;
+    }
+  }
+  const std::unordered_map<std::int64_t, Block>& live() const { return live_; }
+  SnapshotUnused unused(bool is_expandable) const;
+
+  std::int64_t sum(std::int64_t a, std::int64_t b) const {
+    std::int64_t out = 0;
+    if (__builtin_add_overflow(a, b, &out)) {
+      fail_input(where_, "bytes at {} + {} lie beyond 64 bits", a, b);
+    }
+    return out;
+  }
+
+  std::int64_t allocated = 0, reserved = 0;
+
+ private:
+  void drop(std::int64_t address) {
+    const auto found = live_.find(address);
+    if (found == live_.end()) return;
+    allocated = sum(allocated, -found->second.bytes);
+    live_.erase(found);
+  }
+  void change(const Event& event, Event::Kind kind) {
+    if (kind == Event::kAlloc) put(event.address, {event.bytes, event.site, event.category});
+    if (kind == Event::kFree) drop(event.address);
+    if (kind == Event::kReserve) reserve(event.address, event.bytes);
+    if (kind == Event::kRelease) {
+      reserved = sum(reserved, -event.bytes);
+      segments_.erase(event.address);
+    }
+  }
+
+  std::string where_;
+  std::unordered_map<std::int64_t, Block> live_;   // by address
+  std::map<std::int64_t, std::int64_t> segments_;  // their bytes, by address
+};
+
+// Finds the gaps between live blocks. Segments of the driver are apart, even where they touch;
+// parts of an expandable one are not.
+SnapshotUnused Memory::unused(bool is_expandable) const {
+  constexpr std::int64_t kUnit = 512;  // of the allocator
+  std::vector<std::pair<std::int64_t, std::int64_t>> live;
+  for (const auto& [address, block] : live_) {
+    live.push_back({address, sum(block.bytes, kUnit - 1) / kUnit * kUnit});
+  }
+  std::ranges::sort(live);
+  SnapshotUnused out;
+  auto next = live.begin();
+  for (auto segment = segments_.begin(); segment != segments_.end();) {
+    std::int64_t at = segment->first, end = sum(at, segment->second);
+    for (++segment; is_expandable && segment != segments_.end() && segment->first == end;
+         ++segment) {
+      end = sum(end, segment->second);
+    }
+    bool is_whole = true;
+    const auto free = [&](std::int64_t bytes) {
+      if (bytes <= 0) return;
+      out.bytes = sum(out.bytes, bytes);
+      ++out.pieces;
+      out.largest_bytes = std::max(out.largest_bytes, bytes);
+      if (is_whole) out.releasable_bytes = sum(out.releasable_bytes, bytes);
+    };
+    while (next != live.end() && next->first < at) ++next;
+    for (; next != live.end() && next->first < end; ++next) {
+      is_whole = false;
+      free(next->first - at);
+      at = std::max(at, std::min(end, sum(next->first, next->second)));
+    }
+    free(end - at);
+  }
+  return out;
+}
 
 class SnapshotReader {
  public:
   SnapshotReader(std::string_view bytes, std::string where)
-      : where_(std::move(where)), pickle_(bytes, where_), looks_left_(4 * bytes.size() + 4096) {
+      : where_(std::move(where)),
+        pickle_(bytes, where_),
+        looks_left_(4 * bytes.size() + 4096),
+        end_(where_) {
     number_of("");
   }
 
@@ -78,12 +208,6 @@ class SnapshotReader {
   }
 
  private:
-  struct Event {
-    enum Kind : std::uint8_t { kAlloc, kFree, kReserve, kRelease, kOutOfMemory } kind;
-    std::int64_t address, bytes, time_us;
-    std::uint32_t site, category;
-  };
-
   // A pickle may name one object many times: all walking ends with what its size allows.
   void look(std::size_t values) {
     if (values > looks_left_) fail_input(where_, "its values name each other too often");
@@ -96,6 +220,9 @@ class SnapshotReader {
   std::int64_t number(const PickleValue& in, std::string_view key) {
     const auto found = find(in, key);
     return found ? found->as_int() : 0;
+  }
+  std::int64_t bytes(const PickleValue& in, std::string_view key) {
+    return std::max<std::int64_t>(0, number(in, key));
   }
   std::string_view text(const PickleValue& in, std::string_view key) {
     const auto found = find(in, key);
@@ -120,33 +247,34 @@ class SnapshotReader {
     has_events_ = most > 0;
   }
 
-  // The innermost line of the user's own program; where there is none, the innermost with a name.
+  // The innermost line of the user's own program; where there is none, the function whose
+  // gradient it is, a line of a library, the innermost function with a name.
   std::uint32_t site_of(const PickleValue& of) {
     const auto frames = find(of, "frames");
     if (!frames || !frames->is_list() || frames->size() == 0) return 0;
     if (const auto known = sites_.find(frames->id()); known != sites_.end()) return known->second;
-    std::string inner, outer;
-    for (std::size_t i = 0; i < frames->size() && outer.empty(); ++i) {
+    std::string site;
+    Says best = Says::kNothing;
+    for (std::size_t i = 0; i < frames->size() && best != Says::kProgram; ++i) {
       const PickleValue frame = (*frames)[i];
       const std::string_view file = text(frame, "filename"), name = text(frame, "name");
-      const std::string site = file.empty()
-                                   ? std::string(name)
-                                   : fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
-                                                 number(frame, "line"), name);
-      if (!is_inner(file))
-        outer = site;
-      else if (inner.empty() && !name.empty())
-        inner = site;
+      std::string gradient = gradient_of(name);
+      Says says = Says::kProgram;
+      if (!gradient.empty()) {
+        says = Says::kGradient;
+      } else if (is_native(file)) {
+        says = name.empty() || has_any(name, kRecording) ? Says::kNothing : Says::kNative;
+      } else if (has_any(file, kLibraries)) {
+        says = has_any(file, kTorch) ? Says::kTorch : Says::kLibrary;
+      }
+      if (says <= best) continue;
+      best = says;
+      site = says == Says::kGradient ? std::move(gradient)
+             : file.empty()          ? std::string(name)
+                                     : fmt::format("{}:{} {}", file.substr(file.rfind('/') + 1),
+                                                   number(frame, "line"), name);
     }
-    return sites_[frames->id()] = number_of(outer.empty() ? inner : outer);
-  }
-
-  std::int64_t checked_sum(std::int64_t a, std::int64_t b) const {
-    std::int64_t out = 0;
-    if (__builtin_add_overflow(a, b, &out)) {
-      fail_input(where_, "bytes at {} + {} lie beyond 64 bits", a, b);
-    }
-    return out;
+    return sites_[frames->id()] = number_of(site);
   }
 
   void read_segments(const PickleValue& segments) {
@@ -164,180 +292,88 @@ class SnapshotReader {
 
   void read_segment(const PickleValue& segment) {
     ++out_.segments;
-    const std::int64_t bytes = number(segment, "total_size"), begin = number(segment, "address");
-    reserved_end_ = checked_sum(reserved_end_, bytes);
-    reserve(begin, bytes);
+    std::int64_t at = number(segment, "address");
+    end_.reserve(at, bytes(segment, "total_size"));
     out_.is_expandable |= number(segment, "is_expandable") != 0;
     const auto blocks = find(segment, "blocks");
-    std::int64_t at = begin;
     for (std::size_t i = 0; blocks && blocks->is_list() && i < blocks->size(); ++i) {
       look(1);
       const PickleValue block = (*blocks)[i];
-      const std::int64_t size = number(block, "size");
-      if (text(block, "state") != "inactive") live_[at] = {size, site_of(block), 0};
-      at = checked_sum(at, size);
+      const std::int64_t size = bytes(block, "size");
+      if (text(block, "state") != "inactive") end_.put(at, {size, site_of(block)});
+      at = end_.sum(at, size);
     }
-  }
-
-  // --- segments, by address
-
-  void reserve(std::int64_t address, std::int64_t bytes) {
-    if (bytes > 0) segments_[address] = bytes;
-  }
-  void release(std::int64_t address) { segments_.erase(address); }
-
-  // Finds the gaps between live blocks. Segments of the driver are apart, even where they touch;
-  // parts of an expandable one are not.
-  SnapshotUnused unused() const {
-    std::vector<std::pair<std::int64_t, std::int64_t>> live;
-    for (const auto& [address, block] : live_) live.push_back({address, rounded(block.bytes)});
-    std::ranges::sort(live);
-    SnapshotUnused out;
-    auto next = live.begin();
-    for (auto segment = segments_.begin(); segment != segments_.end();) {
-      std::int64_t at = segment->first, end = checked_sum(at, segment->second);
-      for (++segment; out_.is_expandable && segment != segments_.end() && segment->first == end;
-           ++segment) {
-        end = checked_sum(end, segment->second);
-      }
-      const auto free = [&](std::int64_t bytes, bool is_whole) {
-        if (bytes <= 0) return;
-        out.bytes = checked_sum(out.bytes, bytes);
-        ++out.pieces;
-        out.largest_bytes = std::max(out.largest_bytes, bytes);
-        if (is_whole) out.releasable_bytes = checked_sum(out.releasable_bytes, bytes);
-      };
-      bool is_whole = true;
-      while (next != live.end() && next->first < at) ++next;
-      for (; next != live.end() && next->first < end; ++next) {
-        is_whole = false;
-        free(next->first - at, false);
-        at = std::max(at, std::min(end, checked_sum(next->first, next->second)));
-      }
-      free(end - at, is_whole);
-    }
-    return out;
-  }
-
-  static std::int64_t rounded(std::int64_t bytes) {
-    constexpr std::int64_t kUnit = 512;  // of the allocator
-    return bytes > INT64_MAX - kUnit ? bytes : (bytes + kUnit - 1) / kUnit * kUnit;
   }
 
   void read_events(const PickleValue& events) {
     for (std::size_t i = 0; events.is_list() && i < events.size(); ++i) {
       look(1);
       const PickleValue event = events[i];
-      const std::string_view action = text(event, "action");
-      std::optional<Event::Kind> kind;
-      if (action == "alloc") kind = Event::kAlloc;
-      if (action == "free_completed" || action == "free") kind = Event::kFree;
-      if (action == "segment_alloc" || action == "segment_map") kind = Event::kReserve;
-      if (action == "segment_free" || action == "segment_unmap") kind = Event::kRelease;
-      if (action == "oom") kind = Event::kOutOfMemory;
-      if (!kind) continue;
-      const bool is_oom = kind == Event::kOutOfMemory;
-      events_.push_back({*kind, number(event, is_oom ? "device_free" : "addr"),
-                         number(event, "size"), number(event, "time_us"),
-                         is_oom || kind == Event::kAlloc ? site_of(event) : 0,
+      const auto* known = std::ranges::find(kActions, text(event, "action"),
+                                            &std::pair<std::string_view, Event::Kind>::first);
+      if (known == std::end(kActions)) continue;
+      const bool is_oom = known->second == Event::kOutOfMemory;
+      events_.push_back({known->second, number(event, is_oom ? "device_free" : "addr"),
+                         bytes(event, "size"), number(event, "time_us"),
+                         is_oom || known->second == Event::kAlloc ? site_of(event) : 0,
                          number_of(text(event, "category"))});
     }
     out_.events = static_cast<std::int64_t>(events_.size());
   }
 
-  // Backwards to the state at the first event, then forwards.
+  // Backwards to the state at the first event, then forwards, and again as far as the peak.
   void replay() {
-    out_.unused_at_end = unused();
-    std::int64_t reserved = reserved_end_;
-    for (auto event = events_.rbegin(); event != events_.rend(); ++event) {
-      if (event->kind == Event::kReserve) {
-        reserved = checked_sum(reserved, -event->bytes);
-        release(event->address);
-      }
-      if (event->kind == Event::kRelease) {
-        reserved = checked_sum(reserved, event->bytes);
-        reserve(event->address, event->bytes);
-      }
-      if (event->kind == Event::kAlloc) live_.erase(event->address);
-      if (event->kind == Event::kFree) live_[event->address] = {event->bytes, 0, 0};
-    }
-    std::int64_t allocated = 0;
-    for (const auto& [address, block] : live_) allocated = checked_sum(allocated, block.bytes);
-    const auto live_at_start = live_;
-    const auto segments_at_start = segments_;
-    std::size_t peak = 0;  // events before it
-    out_.peak_bytes = allocated;
-    out_.reserved_at_peak_bytes = out_.most_reserved_bytes = reserved;
+    Memory start = end_;
+    for (auto event = events_.rbegin(); event != events_.rend(); ++event) start.undo(*event);
+    if (!events_.empty()) start.name_all(number_of("before the recording"));
+    Memory now = start;
+    out_.peak_bytes = now.allocated;
+    out_.reserved_at_peak_bytes = out_.most_reserved_bytes = now.reserved;
     const std::size_t stride = events_.size() / kMostMoments + 1;
     for (std::size_t i = 0; i < events_.size(); ++i) {
-      apply(events_[i], allocated, reserved);
-      if (allocated > out_.peak_bytes) {
-        out_.peak_bytes = allocated;
-        out_.reserved_at_peak_bytes = reserved;
-        peak = i + 1;
+      const Event& event = events_[i];
+      now.apply(event);
+      if (now.allocated > out_.peak_bytes) {
+        out_.peak_bytes = now.allocated;
+        out_.reserved_at_peak_bytes = now.reserved;
+        out_.peak_event = static_cast<std::int64_t>(i + 1);
       }
-      out_.most_reserved_bytes = std::max(out_.most_reserved_bytes, reserved);
+      out_.most_reserved_bytes = std::max(out_.most_reserved_bytes, now.reserved);
+      out_.lacks_segments |= now.allocated > now.reserved;
       if (i % stride == 0 || i + 1 == events_.size()) {
         out_.moments.push_back(
-            {static_cast<std::int64_t>(i), events_[i].time_us, allocated, reserved});
+            {static_cast<std::int64_t>(i), event.time_us, now.allocated, now.reserved});
       }
-      const bool is_out = events_[i].kind == Event::kOutOfMemory;
+      const bool is_out = event.kind == Event::kOutOfMemory;
       if (is_out && out_.out_of_memory.size() < kMostOutOfMemory) {
-        out_.out_of_memory.push_back({events_[i].bytes, events_[i].address, allocated, reserved,
-                                      unused(), names_[events_[i].site]});
+        out_.out_of_memory.push_back({event.bytes, event.address, now.allocated, now.reserved,
+                                      now.unused(out_.is_expandable), names_[event.site]});
       }
     }
-    out_.allocated_at_end_bytes = allocated;
-    out_.reserved_at_end_bytes = reserved_end_;
-    out_.peak_event = static_cast<std::int64_t>(peak);
-    live_ = live_at_start;
-    segments_ = segments_at_start;
-    for (std::size_t i = 0; i < peak; ++i) {
-      std::int64_t unused_a = 0, unused_r = 0;
-      apply(events_[i], unused_a, unused_r);
-    }
-    out_.unused_at_peak = unused();
-    add_holders();
+    out_.allocated_at_end_bytes = now.allocated;
+    out_.reserved_at_end_bytes = end_.reserved;
+    out_.unused_at_end = end_.unused(out_.is_expandable);
+    now = std::move(start);
+    for (const Event& event : std::span(events_).first(static_cast<std::size_t>(out_.peak_event)))
+      now.apply(event);
+    out_.unused_at_peak = now.unused(out_.is_expandable);
+    add_holders(now);
   }
 
-  void apply(const Event& event, std::int64_t& allocated, std::int64_t& reserved) {
-    if (event.kind == Event::kReserve) {
-      reserved = checked_sum(reserved, event.bytes);
-      reserve(event.address, event.bytes);
-    }
-    if (event.kind == Event::kRelease) {
-      reserved = checked_sum(reserved, -event.bytes);
-      release(event.address);
-    }
-    if (event.kind == Event::kAlloc) {
-      const auto [found, is_new] = live_.try_emplace(event.address);
-      if (!is_new) allocated -= found->second.bytes;  // its free is not in the file
-      found->second = {event.bytes, event.site, event.category};
-      allocated = checked_sum(allocated, event.bytes);
-    }
-    if (event.kind == Event::kFree) {
-      const auto found = live_.find(event.address);
-      if (found == live_.end()) return;
-      allocated -= found->second.bytes;
-      live_.erase(found);
-    }
-  }
-
-  void add_holders() {
+  void add_holders(const Memory& peak) {
     std::map<std::pair<std::uint32_t, std::uint32_t>, SnapshotHolder> by_site;
-    for (const auto& [address, block] : live_) {
+    for (const auto& [address, block] : peak.live()) {
       SnapshotHolder& holder = by_site[{block.site, block.category}];
       holder.bytes += block.bytes;
       ++holder.blocks;
+      ++out_.sizes_at_peak[block.bytes];
     }
     for (auto& [key, holder] : by_site) {
       holder.site = names_[key.first];
       holder.category = names_[key.second];
       out_.holders.push_back(std::move(holder));
     }
-    std::ranges::stable_sort(out_.holders, [](const SnapshotHolder& a, const SnapshotHolder& b) {
-      return a.bytes > b.bytes;
-    });
+    std::ranges::stable_sort(out_.holders, std::greater<>(), &SnapshotHolder::bytes);
   }
 
   std::string where_;
@@ -346,56 +382,35 @@ class SnapshotReader {
   std::size_t chosen_ = 0;
   bool has_events_ = false;
   SnapshotFacts out_;
-  std::int64_t reserved_end_ = 0;
+  Memory end_;
   std::vector<Event> events_;
-  std::unordered_map<std::int64_t, Alloc> live_;   // by address
-  std::map<std::int64_t, std::int64_t> segments_;  // their bytes, by address
   std::unordered_map<std::uint32_t, std::uint32_t> sites_;
   std::unordered_map<std::string, std::uint32_t> numbers_;
   std::vector<std::string> names_;
 };
 
-// Turns events of JSON into the values of a pickle.
-class Pickler : public JsonEvents {
- public:
-  void null() override { next().none(); }
-  void boolean(bool value) override { next().boolean(value); }
-  void integer(std::int64_t value) override { next().integer(value); }
-  void real(double value) override { next().real(value); }
-  void text(std::string& value) override { next().text(value); }
-  void key(std::string& name) override { out_.text(name); }
-  void begin_object() override {
-    next().begin_dict();
-    is_list_.push_back(false);
+// A snapshot as JSON, as the pickle that it would be.
+void pickle(const Json& value, PickleWriter& out) {
+  if (value.is_object()) {
+    out.begin_dict();
+    for (const auto& [name, of] : value.members()) {
+      out.text(name);
+      pickle(of, out);
+    }
+    return out.end_dict();
   }
-  void begin_array() override {
-    next().begin_list();
-    is_list_.push_back(true);
+  if (value.is_array()) {
+    out.begin_list();
+    for (const Json& item : value.items()) {
+      out.next_item();
+      pickle(item, out);
+    }
+    return out.end_list();
   }
-  void end_object() override {
-    is_list_.pop_back();
-    out_.end_dict();
-  }
-  void end_array() override {
-    is_list_.pop_back();
-    out_.end_list();
-  }
-  std::string finish() { return std::move(out_).finish(); }
-
- private:
-  PickleWriter& next() {
-    if (!is_list_.empty() && is_list_.back()) out_.next_item();
-    return out_;
-  }
-
-  PickleWriter out_;
-  std::vector<bool> is_list_;
-};
-
-std::string pickled(std::string_view json, const std::string& where) {
-  Pickler out;
-  parse_json(json, where, out);
-  return out.finish();
+  if (value.is_string()) return out.text(value.as_string());
+  if (value.is_int()) return out.integer(value.as_int());
+  if (value.is_bool()) return out.boolean(value.as_bool());
+  return value.is_number() ? out.real(value.as_double()) : out.none();
 }
 
 }  // namespace
@@ -418,10 +433,20 @@ std::string SnapshotOutOfMemory::remedy() const {
 }
 
 SnapshotFacts read_snapshot_facts(const std::filesystem::path& path) {
-  const std::string where = path.filename().string();
-  std::string bytes = read_text_file(path, where, kMostSnapshotBytes);
-  if (bytes.starts_with('{')) bytes = pickled(bytes, where);
-  return SnapshotReader(bytes, where).read();
+  ByteStream file(path);
+  std::string bytes;
+  bytes.reserve(std::filesystem::file_size(path));
+  std::string part(std::size_t{1} << 20, '\0');
+  for (std::size_t count = file.read(part); count > 0; count = file.read(part)) {
+    bytes.append(part, 0, count);
+    if (bytes.size() > kMostSnapshotBytes) fail_input(file.name(), "it has more than 2 GiB");
+  }
+  if (!bytes.starts_with('\x80')) {
+    PickleWriter out;
+    pickle(Json::parse(bytes.substr(size_of(byte_order_mark_of(bytes))), file.name()), out);
+    bytes = std::move(out).finish();
+  }
+  return SnapshotReader(bytes, file.name()).read();
 }
 
 }  // namespace tracestep

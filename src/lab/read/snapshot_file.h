@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,13 +46,17 @@ struct SnapshotFacts {
   std::string file;
   std::int64_t device = 0, events = 0;
   bool lost_events = false;  // the recording was a ring that ran over
+  // More was allocated than reserved, so that the file lacks events of segments: what was reserved
+  // before its end is not known.
+  bool lacks_segments = false;
   std::int64_t peak_bytes = 0, peak_event = 0;
   std::int64_t reserved_at_peak_bytes = 0, most_reserved_bytes = 0;
   std::int64_t allocated_at_end_bytes = 0, reserved_at_end_bytes = 0;
   std::int64_t segments = 0;
   SnapshotUnused unused_at_peak, unused_at_end;
   bool is_expandable = false;
-  std::vector<SnapshotHolder> holders;  // at the peak, the largest first
+  std::vector<SnapshotHolder> holders;                 // at the peak, the largest first
+  std::map<std::int64_t, std::int64_t> sizes_at_peak;  // how many blocks have these bytes
   std::vector<SnapshotOutOfMemory> out_of_memory;
   std::vector<SnapshotMoment> moments;  // at most some hundred, in order
 };

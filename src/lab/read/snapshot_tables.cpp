@@ -24,17 +24,20 @@ Fields<SnapshotFacts> snapshot_fields() {
       {bytes_column("peak_bytes", "peak", "of allocated blocks, at once"),
        &SnapshotFacts::peak_bytes},
       {bytes_column("reserved_at_peak_bytes", "reserved then"),
-       &SnapshotFacts::reserved_at_peak_bytes},
-      {bytes_column("most_reserved_bytes", "most reserved"), &SnapshotFacts::most_reserved_bytes},
+       [](const SnapshotFacts& f) { return when(!f.lacks_segments, f.reserved_at_peak_bytes); }},
+      {bytes_column("most_reserved_bytes", "most reserved"),
+       [](const SnapshotFacts& f) { return when(!f.lacks_segments, f.most_reserved_bytes); }},
       {bytes_column("allocated_bytes", "allocated", "at the end"),
        &SnapshotFacts::allocated_at_end_bytes},
       {bytes_column("reserved_bytes", "reserved", "at the end"),
        &SnapshotFacts::reserved_at_end_bytes},
       {bytes_column("unused_at_peak_bytes", "unused then",
                     "reserved and not allocated, at the peak"),
-       [](const SnapshotFacts& f) { return Json(f.unused_at_peak.bytes); }},
+       [](const SnapshotFacts& f) { return when(!f.lacks_segments, f.unused_at_peak.bytes); }},
       {bytes_column("largest_at_peak_bytes", "in one piece"),
-       [](const SnapshotFacts& f) { return Json(f.unused_at_peak.largest_bytes); }},
+       [](const SnapshotFacts& f) {
+         return when(!f.lacks_segments, f.unused_at_peak.largest_bytes);
+       }},
       {bytes_column("unused_bytes", "unused", "reserved and not allocated, at the end"),
        [](const SnapshotFacts& f) { return Json(f.unused_at_end.bytes); }},
       {real_column("unused_percent", "unused", "%", 1, "of what is reserved at the end"),
@@ -47,7 +50,9 @@ Fields<SnapshotFacts> snapshot_fields() {
                     "at the end, in segments without a block: empty_cache() gives them back"),
        [](const SnapshotFacts& f) { return Json(f.unused_at_end.releasable_bytes); }},
       {data_only(bytes_column("releasable_at_peak_bytes")),
-       [](const SnapshotFacts& f) { return Json(f.unused_at_peak.releasable_bytes); }},
+       [](const SnapshotFacts& f) {
+         return when(!f.lacks_segments, f.unused_at_peak.releasable_bytes);
+       }},
       {int_column("segments"), &SnapshotFacts::segments},
       {data_only(int_column("unused_pieces", "", "at the end")),
        [](const SnapshotFacts& f) { return Json(f.unused_at_end.pieces); }},
@@ -68,6 +73,12 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
     whole.notes.push_back(
         "the file has no events: the peak is the state at its end (_record_memory_history() "
         "records)");
+  }
+  if (facts.lacks_segments) {
+    whole.notes.push_back(
+        "more was allocated than reserved: the file lacks events of segments, and what was "
+        "reserved "
+        "before its end is not known");
   }
   if (facts.lost_events) {
     whole.notes.push_back(

@@ -32,43 +32,22 @@ struct ChangeRow {
 
 using Lists = std::map<std::string, std::vector<double>>;
 
-Lists kinds_of(const TraceTimes& t) {
-  Lists out;
-  for (const WorkClass work : kAllWorkClasses) {
-    const PerStep& times = t.kinds[static_cast<std::size_t>(work)];
-    if (times.count() > 0) out[std::string(name_of(work))] = times.ms_of(t.count());
-  }
-  out["gaps"] = t.gap_ms();
-  return out;
-}
+constexpr std::pair<PartLevel, const char*> kLevels[] = {{PartLevel::kKind, "kind"},
+                                                         {PartLevel::kPass, "pass"},
+                                                         {PartLevel::kModule, "module"},
+                                                         {PartLevel::kKernel, "kernel"}};
 
-Lists passes_of(const TraceTimes& t) {
+// The parts of a level by name. Modules are without those within: a change is shown where it is.
+Lists lists_of(const ReadTrace& t, PartLevel level) {
   Lists out;
-  for (const TracePass pass : kAllTracePasses) {
-    const PerStep& times = t.passes[static_cast<std::size_t>(pass)];
-    if (times.count() > 0) out[std::string(name_of(pass))] = times.ms_of(t.count());
+  for (const Part* part : t.times.parts.of(level)) {
+    const std::string name = t.name_of(*part);
+    if (name.empty() || part->times.count() == 0) continue;
+    std::vector<double>& ms = out[name];
+    ms.resize(t.times.count());
+    part->times.add_to(ms);
   }
-  return out;
-}
-
-// Without what lies in modules within: a change is shown where it is.
-Lists modules_of(const ReadTrace& t) {
-  Lists out;
-  for (const ModuleTimes& module : t.times.modules) {
-    const std::string& path = t.times.paths[module.path];
-    if (!path.empty()) out[path] = module.own.ms_of(t.times.count());
-  }
-  return out;
-}
-
-Lists kernels_of(const ReadTrace& t) {
-  Lists out;
-  for (const KernelTimes& kernel : t.times.kernels) {
-    const std::vector<double> ms = kernel.whole.ms_of(t.times.count());
-    std::vector<double>& sum = out[t.facts.names[kernel.name]];
-    if (sum.empty()) sum.assign(ms.size(), 0.0);
-    for (std::size_t i = 0; i < ms.size(); ++i) sum[i] += ms[i];
-  }
+  if (level == PartLevel::kKind) out["gaps"] = t.times.ms_of(PartLevel::kGap);
   return out;
 }
 
@@ -78,11 +57,11 @@ std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const Rea
   using Place = std::tuple<WorkClass, std::string, std::string, std::int64_t>;
   const auto places = [](const ReadTrace& t, const Lists& others) {
     std::map<Place, std::vector<std::string>> out;
-    for (const KernelTimes& k : t.times.kernels) {
-      const std::string& name = t.facts.names[k.name];
-      if (others.contains(name) || k.place.op == kNoNumber) continue;
-      const auto calls = k.whole.count() / static_cast<std::int64_t>(t.times.count());
-      out[{k.work, t.facts.names[k.place.op], t.times.paths[k.place.module], calls}].push_back(
+    for (const Part* k : t.times.parts.of(PartLevel::kKernel)) {
+      const std::string& name = t.facts.names[k->number];
+      if (others.contains(name) || k->place.op == kNoNumber) continue;
+      const auto calls = k->times.count() / static_cast<std::int64_t>(t.times.count());
+      out[{k->work, t.facts.names[k->place.op], t.times.paths[k->place.module], calls}].push_back(
           name);
     }
     return out;
@@ -113,17 +92,17 @@ class Difference {
 
   std::vector<ChangeRow> rows() {
     rows_.push_back({"step", "", a_.times.step_ms, b_.times.step_ms});
-    add("kind", kinds_of(a_.times), kinds_of(b_.times));
-    add("pass", passes_of(a_.times), passes_of(b_.times));
-    add("module", modules_of(a_), modules_of(b_));
-    Lists in_a = kernels_of(a_), in_b = kernels_of(b_);
-    const auto renamed = renamed_kernels(a_, b_, in_a, in_b);
-    for (const auto& [from, to] : renamed) {
-      rows_.push_back({"kernel", from, in_a[from], in_b[to], to});
-      in_a.erase(from);
-      in_b.erase(to);
+    for (const auto& [level, word] : kLevels) {
+      Lists in_a = lists_of(a_, level), in_b = lists_of(b_, level);
+      if (level == PartLevel::kKernel) {
+        for (const auto& [from, to] : renamed_kernels(a_, b_, in_a, in_b)) {
+          rows_.push_back({word, from, in_a[from], in_b[to], to});
+          in_a.erase(from);
+          in_b.erase(to);
+        }
+      }
+      add(word, std::move(in_a), std::move(in_b));
     }
-    add("kernel", std::move(in_a), std::move(in_b));
     const double least =
         kSmallestShare * std::max(a_.times.mean_step_ms(), b_.times.mean_step_ms());
     std::erase_if(rows_, [&](const ChangeRow& row) {
@@ -137,16 +116,12 @@ class Difference {
   }
 
  private:
-  void add(const std::string& level, Lists in_a, Lists in_b) {
-    const auto zero = [](std::size_t steps) { return std::vector<double>(steps, 0.0); };
+  void add(const char* level, Lists in_a, Lists in_b) {
+    for (auto& [name, ms] : in_b) in_a.try_emplace(name, a_.times.count(), 0.0);
     for (auto& [name, ms] : in_a) {
-      const auto found = in_b.find(name);
-      rows_.push_back({level, name, std::move(ms),
-                       found == in_b.end() ? zero(b_.times.count()) : std::move(found->second)});
-      if (found != in_b.end()) in_b.erase(found);
-    }
-    for (auto& [name, ms] : in_b) {
-      rows_.push_back({level, name, zero(a_.times.count()), std::move(ms)});
+      std::vector<double>& of_b = in_b[name];
+      of_b.resize(b_.times.count());
+      rows_.push_back({level, name, std::move(ms), std::move(of_b)});
     }
   }
 

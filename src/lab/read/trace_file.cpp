@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
-#include "lab/read/object_stream.h"
+#include "lab/read/json_stream.h"
 
 namespace tracestep {
 namespace {
@@ -22,11 +22,7 @@ constexpr std::int64_t kMostStampNs = std::int64_t{1} << 61;
 constexpr std::int64_t kMostLengthNs = std::int64_t{1} << 45;
 constexpr std::string_view kModulePrefix = "nn.Module: ";
 
-struct CategoryKind {
-  std::string_view category;
-  EventKind kind;
-};
-constexpr CategoryKind kCategoryKinds[] = {
+constexpr std::pair<std::string_view, EventKind> kCategories[] = {
     {"cpu_op", EventKind::kOp},
     {"operator", EventKind::kOp},
     {"user_annotation", EventKind::kRange},
@@ -39,69 +35,52 @@ constexpr CategoryKind kCategoryKinds[] = {
     {"gpu_memset", EventKind::kCopy},
     {"memcpy", EventKind::kCopy},
     {"memset", EventKind::kCopy},
-    {"python_function", EventKind::kModule},
-};
-
-bool is_same_word(std::string_view a, std::string_view lower) {
-  return a.size() == lower.size() &&
-         std::ranges::equal(a, lower, [](char x, char y) { return (x | 0x20) == (y | 0x20); });
-}
+    {"mtia_runtime", EventKind::kCall},
+    {"mtia_ccp_events", EventKind::kKernel},
+    {"python_function", EventKind::kModule}};
 
 std::optional<EventKind> kind_of(std::string_view category) {
-  for (const CategoryKind& known : kCategoryKinds) {
-    if (is_same_word(category, known.category)) return known.kind;
+  const auto is_same = [](char x, char lower) { return (x | 0x20) == (lower | 0x20); };
+  for (const auto& [name, kind] : kCategories) {
+    if (std::ranges::equal(category, name, is_same)) return kind;
   }
   return std::nullopt;
 }
 
-// The members of an event that say anything here, as their texts.
+// The members of an event and of its arguments that say anything here, as their texts.
 struct RawEvent {
   std::string_view phase, category, name, start, duration, process, thread, args;
-};
-constexpr std::pair<std::string_view, std::string_view RawEvent::*> kEventMembers[] = {
-    {"ph", &RawEvent::phase},   {"cat", &RawEvent::category}, {"name", &RawEvent::name},
-    {"ts", &RawEvent::start},   {"dur", &RawEvent::duration}, {"pid", &RawEvent::process},
-    {"tid", &RawEvent::thread}, {"args", &RawEvent::args},
-};
-
-struct RawArgs {
   std::string_view correlation, sequence, forward_thread, stream, device, shapes;
 };
-constexpr std::pair<std::string_view, std::string_view RawArgs::*> kArgMembers[] = {
-    {"correlation", &RawArgs::correlation}, {"Sequence number", &RawArgs::sequence},
-    {"stream", &RawArgs::stream},           {"Fwd thread id", &RawArgs::forward_thread},
-    {"device", &RawArgs::device},           {"Input Dims", &RawArgs::shapes},
-    {"Input dims", &RawArgs::shapes},
-};
+using RawMember = std::pair<std::string_view, std::string_view RawEvent::*>;
+constexpr RawMember kEventMembers[] = {{"ph", &RawEvent::phase},     {"cat", &RawEvent::category},
+                                       {"name", &RawEvent::name},    {"ts", &RawEvent::start},
+                                       {"dur", &RawEvent::duration}, {"pid", &RawEvent::process},
+                                       {"tid", &RawEvent::thread},   {"args", &RawEvent::args}};
+constexpr RawMember kArgMembers[] = {
+    {"correlation", &RawEvent::correlation}, {"Sequence number", &RawEvent::sequence},
+    {"stream", &RawEvent::stream},           {"Fwd thread id", &RawEvent::forward_thread},
+    {"device", &RawEvent::device},           {"Input Dims", &RawEvent::shapes},
+    {"Input dims", &RawEvent::shapes}};
 
-// The members named in `wanted`; `is_whole` says whether the text is an object to its end.
-template <class Raw, std::size_t kCount>
-Raw members_of(std::string_view text,
-               const std::pair<std::string_view, std::string_view Raw::*> (&wanted)[kCount],
-               bool& is_whole) {
-  Raw out;
-  is_whole = for_each_json_member(text, [&](std::string_view key, std::string_view value) {
+// Sets the members named in `wanted`; returns false where the text is no object to its end.
+bool take_members(std::string_view text, std::span<const RawMember> wanted, RawEvent& out) {
+  return for_each_json_member(text, [&](std::string_view key, std::string_view value) {
     for (const auto& [name, member] : wanted) {
-      if (key.size() == name.size() && key == name) out.*member = value;
+      if (key == name) out.*member = value;
     }
   });
-  return out;
-}
-
-std::string_view unquoted(std::string_view value) {
-  if (value.size() > 1 && value.front() == '"') return value.substr(1, value.size() - 2);
-  return value;
 }
 
 std::uint32_t number_or_none(std::string_view value) {
-  const auto number = json_integer(value);
-  const bool fits = number && *number >= 0 && *number < std::int64_t{kNoNumber};
-  return fits ? static_cast<std::uint32_t>(*number) : kNoNumber;
+  const std::int64_t number = json_integer(value).value_or(-1);
+  return number >= 0 && number < std::int64_t{kNoNumber} ? static_cast<std::uint32_t>(number)
+                                                         : kNoNumber;
 }
 
-std::uint16_t small_number(std::string_view value) {
-  const auto number = json_integer(value);
-  return number && *number >= 0 && *number <= UINT16_MAX ? static_cast<std::uint16_t>(*number) : 0;
+std::uint32_t small_number(std::string_view value) {
+  const std::uint32_t number = number_or_none(value);
+  return number <= UINT16_MAX ? number : 0;
 }
 
 // The name with files in place of their paths, which tell of the machine of the recording.
@@ -110,14 +89,13 @@ std::string_view without_paths(std::string_view name, std::string& store) {
     return name[i] == '/' &&
            (i == 0 || std::string_view(" (\"'=[,").find(name[i - 1]) != std::string_view::npos);
   };
-  bool has_path = false;
-  for (std::size_t i = 0; i < name.size() && !has_path; ++i) has_path = begins_path(i);
-  if (!has_path) return name;
-  store.clear();
-  for (std::size_t i = 0; i < name.size(); ++i) {
+  std::size_t i = 0;
+  while (i < name.size() && !begins_path(i)) ++i;
+  if (i == name.size()) return name;
+  store = name.substr(0, i);
+  for (; i < name.size(); ++i) {
     if (begins_path(i)) {
-      const std::size_t end = std::min(name.find_first_of(" )\"',]", i), name.size());
-      i = name.rfind('/', end - 1);
+      i = name.rfind('/', std::min(name.find_first_of(" )\"',]", i), name.size()) - 1);
     } else {
       store += name[i];
     }
@@ -131,41 +109,28 @@ class TraceReader {
 
   void add_event(std::string_view text) {
     ++out_.events;
-    bool is_whole = false;
-    const RawEvent raw = members_of(text, kEventMembers, is_whole);
-    if (!is_whole) {
-      ++out_.unreadable;
-      return;
-    }
-    if (unquoted(raw.phase) != "X") return;
+    RawEvent raw;
+    if (!take_members(text, kEventMembers, raw)) return void(++out_.unreadable);
     const std::optional<EventKind> kind = kind_of(unquoted(raw.category));
-    if (!kind) return;
-    std::string_view name = raw.name;
-    if (kind == EventKind::kModule) {
-      if (!unquoted(name).starts_with(kModulePrefix)) return;
-    }
+    if (!kind || unquoted(raw.phase) != "X") return;
+    if (kind == EventKind::kModule && !unquoted(raw.name).starts_with(kModulePrefix)) return;
     const auto start = json_thousandths(raw.start), length = json_thousandths(raw.duration);
-    const bool is_time = start && length && std::abs(*start) < kMostStampNs && *length >= 0 &&
-                         *length < kMostLengthNs;
-    if (!is_time) {
-      ++out_.unreadable;
-      return;
-    }
-    name = json_text(name, store_);
-    if (kind == EventKind::kModule) name.remove_prefix(kModulePrefix.size());
-    keep(*kind, raw, name, *start, *start + *length);
+    const bool is_time = start && length && *start > -kMostStampNs && *start < kMostStampNs &&
+                         *length >= 0 && *length < kMostLengthNs;
+    if (!is_time) return void(++out_.unreadable);
+    take_members(raw.args, kArgMembers, raw);
+    keep(*kind, raw, *start, *start + *length);
   }
 
-  void add_member(std::string_view key, std::string_view value, const std::string& where) {
+  void add_member(std::string_view key, std::string_view value) {
     if (key == "record_shapes") out_.has_shapes |= value != "0";
     if (key == "distributedInfo") {
       for_each_json_member(value, [&](std::string_view name, std::string_view of) {
         if (name == "rank") out_.rank = json_integer(of).value_or(-1);
-        if (name == "world_size") out_.ranks = json_integer(of).value_or(0);
       });
     }
     if (key != "deviceProperties" || value.front() != '[') return;
-    const Json devices = Json::parse(value, where);
+    const Json devices = Json::parse(value, "deviceProperties");
     for (const Json& device : devices.items()) {
       const Json* name = device.is_object() ? device.find("name") : nullptr;
       out_.gpus.push_back(name != nullptr && name->is_string() ? escaped(name->as_string()) : "");
@@ -174,6 +139,11 @@ class TraceReader {
 
   TraceFacts finish(const std::filesystem::path& path, bool is_cut) {
     out_.path = path;
+    if (kept_ == out_.count(EventKind::kModule)) {
+      throw Error(ErrorCode::kInput, path.filename().string(),
+                  "it has no ops, kernels or ranges of torch.profiler",
+                  "a trace by export_chrome_trace() or a memory snapshot is read");
+    }
     out_.is_cut = is_cut;
     out_.threads = static_cast<std::uint32_t>(threads_.size());
     std::ranges::sort(out_.profiled, {}, &TimeSpan::start_ns);
@@ -181,11 +151,11 @@ class TraceReader {
     return std::move(out_);
   }
 
-  bool is_empty() const { return std::int64_t{kept_} == out_.count(EventKind::kModule); }
-
  private:
-  void keep(EventKind kind, const RawEvent& raw, std::string_view name, std::int64_t start,
-            std::int64_t end) {
+  void keep(EventKind kind, const RawEvent& raw, std::int64_t start, std::int64_t end) {
+    std::string_view name = unquoted(raw.name);
+    if (name.find('\\') != std::string_view::npos) name = store_ = json_text(raw.name);
+    if (kind == EventKind::kModule) name.remove_prefix(kModulePrefix.size());
     out_.first_ns = kept_ == 0 ? start : std::min(out_.first_ns, start);
     out_.last_ns = kept_ == 0 ? end : std::max(out_.last_ns, end);
     ++out_.counts[static_cast<std::size_t>(kind)];
@@ -193,36 +163,38 @@ class TraceReader {
       if (name.starts_with(kProfilerStep)) out_.profiled.push_back({start, end});
       if (name.starts_with(kOptimizerStep)) out_.optimized.push_back({start, end});
     }
-    bool is_whole = false;
-    const RawArgs args = members_of(raw.args, kArgMembers, is_whole);
-    out_.has_shapes |= !args.shapes.empty();
+    out_.has_shapes |= !raw.shapes.empty();
     TraceEvent event{
         .start_ns = start,
         .end_ns = end,
         .name = number_of(name),
-        .link = number_or_none(kind == EventKind::kOp ? args.sequence : args.correlation),
+        .link = number_or_none(kind == EventKind::kOp ? raw.sequence : raw.correlation),
         .order = kept_++,
         .kind = kind};
     if (event.is_of_device()) {
-      event.thread = std::uint32_t{small_number(args.device)} << 16 | small_number(args.stream);
+      event.thread = small_number(raw.device) << 16 | small_number(raw.stream);
     } else {
       event.thread = thread_of(raw);
-      event.is_gradient = json_integer(args.forward_thread).value_or(0) > 0;
+      event.is_gradient = json_integer(raw.forward_thread).value_or(0) > 0;
     }
     events_.add(event);
   }
 
   std::uint32_t number_of(std::string_view name) {
-    const bool has_room = out_.names.size() < kMostNames;
-    return out_.names.number_of(has_room ? shown(name) : "(names beyond the first 200,000)");
+    name = name.substr(0, kMostOfTraceName);
+    if (raw_.size() >= kMostNames && raw_.find(name) == kNoNumber) {
+      return shown_number_of("(names beyond the first 200,000)");
+    }
+    const std::uint32_t raw = raw_.number_of(name);
+    if (raw == shown_.size()) shown_.push_back(shown_number_of(name));
+    return shown_[raw];
   }
 
   // Names come from outside: what a terminal or a page cannot show is made visible.
-  std::string_view shown(std::string_view name) {
-    name = without_paths(name.substr(0, kMostOfTraceName), path_store_);
+  std::uint32_t shown_number_of(std::string_view name) {
+    name = without_paths(name, path_store_);
     const bool is_plain = std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f; });
-    if (is_plain) return name;
-    return escaped_ = escaped(name);
+    return is_plain ? out_.names.number_of(name) : out_.names.number_of(escaped(name));
   }
 
   std::uint32_t thread_of(const RawEvent& raw) {
@@ -236,27 +208,24 @@ class TraceReader {
   EventOrder& events_;
   TraceFacts out_;
   std::uint32_t kept_ = 0;
+  Names raw_;                         // as they stand in the file
+  std::vector<std::uint32_t> shown_;  // the number of each in TraceFacts::names
   std::map<std::string, std::uint32_t> threads_;
   std::uint32_t last_thread_ = 0;
-  std::string store_, escaped_, path_store_, thread_key_, last_key_;
+  std::string store_, path_store_, thread_key_, last_key_;
 };
 
 }  // namespace
 
 TraceFacts read_trace_events(const std::filesystem::path& path, EventOrder& events) {
   ByteStream bytes(path);
-  const std::string where = path.filename().string();
   TraceReader reader(events);
-  const ObjectStreamEnd end =
-      read_objects(bytes, "traceEvents",
-                   {.member = [&](std::string_view key,
-                                  std::string_view value) { reader.add_member(key, value, where); },
-                    .item = [&](std::string_view item) { reader.add_event(item); }});
-  if (reader.is_empty()) {
-    throw Error(ErrorCode::kInput, where, "it has no ops, kernels or ranges of torch.profiler",
-                "a trace by export_chrome_trace() or a memory snapshot is read");
-  }
-  return reader.finish(path, end.is_cut);
+  const bool is_whole =
+      read_json(bytes, "traceEvents",
+                {.member = [&](std::string_view key,
+                               std::string_view value) { reader.add_member(key, value); },
+                 .item = [&](std::string_view item) { reader.add_event(item); }});
+  return reader.finish(path, !is_whole);
 }
 
 }  // namespace tracestep

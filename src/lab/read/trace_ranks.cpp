@@ -34,13 +34,15 @@ std::vector<Table> rank_tables(const std::vector<ReadTrace>& traces) {
   std::vector<std::map<std::string, std::vector<std::int64_t>>> collectives;
   std::set<std::int64_t> ranks;
   for (const ReadTrace& trace : traces) {
-    const PerStep& all = trace.times.kinds[static_cast<std::size_t>(WorkClass::kCollectives)];
-    const PerStep& hidden = trace.times.hidden_collectives;
-    const auto steps = static_cast<double>(trace.times.count());
+    const auto exposed = static_cast<std::uint32_t>(WorkClass::kCollectives);
+    double collective_ms = mean_of(trace.times.ms_of(PartLevel::kHidden));
+    for (const Part* kind : trace.times.parts.of(PartLevel::kKind)) {
+      if (kind->number == exposed) collective_ms += mean_of(kind->times.ms_of(trace.times.count()));
+    }
     rows.push_back({.file = trace.facts.path.filename().string(),
                     .rank = trace.facts.rank,
                     .step_ms = trace.times.mean_step_ms(),
-                    .collective_ms = 1e-6 * (all.total_ns() + hidden.total_ns()) / steps});
+                    .collective_ms = collective_ms});
     ranks.insert(trace.facts.rank);
     collectives.push_back(collectives_of(trace));
   }

@@ -1,7 +1,6 @@
 #include "lab/read/trace_tables.h"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
@@ -15,51 +14,64 @@ namespace {
 constexpr std::size_t kMostRows = 2000;     // of modules and kernels, the longest ones
 constexpr std::size_t kMostSamples = 1000;  // steps whose times a file lists one by one
 
-// The time of something in the steps of a recording, and the steps it is a part of.
-struct PartRow {
+// A part of a step. Of a module, `own_ms` and what follows leave out or single out a part of it.
+struct Row {
   std::string name;
-  std::vector<double> ms = {};
-  double calls = 0;
-  double step_ms = 0;
+  std::vector<double> ms = {};  // in each step
+  double calls = 0, step_ms = 0;
+  std::string work = {}, op = {}, module = {};
+  std::vector<double> own_ms = {}, forward_ms = {}, backward_ms = {};
+
+  double mean_ms() const { return mean_of(ms); }
 };
 
-Column share_column() {
-  return timed(real_column("share_percent", "share", "%", 1, "of the mean step"));
-}
-Column mean_column() {
-  return real_column("mean_ms", "mean", "ms", -1, "per step");
-}
 Column deviation_column() {
   return real_column("std_ms", "std", "ms", -1, "standard deviation over the steps");
-}
-Column calls_column() {
-  return real_column("calls", "calls", "", -1, "per step: kernels, or ops where there are none");
-}
-Column per_step_samples(std::string name) {
-  Column out = as_samples(reals_column(std::move(name), "one a step"));
-  out.data_only = true;
-  return out;
 }
 
 Json deviation_of(const std::vector<double>& ms) {
   return finite_or_null(sample_std_of(ms));
 }
 
-Fields<PartRow> part_fields(const char* name, const char* title) {
-  return {
-      {as_key(text_column(name, title)), &PartRow::name},
-      {mean_column(), [](const PartRow& r) { return Json(mean_of(r.ms)); }},
-      {deviation_column(), [](const PartRow& r) { return deviation_of(r.ms); }},
-      {share_column(), [](const PartRow& r) { return Json(percent_of(mean_of(r.ms), r.step_ms)); }},
-      {calls_column(), [](const PartRow& r) { return positive_or_null(r.calls); }}};
+Fields<Row> part_fields(const char* name, const char* title = "", const char* description = "") {
+  return {{as_key(text_column(name, title, description)), &Row::name},
+          {real_column("mean_ms", "mean", "ms", -1, "per step"), &Row::mean_ms},
+          {deviation_column(), [](const Row& r) { return deviation_of(r.ms); }},
+          {timed(real_column("share_percent", "share", "%", 1, "of the mean step")),
+           [](const Row& r) { return Json(percent_of(r.mean_ms(), r.step_ms)); }},
+          {real_column("calls", "calls", "", -1, "per step: kernels, or ops where there are none"),
+           [](const Row& r) { return positive_or_null(r.calls); }}};
 }
 
-PartRow part_of(std::string name, const PerStep& times, const ReadTrace& trace) {
-  const auto steps = static_cast<double>(trace.times.count());
-  return {.name = std::move(name),
-          .ms = times.ms_of(trace.times.count()),
-          .calls = static_cast<double>(times.count()) / steps,
-          .step_ms = trace.times.mean_step_ms()};
+// The longest rows first.
+void sort_rows(std::vector<Row>& rows) {
+  std::ranges::stable_sort(rows, std::greater<>(), &Row::mean_ms);
+}
+
+// The parts of a level, the longest of very many: rows of gigabytes help nobody.
+std::vector<const Part*> longest_parts(const ReadTrace& t, PartLevel level) {
+  std::vector<const Part*> out = t.times.parts.of(level);
+  if (out.size() <= kMostRows) return out;
+  std::ranges::stable_sort(out, std::greater<>(),
+                           [](const Part* p) { return p->times.total_ns(); });
+  out.resize(kMostRows);
+  return out;
+}
+
+std::vector<Row> rows_of(const ReadTrace& t, PartLevel level) {
+  const std::size_t steps = t.times.count();
+  std::vector<Row> out;
+  for (const Part* part : longest_parts(t, level)) {
+    out.push_back({.name = t.name_of(*part),
+                   .ms = part->times.ms_of(steps),
+                   .calls = static_cast<double>(part->times.count()) / static_cast<double>(steps),
+                   .step_ms = t.times.mean_step_ms()});
+    if (level != PartLevel::kKernel) continue;
+    out.back().work = name_of(part->work);
+    if (part->place.op != kNoNumber) out.back().op = t.facts.names[part->place.op];
+    out.back().module = t.times.paths[part->place.module];
+  }
+  return out;
 }
 
 std::string words_of(StepMarks marks) {
@@ -72,17 +84,6 @@ std::string words_of(StepMarks marks) {
   return "?";
 }
 
-std::string device_of(const ReadTrace& trace) {
-  if (!trace.facts.is_of_device()) return "CPU";
-  const std::uint16_t device = trace.times.device;
-  const auto& gpus = trace.facts.gpus;
-  return device < gpus.size() && !gpus[device].empty() ? gpus[device] : "GPU";
-}
-
-std::vector<double> first_samples(const std::vector<double>& ms) {
-  return {ms.begin(), ms.begin() + static_cast<std::ptrdiff_t>(std::min(ms.size(), kMostSamples))};
-}
-
 double median_or_zero(const std::vector<double>& values) {
   return values.empty() ? 0.0 : median_of(values);
 }
@@ -93,7 +94,11 @@ Fields<ReadTrace> recording_fields() {
   return {
       {as_key(text_column("file")),
        [](const ReadTrace& t) { return Json(t.facts.path.filename().string()); }},
-      {text_column("device"), [](const ReadTrace& t) { return Json(device_of(t)); }},
+      {text_column("device"),
+       [](const ReadTrace& t) {
+         if (!t.facts.is_of_device()) return Json("CPU");
+         return Json(t.gpu().empty() ? "GPU" : t.gpu());
+       }},
       {int_column("rank"),
        [](const ReadTrace& t) { return when(t.facts.rank >= 0, t.facts.rank); }},
       {int_column("steps"),
@@ -110,18 +115,16 @@ Fields<ReadTrace> recording_fields() {
        [](const ReadTrace& t) { return Json(mean_of(t.times.host_ms)); }},
       {timed(real_column("busy_percent", "busy", "%", 1, "of the mean step, in which work ran")),
        [](const ReadTrace& t) {
-         return Json(100.0 - percent_of(mean_of(t.times.gap_ms()), t.times.mean_step_ms()));
+         return Json(100.0 -
+                     percent_of(mean_of(t.times.ms_of(PartLevel::kGap)), t.times.mean_step_ms()));
        }},
       {timed(
            real_column("late_percent", "late", "%", 1,
                        "of the mean step, in which a device had nothing to do, as its next kernel "
                        "was not yet launched")),
        [](const ReadTrace& t) {
-         double late = 0;
-         for (const GapCause cause : kAllGapCauses) {
-           if (cause == GapCause::kDevice) continue;
-           late += mean_of(t.times.gaps[static_cast<std::size_t>(cause)].ms_of(t.times.count()));
-         }
+         const auto own = static_cast<std::uint32_t>(GapCause::kDevice);
+         const double late = mean_of(t.times.ms_of(PartLevel::kGap, own));
          return when(t.facts.is_of_device(), percent_of(late, t.times.mean_step_ms()));
        }},
       {timed(real_column("launch_us", "launch", "µs", 1,
@@ -145,8 +148,10 @@ Fields<ReadTrace> recording_fields() {
        [](const ReadTrace& t) { return Json(t.times.unlinked); }},
       {data_only(bool_column("is_cut", "", "the file ends within its list of events")),
        [](const ReadTrace& t) { return Json(t.facts.is_cut); }},
-      {per_step_samples("samples_ms"),
-       [](const ReadTrace& t) { return list_of(first_samples(t.times.step_ms)); }}};
+      {data_only(as_samples(reals_column("samples_ms", "one a step"))), [](const ReadTrace& t) {
+         return list_of(
+             std::span(t.times.step_ms).first(std::min(t.times.step_ms.size(), kMostSamples)));
+       }}};
 }
 
 void add_notes(Table& table, const ReadTrace& t) {
@@ -184,142 +189,117 @@ void add_notes(Table& table, const ReadTrace& t) {
 // --- parts of a step ----------------------------------------------------------------------------
 
 Table time_table(const ReadTrace& t) {
-  std::vector<PartRow> rows;
-  for (const WorkClass work : kAllWorkClasses) {
-    const PerStep& times = t.times.kinds[static_cast<std::size_t>(work)];
-    if (work == WorkClass::kCollectives && t.times.hidden_collectives.count() + times.count() == 0)
-      continue;
-    rows.push_back(part_of(std::string(name_of(work)), times, t));
-    if (work == WorkClass::kCollectives) rows.back().name = "exposed collectives";
+  std::vector<Row> rows = rows_of(t, PartLevel::kKind);
+  const std::vector<double> hidden = t.times.ms_of(PartLevel::kHidden);
+  const std::string collectives(name_of(WorkClass::kCollectives));
+  const bool is_hidden = mean_of(hidden) > 0;
+  std::erase_if(rows,
+                [&](Row& row) { return row.name == collectives && row.calls == 0 && !is_hidden; });
+  sort_rows(rows);
+  for (Row& row : rows) {
+    if (row.name == collectives) row.name = "exposed collectives";
   }
-  std::ranges::stable_sort(
-      rows, [](const PartRow& a, const PartRow& b) { return mean_of(a.ms) > mean_of(b.ms); });
   rows.push_back({.name = t.facts.is_of_device() ? "gaps" : "outside of ops",
-                  .ms = t.times.gap_ms(),
+                  .ms = t.times.ms_of(PartLevel::kGap),
                   .step_ms = t.times.mean_step_ms()});
   Table out =
       table_of("time", "A step by kinds of work", part_fields("kind", "kind of work"), rows);
-  if (t.times.hidden_collectives.count() > 0) {
-    out.notes.push_back(
-        fmt::format("collectives take {:.4g} ms more beside other work, which costs nothing",
-                    mean_of(t.times.hidden_collectives.ms_of(t.times.count()))));
+  if (is_hidden) {
+    out.notes.push_back(fmt::format(
+        "collectives take {:.4g} ms more beside other work, which costs nothing", mean_of(hidden)));
   }
   return out;
 }
 
 Table pass_table(const ReadTrace& t) {
-  std::vector<PartRow> rows;
-  for (const TracePass pass : kAllTracePasses) {
-    const PerStep& times = t.times.passes[static_cast<std::size_t>(pass)];
-    if (times.count() > 0) rows.push_back(part_of(std::string(name_of(pass)), times, t));
-  }
+  std::vector<Row> rows = rows_of(t, PartLevel::kPass);
+  std::erase_if(rows, [](const Row& row) { return row.calls == 0; });
   return table_of("passes", "A step by passes", part_fields("pass", "pass"), rows);
 }
 
 Table gap_table(const ReadTrace& t) {
-  std::vector<PartRow> rows;
-  for (const GapCause cause : kAllGapCauses) {
-    const PerStep& times = t.times.gaps[static_cast<std::size_t>(cause)];
-    if (times.count() > 0) rows.push_back(part_of(std::string(name_of(cause)), times, t));
-  }
-  std::ranges::stable_sort(
-      rows, [](const PartRow& a, const PartRow& b) { return mean_of(a.ms) > mean_of(b.ms); });
+  std::vector<Row> rows = rows_of(t, PartLevel::kGap);
+  sort_rows(rows);
   return table_of("gaps", t.facts.is_of_device() ? "Why the device does nothing" : "Outside of ops",
                   part_fields("cause", "cause"), rows);
 }
 
 Table kernel_table(const ReadTrace& t) {
-  struct Row : PartRow {
-    std::string work, op, module;
-  };
-  std::vector<Row> rows;
-  for (const KernelTimes& kernel : t.times.kernels) {
-    if (rows.size() == kMostRows) break;
-    Row row{part_of(t.facts.names[kernel.name], kernel.whole, t), {}, {}, {}};
-    row.work = name_of(kernel.work);
-    if (kernel.place.op != kNoNumber) row.op = t.facts.names[kernel.place.op];
-    row.module = t.times.paths[kernel.place.module];
-    rows.push_back(std::move(row));
-  }
-  const auto mean_or = [](const Row& r) { return mean_of(r.ms); };
-  const Fields<Row> fields{
-      {as_key(text_column("kernel", t.facts.is_of_device() ? "kernel" : "op")), &Row::name},
-      {mean_column(), [=](const Row& r) { return Json(mean_or(r)); }},
-      {deviation_column(), [](const Row& r) { return deviation_of(r.ms); }},
-      {share_column(), [=](const Row& r) { return Json(percent_of(mean_or(r), r.step_ms)); }},
-      {calls_column(), [](const Row& r) { return Json(r.calls); }},
-      {as_key(text_column("kind")), &Row::work},
-      {text_column("op", "launched by", "the op that launched the first of them"),
-       [](const Row& r) { return or_null(r.op); }},
-      {data_only(text_column("module", "in", "the module in which the first of them ran")),
-       [](const Row& r) { return or_null(r.module); }}};
+  std::vector<Row> rows = rows_of(t, PartLevel::kKernel);
+  sort_rows(rows);
+  Fields<Row> fields = part_fields("kernel", t.facts.is_of_device() ? "kernel" : "op");
+  fields.add(as_key(text_column("kind")), &Row::work);
+  fields.add(text_column("op", "launched by", "the op that launched the first of them"),
+             [](const Row& r) { return or_null(r.op); });
+  fields.add(data_only(text_column("module", "in", "the module in which the first of them ran")),
+             [](const Row& r) { return or_null(r.module); });
   return table_of("kernels", t.facts.is_of_device() ? "Kernels" : "Ops", fields, rows);
 }
 
-// Modules with all that lies in them, in the order in which they ran.
-Table module_table(const ReadTrace& t) {
-  struct Row {
-    std::string path;
-    std::vector<double> own = {}, all = {}, forward = {}, backward = {};
-    double calls = 0;
-  };
-  std::vector<Row> rows;
-  std::map<std::string, std::size_t, std::less<>> places;
-  const std::size_t steps = t.times.count();
-  const auto add = [](std::vector<double>& to, const std::vector<double>& ms) {
-    if (to.empty()) to.assign(ms.size(), 0.0);
-    for (std::size_t i = 0; i < ms.size(); ++i) to[i] += ms[i];
-  };
-  // Many modules of many steps would be a table of gigabytes: then the longest ones stand for all.
-  std::vector<const ModuleTimes*> kept;
-  for (const ModuleTimes& module : t.times.modules) kept.push_back(&module);
-  if (kept.size() > kMostRows) {
-    std::ranges::nth_element(kept, kept.begin() + kMostRows, [](const auto* a, const auto* b) {
-      return a->own.total_ns() > b->own.total_ns();
-    });
-    kept.resize(kMostRows);
-  }
-  for (const ModuleTimes* module : kept) {
-    const std::string& path = t.times.paths[module->path];
-    for (std::string_view at = path;;) {
-      const auto [found, is_new] = places.try_emplace(std::string(at), rows.size());
-      if (is_new) {
-        rows.push_back({.path = std::string(at)});
-        rows.back().own.assign(steps, 0.0);
-      }
-      Row& row = rows[found->second];
-      if (at == path) {
-        add(row.own, module->own.ms_of(steps));
-        row.calls = static_cast<double>(module->own.count()) / static_cast<double>(steps);
-      }
-      add(row.all, module->own.ms_of(steps));
-      add(row.forward, module->passes[0].ms_of(steps));
-      add(row.backward, module->passes[1].ms_of(steps));
-      if (at.empty()) break;
-      const std::size_t slash = at.rfind('/');
-      at = slash == std::string_view::npos ? std::string_view() : at.substr(0, slash);
+// Adds what a module and those in it take to the rows of all that it lies in.
+void add_to_outer(std::map<std::string, Row>& rows, const ReadTrace& t, PartLevel level,
+                  std::vector<double> Row::*of) {
+  for (const Part* part : longest_parts(t, level)) {
+    for (std::string path = t.name_of(*part); !path.empty();) {
+      std::vector<double>& to = rows[path].*of;
+      to.resize(t.times.count());
+      part->times.add_to(to);
+      const std::size_t slash = path.rfind('/');
+      path.resize(slash == std::string::npos ? 0 : slash);
     }
   }
-  std::erase_if(rows, [](const Row& row) { return row.path.empty(); });
-  std::ranges::sort(rows,
-                    [](const Row& a, const Row& b) { return mean_of(a.all) > mean_of(b.all); });
-  const double step_ms = t.times.mean_step_ms();
-  const Fields<Row> fields{
-      {as_key(text_column("module", "", "by classes, as the recording numbers them")), &Row::path},
-      {mean_column(), [](const Row& r) { return Json(mean_of(r.all)); }},
-      {deviation_column(), [](const Row& r) { return deviation_of(r.all); }},
-      {share_column(), [=](const Row& r) { return Json(percent_of(mean_of(r.all), step_ms)); }},
-      {real_column("forward_ms", "forward", "ms", -1),
-       [](const Row& r) { return positive_or_null(mean_of(r.forward)); }},
-      {real_column("backward_ms", "backward", "ms", -1),
-       [](const Row& r) { return positive_or_null(mean_of(r.backward)); }},
-      {real_column("own_ms", "itself", "ms", -1, "without the modules in it"),
-       [](const Row& r) { return positive_or_null(mean_of(r.own)); }},
-      {calls_column(), [](const Row& r) { return positive_or_null(r.calls); }}};
+}
+
+// Modules with all that lies in them.
+Table module_table(const ReadTrace& t) {
+  std::map<std::string, Row> by_path;
+  add_to_outer(by_path, t, PartLevel::kModule, &Row::ms);
+  add_to_outer(by_path, t, PartLevel::kModuleForward, &Row::forward_ms);
+  add_to_outer(by_path, t, PartLevel::kModuleBackward, &Row::backward_ms);
+  for (Row& own : rows_of(t, PartLevel::kModule)) {
+    if (own.name.empty()) continue;
+    Row& row = by_path[own.name];
+    row.own_ms = std::move(own.ms);
+    row.calls = own.calls;
+  }
+  std::vector<Row> rows;
+  for (auto& [path, row] : by_path) {
+    row.name = path;
+    row.step_ms = t.times.mean_step_ms();
+    rows.push_back(std::move(row));
+  }
+  sort_rows(rows);
+  const auto mean_or_null = [](std::vector<double> Row::*of) {
+    return
+        [of](const Row& r) { return (r.*of).empty() ? Json() : positive_or_null(mean_of(r.*of)); };
+  };
+  Fields<Row> fields = part_fields("module", "", "by classes, as the recording numbers them");
+  fields.add(real_column("forward_ms", "forward", "ms", -1), mean_or_null(&Row::forward_ms));
+  fields.add(real_column("backward_ms", "backward", "ms", -1), mean_or_null(&Row::backward_ms));
+  fields.add(real_column("own_ms", "itself", "ms", -1, "without the modules in it"),
+             mean_or_null(&Row::own_ms));
   return table_of("modules", t.facts.has_modules() ? "Modules" : "Ranges", fields, rows);
 }
 
 }  // namespace
+
+std::string ReadTrace::name_of(const Part& part) const {
+  switch (part.level) {
+    case PartLevel::kKind:
+      return std::string(tracestep::name_of(WorkClass{static_cast<std::uint8_t>(part.number)}));
+    case PartLevel::kPass:
+      return std::string(tracestep::name_of(TracePass{static_cast<std::uint8_t>(part.number)}));
+    case PartLevel::kGap:
+      return std::string(tracestep::name_of(GapCause{static_cast<std::uint8_t>(part.number)}));
+    case PartLevel::kKernel: return facts.names[part.number];
+    default: return times.paths[part.number];
+  }
+}
+
+std::string ReadTrace::gpu() const {
+  const bool is_known = facts.is_of_device() && times.device < facts.gpus.size();
+  return is_known ? facts.gpus[times.device] : "";
+}
 
 ReadTrace read_trace_of_file(const std::filesystem::path& path, const ReadTrace* eager) {
   EventOrder events;

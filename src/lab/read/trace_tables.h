@@ -2,6 +2,7 @@
 // gap.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "lab/read/trace_times.h"
@@ -14,6 +15,10 @@ struct ReadTrace {
   TraceFacts facts = {};
   TraceTimes times = {};
   EagerKernels eager = {};
+
+  std::string name_of(const Part& part) const;
+  // The name of its device; "" where it has none, or the file does not say it.
+  std::string gpu() const;
 };
 // Kernels in replays of CUDA graphs get their names from those that `eager`, a recording of the
 // same program without graphs, launches one by one; without it, from those of the file itself.

@@ -17,24 +17,6 @@ constexpr std::size_t kCallRoom = std::size_t{1} << 20;
 constexpr std::size_t kMostReplays = 8;  // that run beside each other
 constexpr std::size_t kForgetEvery = 1 << 14;
 
-template <class Enum>
-std::size_t place_of(Enum value) {
-  return static_cast<std::size_t>(value);
-}
-
-KernelTimes& kernel_of(const WorkPiece& piece, TraceTimes& times) {
-  const std::uint64_t key = std::uint64_t{piece.name} << 8 | place_of(piece.work);
-  const auto [found, is_new] = times.kernel_places.try_emplace(key, times.kernels.size());
-  if (is_new) times.kernels.push_back({piece.name, piece.work, piece.place});
-  return times.kernels[found->second];
-}
-
-ModuleTimes& module_of(std::uint32_t path, TraceTimes& times) {
-  const auto [found, is_new] = times.module_places.try_emplace(path, times.modules.size());
-  if (is_new) times.modules.push_back({.path = path});
-  return times.modules[found->second];
-}
-
 class DeviceWalk {
  public:
   DeviceWalk(const TraceFacts& facts, TraceTimes& times, HostWalk& host, EagerKernels& eager)
@@ -206,7 +188,7 @@ class DeviceWalk {
     const auto take = [&](GapCause cause, std::int64_t ns) {
       ns = std::min(ns, left);
       if (ns <= 0) return;
-      times_.gaps[place_of(cause)].add(step, ns);
+      times_.parts.times(PartLevel::kGap, cause).add(step, ns);
       left -= ns;
     };
     const std::int64_t waits = host_.waits().within(from, late);
@@ -253,17 +235,22 @@ class DeviceWalk {
 
 void add_piece(const WorkPiece& piece, bool is_of_device, TraceTimes& times) {
   if (piece.step < 0) return;
-  times.kinds[place_of(piece.work)].add(piece.step, piece.own_ns);
-  const std::int64_t length = piece.end_ns - piece.start_ns;
-  if (piece.work == WorkClass::kCollectives && length > piece.own_ns) {
-    times.hidden_collectives.add(piece.step, length - piece.own_ns);
+  const std::int64_t length = piece.end_ns - piece.start_ns, own = piece.own_ns;
+  const auto add = [&](PartLevel level, auto which, std::int64_t ns) {
+    times.parts.times(level, which).add(piece.step, ns);
+  };
+  add(PartLevel::kKind, piece.work, own);
+  if (is_of_device && piece.work == WorkClass::kCollectives && length > own) {
+    add(PartLevel::kHidden, 0, length - own);
   }
-  const std::size_t pass = place_of(piece.place.pass);
-  times.passes[pass].add(piece.step, piece.own_ns);
-  kernel_of(piece, times).whole.add(piece.step, is_of_device ? length : piece.own_ns);
-  ModuleTimes& module = module_of(piece.place.module, times);
-  module.own.add(piece.step, piece.own_ns);
-  module.passes[pass].add(piece.step, piece.own_ns);
+  add(PartLevel::kPass, piece.place.pass, own);
+  const int module = static_cast<int>(piece.place.module);
+  add(PartLevel::kModule, module, own);
+  if (piece.place.pass == TracePass::kForward) add(PartLevel::kModuleForward, module, own);
+  if (piece.place.pass == TracePass::kBackward) add(PartLevel::kModuleBackward, module, own);
+  Part& kernel = times.parts.at(PartLevel::kKernel, piece.name, piece.work);
+  if (kernel.times.count() == 0) kernel.place = piece.place;
+  kernel.times.add(piece.step, is_of_device ? length : own);
   const bool has_delay = piece.launched_ns != INT64_MIN && !piece.is_replayed &&
                          times.launch_delays_us.size() < kMostDelays;
   if (has_delay) {
@@ -284,15 +271,21 @@ std::string_view name_of(GapCause cause) {
   return "?";
 }
 
+TraceTimes::TraceTimes() {
+  paths.number_of("");
+  // What no step has is shown as nothing, and in this order.
+  for (const WorkClass work : kAllWorkClasses) parts.times(PartLevel::kKind, work);
+  for (const TracePass pass : kAllTracePasses) parts.times(PartLevel::kPass, pass);
+}
+
 double TraceTimes::mean_step_ms() const {
   return mean_of(step_ms);
 }
 
-std::vector<double> TraceTimes::gap_ms() const {
+std::vector<double> TraceTimes::ms_of(PartLevel level, std::uint32_t but) const {
   std::vector<double> out(count(), 0.0);
-  for (const PerStep& cause : gaps) {
-    const std::vector<double> ms = cause.ms_of(count());
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] += ms[i];
+  for (const Part* part : parts.of(level)) {
+    if (part->number != but) part->times.add_to(out);
   }
   return out;
 }
@@ -318,9 +311,6 @@ TraceTimes times_of(const TraceFacts& facts, EventOrder& events, EagerKernels& e
     times.step_ms = times.host_ms;
     times.pieces = facts.count(EventKind::kOp);
   }
-  std::ranges::sort(times.kernels, [](const KernelTimes& a, const KernelTimes& b) {
-    return a.whole.total_ns() > b.whole.total_ns();
-  });
   return times;
 }
 

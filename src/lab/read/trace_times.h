@@ -7,10 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "lab/read/per_step.h"
-#include "lab/read/replay_names.h"
+#include "lab/read/parts.h"
 #include "lab/read/trace_steps.h"
-#include "lab/read/work_class.h"
 
 namespace tracestep {
 
@@ -23,9 +21,6 @@ enum class GapCause : std::uint8_t {
   kLaunch,    // the launch itself, of work that the host was late with
   kDevice,    // the work had been launched before: streams, copies, other devices
 };
-inline constexpr GapCause kAllGapCauses[] = {GapCause::kWait,     GapCause::kLoading,
-                                             GapCause::kHostWork, GapCause::kPython,
-                                             GapCause::kLaunch,   GapCause::kDevice};
 std::string_view name_of(GapCause cause);  // "waits for the device"
 
 // A kernel; where there are none, an op for the time that no op within it took.
@@ -41,19 +36,6 @@ struct WorkPiece {
   WorkClass work = WorkClass::kMemoryBound;
 };
 
-struct KernelTimes {
-  std::uint32_t name = 0;
-  WorkClass work = WorkClass::kMemoryBound;
-  HostPlace place = {};  // of the first of them
-  PerStep whole = {};    // durations, also where it ran beside others
-};
-
-struct ModuleTimes {
-  std::uint32_t path = 0;  // in TraceTimes::paths
-  PerStep own = {};        // in itself, not in modules within it
-  PerStep passes[std::size(kAllTracePasses)] = {};
-};
-
 struct OpTimes {
   std::int64_t calls = 0;
   double total_ns = 0, own_ns = 0;
@@ -64,25 +46,19 @@ struct TraceTimes {
   std::vector<double> step_ms;  // of a device: from its first kernel to that of the next step
   std::vector<double> host_ms;  // of the host
   Names paths;                  // of modules: "GPT_0/Block_3/Linear_1"; the first is ""
-  PerStep kinds[std::size(kAllWorkClasses)];
-  PerStep hidden_collectives;  // beside other work
-  PerStep passes[std::size(kAllTracePasses)] = {};
-  PerStep gaps[std::size(kAllGapCauses)];
-  std::vector<KernelTimes> kernels;                // the one with the most time first
-  std::vector<ModuleTimes> modules;                // in the order in which they ran
-  std::unordered_map<std::uint32_t, OpTimes> ops;  // ops, ranges and calls, by name
+  Parts parts;                  // kernels by their durations, also where they ran beside others
+  std::unordered_map<std::uint32_t, OpTimes> ops;                  // ops, ranges and calls, by name
   std::map<std::uint32_t, std::vector<std::int64_t>> collectives;  // how long each took, by name
   std::vector<double> launch_delays_us;  // from a call's begin to its kernel's
   std::int64_t pieces = 0, unlinked = 0, replayed = 0, named = 0;  // `named` of those replayed
   std::uint16_t device = 0;                                        // of the first piece
-  std::unordered_map<std::uint64_t, std::size_t> kernel_places;    // by name and kind
-  std::unordered_map<std::uint32_t, std::size_t> module_places;    // by path
 
-  TraceTimes() { paths.number_of(""); }
+  TraceTimes();
 
   std::size_t count() const { return steps.spans.size(); }
   double mean_step_ms() const;
-  std::vector<double> gap_ms() const;  // all causes
+  // Of each step, in all parts of a level but for one of these.
+  std::vector<double> ms_of(PartLevel level, std::uint32_t but = kNoNumber) const;
 };
 
 // `eager` gets the kernels that this recording launches one by one. Where it has those of another

@@ -1,64 +1,46 @@
 #include "lab/read/work_class.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 
 namespace tracestep {
 namespace {
 
-struct NameRule {
-  std::string_view part;  // in small letters
-  WorkClass work;
-};
+// Parts of names in small letters.
+constexpr std::string_view kCollectives[] = {"nccl", "rccl", "c10d::", "gloo:", "allreduce"};
+constexpr std::string_view kCopies[] = {"memcpy", "memset"};
+constexpr std::string_view kAttention[] = {"fmha",
+                                           "flash_fwd",
+                                           "flash_bwd",
+                                           "flash_attn",
+                                           "flash::",
+                                           "flash_attention",
+                                           "flashattn",
+                                           "scaled_dot_product",
+                                           "efficient_attention",
+                                           "flex_attention",
+                                           "paged_attention",
+                                           "unified_attention",
+                                           "_sdpa_",
+                                           "attn_fwd",
+                                           "attn_bwd",
+                                           "sage_fwd"};
+constexpr std::string_view kProducts[] = {
+    "splitkreduce", "gemm",          "gemv",     "nvjet",       "cutlass",   "cublas",
+    "xmma",         "wgrad",         "dgrad",    "convolution", "conv2d",    "triton_tem_",
+    "cijk_",        "matmul",        "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm",
+    "aten::linear", "mkldnn_linear", "scaled_mm"};
+constexpr std::string_view kOptimizer[] = {"multi_tensor_apply", "fused_adam", "fusedadam"};
 
 // The first that fits. Attention stands before products: its kernels have "gemm" in their
 // templates.
-constexpr NameRule kNameRules[] = {
-    {"nccl", WorkClass::kCollectives},
-    {"rccl", WorkClass::kCollectives},
-    {"c10d::", WorkClass::kCollectives},
-    {"gloo:", WorkClass::kCollectives},
-    {"allreduce", WorkClass::kCollectives},
-    {"memcpy", WorkClass::kCopies},
-    {"memset", WorkClass::kCopies},
-    {"fmha", WorkClass::kAttention},
-    {"flash_fwd", WorkClass::kAttention},
-    {"flash_bwd", WorkClass::kAttention},
-    {"flash_attn", WorkClass::kAttention},
-    {"flash::", WorkClass::kAttention},
-    {"flash_attention", WorkClass::kAttention},
-    {"flashattn", WorkClass::kAttention},
-    {"scaled_dot_product", WorkClass::kAttention},
-    {"efficient_attention", WorkClass::kAttention},
-    {"flex_attention", WorkClass::kAttention},
-    {"_sdpa_", WorkClass::kAttention},
-    {"_attn_fwd", WorkClass::kAttention},
-    {"_attn_bwd", WorkClass::kAttention},
-    {"splitkreduce", WorkClass::kProducts},
-    {"gemm", WorkClass::kProducts},
-    {"gemv", WorkClass::kProducts},
-    {"nvjet", WorkClass::kProducts},
-    {"cutlass", WorkClass::kProducts},
-    {"cublas", WorkClass::kProducts},
-    {"xmma", WorkClass::kProducts},
-    {"wgrad", WorkClass::kProducts},
-    {"dgrad", WorkClass::kProducts},
-    {"convolution", WorkClass::kProducts},
-    {"conv2d", WorkClass::kProducts},
-    {"triton_tem_", WorkClass::kProducts},
-    {"cijk_", WorkClass::kProducts},
-    {"matmul", WorkClass::kProducts},
-    {"aten::mm", WorkClass::kProducts},
-    {"aten::addmm", WorkClass::kProducts},
-    {"aten::bmm", WorkClass::kProducts},
-    {"aten::baddbmm", WorkClass::kProducts},
-    {"aten::linear", WorkClass::kProducts},
-    {"mkldnn_linear", WorkClass::kProducts},
-    {"scaled_mm", WorkClass::kProducts},
-    {"multi_tensor_apply", WorkClass::kOptimizer},
-    {"fused_adam", WorkClass::kOptimizer},
-    {"fusedadam", WorkClass::kOptimizer},
-};
+constexpr std::pair<std::span<const std::string_view>, WorkClass> kRules[] = {
+    {kCollectives, WorkClass::kCollectives},
+    {kCopies, WorkClass::kCopies},
+    {kAttention, WorkClass::kAttention},
+    {kProducts, WorkClass::kProducts},
+    {kOptimizer, WorkClass::kOptimizer}};
 
 }  // namespace
 
@@ -79,8 +61,9 @@ WorkClass work_class_of(std::string_view name) {
   std::ranges::transform(lower, lower.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 0x20) : c;
   });
-  for (const NameRule& rule : kNameRules) {
-    if (lower.find(rule.part) != std::string::npos) return rule.work;
+  for (const auto& [parts, work] : kRules) {
+    const auto is_in = [&](std::string_view part) { return lower.find(part) != std::string::npos; };
+    if (std::ranges::any_of(parts, is_in)) return work;
   }
   return WorkClass::kMemoryBound;
 }

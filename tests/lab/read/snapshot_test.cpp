@@ -4,6 +4,7 @@
 
 #include "lab/read/file_kind.h"
 #include "lab/read/snapshot_file.h"
+#include "lab/report/gzip.h"
 #include "lab/snapshots/snapshot.h"
 #include "support/temp_folder.h"
 
@@ -48,7 +49,7 @@ TEST(ReadSnapshotTest, ThePeakIsHeldByLinesOfTheUsersProgram) {
   ASSERT_EQ(facts.holders.size(), 2u);
   EXPECT_EQ(facts.holders[0].site, "model.py:12 forward");
   EXPECT_EQ(facts.holders[0].bytes, 8 * kMiB);
-  EXPECT_EQ(facts.holders[1].site, "");  // it was there before
+  EXPECT_EQ(facts.holders[1].site, "before the recording");
   EXPECT_EQ(facts.unused_at_end.bytes, 13 * kMiB);
   EXPECT_EQ(facts.unused_at_end.largest_bytes, 8 * kMiB);
   EXPECT_EQ(facts.unused_at_end.releasable_bytes, 0);
@@ -71,6 +72,23 @@ TEST(ReadSnapshotTest, FramesOfPyTorchAreNotTheSite) {
   const SnapshotFacts facts = facts_of(s);
   EXPECT_EQ(facts.holders[0].bytes, 4 * kMiB);
   EXPECT_EQ(facts.holders[1].site, "train.py:84 step");
+}
+
+TEST(ReadSnapshotTest, LibrariesAreNotTheProgramAndBackwardNamesItsFunctions) {
+  MemorySnapshot s = small_snapshot();
+  s.stacks[1] = {{"??", "torch::unwind::unwind()", 0},
+                 {"/venv/lib/python3.12/site-packages/einops/_backends.py", "einsum", 291},
+                 {"/usr/lib/python3.12/contextlib.py", "inner", 81},
+                 {"/home/me/train.py", "step", 84}};
+  s.stacks[2] = {
+      {"??", "torch::unwind::unwind()", 0},
+      {"", "at::_ops::bmm::call(at::Tensor const&, at::Tensor const&)", 0},
+      {"??", "torch::autograd::generated::BmmBackward0::apply(std::vector<at::Tensor>)", 0},
+      {"thread48.o", "execute_native_thread_routine", 0}};
+  const SnapshotFacts facts = facts_of(s);
+  EXPECT_EQ(facts.holders[0].site, "BmmBackward0, in backward");
+  s.events.erase(s.events.begin(), s.events.begin() + 3);
+  EXPECT_EQ(facts_of(s).holders[1].site, "train.py:84 step");
 }
 
 TEST(ReadSnapshotTest, OutOfMemoryIsShownWithWhatLayUnused) {
@@ -135,6 +153,23 @@ TEST(ReadSnapshotTest, WithoutEventsThePeakIsTheState) {
   const SnapshotFacts facts = facts_of(s);
   EXPECT_EQ(facts.peak_bytes, 7 * kMiB);
   EXPECT_THAT(snapshot_tables(facts)[0].notes, ::testing::Contains(HasSubstr("no events")));
+}
+
+TEST(ReadSnapshotTest, WithoutEventsOfSegmentsNothingIsSaidOfWhatWasReserved) {
+  MemorySnapshot s = small_snapshot();
+  s.events[0].bytes = s.events[1].bytes = s.events[2].bytes = 30 * kMiB;
+  const std::vector<Table> tables = snapshot_tables(facts_of(s));
+  const Table& whole = tables[0];
+  EXPECT_TRUE(whole.rows[0][*whole.index_of("reserved_at_peak_bytes")].is_null());
+  EXPECT_EQ(whole.rows[0][*whole.index_of("reserved_bytes")].as_int(), 20 * kMiB);
+  EXPECT_THAT(whole.notes, ::testing::Contains(HasSubstr("lacks events of segments")));
+}
+
+TEST(ReadSnapshotTest, ACompressedFileIsTheSame) {
+  const TempFolder folder;
+  const auto path = folder.write("s.pickle.gz", gzip(pickle_of(small_snapshot())));
+  EXPECT_EQ(recorded_kind(path), RecordedKind::kSnapshot);
+  EXPECT_EQ(read_snapshot_facts(path).peak_bytes, 12 * kMiB);
 }
 
 TEST(ReadSnapshotTest, ClassesAndOtherDataAreRefused) {
