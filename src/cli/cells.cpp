@@ -34,8 +34,8 @@ void drop(Request& request, std::span<const std::string> flags) {
   for (const std::string& flag : flags) request.drop(flag);
 }
 
-// What all rows depend on, apart from their cells and the machine: the words of the request without
-// those that list cells or concern the output, and what tells builds apart.
+// What all rows depend on, apart from their cells: the words of the request without those that list
+// cells or concern the output, and what tells builds and machines apart.
 Json dependencies(const Command& command, std::span<const std::string> arguments) {
   Request request(arguments);
   drop(request, kOfDriver);
@@ -50,7 +50,9 @@ Json dependencies(const Command& command, std::span<const std::string> arguments
   for (const std::string& word : request.sorted_words()) words.push_back(word);
   const Json environment = capture_environment(arguments, 1);
   Json out = Json::Object{{"words", std::move(words)}, {"tool", environment.at("tool")}};
-  if (const Json* file = environment.find("tuning_file")) out["tuning_file"] = *file;
+  for (const char* item : {"cpu", "gpu", "tuning_file"}) {
+    if (const Json* value = environment.find(item)) out[item] = *value;
+  }
   return out;
 }
 
@@ -58,6 +60,10 @@ void check_alone(const Command& command, const CellOptions& options, const Reque
   const char* flag = options.resume.empty() ? "--processes" : "--resume";
   if (processes() != nullptr) {
     throw Error(ErrorCode::kUsage, flag, "several processes share this run", "leave it out");
+  }
+  if (!options.only.empty() && (options.processes > 1 || !options.resume.empty())) {
+    throw Error(ErrorCode::kUsage, "--cell", "the process that asks for a cell keeps its rows",
+                fmt::format("leave it out, or {}", flag));
   }
   for (const Option& option : command.options.options()) {
     if (!option.is_of_all_cells || !request.has(option.flag)) continue;
@@ -121,7 +127,7 @@ Json Cells::key_of_row(const std::string& stage, Json key, std::optional<int> ro
   Json out = Json::Object{{"stage", stage}};
   for (const auto& [name, value] : key.members()) out[name] = value;
   if (round) out["round"] = *round;
-  if (has_processes() && !is_child()) out["process"] = static_cast<std::int64_t>(pass_);
+  if (has_processes()) out["process"] = static_cast<std::int64_t>(pass_);
   return out;
 }
 
@@ -205,7 +211,11 @@ int Cells::finish(CellTables result) {
   if (is_child()) {
     std::string lines;
     for (const RowsFile::Row& row : new_rows_) lines += line_of(row);
-    if (!lines.empty()) write_text(lines, {});
+    if (lines.empty() && !is_stopped()) {
+      throw Error(ErrorCode::kUsage, "--cell",
+                  fmt::format("\"{}\" is no stage and number of a cell", options_.only));
+    }
+    write_text(lines, {});
     return is_stopped() ? stop_->exit_status() : 0;
   }
   const bool is_joined = has_processes() && has_cells_;
@@ -218,7 +228,7 @@ int Cells::finish(CellTables result) {
   has_ended_ = true;
   if (is_joined && !documents_.empty()) {
     write_merged(result);
-  } else {
+  } else if (!result.tables.empty()) {
     write_tables(result.output, std::move(result.schema), std::move(result.environment),
                  std::move(result.tables), std::move(result.drawn));
   }

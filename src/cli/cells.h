@@ -86,8 +86,6 @@ class Cells {
   bool is_child() const { return !options_.only.empty(); }
   // True if files beside the result are to be written: once, however many processes measure.
   bool writes_files() const { return !is_child() && pass_ == 0; }
-  // True if cells are measured in this process, so that what they share is measured here, too.
-  bool measures_here() const { return options_.processes == 1 || is_child(); }
 
   // The results of cells in their order, each for every copy: measured, or found in the file; fewer
   // when a signal came. `stage`: the name of their rows. `measure_one(spec, observer)`: an

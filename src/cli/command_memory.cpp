@@ -358,7 +358,8 @@ int run_memory_command(const MemoryOptions& o, Cells& driver) {
   say_assumed(plan.assumed, runs, environment, notes);
   const bool is_only = runs.size() == 1;
   const std::vector<MemoryCell> cells = cells_of(runs, o, driver);
-  if (driver.is_child() || cells.empty()) return driver.finish({.output = o.output});
+  if (driver.is_child() || cells.empty())
+    return driver.finish({.output = o.output, .wanted = runs.size()});
   check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
   std::ranges::move(notes, std::back_inserter(tables[0].notes));
