@@ -150,19 +150,25 @@ void Cells::say_known(std::size_t known, std::size_t all) {
   log_info("[--resume] {}: {} of {} rows are there", options_.resume.string(), known, all);
 }
 
-std::vector<std::size_t> Cells::by_lot(std::size_t count) const {
+std::vector<std::size_t> Cells::order_of(std::size_t count) const {
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i;
+  if (!has_processes()) return order;
   static const std::uint64_t seed = std::random_device()();
   const CounterRng lot(seed, "cells");
   std::uint64_t drawn = pass_ * count;
-  std::vector<std::size_t> order(count);
-  for (std::size_t i = 0; i < count; ++i) order[i] = i;
   for (std::size_t left = count; left > 1; --left) {
     std::swap(order[left - 1], order[lot.below(drawn++, left)]);
   }
   return order;
 }
 
-bool Cells::measure_in_process(const std::string& stage, std::size_t cell) {
+std::string Cells::words_of_visit(int round, int rounds) const {
+  if (has_processes()) return fmt::format("process {} of {}  ", pass_ + 1, passes());
+  return rounds > 1 ? fmt::format("round {} of {}  ", round + 1, rounds) : "";
+}
+
+bool Cells::measure_in_process(const std::string& stage, std::size_t cell, const Json& key) {
   if (is_stopped()) return false;
   Request request(arguments_);
   drop(request, kOfDriver);
@@ -185,7 +191,8 @@ bool Cells::measure_in_process(const std::string& stage, std::size_t cell) {
   // The cell itself comes last: where it is in the file, all that belongs to it is.
   std::ranges::reverse(rows);
   file_.add(rows);
-  return true;
+  if (row(key) != nullptr) return true;
+  throw Error(ErrorCode::kFailed, "--processes", "a process of its own measured another cell");
 }
 
 bool Cells::goes_on() {

@@ -118,9 +118,12 @@ class Cells {
   // In a child the only cell of this stage that it measures; nullopt: none.
   std::optional<std::size_t> chosen(const std::string& stage) const;
   void say_known(std::size_t known, std::size_t all);
-  std::vector<std::size_t> by_lot(std::size_t count) const;
-  // Has a new process measure the cell; false: a signal came.
-  bool measure_in_process(const std::string& stage, std::size_t cell);
+  // The order in which cells are visited. Processes take turns by lot: each cell once before the
+  // next process of any, so that what changes on the machine meets all alike.
+  std::vector<std::size_t> order_of(std::size_t count) const;
+  std::string words_of_visit(int round, int rounds) const;
+  // Has a new process measure the cell, so that its row is there; false: a signal came.
+  bool measure_in_process(const std::string& stage, std::size_t cell, const Json& key);
   void write_merged(const CellTables& last);
 
   template <class Result, class Spec>
@@ -135,15 +138,6 @@ class Cells {
       return std::nullopt;
     }
   }
-  template <class Result, class Spec>
-  std::vector<Result> in_processes(const std::string& stage, const std::vector<Spec>& specs);
-  template <class Result, class Spec, class MeasureOne>
-  std::vector<Result> one_by_one(const std::string& stage, const std::vector<Spec>& specs,
-                                 const MeasureOne& measure_one);
-  template <class Result, class Spec, class MeasureOne>
-  std::vector<Result> in_rounds(const std::string& stage, const std::vector<Spec>& specs,
-                                const RoundOptions& options, const MeasureOne& measure_one);
-
   const Command& command_;
   const CellOptions options_;
   const Words arguments_;
@@ -171,116 +165,68 @@ std::vector<Result> Cells::measure(const std::string& stage, const std::vector<S
     }
   }
   if (is_child()) {
-    const std::optional<std::size_t> only = chosen(stage);
-    if (!only || *only >= specs.size()) return {};
-    return one_by_one<Result>(stage, std::vector<Spec>{specs[*only]}, measure_one);
+    const std::size_t only = chosen(stage).value_or(specs.size());
+    specs = only < specs.size() ? std::vector<Spec>{specs[only]} : std::vector<Spec>();
   }
-  if (has_processes()) return in_processes<Result>(stage, specs);
-  if (options.rounds == 1) return one_by_one<Result>(stage, specs, measure_one);
-  if constexpr (requires(Result & r) { add_visit(r, r); }) {
-    return in_rounds<Result>(stage, specs, options, measure_one);
-  }
-  return {};
-}
-
-template <class Result, class Spec, class MeasureOne>
-std::vector<Result> Cells::one_by_one(const std::string& stage, const std::vector<Spec>& specs,
-                                      const MeasureOne& measure_one) {
-  std::vector<Json> keys;
-  std::vector<double> costs;  // of those that are missing
-  for (const Spec& spec : specs) {
-    keys.push_back(key_of_row(stage, full_key(spec)));
-    if (row(keys.back()) == nullptr) costs.push_back(visit_weight(spec));
-  }
-  say_known(specs.size() - costs.size(), specs.size());
-  GridView view(std::move(costs));
-  std::vector<Result> out;
-  for (std::size_t i = 0, next = 0; i < specs.size(); ++i) {
-    std::optional<Result> result = found<Result>(keys[i], specs[i]);
-    if (!result && must_stop()) continue;
-    if (!result) {
-      view.begin(next++, label_of(specs[i]));
-      result = measure_one(specs[i], view.observer());
-      if (result->status == Status::kInterrupted) continue;
-      view.end();
-      keep(keys[i], stored::json_of(*result));
-    }
-    out.push_back(*std::move(result));
-  }
-  return out;
-}
-
-template <class Result, class Spec, class MeasureOne>
-std::vector<Result> Cells::in_rounds(const std::string& stage, const std::vector<Spec>& specs,
-                                     const RoundOptions& options, const MeasureOne& measure_one) {
-  std::vector<double> weights;
-  std::size_t known = 0;
-  const auto key = [&](std::size_t cell, int round) {
-    return key_of_row(stage, full_key(specs[cell]), round);
+  // A round of processes is one more process of each cell.
+  const int rounds = has_processes() || is_child() ? 1 : options.rounds;
+  const auto key = [&](std::size_t i, int round) {
+    return key_of_row(stage, full_key(specs[i]),
+                      rounds > 1 ? std::optional<int>(round) : std::nullopt);
   };
+  std::vector<double> weights, missing;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     weights.push_back(visit_weight(specs[i]));
-    for (int round = 0; round < options.rounds; ++round) known += row(key(i, round)) ? 1 : 0;
+    for (int round = 0; round < rounds; ++round) {
+      if (row(key(i, round)) == nullptr) missing.push_back(weights.back());
+    }
   }
-  say_known(known, specs.size() * static_cast<std::size_t>(options.rounds));
-  GridView view(weights);
-  std::vector<std::optional<Result>> joined(specs.size());
+  const std::size_t all = specs.size() * static_cast<std::size_t>(rounds);
+  say_known(all - missing.size(), all);
+  GridView view(missing);
+  std::vector<std::optional<Result>> out(specs.size());
+  // Joins the result of a visit; false: the cell is not visited again.
   const auto visit_one = [&](std::size_t i, int round) {
-    const Json key_here = key(i, round);
-    std::optional<Result> seen = found<Result>(key_here, specs[i]);
-    view.show_visit(round + 1, options.rounds, label_of(specs[i]));
+    const Json here = key(i, round);
+    std::optional<Result> seen = found<Result>(here, specs[i]);
     if (!seen) {
-      Spec here = specs[i];
-      here.protocol.recorded_steps = round < here.protocol.recorded_steps ? 1 : 0;
-      seen = measure_one(here, StepObserver());
-      if (seen->status == Status::kInterrupted) return false;
-      keep(key_here, stored::json_of(*seen));
-      seen->spec = specs[i];
+      if (must_stop()) return false;
+      view.begin(weights[i], words_of_visit(round, rounds) + label_of(specs[i]));
+      if (has_processes()) {
+        if (!measure_in_process(stage, i, here)) return false;
+        seen = found<Result>(here, specs[i]);
+      } else {
+        Spec visited = specs[i];
+        if constexpr (requires { visited.protocol.recorded_steps; }) {
+          int& recorded = visited.protocol.recorded_steps;
+          if (rounds > 1) recorded = round < recorded ? 1 : 0;
+        }
+        seen = measure_one(visited, view.observer());
+        if (seen->status == Status::kInterrupted) return false;
+        keep(here, stored::json_of(*seen));
+        seen->spec = specs[i];
+      }
+      view.end();
     }
     const bool is_ok = seen->status == Status::kOk;
-    if (!joined[i]) {
-      joined[i] = std::move(seen);
-    } else if (is_ok) {
-      add_visit(*joined[i], *seen);
+    if (!out[i]) {
+      out[i] = std::move(seen);
+    } else if constexpr (requires(Result & result) { add_visit(result, result); }) {
+      if (is_ok) add_visit(*out[i], *seen);
     }
     return is_ok;
   };
-  run_rounds(weights, {.least = options.rounds, .most = options.rounds, .seed = options.seed},
-             visit_one, &*stop_);
-  std::vector<Result> out;
-  for (std::optional<Result>& result : joined) {
-    if (result) out.push_back(*std::move(result));
+  if (rounds > 1) {
+    run_rounds(weights, {.least = rounds, .most = rounds, .seed = options.seed}, visit_one,
+               &*stop_);
+  } else {
+    for (const std::size_t i : order_of(specs.size())) visit_one(i, 0);
   }
-  return out;
-}
-
-// Every process measures each cell once before the next one begins, in an order drawn by lot: what
-// changes on the machine meets all cells alike.
-template <class Result, class Spec>
-std::vector<Result> Cells::in_processes(const std::string& stage, const std::vector<Spec>& specs) {
-  std::vector<Json> keys;
-  std::vector<double> costs;
-  for (const Spec& spec : specs) {
-    keys.push_back(key_of_row(stage, full_key(spec)));
-    if (row(keys.back()) == nullptr) costs.push_back(visit_weight(spec));
+  std::vector<Result> results;
+  for (std::optional<Result>& result : out) {
+    if (result) results.push_back(*std::move(result));
   }
-  say_known(specs.size() - costs.size(), specs.size());
-  GridView view(std::move(costs));
-  std::size_t next = 0;
-  for (const std::size_t i : by_lot(specs.size())) {
-    if (row(keys[i]) != nullptr) continue;
-    view.begin(next++, label_of(specs[i]) + " process " + std::to_string(pass_ + 1));
-    if (!measure_in_process(stage, i)) break;
-    if (row(keys[i]) == nullptr) {
-      throw Error(ErrorCode::kFailed, "--processes", "a process of its own measured another cell");
-    }
-    view.end();
-  }
-  std::vector<Result> out;
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    if (auto result = found<Result>(keys[i], specs[i])) out.push_back(*std::move(result));
-  }
-  return out;
+  return results;
 }
 
 template <class Value, class Spec, class Make>

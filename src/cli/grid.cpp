@@ -23,25 +23,19 @@ void check_rounds(const RoundOptions& options) {
               "add --rounds 9");
 }
 
-GridView::GridView(std::vector<double> costs) : costs_(std::move(costs)) {
-  for (const double cost : costs_) left_.plan(cost);
+GridView::GridView(std::span<const double> costs) : count_(costs.size()) {
+  for (const double cost : costs) left_.plan(cost);
 }
 
-void GridView::begin(std::size_t cell, const std::string& label) {
-  at_ = cell;
+void GridView::begin(double cost, const std::string& label) {
+  ++at_;
   label_ = label;
-  left_.begin(costs_[cell]);
+  left_.begin(cost);
   show("");
 }
 
 void GridView::end() {
   left_.reach(1);
-}
-
-void GridView::show_visit(int round, int rounds, const std::string& label) {
-  const double all = rounds * static_cast<double>(costs_.size());
-  line_.update(fmt::format("round {} of {}, {:.0f} %  {}", round, rounds,
-                           100 * static_cast<double>(visits_++) / all, label));
 }
 
 std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
@@ -54,7 +48,7 @@ std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
 
 // A narrow terminal cuts the end, so the most useful parts come first.
 void GridView::show(const std::string& part) {
-  line_.update(fmt::format("{}/{}  {}{}{}{}", at_ + 1, costs_.size(), spaced(left_.bar()), part,
+  line_.update(fmt::format("{}/{}  {}{}{}{}", at_, count_, spaced(left_.bar()), part,
                            spaced(left_.text()), label_));
 }
 

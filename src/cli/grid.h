@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,23 +36,21 @@ void check_rounds(const RoundOptions& options);
 // The progress line of a grid: "3/12  about 20 s left  small step".
 class GridView {
  public:
-  // `costs`: of each cell, in any unit.
-  explicit GridView(std::vector<double> costs);
+  // `costs`: of each visit, in any unit.
+  explicit GridView(std::span<const double> costs);
 
-  void begin(std::size_t cell, const std::string& label);
+  void begin(double cost, const std::string& label);
   void end();
-  void show_visit(int round, int rounds, const std::string& label);
   // Shows how many steps of the cell are done; empty where nothing is shown.
   std::function<void(std::size_t done, std::size_t most)> observer();
 
  private:
   void show(const std::string& part);
 
-  std::vector<double> costs_;
   RemainingTime left_;
   ProgressLine line_;
   std::string label_;
-  std::size_t at_ = 0, visits_ = 0;
+  std::size_t at_ = 0, count_;
 };
 
 // The result of work(). A budget that cannot be met ends a run of one step; in a grid it is that

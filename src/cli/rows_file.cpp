@@ -12,7 +12,7 @@ namespace tracestep::cli {
 namespace {
 
 constexpr const char* kRowsSchema = "tracestep.rows/1";
-constexpr std::int64_t kMostFileBytes = std::int64_t{1} << 30;
+constexpr std::int64_t kMostRowsBytes = std::int64_t{1} << 30;
 
 std::string header() {
   return Json(Json::Object{{"schema", kRowsSchema}}).dump();
@@ -37,7 +37,7 @@ RowsFile::RowsFile(const std::filesystem::path& path, const Json& request)
     : name_(path.string()), request_(request.dump()) {
   if (path.empty()) return;
   file_.emplace(path, "--resume");
-  const std::string text = file_->read(kMostFileBytes);
+  const std::string text = file_->read(kMostRowsBytes);
   has_header_ = !text.empty();
   if (has_header_) read(text);
   was_empty_ = rows_.empty();
