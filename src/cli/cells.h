@@ -84,6 +84,10 @@ class Cells {
   bool is_stopped() const { return stop_ && stop_->requested(); }
   // True if this process measures one cell for another one, which writes tables and files.
   bool is_child() const { return !options_.only.empty(); }
+  // True if it measures a cell of this stage.
+  bool is_asked_for(const std::string& stage) const {
+    return options_.only.starts_with(stage + ":");
+  }
   // True if files beside the result are to be written: once, however many processes measure.
   bool writes_files() const { return !is_child() && pass_ == 0; }
 

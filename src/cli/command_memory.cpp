@@ -156,11 +156,15 @@ MemoryRun recorded(const RunSpec& run, const MemoryOptions& o) {
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
-// A step as its program says, or one that meets no budget of recomputation.
-MemoryRun predicted(const RunSpec& run, bool is_only) {
-  return or_beyond_budget(
-      is_only, run, [&] { return predict_memory(run, traits_of(run.place)); },
-      [&](const BudgetNotMet& error) { return run_beyond_budget(run, error); });
+// A step as it runs, or as its program says; or one that meets no budget of recomputation.
+MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only) {
+  const auto run = [&] {
+    return o.predict ? predict_memory(spec.step, traits_of(spec.step.place))
+                     : run_memory(make_device, spec);
+  };
+  return or_beyond_budget(is_only, spec.step, run, [&](const BudgetNotMet& error) {
+    return run_beyond_budget(spec.step, error);
+  });
 }
 
 // Adds what the file of finished cells does not keep: all that follows from the program.
@@ -175,7 +179,7 @@ void add_program(MemoryRun& run) {
   run.plan = std::move(same.plan);
 }
 
-// What only a report on one cell reads; a file of many cells is small without it.
+// What reports on one cell and pictures alone read; a file of many cells is small without it.
 void drop_events(MemoryRun& run) {
   run.events.clear();
   run.leaf_at.clear();
@@ -183,45 +187,37 @@ void drop_events(MemoryRun& run) {
   run.moments.clear();
 }
 
-std::vector<MemoryRun> measured(const std::vector<RunSpec>& runs, const MemoryOptions& o,
-                                bool is_only, Cells& cells) {
-  std::vector<MemoryRunSpec> specs;
-  for (const RunSpec& run : runs) specs.push_back(spec_of(run, o, is_only));
-  const auto measure_one = [&](const MemoryRunSpec& spec, const StepObserver&) {
-    return or_beyond_budget(
-        is_only, spec.step,
-        [&] {
-          MemoryRun out = run_memory(make_device, spec);
-          if (out.oom) out.detail = out.oom->message;
-          if (!is_only) drop_events(out);
-          return out;
-        },
-        [&](const BudgetNotMet& error) { return run_beyond_budget(spec.step, error); });
-  };
-  std::vector<MemoryRun> out =
-      cells.measure<MemoryRun>(is_only ? "memory_alone" : "memory", specs, {}, measure_one);
-  for (MemoryRun& run : out) add_program(run);
-  return out;
-}
-
 std::vector<MemoryCell> cells_of(const std::vector<RunSpec>& runs, const MemoryOptions& o,
                                  Cells& driver) {
-  const bool is_only = runs.size() == 1;
-  std::vector<MemoryCell> out;
+  constexpr const char* kDrawn = "memory_drawn";
+  const bool is_only = runs.size() == 1,
+             is_drawn = !o.output.pictures.empty() || driver.is_asked_for(kDrawn);
+  std::vector<MemoryRunSpec> specs;
+  for (const RunSpec& run : runs) specs.push_back(spec_of(run, o, is_only));
+  std::vector<MemoryRun> found;
   if (o.predict) {
-    CellProgress progress(runs.size());
-    for (const RunSpec& run : runs) {
-      progress.begin(label_of(run));
-      out.push_back({.run = predicted(run, is_only)});
+    CellProgress progress(specs.size());
+    for (const MemoryRunSpec& spec : specs) {
+      progress.begin(label_of(spec));
+      found.push_back(run_of(spec, o, is_only));
     }
   } else {
-    for (MemoryRun& run : measured(runs, o, is_only, driver))
-      out.push_back({.run = std::move(run)});
+    const char* stage = is_only ? "memory_alone" : is_drawn ? kDrawn : "memory";
+    found = driver.measure<MemoryRun>(stage, specs, {},
+                                      [&](const MemoryRunSpec& spec, const StepObserver&) {
+                                        MemoryRun run = run_of(spec, o, is_only);
+                                        if (run.oom) run.detail = run.oom->message;
+                                        if (!is_only && !is_drawn) drop_events(run);
+                                        return run;
+                                      });
   }
-  for (MemoryCell& cell : out) {
-    cell.limit_bytes = limit_in_bytes(cell.run.spec.step.place);
-    if (o.account_as.empty() || !cell.run.has_program()) continue;
-    cell.accounted = accounted_peak(cell.run.spec.step, o.accounting);
+  std::vector<MemoryCell> out;
+  for (MemoryRun& run : found) {
+    add_program(run);
+    const RunSpec step = run.spec.step;
+    out.push_back({.run = std::move(run), .limit_bytes = limit_in_bytes(step.place)});
+    const bool is_accounted = !o.account_as.empty() && out.back().run.has_program();
+    if (is_accounted) out.back().accounted = accounted_peak(step, o.accounting);
   }
   return out;
 }
@@ -358,8 +354,9 @@ int run_memory_command(const MemoryOptions& o, Cells& driver) {
   say_assumed(plan.assumed, runs, environment, notes);
   const bool is_only = runs.size() == 1;
   const std::vector<MemoryCell> cells = cells_of(runs, o, driver);
-  if (driver.is_child() || cells.empty())
+  if (driver.is_child() || cells.empty()) {
     return driver.finish({.output = o.output, .wanted = runs.size()});
+  }
   check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
   std::ranges::move(notes, std::back_inserter(tables[0].notes));
