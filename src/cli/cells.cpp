@@ -254,6 +254,12 @@ int Cells::finish(CellTables result) {
   return stop_->exit_status();
 }
 
+void add_program(CellResult& result) {
+  if (result.status != Status::kOk || !result.program.nodes.empty()) return;
+  result.traits = traits_of(result.spec.step.place);
+  result.program = step_program(result.spec.step, result.traits);
+}
+
 std::vector<CellResult> measure_steps(Cells& cells, const std::vector<RunSpec>& runs,
                                       const Protocol& protocol, RoundOptions options,
                                       const StepNeeds& needs) {
@@ -284,9 +290,7 @@ std::vector<CellResult> measure_steps(Cells& cells, const std::vector<RunSpec>& 
                });
     result.roof_tflops = of_device.tflops;
     result.roof_others_cores = of_device.others_cores;
-    if (!needs.program || result.status != Status::kOk || !result.program.nodes.empty()) continue;
-    result.traits = traits_of(run.place);
-    result.program = step_program(run, result.traits);
+    if (needs.program) add_program(result);
   }
   return out;
 }

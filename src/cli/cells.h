@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -72,6 +73,9 @@ inline Json full_key(const MemoryRunSpec& spec) {
   return full_key(spec.step);
 }
 
+// Adds what the file does not keep, where it is not there.
+void add_program(CellResult& result);
+
 class Cells {
  public:
   // `arguments`: the whole command line. Errors: as RowsFile(); kUsage for --cell that is none.
@@ -137,6 +141,9 @@ class Cells {
     try {
       Result out = stored::value_of<Result>(*json);
       out.spec = spec;
+      if constexpr (std::same_as<Result, CellResult>) {
+        if (spec.step.parallel.is_on()) add_program(out);  // joined visits look for collectives
+      }
       return out;
     } catch (const Error&) {  // of a build that had other members
       return std::nullopt;
