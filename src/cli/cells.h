@@ -101,7 +101,8 @@ class Cells {
   template <class Result, class Spec, class MeasureOne>
   std::vector<Result> measure(const std::string& stage, const std::vector<Spec>& cells,
                               const RoundOptions& options, const MeasureOne& measure_one);
-  // What belongs to a cell besides, measured once with it: make(), or what the file has.
+  // Returns what belongs to a cell besides and is measured once with it: from the file, else
+  // make().
   template <class Value, class Spec, class Make>
   Value besides(const std::string& stage, const Spec& spec, const Make& make);
   // Adds what rounds tell of cells beside each other.
@@ -269,7 +270,7 @@ void Cells::add_beside(const std::string& stage, const std::vector<Result>& resu
   if (!beside.rows.empty()) tables.push_back(std::move(beside));
 }
 
-// What a device reaches, for the validity checker.
+// The highest speed of a device, for the validity checker.
 struct Roof {
   double tflops = 0;
   std::optional<double> others_cores;

@@ -179,7 +179,7 @@ void add_program(MemoryRun& run) {
   run.plan = std::move(same.plan);
 }
 
-// What reports on one cell and pictures alone read; a file of many cells is small without it.
+// Drops records that reports on one cell and pictures alone read: a file of many cells is small.
 void drop_events(MemoryRun& run) {
   run.events.clear();
   run.leaf_at.clear();

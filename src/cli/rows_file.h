@@ -20,7 +20,7 @@ class RowsFile {
  public:
   using Row = std::pair<Json, Json>;  // key and row
 
-  // `request`: what all rows of this run depend on. An empty path keeps them in memory alone. The
+  // `request`: all rows of this run depend on it. An empty path keeps them in memory alone. The
   // file is created when missing, and goes again where no row comes; it is locked for the object's
   // lifetime. Errors: kInput when it exists and holds anything else; kOutput when it cannot be
   // written, or another process writes it. A last line that was cut short is dropped.
