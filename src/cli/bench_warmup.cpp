@@ -2,12 +2,26 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "cli/jobs.h"
+#include "cli/child_process.h"
+#include "cli/request.h"
 #include "lab/time/tables.h"
 #include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
+
+// The JSON result of a command in a new process. Error{kFailed} with the last message of a process
+// that fails; running out of memory is a result.
+Json result_in_new_process(Request request) {
+  request.set("--format", "json");
+  const ProcessResult process = run_self(request.words());
+  if (process.status != 0 && process.status != exit_code(ErrorCode::kOutOfMemory)) {
+    throw Error(ErrorCode::kFailed, "--warmup-study",
+                fmt::format("a process of its own ended with status {}: {}", process.status,
+                            last_line(process.err)));
+  }
+  return Json::parse(process.out, "--warmup-study");
+}
 
 // The row of one run: its values stand where the request may have lists.
 ResultRow fresh_row(Request request, const RunSpec& run, std::int64_t warmup) {
@@ -23,7 +37,7 @@ ResultRow fresh_row(Request request, const RunSpec& run, std::int64_t warmup) {
   for (const char* flag : {"--warmup-study", "--output", "--max-noise"}) request.drop(flag);
   request.set("--warmup", std::to_string(warmup));
   request.set("--roof", "0");
-  const Json result = result_in_new_process(request, "--warmup-study");
+  const Json result = result_in_new_process(request);
   return ResultRow(result.at("rows").items().at(0), result.at("environment"));
 }
 

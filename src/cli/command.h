@@ -15,6 +15,8 @@
 
 namespace tracestep::cli {
 
+class Cells;  // cli/cells.h
+
 struct Command {
   std::string name = {};
   // Its page says (lab/pages/commands/NAME.md), and all_commands() reads:
@@ -26,8 +28,8 @@ struct Command {
   OptionSet options = {};  // they set the variables that `run` reads
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
-  // Runs the command as `run` does, never cell by cell; add_parts() (cli/in_parts.cpp) sets it.
-  std::function<int(std::span<const std::string> arguments)> run_whole = {};
+  // Of a command that measures cells, in the place of `run`, which add_cells() (cli/cells.h) makes.
+  std::function<int(Cells& cells)> run_cells = {};
   // For a command that can be divided into jobs (cli/sbatch.cpp): what it needs, with its options
   // as they were read, and the flags whose lists are divided, in the order of its rows.
   std::function<JobPlan()> plan = {};
@@ -45,6 +47,13 @@ template <class Options, class Run>
 void runs_with(Command& command, const std::shared_ptr<Options>& options, Run run,
                JobPlan (*plan)(const Options& options)) {
   runs_with(command, options, run);
+  command.plan = [options, plan] { return plan(*options); };
+}
+// The same for a command that measures cells.
+template <class Options, class Run>
+void measures_with(Command& command, const std::shared_ptr<Options>& options, Run run,
+                   JobPlan (*plan)(const Options& options)) {
+  command.run_cells = [options, run](Cells& cells) { return run(*options, cells); };
   command.plan = [options, plan] { return plan(*options); };
 }
 

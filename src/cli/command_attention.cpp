@@ -2,14 +2,15 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "backends/null/null_device.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lab/attention/tables.h"
@@ -138,23 +139,33 @@ void add_accounts(std::span<const AttentionResult> results, std::vector<Table>& 
   tables.push_back(std::move(table));
 }
 
-int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
+int run_attention(AttentionOptions o, Cells& cells) {
   complete(o);
   RunSpec run = run_of(o.grid, Takes::kPlanner);
   check_rounds(o.rounds);
   probe_output(o.output);
-  const Json environment = environment_of(arguments, run);
+  const Json environment = environment_of(cells.arguments(), run);
   run.place = with_limit(run.place, environment);
   const std::vector<AttentionSpec> specs = specs_of(o, run);
-  const StopSignal stop("the cells measured so far are written");
-  for (const AttentionSpec& spec : specs) roof_tflops(spec.run);  // before the first cell
+  const StopSignal& stop = cells.stop("cells");
   o.rounds.seed = run.seed;
-  std::vector<AttentionResult> results = measure_grid<AttentionResult>(
-      specs, o.rounds, stop,
-      [&](const AttentionSpec& spec, const auto&) { return visit(make_device, spec, &stop); });
+  bool has_roofs = false;
+  const auto measure_one = [&](const AttentionSpec& spec, const StepObserver&) {
+    if (!std::exchange(has_roofs, true)) {  // before the first cell
+      for (const AttentionSpec& other : cells.is_child() ? std::vector{spec} : specs) {
+        roof_tflops(other.run);
+      }
+    }
+    return visit(make_device, spec, &stop);
+  };
+  auto results = cells.measure<AttentionResult>("attention", specs, o.rounds, measure_one);
   for (AttentionResult& result : results) {
-    result.roof_tflops = roof_tflops_for(result.spec.run, reached_tflops(result));
-    result.roof_others_cores = roof_others_cores(result.spec.run);
+    const Roof roof = cells.besides<Roof>("roof", result.spec, [&] {
+      return Roof{roof_tflops_for(result.spec.run, reached_tflops(result)),
+                  roof_others_cores(result.spec.run)};
+    });
+    result.roof_tflops = roof.tflops;
+    result.roof_others_cores = roof.others_cores;
   }
   std::vector<Table> tables{attention_table(results, environment)};
   // A fit needs three contexts.
@@ -163,13 +174,17 @@ int run_attention(AttentionOptions o, std::span<const std::string> arguments) {
   }
   add_accounts(results, tables);
   add_limit_notes(results, tables[0]);
-  add_beside(beside_cells(results), tables);
-  write_tables(o.output, kAttentionSchema, environment, std::move(tables));
+  cells.add_beside("attention", results, tables);
+  CellTables out{.output = o.output,
+                 .schema = kAttentionSchema,
+                 .environment = environment,
+                 .tables = std::move(tables),
+                 .done = results.size(),
+                 .wanted = specs.size() * static_cast<std::size_t>(o.rounds.repeat)};
   if (specs.size() == 1 && results.size() == 1 && results[0].status == Status::kOutOfMemory) {
-    throw Error(ErrorCode::kOutOfMemory, "attention", results[0].detail);
+    out.last_words = Error(ErrorCode::kOutOfMemory, "attention", results[0].detail);
   }
-  return status_after(results.size(), specs.size() * static_cast<std::size_t>(o.rounds.repeat),
-                      stop, "; with --resume FILE a grid can go on");
+  return cells.finish(std::move(out));
 }
 
 JobPlan plan_of(const AttentionOptions& given) {
@@ -235,7 +250,7 @@ Command attention_command() {
             "memory; none: try even what this machine has no room for");
   add_field(set, options->grid, "seed", Values::kOne, "seed of the values");
   add_output_options(set, options->output);
-  runs_with(command, options, run_attention, plan_of);
+  measures_with(command, options, run_attention, plan_of);
   command.divided = {"--precision", "--attention", "--mask", "--width"};
   return command;
 }

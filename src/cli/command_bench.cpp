@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/bench_warmup.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -138,7 +138,8 @@ void add_split_hint(const std::vector<RunSpec>& runs, const Json& environment, T
     table.notes.push_back(std::move(hint));
 }
 
-int run_bench(const BenchOptions& options, std::span<const std::string> arguments) {
+int run_bench(const BenchOptions& options, Cells& cells) {
+  const std::span<const std::string> arguments = cells.arguments();
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
   const std::vector<RunSpec> runs = runs_of(options.grid, Takes::kAll, use, Ranks::kUsed);
   if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
@@ -150,23 +151,25 @@ int run_bench(const BenchOptions& options, std::span<const std::string> argument
   probe_output(options.output);
   if (!options.warmup_study.empty()) return run_warmup_study(runs, options, arguments);
   const Json environment = environment_of(arguments, runs[0]);
-  const StopSignal stop("the rows measured so far are written");
   const std::vector<CellResult> results =
-      measure_steps(runs, options.protocol, options.rounds, stop, options.roof);
+      measure_steps(cells, runs, options.protocol, options.rounds, {.roof = options.roof});
   std::vector<Table> tables{bench_table(results, environment)};
   add_split_hint(runs, environment, tables[0]);
   if (options.protocol.part_steps > 0) {
     tables.push_back(step_part_table(rows_of(tables[0], environment)));
   }
-  add_beside(beside_cells(results), tables);
-  write_tables(options.output, kBenchSchema, environment, std::move(tables));
-  const std::size_t wanted = runs.size() * static_cast<std::size_t>(options.rounds.repeat);
-  if (results.size() < wanted) {
-    return status_after(results.size(), wanted, stop, "; with --resume FILE a grid can go on");
+  cells.add_beside("step", results, tables);
+  CellTables out{.output = options.output,
+                 .schema = kBenchSchema,
+                 .environment = environment,
+                 .tables = std::move(tables),
+                 .done = results.size(),
+                 .wanted = runs.size() * static_cast<std::size_t>(options.rounds.repeat)};
+  if (out.wanted == 1 && out.done == 1 && results[0].status == Status::kOutOfMemory) {
+    out.last_words = Error(ErrorCode::kOutOfMemory, "bench", results[0].detail,
+                           oom_hint(runs[0], results[0].detail));
   }
-  if (wanted > 1 || results[0].status != Status::kOutOfMemory) return 0;
-  throw Error(ErrorCode::kOutOfMemory, "bench", results[0].detail,
-              oom_hint(runs[0], results[0].detail));
+  return cells.finish(std::move(out));
 }
 
 JobPlan plan_of(const BenchOptions& o) {
@@ -207,7 +210,7 @@ Command bench_command() {
   add_run_fields(set, options->grid, Values::kGrid,
                  "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
   add_output_options(set, options->output);
-  runs_with(command, options, run_bench, plan_of);
+  measures_with(command, options, run_bench, plan_of);
   command.divided = axis_flags();
   return command;
 }

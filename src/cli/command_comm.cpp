@@ -1,16 +1,15 @@
 // tracestep comm: how long collectives take alone.
 #include <algorithm>
 #include <memory>
-#include <optional>
+#include <utility>
 
-#include "base/signals.h"
 #include "base/units.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
-#include "cli/remaining_time.h"
 #include "lab/comm/collectives.h"
 
 namespace tracestep::cli {
@@ -56,31 +55,32 @@ std::vector<CollectiveSpec> specs_of(const CommOptions& o) {
   return out;
 }
 
-int run_comm(CommOptions o, std::span<const std::string> arguments) {
+int run_comm(CommOptions o, Cells& cells) {
   probe_output(o.output);
   o.run.parallel.ranks = processes() == nullptr ? 2 : processes()->count();
   o.run.shape.batch = o.run.parallel.ranks;
   o.run = placed(o.run, Takes::kFast, DeviceUse::kRun, Ranks::kUsed);
   if (processes() != nullptr) o.ranks = {processes()->count()};
-  const auto device = make_device(o.run);
-  const StopSignal stop("the rows measured so far are written");
+  std::unique_ptr<Device> device;  // for the cells that are measured here
   const std::vector<CollectiveSpec> specs = specs_of(o);
-  std::vector<CollectiveTimes> times;
-  std::optional<CellProgress> progress(std::in_place, specs.size());
-  for (const CollectiveSpec& spec : specs) {
-    if (processes() == nullptr && stop.requested()) break;
-    progress->begin(
-        fmt::format("{} of {}, {} ranks", spec.op, format_bytes(spec.bytes), spec.ranks));
-    o.run.parallel.ranks = spec.ranks;
-    times.push_back(time_collective(make_rank_devices(*device, o.run), o.run.place, spec));
-  }
-  progress.reset();
-  write_tables(o.output, "tracestep.comm/1", environment_of(arguments, o.run),
-               {collective_table(times)});
+  const auto measure_one = [&](const CollectiveSpec& spec, const StepObserver&) {
+    if (device == nullptr) device = make_device(o.run);
+    RunSpec run = o.run;
+    run.parallel.ranks = spec.ranks;
+    return time_collective(make_rank_devices(*device, run), run.place, spec);
+  };
+  const auto times = cells.measure<CollectiveTimes>("collective", specs, {}, measure_one);
+  o.run.parallel.ranks = specs.back().ranks;
+  CellTables out{.output = o.output,
+                 .schema = "tracestep.comm/1",
+                 .environment = environment_of(cells.arguments(), o.run),
+                 .tables = {collective_table(times)},
+                 .done = times.size(),
+                 .wanted = specs.size()};
   if (specs.size() == 1 && times.size() == 1 && times[0].status == Status::kOutOfMemory) {
-    throw Error(ErrorCode::kOutOfMemory, "comm", times[0].detail);
+    out.last_words = Error(ErrorCode::kOutOfMemory, "comm", times[0].detail);
   }
-  return status_after(times.size(), specs.size(), stop);
+  return cells.finish(std::move(out));
 }
 
 // On CPUs ranks are threads of one process, on GPUs processes.
@@ -114,7 +114,7 @@ Command comm_command() {
   set.integer("--warmup", options->each.warmup, {0, kMostCalls}, "calls before the timed ones");
   set.integer("--calls", options->each.calls, {1, kMostCalls}, "timed calls");
   add_output_options(set, options->output);
-  runs_with(command, options, run_comm, plan_of);
+  measures_with(command, options, run_comm, plan_of);
   command.divided = {"--collective", "--ranks", "--bytes"};
   return command;
 }

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -47,7 +47,7 @@ struct CompileOptions {
 struct Work {
   const CompileOptions& options;
   const std::vector<RunSpec> runs;  // the whole grid
-  const StopSignal stop{"what is measured so far is written"};
+  Cells& cells;
   ProgressLine progress = {};
   std::vector<Table> tables = {};
   std::string oom_detail = {};  // of whole steps: why the last that ran out of memory did
@@ -73,15 +73,18 @@ std::vector<RunSpec> without(std::span<const RunSpec> runs,
 
 void measure_steps(Work& work) {
   std::vector<CompileCell> cells;
-  for (CellResult& result :
-       measure_steps(work.runs, work.options.spec.protocol, work.rounds(), work.stop)) {
+  for (CellResult& result : measure_steps(work.cells, work.runs, work.options.spec.protocol,
+                                          work.rounds(), {.program = true})) {
     if (result.status == Status::kOutOfMemory) work.oom_detail = result.detail;
     cells.push_back({std::move(result)});
   }
   for (CompileCell& cell : cells) {
-    if (work.stop.requested() || !work.options.spec.starts) break;
+    if (work.cells.is_stopped() || !work.options.spec.starts) break;
     work.progress.update("until the first step  " + label_of(cell.result.spec));
-    add_start(make_device, cell);
+    cell.start = work.cells.besides<std::optional<StartTimes>>("start", cell.result.spec, [&] {
+      add_start(make_device, cell);
+      return cell.start;
+    });
   }
   work.tables.push_back(way_table(cells));
 }
@@ -117,10 +120,11 @@ std::vector<AttentionSpec> attention_specs(const Work& work) {
 }
 
 void measure_attentions(Work& work) {
-  work.tables.push_back(way_attention_table(measure_grid<AttentionResult>(
-      attention_specs(work), work.rounds(), work.stop, [&](const AttentionSpec& spec, const auto&) {
-        return visit(make_device, spec, &work.stop);
-      })));
+  work.tables.push_back(way_attention_table(
+      work.cells.measure<AttentionResult>("attention", attention_specs(work), work.rounds(),
+                                          [&](const AttentionSpec& spec, const StepObserver&) {
+                                            return visit(make_device, spec, &work.cells.stop());
+                                          })));
 }
 
 // "small 512 step", with more where that is another ladder's as well.
@@ -143,31 +147,37 @@ void measure_ladders(Work& work) {
                                               return is_set_by_rungs(field) || field.name == "mode";
                                             }));
   for (const RunSpec& run : runs) {
-    if (work.stop.requested()) break;
+    if (work.cells.is_stopped()) break;
     ErrorSpec error = work.options.error;
     if (!make_device(run)->computes()) error.layers = 0;
     StepErrors errors(make_reference, error);
-    const auto announce = [&](const std::string& what) {
-      work.progress.update(
-          fmt::format("{} context {}  {}", run.model.name, run.shape.context, what));
-    };
-    const std::vector<LadderStep> steps =
-        climb_ladder(make_device, errors, run, rungs,
-                     {.protocol = work.options.spec.protocol, .turns = work.options.rounds},
-                     &work.stop, announce);
-    if (steps.empty()) break;
-    Table table = ladder_table(steps);
     const std::string label = label_of_ladder(run, runs);
+    const std::vector<CellResult> results =
+        measure_steps(work.cells, ladder_runs(run, rungs), work.options.spec.protocol,
+                      {.rounds = work.options.rounds, .seed = run.seed},
+                      {.program = true, .stage = "ladder " + label});
+    std::map<std::string, std::optional<StepError>> of_runs;
+    for (const CellResult& result : results) {
+      if (result.status != Status::kOk || work.cells.is_stopped()) continue;
+      work.progress.update(label_of(result.spec) + " against float64");
+      of_runs[key_of(result.spec.step).dump()] = work.cells.besides<std::optional<StepError>>(
+          "error", result.spec, [&] { return errors.of(make_device, result.spec.step); });
+    }
+    const std::vector<LadderStep> steps =
+        ladder_of(rungs, ladder_runs(run, rungs), results, of_runs);
+    if (steps.empty()) continue;
+    Table table = ladder_table(steps);
     table.title += fmt::format(": {}", label);
     if (runs.size() > 1) table.name += "@" + label;
     work.tables.push_back(std::move(table));
   }
 }
 
-int run_compile(const CompileOptions& o, std::span<const std::string> arguments) {
-  Work work{.options = o, .runs = runs_of(o.grid, Takes::kPlanner)};
+int run_compile(const CompileOptions& o, Cells& cells) {
+  cells.stop("cells");
+  Work work{.options = o, .runs = runs_of(o.grid, Takes::kPlanner), .cells = cells};
   probe_output(o.output);
-  const Json environment = environment_of(arguments, work.runs[0]);
+  const Json environment = environment_of(cells.arguments(), work.runs[0]);
   if (o.has("steps")) measure_steps(work);
   if (o.has("attention")) measure_attentions(work);
   for (const ProgramPart& part : kProgramParts) {
@@ -178,14 +188,20 @@ int run_compile(const CompileOptions& o, std::span<const std::string> arguments)
     work.tables.push_back(part.table(make_device, runs));
   }
   if (o.has("ladder")) measure_ladders(work);
-  const bool is_stopped = work.stop.requested();
   work.progress.done();
-  write_tables(o.output, "tracestep.compile/1", environment, std::move(work.tables));
-  if (is_stopped) return work.stop.exit_status();
+  CellTables out{.output = o.output,
+                 .schema = "tracestep.compile/1",
+                 .environment = environment,
+                 .tables = std::move(work.tables),
+                 .done = 1,
+                 .wanted = 1,
+                 .is_cut = cells.is_stopped()};
   const bool is_one_step = work.runs.size() == 1 && o.parts == std::vector<std::string>{"steps"};
-  if (!is_one_step || work.oom_detail.empty()) return 0;
-  throw Error(ErrorCode::kOutOfMemory, "compile", work.oom_detail,
-              oom_hint(work.runs[0], work.oom_detail));
+  if (is_one_step && !work.oom_detail.empty()) {
+    out.last_words = Error(ErrorCode::kOutOfMemory, "compile", work.oom_detail,
+                           oom_hint(work.runs[0], work.oom_detail));
+  }
+  return cells.finish(std::move(out));
 }
 
 void add_what(OptionSet& set, CompileOptions& o) {
@@ -232,7 +248,7 @@ Command compile_command() {
   add_run_fields(set, options->grid, Values::kGrid,
                  "cpu; cuda[:N]; null (bytes and launches alone)");
   add_output_options(set, options->output);
-  runs_with(command, options, run_compile, plan_of);
+  measures_with(command, options, run_compile, plan_of);
   command.divided = {"--size", "--context"};
   return command;
 }

@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -140,23 +140,85 @@ void write_snapshot(const MemoryOptions& o, const MemoryRun& run) {
   write(o.snapshot_json, json_of(snapshot));
 }
 
+MemoryRunSpec spec_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
+  return {.step = run,
+          .protocol = {.warmup = o.predict ? 0 : o.protocol.warmup,
+                       .steps = is_only ? o.protocol.steps : 0,
+                       .recorded_steps = 1},
+          .times = is_only};
+}
+
 // The step as it runs on the device, or on one that has its traits and no numbers.
-MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_only) {
-  const MemoryRunSpec spec{.step = run,
-                           .protocol = {.warmup = o.predict ? 0 : o.protocol.warmup,
-                                        .steps = is_only ? o.protocol.steps : 0,
-                                        .recorded_steps = 1},
-                           .times = is_only};
+MemoryRun recorded(const RunSpec& run, const MemoryOptions& o) {
+  const MemoryRunSpec spec = spec_of(run, o, false);
   if (!o.predict) return run_memory(make_device, spec);
   const NullOptions null{.traits = traits_of(run.place), .memory_limit = limit_in_bytes(run.place)};
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
-MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
-  MemoryCell out{
-      .run = o.predict ? predict_memory(run, traits_of(run.place)) : recorded(run, o, is_only),
-      .limit_bytes = limit_in_bytes(run.place)};
-  if (!o.account_as.empty()) out.accounted = accounted_peak(run, o.accounting);
+// A step as it runs, or as its program says; or one that meets no budget of recomputation.
+MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only) {
+  const auto run = [&] {
+    return o.predict ? predict_memory(spec.step, traits_of(spec.step.place))
+                     : run_memory(make_device, spec);
+  };
+  return or_beyond_budget(is_only, spec.step, run, [&](const BudgetNotMet& error) {
+    return run_beyond_budget(spec.step, error);
+  });
+}
+
+// Adds what the file of finished cells does not keep: all that follows from the program.
+void add_program(MemoryRun& run) {
+  if (run.has_program() || run.parameters == 0 || !run.measured) return;
+  MemoryRun same = predict_memory(run.spec.step, traits_of(run.spec.step.place));
+  run.program = std::move(same.program);
+  run.recompute_note = std::move(same.recompute_note);
+  run.traits = same.traits;
+  run.buffer_plan = std::move(same.buffer_plan);
+  run.map = std::move(same.map);
+  run.plan = std::move(same.plan);
+}
+
+// Drops records that reports on one cell and pictures alone read: a file of many cells is small.
+void drop_events(MemoryRun& run) {
+  run.events.clear();
+  run.leaf_at.clear();
+  run.holdings.clear();
+  run.moments.clear();
+}
+
+std::vector<MemoryCell> cells_of(const std::vector<RunSpec>& runs, const MemoryOptions& o,
+                                 Cells& driver) {
+  constexpr const char* kDrawn = "memory_drawn";
+  const bool is_only = runs.size() == 1,
+             is_drawn = !o.output.pictures.empty() || driver.is_asked_for(kDrawn);
+  std::vector<MemoryRunSpec> specs;
+  for (const RunSpec& run : runs) specs.push_back(spec_of(run, o, is_only));
+  std::vector<MemoryRun> found;
+  if (o.predict) {
+    CellProgress progress(specs.size());
+    for (const MemoryRunSpec& spec : specs) {
+      progress.begin(label_of(spec));
+      found.push_back(run_of(spec, o, is_only));
+    }
+  } else {
+    const char* stage = is_only ? "memory_alone" : is_drawn ? kDrawn : "memory";
+    found = driver.measure<MemoryRun>(stage, specs, {},
+                                      [&](const MemoryRunSpec& spec, const StepObserver&) {
+                                        MemoryRun run = run_of(spec, o, is_only);
+                                        if (run.oom) run.detail = run.oom->message;
+                                        if (!is_only && !is_drawn) drop_events(run);
+                                        return run;
+                                      });
+  }
+  std::vector<MemoryCell> out;
+  for (MemoryRun& run : found) {
+    add_program(run);
+    const RunSpec step = run.spec.step;
+    out.push_back({.run = std::move(run), .limit_bytes = limit_in_bytes(step.place)});
+    const bool is_accounted = !o.account_as.empty() && out.back().run.has_program();
+    if (is_accounted) out.back().accounted = accounted_peak(step, o.accounting);
+  }
   return out;
 }
 
@@ -164,7 +226,7 @@ MemoryCell cell_of(const RunSpec& run, const MemoryOptions& o, bool is_only) {
 void add_failure(const MemoryCell& cell, const MemoryOptions& o, const Predictor* times,
                  std::vector<Table>& tables) {
   MemoryCell failed = cell;
-  if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, false);
+  if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o);
   if (!failed.run.oom) return;
   tables.push_back(failure_table(failed));
   if (failed.run.oom->on_host) return;  // the device's bytes are not what was missing
@@ -273,7 +335,8 @@ void take_source(const MemoryOptions& o, const Json& environment, PlannedMemory&
   if (out.source->model) out.predictor.emplace(out.source->predictor());
 }
 
-int run_memory_command(const MemoryOptions& o, std::span<const std::string> arguments) {
+int run_memory_command(const MemoryOptions& o, Cells& driver) {
+  const std::span<const std::string> arguments = driver.arguments();
   const NamedPath input[] = {{"--fingerprint", o.fingerprint}};
   const NamedPath outputs[] = {{"--snapshot", o.snapshot},
                                {"--snapshot-json", o.snapshot_json},
@@ -289,19 +352,10 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   Json environment = environment_of(arguments, runs[0]);
   std::vector<std::string> notes;
   say_assumed(plan.assumed, runs, environment, notes);
-  const bool is_only = runs.size() == 1 && !CapturedResult::is_on();
-  std::vector<MemoryCell> cells;
-  {
-    CellProgress progress(runs.size());
-    for (const RunSpec& run : runs) {
-      progress.begin(label_of(run));
-      cells.push_back(or_beyond_budget(
-          is_only, run, [&] { return cell_of(run, o, is_only); },
-          [&](const BudgetNotMet& error) {
-            return MemoryCell{.run = run_beyond_budget(run, error),
-                              .limit_bytes = limit_in_bytes(run.place)};
-          }));
-    }
+  const bool is_only = runs.size() == 1;
+  const std::vector<MemoryCell> cells = cells_of(runs, o, driver);
+  if (driver.is_child() || cells.empty()) {
+    return driver.finish({.output = o.output, .wanted = runs.size()});
   }
   check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
@@ -318,8 +372,8 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
   } else {
     add_one_cell(cells[0], o, tables);
   }
-  if (is_only && has_snapshot(o)) {
-    write_snapshot(o, o.predict ? recorded(runs[0], o, false) : cells[0].run);
+  if (is_only && has_snapshot(o) && driver.writes_files()) {
+    write_snapshot(o, o.predict ? recorded(runs[0], o) : cells[0].run);
   }
   // A file of comma-separated values is one table: the first, or those asked for.
   if (o.output.format == Format::kCsv) {
@@ -329,11 +383,17 @@ int run_memory_command(const MemoryOptions& o, std::span<const std::string> argu
       tables.erase(tables.begin());
     }
   }
-  write_tables(o.output, "tracestep.memory/2", environment, std::move(tables),
-               o.output.pictures.empty() ? std::vector<Table>() : drawn_tables(cells));
-  if (!is_only || cells[0].run.status != Status::kOutOfMemory) return 0;
-  throw Error(ErrorCode::kOutOfMemory, "memory",
-              cells[0].run.oom ? cells[0].run.oom->message : cells[0].run.detail);
+  CellTables out{.output = o.output,
+                 .schema = "tracestep.memory/2",
+                 .environment = environment,
+                 .tables = std::move(tables),
+                 .drawn = o.output.pictures.empty() ? std::vector<Table>() : drawn_tables(cells),
+                 .done = cells.size(),
+                 .wanted = runs.size()};
+  if (is_only && cells[0].run.status == Status::kOutOfMemory) {
+    out.last_words = Error(ErrorCode::kOutOfMemory, "memory", cells[0].run.detail);
+  }
+  return driver.finish(std::move(out));
 }
 
 void add_filter(OptionSet& set, BufferFilter& filter) {
@@ -398,6 +458,7 @@ Command memory_command() {
   set.path("--fingerprint", "FILE", o.fingerprint,
            "read a snapshot, ours or PyTorch's, of a model of this size, and recognise the "
            "implementation by sizes and counts of its allocations");
+  set.is_of_all_cells();
   set.integer("--max-entries", o.max_entries, {1, 100'000'000},
               "the most events in a snapshot; the newest are kept");
   set.choice("--account-as", o.account_as, {kCourse},
@@ -409,9 +470,9 @@ Command memory_command() {
   set.toggle("--kept-gradients", o.accounting.kept_gradients,
              "it keeps gradients allocated between steps");
   add_output_options(set, o.output);
-  command.run = [options](std::span<const std::string> arguments) {
+  command.run_cells = [options](Cells& cells) {
     options->output.tables = options->tables;
-    return run_memory_command(*options, arguments);
+    return run_memory_command(*options, cells);
   };
   command.plan = [options] { return plan_of(*options); };
   command.divided = axis_flags();

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -31,27 +31,28 @@ struct PrecisionOptions {
 };
 
 std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const PrecisionOptions& o,
-                                   const StopSignal& stop) {
+                                   Cells& cells) {
   std::vector<PrecisionCell> out;
-  for (CellResult& result : measure_steps(runs, o.protocol, o.rounds, stop)) {
+  for (CellResult& result : measure_steps(cells, runs, o.protocol, o.rounds, {.program = true})) {
     out.push_back({std::move(result), {}});
   }
   if (o.error.layers == 0) return out;
   StepErrors errors(make_reference, o.error);
   CellProgress progress(out.size());
   for (PrecisionCell& cell : out) {
-    if (stop.requested()) break;
+    if (cells.is_stopped()) break;
     progress.begin(label_of(cell.result.spec) + " against float64");
-    cell.error = errors.of(make_device, cell.result.spec.step);
+    cell.error = cells.besides<std::optional<StepError>>(
+        "error", cell.result.spec, [&] { return errors.of(make_device, cell.result.spec.step); });
   }
   return out;
 }
 
-int run_precision(const PrecisionOptions& o, std::span<const std::string> arguments) {
+int run_precision(const PrecisionOptions& o, Cells& cells) {
   const std::vector<RunSpec> runs = runs_of(o.grid, Takes::kFast);
   check_rounds(o.rounds);
   probe_output(o.output);
-  const Json environment = environment_of(arguments, runs[0]);
+  const Json environment = environment_of(cells.arguments(), runs[0]);
   std::vector<Table> tables;
   if (o.has("formats")) tables.push_back(format_table());
   if (o.has("accumulation")) {
@@ -63,23 +64,23 @@ int run_precision(const PrecisionOptions& o, std::span<const std::string> argume
     tables.push_back(precision_class_table());
   }
   if (o.has("norms")) tables.push_back(norm_table(runs[0].seed));
-  int status = 0;
+  CellTables out{.output = o.output, .schema = "tracestep.precision/1", .environment = environment};
   if (o.has("steps")) {
-    const StopSignal stop("the cells measured so far are written");
-    const std::vector<PrecisionCell> cells = measure(runs, o, stop);
-    status = status_after(cells.size(), runs.size() * static_cast<std::size_t>(o.rounds.repeat),
-                          stop, "; with --resume FILE a grid can go on");
-    if (stop.requested()) status = stop.exit_status();  // errors may be missing
-    tables.push_back(precision_step_table(cells));
-    if (Table parts = precision_component_table(cells); !parts.rows.empty()) {
+    cells.stop("cells");
+    const std::vector<PrecisionCell> measured = measure(runs, o, cells);
+    tables.push_back(precision_step_table(measured));
+    if (Table parts = precision_component_table(measured); !parts.rows.empty()) {
       tables.push_back(std::move(parts));
     }
     std::vector<CellResult> results;
-    for (const PrecisionCell& cell : cells) results.push_back(cell.result);
-    add_beside(beside_cells(results), tables);
+    for (const PrecisionCell& cell : measured) results.push_back(cell.result);
+    cells.add_beside("step", results, tables);
+    out.done = results.size();
+    out.wanted = runs.size() * static_cast<std::size_t>(o.rounds.repeat);
+    out.is_cut = cells.is_stopped();  // errors may be missing
   }
-  write_tables(o.output, "tracestep.precision/1", environment, std::move(tables));
-  return status;
+  out.tables = std::move(tables);
+  return cells.finish(std::move(out));
 }
 
 JobPlan plan_of(const PrecisionOptions& o) {
@@ -112,7 +113,7 @@ Command precision_command() {
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]");
   add_output_options(set, options->output);
-  runs_with(command, options, run_precision, plan_of);
+  measures_with(command, options, run_precision, plan_of);
   command.divided = {"--size", "--context", "--mode"};
   return command;
 }

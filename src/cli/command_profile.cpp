@@ -7,9 +7,9 @@
 #include "base/host_memory.h"
 #include "base/log.h"
 #include "base/output_file.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -62,32 +62,46 @@ fs::path trace_path(const ProfileOptions& o, const RunSpec& run, std::size_t cel
   return o.trace.parent_path() / name.insert(std::min(name.find('.'), name.size()), "." + label);
 }
 
+// Adds what the file of finished cells does not keep.
+void add_program(const RunSpec& run, const ProfileOptions& o, Profile& profile) {
+  profile.spec = spec_of(run, o);
+  if (profile.status != Status::kOk || !profile.program.nodes.empty()) return;
+  profile.program = step_program(run, traits_of(run.place));
+}
+
 std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const ProfileOptions& o,
-                                       const Json& environment, const StopSignal& stop) {
+                                       const Json& environment, Cells& cells) {
   std::map<std::string, Ceilings> ceilings;  // by precision
   std::vector<ProfiledCell> out;
   // All plain times come before the first profiler.
   Protocol plain = o.protocol;
   plain.recorded_steps = 0;
-  const std::vector<CellResult> timed = measure_steps(runs, plain, o.rounds, stop);
-  if (timed.size() < runs.size()) return out;
+  const StopSignal& stop = cells.stop("cells");
+  const std::vector<CellResult> timed = measure_steps(cells, runs, plain, o.rounds);
+  if (cells.is_stopped()) return out;
   CellProgress progress(runs.size());
-  for (const RunSpec& run : runs) {
-    const std::string precision = name_of(run.precision);
-    if (!o.no_ceilings && !ceilings.contains(precision)) {
-      progress.aside("measuring the device's ceilings");
-      ceilings[precision] = device_ceilings(run);
+  for (const CellResult& of_cell : timed) {
+    const RunSpec& run = of_cell.spec.step;
+    const auto ceilings_of_run = [&] {
+      const auto [known, is_new] = ceilings.try_emplace(name_of(run.precision));
+      if (is_new) progress.aside("measuring the device's ceilings");
+      if (is_new) known->second = device_ceilings(run);
+      return known->second;
+    };
+    ProfiledCell result;
+    if (!o.no_ceilings) {
+      result.ceilings = cells.besides<Ceilings>("ceilings", of_cell.spec, ceilings_of_run);
     }
     progress.begin(fmt::format("profiling {} context {} {}", run.model.name, run.shape.context,
                                name_of(run.mode)));
-    ProfiledCell result{
-        profile_step(make_device, spec_of(run, o), &stop, plain_times(timed[out.size()])),
-        ceilings[precision],
-        {}};
+    result.profile = cells.besides<Profile>("profile", of_cell.spec, [&] {
+      return profile_step(make_device, spec_of(run, o), &stop, plain_times(of_cell));
+    });
     if (result.profile.status == Status::kInterrupted) break;
+    add_program(run, o, result.profile);
     result.work = work_of(result.profile, result.ceilings);
     if (!result.profile.problem.empty()) log_warn("{}", result.profile.problem);
-    if (!o.trace.empty() && result.profile.status == Status::kOk) {
+    if (!o.trace.empty() && cells.writes_files() && result.profile.status == Status::kOk) {
       const fs::path path = trace_path(o, run, runs.size());
       write_chrome_trace(result.profile, environment, path);
       log_info("profile: the trace of {} is in {}", label_of(result.profile), path.string());
@@ -121,41 +135,44 @@ void check_programs(const std::vector<RunSpec>& runs, const std::vector<std::str
   }
 }
 
-int run_profile(const ProfileOptions& o, std::span<const std::string> arguments) {
+int run_profile(const ProfileOptions& o, Cells& driver) {
   std::vector<RunSpec> runs = runs_of(o.grid, Takes::kOracle, DeviceUse::kRun, Ranks::kUsed);
   const NamedPath outputs[] = {
       {"--trace", o.trace}, {"--tune-file", runs[0].place.tune_file}, {"--output", o.output.path}};
   check_apart({}, outputs);
   probe_output(o.output);
   check_programs(runs, o.components);
-  const Json environment = environment_of(arguments, runs[0]);
+  const Json environment = environment_of(driver.arguments(), runs[0]);
   if (o.largest_context) add_largest_contexts(runs, environment);
   for (const RunSpec& run : runs) {
     if (!o.trace.empty()) check_writable(trace_path(o, run, runs.size()), "trace");
   }
-  const StopSignal stop("the cells measured so far are written");
-  const std::vector<ProfiledCell> cells = profile_runs(runs, o, environment, stop);
+  const std::vector<ProfiledCell> cells = profile_runs(runs, o, environment, driver);
   int failures = 0;
   std::vector<Table> tables{pass_table(cells), clock_table(cells),
                             launch_check_table(cells, &failures)};
   for (const ProfiledCell& cell : cells) {
-    if (cell.profile.status == Status::kOk) add_cell_tables(o, cell, cells.size() == 1, tables);
+    if (cell.profile.status == Status::kOk) add_cell_tables(o, cell, runs.size() == 1, tables);
   }
   if (!cells.empty() && cells[0].ceilings.known()) {
     tables.push_back(ceiling_table(cells[0].ceilings));
   }
-  write_tables(o.output, "tracestep.profile/1", environment, std::move(tables));
-  if (cells.size() < runs.size()) return status_after(cells.size(), runs.size(), stop);
+  CellTables out{.output = o.output,
+                 .schema = "tracestep.profile/1",
+                 .environment = environment,
+                 .tables = std::move(tables),
+                 .done = cells.size(),
+                 .wanted = runs.size()};
   if (failures > 0) {
-    throw Error(ErrorCode::kFailed, "profile",
-                fmt::format("{} checks of the launches differ", failures),
-                "the table launch_check says which; the other tables rest on them");
+    out.last_words = Error(ErrorCode::kFailed, "profile",
+                           fmt::format("{} checks of the launches differ", failures),
+                           "the table launch_check says which; the other tables rest on them");
+  } else if (runs.size() == 1 && cells.size() == 1 &&
+             cells[0].profile.status == Status::kOutOfMemory) {
+    out.last_words = Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail,
+                           oom_hint(runs[0], cells[0].profile.detail));
   }
-  if (cells.size() == 1 && cells[0].profile.status == Status::kOutOfMemory) {
-    throw Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail,
-                oom_hint(runs[0], cells[0].profile.detail));
-  }
-  return 0;
+  return driver.finish(std::move(out));
 }
 
 JobPlan plan_of(const ProfileOptions& o) {
@@ -190,7 +207,6 @@ Command profile_command() {
               "steps timed without recording, before");
   set.integer("--rounds", options->rounds.rounds, {1, 1000},
               "time those in so many rounds over all cells, each prepared anew");
-  set.is_of_all_cells();
   add_protocol_flag(set, protocol, "warmup");
   set.toggle("--no-ceilings", options->no_ceilings, "do not measure ceilings: no rooflines");
   set.toggle("--executor-spans", options->executor_spans,
@@ -199,7 +215,7 @@ Command profile_command() {
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
-  runs_with(command, options, run_profile, plan_of);
+  measures_with(command, options, run_profile, plan_of);
   command.divided = axis_flags();
   return command;
 }

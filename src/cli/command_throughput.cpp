@@ -1,9 +1,9 @@
 // tracestep throughput: which batch is large enough, by the tokens per second of each.
 #include <memory>
 
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/grid.h"
 #include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -50,21 +50,25 @@ Table throughput_table(const std::vector<CellResult>& results, const Json& envir
   return out;
 }
 
-int run_throughput(const ThroughputOptions& o, std::span<const std::string> arguments) {
+int run_throughput(const ThroughputOptions& o, Cells& cells) {
   const std::vector<RunSpec> runs = runs_of(o, DeviceUse::kRun);
   check_rounds(o.rounds);
   probe_output(o.output);
-  const Json environment = environment_of(arguments, runs[0]);
-  const StopSignal stop("the batches measured so far are written");
+  const Json environment = environment_of(cells.arguments(), runs[0]);
+  cells.stop("batches");
   const std::vector<CellResult> results =
-      measure_steps(runs, o.protocol, o.rounds, stop, std::nullopt);
-  write_tables(o.output, "tracestep.throughput/1", environment,
-               {throughput_table(results, environment)});
+      measure_steps(cells, runs, o.protocol, o.rounds, {.roof = std::nullopt});
+  CellTables out{.output = o.output,
+                 .schema = "tracestep.throughput/1",
+                 .environment = environment,
+                 .tables = {throughput_table(results, environment)},
+                 .done = results.size(),
+                 .wanted = runs.size()};
   if (runs.size() == 1 && results.size() == 1 && results[0].status == Status::kOutOfMemory) {
-    throw Error(ErrorCode::kOutOfMemory, "throughput", results[0].detail,
-                oom_hint(runs[0], results[0].detail));
+    out.last_words = Error(ErrorCode::kOutOfMemory, "throughput", results[0].detail,
+                           oom_hint(runs[0], results[0].detail));
   }
-  return status_after(results.size(), runs.size(), stop, "; with --resume FILE it can go on");
+  return cells.finish(std::move(out));
 }
 
 JobPlan plan_of(const ThroughputOptions& o) {
@@ -85,7 +89,6 @@ Command throughput_command() {
   set.integer(
       "--rounds", options->rounds.rounds, {1, 1000},
       "measure all batches in so many rounds, in an order drawn by lot, each prepared anew");
-  set.is_of_all_cells();
   for (const RunField& field : run_fields()) {
     if (field.group != FieldGroup::kStep || field.name == "batch") continue;
     add_field(set, options->grid, field.name, Values::kGrid);
@@ -93,7 +96,7 @@ Command throughput_command() {
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]; null (bytes)");
   add_output_options(set, options->output);
-  runs_with(command, options, run_throughput, plan_of);
+  measures_with(command, options, run_throughput, plan_of);
   command.divided = axis_flags();
   command.divided.push_back("--batch");
   return command;

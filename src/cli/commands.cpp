@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/jobs.h"
 #include "cli/pictures.h"
@@ -47,9 +48,7 @@ const std::vector<Command>& all_commands() {
       out.push_back(make());
       read_page(out.back());
       add_pictures(out.back());
-      if (!out.back().divided.empty() && out.back().options.output() != nullptr) {
-        add_parts(out.back());
-      }
+      if (out.back().run_cells) add_cells(out.back());
       if (out.back().plan) add_sbatch(out.back());
     }
     std::ranges::stable_sort(out, {}, &Command::section);  // by name within each

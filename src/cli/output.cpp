@@ -29,11 +29,6 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-CapturedResult*& captured() {
-  static CapturedResult* current = nullptr;
-  return current;
-}
-
 // The path of the file that writing to `path` would create or replace: links are followed, also
 // when their target does not exist yet.
 fs::path resolved(const fs::path& path) {
@@ -155,23 +150,12 @@ std::size_t screen_columns() {
 int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
                  std::string_view way_on) {
   if (done == planned) return 0;
-  if (CapturedResult::is_on()) return stop.exit_status();
   if (done == 0) {
     log_warn("stopped by a signal: nothing was measured yet");
   } else {
     log_warn("stopped by a signal after {} of {} rows{}", done, planned, way_on);
   }
   return stop.exit_status();
-}
-
-CapturedResult::CapturedResult() {
-  captured() = this;
-}
-CapturedResult::~CapturedResult() {
-  captured() = nullptr;
-}
-bool CapturedResult::is_on() {
-  return captured() != nullptr;
 }
 
 namespace {
@@ -314,10 +298,6 @@ void write_tables(const OutputOptions& output, std::string schema, Json environm
   if (!output.pictures.empty()) {
     drawn.insert(drawn.end(), tables.begin(), tables.end());
     write_pictures(output.pictures, pages::answer_charts(schema, drawn, environment), drawn);
-  }
-  if (CapturedResult* const into = captured()) {
-    into->result_ = Document{std::move(schema), std::move(environment), std::move(tables)};
-    return;
   }
   const bool is_screen = output.format == Format::kText && output.path.empty();
   if (is_screen && output.columns.empty()) {

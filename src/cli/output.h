@@ -38,24 +38,6 @@ std::size_t screen_columns();
 int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
                  std::string_view way_on = {});
 
-// While it lives, write_tables() writes nothing and leaves the result here.
-class CapturedResult {
- public:
-  CapturedResult();
-  ~CapturedResult();
-  CapturedResult(const CapturedResult&) = delete;
-  CapturedResult& operator=(const CapturedResult&) = delete;
-
-  // True while one exists: a command then runs for one cell of several.
-  static bool is_on();
-  const std::optional<Document>& result() const { return result_; }
-
- private:
-  friend void write_tables(const OutputOptions&, std::string, Json, std::vector<Table>,
-                           std::vector<Table>);
-  std::optional<Document> result_;
-};
-
 // Writes tables with the environment of this run. `schema`: "tracestep.bench/1"; the charts of its
 // pages (lab/pages/commands) are drawn where --pictures asks for them, of these tables and of
 // `drawn`, which no text shows.

@@ -8,6 +8,7 @@
 #include "base/suggest.h"
 #include "passes/pipeline.h"
 #include "run/memory_limit.h"
+#include "spec/effects.h"
 #include "spec/model_fields.h"
 #include "spec/parse_words.h"
 
@@ -369,7 +370,13 @@ std::vector<RunField> all_fields() {
 }  // namespace
 
 std::span<const RunField> run_fields() {
-  static const std::vector<RunField> all = all_fields();
+  static const std::vector<RunField> all = [] {
+    std::vector<RunField> out = all_fields();
+    for (const FieldEffect& effect : field_effects()) {
+      std::ranges::find(out, effect.field, &RunField::name)->applies = effect.applies;
+    }
+    return out;
+  }();
   return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "spec/captured_run.h"
+#include "spec/effects.h"
 #include "spec/parse_words.h"
 
 namespace tracestep {
@@ -139,37 +140,43 @@ std::vector<RunSpec> RunGrid::combinations() const {
   return out;
 }
 
-void check_effect(const std::vector<RunSpec>& runs) {
-  const auto check = [&](auto value, auto has_it, const char* name, const char* why,
-                         const char* needs) {
-    const auto is_usual = [&](const RunSpec& run) { return value(run) == value(RunSpec()); };
-    if (std::ranges::all_of(runs, is_usual) || std::ranges::any_of(runs, has_it)) return;
-    throw Error(ErrorCode::kUsage, name, why, fmt::format("leave it out, or give {}", needs));
-  };
-  const auto is_8bit = [](const RunSpec& run) { return run.precision.float8; };
-  const char *kNoCodes = "no step has products in 8 bits", *kFp8 = "option precision fp8";
-  check([](const RunSpec& run) { return run.fp8_products; }, is_8bit, "fp8_products", kNoCodes,
-        kFp8);
-  check([](const RunSpec& run) { return run.fp8_scaling; }, is_8bit, "fp8_scaling", kNoCodes, kFp8);
-  check([](const RunSpec& run) { return run.optimizer.moments; },
-        [](const RunSpec& run) { return run.mode == Mode::kStep; }, "moments",
-        "nothing is updated, so there are no moments", "option mode step");
+bool RunGrid::is_usual(const RunField& field) const {
+  return texts(field) == std::vector<std::string>{text_of(field, base)};
+}
+
+// A value without effect would be the named difference of two results that are alike.
+void RunGrid::check_effects(const std::vector<RunSpec>& runs) const {
+  for (const FieldEffect& effect : field_effects()) {
+    const RunField& field = field_named(effect.field);
+    if (is_usual(field) || std::ranges::any_of(runs, effect.applies)) continue;
+    throw Error(ErrorCode::kUsage, field.name, effect.why,
+                fmt::format("leave it out, or give {}", effect.needs));
+  }
+}
+
+std::vector<RunSpec> RunGrid::without_copies(std::vector<RunSpec> runs) const {
+  bool has_change = false;
+  for (const RunField& field : run_fields()) {
+    if (!field.applies || is_usual(field)) continue;
+    const RunChange as_usual = field.parse(field.flag, text_of(field, base));
+    for (RunSpec& run : runs) {
+      if (field.applies(run)) continue;
+      as_usual(run);
+      has_change = true;
+    }
+  }
+  if (!has_change) return runs;
+  std::set<std::string> seen;
+  std::erase_if(runs, [&](const RunSpec& run) { return !seen.insert(key_of(run).dump()).second; });
+  return runs;
 }
 
 std::vector<RunSpec> RunGrid::runs() const {
   check_model();
   std::vector<RunSpec> out = combinations();
   for (const RunSpec& spec : out) check_run(spec);
-  const auto keeps_nothing = [](const RunSpec& spec) { return spec.mode == Mode::kInference; };
-  const auto recomputes = [](const RunSpec& spec) {
-    return spec.recompute.kind != Recomputation::Kind::kNone;
-  };
-  if (std::ranges::all_of(out, keeps_nothing) && std::ranges::any_of(out, recomputes)) {
-    throw Error(ErrorCode::kUsage, "recompute",
-                "inference keeps nothing for backward, so there is nothing to compute again",
-                "leave it out, or give option mode step");
-  }
-  return out;
+  check_effects(out);
+  return without_copies(std::move(out));
 }
 
 void check_run(const RunSpec& spec) {

@@ -36,7 +36,9 @@ class RunGrid {
   // architecture is changed is called custom.
   std::vector<RunSpec> combinations() const;
   // Returns combinations() after checks: errors of check_run(), and Error{kUsage} for a model given
-  // both by preset and by sizes, or without one of the sizes.
+  // both by preset and by sizes, or without one of the sizes, and for a field that has values and
+  // no effect in any run. In runs where a field has no effect it is as usual, and runs that are
+  // then the same are one.
   std::vector<RunSpec> runs() const;
   // The first of runs(), for a grid with one value per field.
   RunSpec run() const { return runs().front(); }
@@ -47,6 +49,10 @@ class RunGrid {
     RunChange change;
   };
   void check_model() const;
+  // True if the field has no values but that of `base`.
+  bool is_usual(const RunField& field) const;
+  void check_effects(const std::vector<RunSpec>& runs) const;
+  std::vector<RunSpec> without_copies(std::vector<RunSpec> runs) const;
 
   std::map<std::string, std::vector<Value>, std::less<>> values_;
   std::set<std::string> given_;
@@ -55,8 +61,5 @@ class RunGrid {
 // Error{kUsage}: sizes of a model that do not fit together, moments in 8 bits of which ranks would
 // hold parts, a step beyond what 64 bits can count.
 void check_run(const RunSpec& spec);
-// Error{kUsage} for a field that is not as usual and has no effect in any of them: it would be the
-// named difference of two results that are alike.
-void check_effect(const std::vector<RunSpec>& runs);
 
 }  // namespace tracestep

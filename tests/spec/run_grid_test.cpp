@@ -1,5 +1,7 @@
 #include "spec/run_grid.h"
 
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +102,45 @@ TEST(RunGridTest, WhatInferenceAloneCannotComputeAgainIsRefused) {
   give(both, "recompute", {"blocks"});
   give(both, "mode", {"inference", "step"});
   EXPECT_EQ(both.runs().size(), 2u);
+}
+
+// Each would be the named difference of results that are alike.
+TEST(RunGridTest, AFieldWithoutEffectIsRefusedAloneAndOneRunAmongOthers) {
+  struct Case {
+    std::string field;
+    std::vector<std::string> values;
+    std::string where, without, with;  // a field, and its values without and with an effect
+  };
+  const Case cases[] = {{"updates", {"end", "early"}, "mode", "forward", "step"},
+                        {"offload", {"none", "optimizer"}, "mode", "forward-backward", "step"},
+                        {"moments", {"fp32", "bf16"}, "mode", "inference", "step"},
+                        {"loss_chunks", {"1", "2"}, "mode", "inference", "forward"},
+                        {"recompute", {"none", "blocks"}, "mode", "inference", "step"},
+                        {"launch_order", {"serial", "dependent"}, "executor", "arena", "compiled"},
+                        {"fp8_products", {"paying", "all"}, "precision", "bf16", "fp8"},
+                        {"fp8_scaling", {"delayed", "current"}, "precision", "fp32", "fp8"}};
+  std::size_t fields = 0;
+  for (const RunField& field : run_fields()) fields += field.applies ? 1 : 0;
+  EXPECT_EQ(fields, std::size(cases));
+  for (const Case& c : cases) {
+    RunGrid alone = of_tiny();
+    give(alone, c.field, c.values);
+    give(alone, c.where, {c.without});
+    EXPECT_THAT(message_of(alone), HasSubstr("[" + c.field + "] ")) << c.field;
+    RunGrid both = of_tiny();
+    give(both, c.field, c.values);
+    give(both, c.where, {c.without, c.with});
+    const std::vector<RunSpec> runs = both.runs();
+    ASSERT_EQ(runs.size(), 3u) << c.field;  // one without the effect, two with it
+    std::set<std::string> labels;
+    for (const RunSpec& run : runs) labels.insert(label_of(run));
+    EXPECT_EQ(labels.size(), 3u) << c.field;
+    // The usual value is said of runs without the effect, and asks for none.
+    RunGrid usual = of_tiny();
+    give(usual, c.field, {c.values[0]});
+    give(usual, c.where, {c.without});
+    EXPECT_EQ(usual.runs().size(), 1u) << c.field;
+  }
 }
 
 TEST(RunGridTest, AStepBeyondCountingIsRefused) {

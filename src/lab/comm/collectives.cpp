@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/units.h"
 #include "exec/rank_threads.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
@@ -156,6 +157,10 @@ void time_on(const RankDevices& devices, const Place& place, CollectiveTimes& ou
 }
 
 }  // namespace
+
+std::string label_of(const CollectiveSpec& spec) {
+  return fmt::format("{} of {}, {} ranks", spec.op, format_bytes(spec.bytes), spec.ranks);
+}
 
 CollectiveTimes time_collective(const RankDevices& devices, const Place& place,
                                 const CollectiveSpec& spec) {

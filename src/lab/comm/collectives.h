@@ -21,6 +21,12 @@ struct CollectiveSpec {
   int warmup = 5, calls = 20;
 };
 
+// "all_reduce of 1.00 MiB, 2 ranks", and what a driver's visit takes, relative to other cells.
+std::string label_of(const CollectiveSpec& spec);
+inline double visit_weight(const CollectiveSpec&) {
+  return 1;
+}
+
 struct CollectiveTimes {
   CollectiveSpec spec;
   Status status = Status::kOk;

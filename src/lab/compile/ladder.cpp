@@ -124,40 +124,21 @@ std::vector<RunSpec> ladder_runs(const RunSpec& run, std::span<const Rung* const
 }
 
 std::vector<LadderStep> ladder_of(std::span<const Rung* const> rungs, std::span<const RunSpec> runs,
-                                  const StepRounds& cells,
+                                  std::span<const CellResult> results,
                                   const std::map<std::string, std::optional<StepError>>& errors) {
   std::vector<LadderStep> out;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const CellResult* cell = cells.find({.step = runs[i], .protocol = {}});
-    if (cell == nullptr) break;
+    const Json key = key_of(runs[i]);
+    const auto cell = std::ranges::find(
+        results, key, [](const CellResult& result) { return key_of(result.spec.step); });
+    if (cell == results.end()) break;
     LadderStep step{.rung = i == 0 ? nullptr : rungs[i - 1], .cell = {.result = *cell}};
-    const auto error = errors.find(key_of(runs[i]).dump());
+    const auto error = errors.find(key.dump());
     if (error != errors.end()) step.error = error->second;
     if (!out.empty()) step.effect = effect_of(out.back().cell.result, *cell);
     out.push_back(std::move(step));
   }
   return out;
-}
-
-std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepErrors& errors,
-                                     const RunSpec& run, std::span<const Rung* const> rungs,
-                                     const LadderSpec& spec, const StopSignal* stop,
-                                     const std::function<void(const std::string& what)>& announce) {
-  const std::vector<RunSpec> runs = ladder_runs(run, rungs);
-  StepRounds cells;
-  for (const RunSpec& rung : runs) cells.want({rung, spec.protocol});
-  cells.measure(make_device, {.least = spec.turns, .most = spec.turns, .seed = run.seed}, stop,
-                [&, done = 0](const CellSpec&, int turn) mutable {
-                  announce(fmt::format("ladder, turn {} of {}, rung {} of {}", turn, spec.turns,
-                                       done++ % static_cast<int>(runs.size()) + 1, runs.size()));
-                });
-  std::map<std::string, std::optional<StepError>> of_runs;
-  for (const RunSpec& rung : runs) {
-    const CellResult* cell = cells.find({rung, {}});
-    const bool is_ok = cell != nullptr && cell->status == Status::kOk;
-    if (is_ok) of_runs[key_of(rung).dump()] = errors.of(make_device, rung);
-  }
-  return ladder_of(rungs, runs, cells, of_runs);
 }
 
 }  // namespace tracestep

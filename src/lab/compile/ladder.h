@@ -3,7 +3,6 @@
 // repeat.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -51,23 +50,12 @@ struct LadderStep {
   std::optional<RungEffect> effect = {};  // nullopt: the ground, or one of the two did not run
 };
 
-struct LadderSpec {
-  Protocol protocol;
-  int turns = 1;  // rounds (lab/measure/rounds.h); each adds the protocol's samples to every rung
-};
-
 // The ground and the run of every rung.
 std::vector<RunSpec> ladder_runs(const RunSpec& run, std::span<const Rung* const> rungs);
-// The ladder of such runs as far as they were measured. `errors`: by the runs' keys.
+// The ladder of such runs as far as they were measured: `results` has some of them, in any order.
+// `errors`: by the runs' keys.
 std::vector<LadderStep> ladder_of(std::span<const Rung* const> rungs, std::span<const RunSpec> runs,
-                                  const StepRounds& cells,
+                                  std::span<const CellResult> results,
                                   const std::map<std::string, std::optional<StepError>>& errors);
-
-// The ground and every rung of `rungs` in this order, each on top of those before it. Ends early
-// with what was measured so far when `stop` is requested.
-std::vector<LadderStep> climb_ladder(const DeviceFactory& make_device, StepErrors& errors,
-                                     const RunSpec& run, std::span<const Rung* const> rungs,
-                                     const LadderSpec& spec, const StopSignal* stop,
-                                     const std::function<void(const std::string& what)>& announce);
 
 }  // namespace tracestep

@@ -85,8 +85,12 @@ void add_compile_section(StudyContext& context) {
   std::vector<RunSpec> saved = runs_in(context, "ways", context.sizes.compiled.front());
   std::erase_if(saved, [](const RunSpec& run) { return run.mode != Mode::kForwardBackward; });
   add(way_saved_table(context.machine.make_device, saved));
-  const std::vector<LadderStep> ladder =
-      ladder_of(study_rungs(), runs_in(context, "ladder"), context.steps, context.errors);
+  const std::vector<RunSpec> runs = runs_in(context, "ladder");
+  std::vector<CellResult> results;
+  for (const RunSpec& run : runs) {
+    if (const CellResult* found = context.steps.find({run, {}})) results.push_back(*found);
+  }
+  const std::vector<LadderStep> ladder = ladder_of(study_rungs(), runs, results, context.errors);
   if (!ladder.empty()) {
     add(ladder_table(ladder));
     out.reading += " " + text_of_section("compile", "Ladder");

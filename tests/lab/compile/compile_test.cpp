@@ -55,9 +55,20 @@ std::vector<const Rung*> every_rung() {
 std::vector<LadderStep> climb(const DeviceFactory& device, const std::vector<const Rung*>& rungs,
                               std::int64_t error_layers = 0, int turns = 1) {
   StepErrors errors(exact(), {.layers = error_layers, .tokens = 4});
-  return climb_ladder(device, errors, small_run(), rungs,
-                      {.protocol = {.warmup = 1, .steps = 6, .recorded_steps = 0}, .turns = turns},
-                      nullptr, [](const auto&) {});
+  const std::vector<RunSpec> runs = ladder_runs(small_run(), rungs);
+  StepRounds cells;
+  for (const RunSpec& run : runs) {
+    cells.want({run, {.warmup = 1, .steps = 6, .recorded_steps = 0}});
+  }
+  cells.measure(device, {.least = turns, .most = turns}, nullptr, [](const auto&...) {});
+  std::vector<CellResult> results;
+  std::map<std::string, std::optional<StepError>> of_runs;
+  for (const RunSpec& run : runs) {
+    results.push_back(*cells.find({run, {}}));
+    if (results.back().status != Status::kOk) continue;
+    of_runs[key_of(run).dump()] = errors.of(device, run);
+  }
+  return ladder_of(rungs, runs, results, of_runs);
 }
 
 TEST(LadderTest, EveryTurnAddsSamplesToEveryRung) {

@@ -1,0 +1,334 @@
+#include "cli/cells.h"
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "cli/child_process.h"
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/output.h"
+#include "cli/processes.h"
+#include "cli/request.h"
+#include "lab/compare/interleaved.h"
+#include "lab/compare/merge.h"
+#include "lab/measure/ceilings.h"
+#include "lab/measure/environment.h"
+#include "lab/report/writers.h"
+#include "spec/step_program.h"
+
+namespace tracestep::cli {
+namespace {
+
+const std::vector<std::string> kOfDriver = {"--resume", "--processes", "--cell"};
+const std::vector<std::string> kOfOutput = {"--output", "--overwrite", "--columns", "--all",
+                                            "--format", "--pictures",  "--tables"};
+
+void drop(Request& request, std::span<const std::string> flags) {
+  for (const std::string& flag : flags) request.drop(flag);
+}
+
+// All rows depend on it, apart from their cells: the words of the request without those that list
+// cells or concern the output, and what tells builds and machines apart.
+Json dependencies(const Command& command, std::span<const std::string> arguments) {
+  Request request(arguments);
+  drop(request, kOfDriver);
+  drop(request, kOfOutput);
+  drop(request, axis_flags());
+  drop(request, command.divided);
+  drop(request, std::vector<std::string>{"--rounds", "--repeat"});
+  for (const Option& option : command.options.options()) {
+    if (option.names_one_file) request.drop(option.flag);
+  }
+  Json words = Json::array();
+  for (const std::string& word : request.sorted_words()) words.push_back(word);
+  const Json environment = capture_environment(arguments, 1);
+  Json out = Json::Object{{"words", std::move(words)}, {"tool", environment.at("tool")}};
+  for (const char* item : {"cpu", "gpu", "tuning_file"}) {
+    if (const Json* value = environment.find(item)) out[item] = *value;
+  }
+  return out;
+}
+
+void check_alone(const Command& command, const CellOptions& options, const Request& request) {
+  const char* flag = options.resume.empty() ? "--processes" : "--resume";
+  if (processes() != nullptr) {
+    throw Error(ErrorCode::kUsage, flag, "several processes share this run", "leave it out");
+  }
+  if (!options.only.empty() && (options.processes > 1 || !options.resume.empty())) {
+    throw Error(ErrorCode::kUsage, "--cell", "the process that asks for a cell keeps its rows",
+                fmt::format("leave it out, or {}", flag));
+  }
+  for (const Option& option : command.options.options()) {
+    if (!option.is_of_all_cells || !request.has(option.flag)) continue;
+    throw Error(ErrorCode::kUsage, option.flag,
+                fmt::format("it is of all cells together, and {} of single ones", flag),
+                "leave one out");
+  }
+  if (options.resume.empty()) return;
+  const NamedPath paths[] = {{"--resume", options.resume},
+                             {"--output", request.value("--output").value_or("")}};
+  check_apart({}, paths);
+}
+
+// The speed of a row; 0 for a row without one.
+double tflops_of(const CellResult& result) {
+  if (result.status != Status::kOk || !result.computes || result.wall_ms <= 0) return 0.0;
+  return static_cast<double>(result.flops) / result.wall_ms * 1e-9;
+}
+
+}  // namespace
+
+Json full_key(const RunSpec& run) {
+  static const RunSpec usual;
+  Json out = Json::object();
+  for (const RunField& field : run_fields()) {
+    const Json value = field.value(run);
+    if (!(value == field.value(usual))) out[field.name] = value;
+  }
+  return out;
+}
+
+Json full_key(const AttentionSpec& spec) {
+  Json out = full_key(spec.run);
+  for (const auto& [name, value] : key_of(spec).members()) out[name] = value;
+  return out;
+}
+
+Json full_key(const CollectiveSpec& spec) {
+  return Json::Object{{"op", spec.op}, {"ranks", spec.ranks}, {"bytes", spec.bytes}};
+}
+
+Cells::Cells(const Command& command, const CellOptions& options,
+             std::span<const std::string> arguments)
+    : command_(command),
+      options_(options),
+      arguments_(arguments.begin(), arguments.end()),
+      file_(options.resume, options.is_used() ? dependencies(command, arguments) : Json::object()) {
+}
+
+const StopSignal& Cells::stop(std::string_view what) {
+  if (!stop_) stop_.emplace(fmt::format("the {} measured so far are written", what));
+  return *stop_;
+}
+
+// Ranks that are processes end together, in the middle of a cell.
+bool Cells::must_stop() const {
+  return is_stopped() && processes() == nullptr;
+}
+
+Json Cells::key_of_row(const std::string& stage, Json key, std::optional<int> round) const {
+  Json out = Json::Object{{"stage", stage}};
+  for (const auto& [name, value] : key.members()) out[name] = value;
+  if (round) out["round"] = *round;
+  if (has_processes()) out["process"] = static_cast<std::int64_t>(pass_);
+  return out;
+}
+
+void Cells::keep(const Json& key, Json row) {
+  if (!options_.is_used()) return;
+  RowsFile::Row one{key, std::move(row)};
+  file_.add({&one, 1});
+  if (is_child()) new_rows_.push_back(std::move(one));
+}
+
+std::optional<std::size_t> Cells::chosen(const std::string& stage) const {
+  const std::size_t colon = options_.only.rfind(':');
+  if (options_.only.substr(0, colon) != stage) return std::nullopt;
+  return static_cast<std::size_t>(
+      parse_count("--cell", options_.only.substr(colon + 1), 0, 1 << 30));
+}
+
+void Cells::say_known(std::size_t known, std::size_t all) {
+  if (options_.resume.empty() || file_.was_empty() || pass_ > 0) return;
+  log_info("[--resume] {}: {} of {} rows are there", options_.resume.string(), known, all);
+}
+
+std::vector<std::size_t> Cells::order_of(std::size_t count) const {
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i;
+  if (!has_processes()) return order;
+  static const std::uint64_t seed = std::random_device()();
+  const CounterRng lot(seed, "cells");
+  std::uint64_t drawn = pass_ * count;
+  for (std::size_t left = count; left > 1; --left) {
+    std::swap(order[left - 1], order[lot.below(drawn++, left)]);
+  }
+  return order;
+}
+
+std::string Cells::words_of_visit(int round, int rounds) const {
+  if (has_processes()) return fmt::format("process {} of {}  ", pass_ + 1, passes());
+  return rounds > 1 ? fmt::format("round {} of {}  ", round + 1, rounds) : "";
+}
+
+bool Cells::measure_in_process(const std::string& stage, std::size_t cell, const Json& key) {
+  if (is_stopped()) return false;
+  Request request(arguments_);
+  drop(request, kOfDriver);
+  drop(request, kOfOutput);
+  request.set("--cell", fmt::format("{}:{}", stage, cell));
+  const ProcessResult process = run_self(request.words());
+  if (is_stopped()) return false;  // it was passed on
+  if (process.status != 0) {
+    throw Error(ErrorCode::kFailed, "--processes",
+                fmt::format("a process of its own ended with status {}: {}", process.status,
+                            last_line(process.err)));
+  }
+  std::vector<RowsFile::Row> rows;
+  for (std::size_t begin = 0, end = 0; begin < process.out.size(); begin = end + 1) {
+    end = process.out.find('\n', begin);
+    rows.push_back(
+        row_of_line(std::string_view(process.out).substr(begin, end - begin), "--processes"));
+    rows.back().first["process"] = static_cast<std::int64_t>(pass_);
+  }
+  // The cell itself comes last: where it is in the file, all that belongs to it is.
+  std::ranges::reverse(rows);
+  file_.add(rows);
+  if (row(key) != nullptr) return true;
+  throw Error(ErrorCode::kFailed, "--processes", "a process of its own measured another cell");
+}
+
+bool Cells::goes_on() {
+  if (is_child() || has_ended_ || !has_cells_) return false;
+  return ++pass_ < passes();
+}
+
+// Rows of several processes as one, in every table; the last process has what all together say.
+void Cells::write_merged(const CellTables& last) {
+  Document all = merged(
+      std::vector<PartResult>{{command_.name, "", merged_result(documents_, "--processes")}}, {});
+  for (const Table& table : last.tables) {
+    const bool is_there =
+        std::ranges::find(all.tables, table.name, &Table::name) != all.tables.end();
+    if (!is_there) all.tables.push_back(table);
+  }
+  write_tables(last.output, last.schema, std::move(all.environment), std::move(all.tables),
+               last.drawn);
+}
+
+int Cells::finish(CellTables result) {
+  const bool is_whole = result.done >= result.wanted && !result.is_cut;
+  if (is_child()) {
+    std::string lines;
+    for (const RowsFile::Row& row : new_rows_) lines += line_of(row);
+    if (lines.empty() && !is_stopped()) {
+      throw Error(ErrorCode::kUsage, "--cell",
+                  fmt::format("\"{}\" is no stage and number of a cell", options_.only));
+    }
+    write_text(lines, {});
+    return is_stopped() ? stop_->exit_status() : 0;
+  }
+  const bool is_joined = has_processes() && has_cells_;
+  if (is_joined && is_whole) {
+    documents_.push_back(Json::parse(
+        to_string(Document{result.schema, result.environment, result.tables}, Format::kJson),
+        command_.name));
+    if (pass_ + 1 < passes()) return 0;
+  }
+  has_ended_ = true;
+  if (is_joined && !documents_.empty()) {
+    write_merged(result);
+  } else if (!result.tables.empty()) {
+    write_tables(result.output, std::move(result.schema), std::move(result.environment),
+                 std::move(result.tables), std::move(result.drawn));
+  }
+  if (result.last_words && is_whole) throw *result.last_words;
+  if (is_whole) return 0;
+  const char* way_on = options_.resume.empty() ? "; with --resume FILE it can go on" : "";
+  if (!documents_.empty()) {
+    log_warn("stopped by a signal after {} of {} processes{}", documents_.size(), passes(), way_on);
+  } else if (result.done == 0) {
+    log_warn("stopped by a signal: nothing was measured yet");
+  } else if (result.done == result.wanted) {
+    log_warn("stopped by a signal, with something missing{}", way_on);
+  } else {
+    log_warn("stopped by a signal after {} of {} rows{}", result.done, result.wanted, way_on);
+  }
+  return stop_->exit_status();
+}
+
+void add_program(CellResult& result) {
+  if (result.status != Status::kOk || !result.program.nodes.empty()) return;
+  result.traits = traits_of(result.spec.step.place);
+  result.program = step_program(result.spec.step, result.traits);
+}
+
+std::vector<CellResult> measure_steps(Cells& cells, const std::vector<RunSpec>& runs,
+                                      const Protocol& protocol, RoundOptions options,
+                                      const StepNeeds& needs) {
+  const std::optional<double> roof = needs.roof;
+  const StopSignal& stop = cells.stop();
+  std::vector<CellSpec> specs;
+  for (const RunSpec& run : runs) specs.push_back({run, protocol});
+  if (options.seed == 0 && !runs.empty()) options.seed = runs[0].seed;
+  bool has_roofs = roof.has_value();
+  const auto measure_one = [&](const CellSpec& spec, const StepObserver& observe) {
+    if (!std::exchange(has_roofs, true)) {  // before the first row, not in the middle of one
+      for (const RunSpec& run : cells.is_child() ? std::vector{spec.step} : runs) roof_tflops(run);
+    }
+    CellResult out = visit(make_device, spec, &stop, observe);
+    if (options.rounds == 1 && !needs.program) {
+      out.recorded.clear();
+      out.spans.clear();
+    }
+    return out;
+  };
+  std::vector<CellResult> out = cells.measure<CellResult>(needs.stage, specs, options, measure_one);
+  for (CellResult& result : out) {
+    const RunSpec& run = result.spec.step;
+    const Roof of_device =
+        roof ? Roof{.tflops = *roof, .others_cores = {}}
+             : cells.besides<Roof>("roof", result.spec, [&] {
+                 return Roof{roof_tflops_for(run, tflops_of(result)), roof_others_cores(run)};
+               });
+    result.roof_tflops = of_device.tflops;
+    result.roof_others_cores = of_device.others_cores;
+    if (needs.program) add_program(result);
+  }
+  return out;
+}
+
+void add_cells(Command& command) {
+  const auto options = std::make_shared<CellOptions>();
+  OptionSet& set = command.options;
+  set.group("Cell by cell");
+  set.integer(
+      "--processes", options->processes, {1, 1000},
+      "measure each cell in so many processes, all cells in turns: what a new process alone "
+      "changes is then part of the noise (compare); with --rounds, so many in each round");
+  set.path("--resume", "FILE", options->resume,
+           "keep each cell here once it is measured, and go on with those that are missing (JSON "
+           "lines)");
+  set.text(
+      "--cell", "STAGE:N", options->only,
+      "measure only this cell, counted from 0, and print its rows as --resume keeps them: what "
+      "a process of --processes does");
+  if (command.plan) {
+    command.plan = [options, plan_once = std::move(command.plan)] {
+      JobPlan out = plan_once();
+      out.steps *= options->processes;
+      out.seconds *= options->processes;
+      return out;
+    };
+  }
+  // The command is looked up by its name: this one is moved to where all of them are.
+  command.run = [options, name = command.name](std::span<const std::string> arguments) {
+    const Command& self = *std::ranges::find(all_commands(), name, &Command::name);
+    if (options->is_used()) check_alone(self, *options, Request(arguments));
+    Cells cells(self, *options, arguments);
+    int status = 0;
+    do {
+      status = self.run_cells(cells);
+    } while (cells.goes_on());
+    return status;
+  };
+}
+
+}  // namespace tracestep::cli
