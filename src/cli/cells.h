@@ -51,9 +51,9 @@ struct CellOptions {
 // The whole result of a command.
 struct CellTables {
   const OutputOptions& output;
-  std::string schema;
-  Json environment;
-  std::vector<Table> tables;
+  std::string schema = {};
+  Json environment = {};
+  std::vector<Table> tables = {};
   std::vector<Table> drawn = {};         // besides, for pictures
   std::size_t done = 0, wanted = 0;      // rows: fewer are done where a signal came
   bool is_cut = false;                   // something else is missing because of it

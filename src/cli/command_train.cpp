@@ -9,6 +9,7 @@
 #include "base/output_file.h"
 #include "base/shell_words.h"
 #include "base/units.h"
+#include "captured/captured_model.h"
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"

@@ -103,8 +103,8 @@ TEST(RunCapturedTest, EveryBlockOfMemoryIsABufferThatWasPredicted) {
             spec.step.executor = executor;
             SCOPED_TRACE(fmt::format("{} {} {} {}", name_of(mode), precision, name_of(recompute),
                                      name_of(executor)));
-            const auto device = testing::backend_named(name).make({});
-            const MemoryRun run = run_memory(*device, spec);
+            const MemoryRun run = run_memory(
+                [&](const RunSpec&) { return testing::backend_named(name).make({}); }, spec);
             ASSERT_EQ(run.status, Status::kOk);
             EXPECT_EQ(run.peak_bytes, run.predicted_peak_bytes);
             EXPECT_THAT(surprises(run), IsEmpty());
@@ -119,7 +119,10 @@ TEST(RunCapturedTest, EveryBlockOfMemoryIsABufferThatWasPredicted) {
 }
 
 TrainOptions training(std::int64_t steps) {
-  TrainOptions out{.run = run_of(), .steps = steps, .on_example = true};
+  TrainOptions out;
+  out.run = run_of();
+  out.steps = steps;
+  out.on_example = true;
   out.schedule = {.lr = 1e-2, .total_steps = steps};
   return out;
 }

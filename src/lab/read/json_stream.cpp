@@ -208,7 +208,7 @@ std::optional<std::int64_t> json_thousandths(std::string_view value) {
   return static_cast<std::int64_t>(real * 1000);
 }
 
-std::string json_text(std::string_view value) {
+std::string unescaped(std::string_view value) {
   if (value.find('\\') == kNone) return std::string(unquoted(value));
   try {
     const Json text = Json::parse(value, "text");

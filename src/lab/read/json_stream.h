@@ -38,7 +38,7 @@ std::optional<std::int64_t> json_integer(std::string_view value);
 // Milli-units of a decimal, exactly: "12.345" is 12345. Digits behind the third are dropped.
 std::optional<std::int64_t> json_thousandths(std::string_view value);
 // The text of a value in quotes, with its escapes resolved; of any other value, the text itself.
-std::string json_text(std::string_view value);
+std::string unescaped(std::string_view value);
 
 // --- the walk over members ----------------------------------------------------------------------
 

@@ -31,7 +31,7 @@ constexpr std::size_t kMostOutOfMemory = 100;  // events that are shown
 constexpr std::string_view kLibraries[] = {
     "??",           "<frozen ",     "site-packages/", "dist-packages/",
     "/lib/python3", "/torch/csrc/", "/aten/src/",     "/c10/"};
-constexpr std::string_view kTorch[] = {"-packages/torch/", "CUDACachingAllocator"};
+constexpr std::string_view kTorchParts[] = {"-packages/torch/", "CUDACachingAllocator"};
 constexpr std::string_view kNativeEndings[] = {".cpp", ".cc",  ".c", ".h", ".hpp",
                                                ".cu",  ".cuh", ".S", ".o", ".so"};
 // Functions that record a stack, or hand memory on.
@@ -265,7 +265,7 @@ class SnapshotReader {
       } else if (is_native(file)) {
         says = name.empty() || has_any(name, kRecording) ? Says::kNothing : Says::kNative;
       } else if (has_any(file, kLibraries)) {
-        says = has_any(file, kTorch) ? Says::kTorch : Says::kLibrary;
+        says = has_any(file, kTorchParts) ? Says::kTorch : Says::kLibrary;
       }
       if (says <= best) continue;
       best = says;

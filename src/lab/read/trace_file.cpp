@@ -154,7 +154,7 @@ class TraceReader {
  private:
   void keep(EventKind kind, const RawEvent& raw, std::int64_t start, std::int64_t end) {
     std::string_view name = unquoted(raw.name);
-    if (name.find('\\') != std::string_view::npos) name = store_ = json_text(raw.name);
+    if (name.find('\\') != std::string_view::npos) name = store_ = unescaped(raw.name);
     if (kind == EventKind::kModule) name.remove_prefix(kModulePrefix.size());
     out_.first_ns = kept_ == 0 ? start : std::min(out_.first_ns, start);
     out_.last_ns = kept_ == 0 ? end : std::max(out_.last_ns, end);
