@@ -97,7 +97,8 @@ Json full_key(const RunSpec& run) {
 
 Json full_key(const AttentionSpec& spec) {
   Json out = full_key(spec.run);
-  for (const auto& [name, value] : key_of(spec).members()) out[name] = value;
+  const Json own = key_of(spec);
+  for (const auto& [name, value] : own.members()) out[name] = value;
   return out;
 }
 

@@ -158,10 +158,9 @@ std::vector<RunSpec> RunGrid::without_copies(std::vector<RunSpec> runs) const {
   bool has_change = false;
   for (const RunField& field : run_fields()) {
     if (!field.applies || is_usual(field)) continue;
-    const RunChange as_usual = field.parse(field.flag, text_of(field, base));
     for (RunSpec& run : runs) {
       if (field.applies(run)) continue;
-      as_usual(run);
+      field.parse(field.flag, text_of(field, base))(run);
       has_change = true;
     }
   }
