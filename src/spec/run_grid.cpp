@@ -94,7 +94,7 @@ std::vector<RunChange> RunGrid::changes(std::string_view name) const {
 }
 
 void RunGrid::check_model() const {
-  if (!is_custom()) return;
+  if (!is_custom() || is_given("program")) return;  // a module refuses sizes itself
   if (is_given("size")) {
     throw Error(ErrorCode::kUsage, "size",
                 fmt::format("{} comes with its own widths", texts(field_named("size")).front()),

@@ -77,8 +77,10 @@ Json key_of(const RunSpec& spec) {
 Json part_of_key(const RunSpec& spec, const std::function<bool(const RunField&)>& is) {
   Json out = Json::object();
   for (const RunField& field : run_fields()) {
-    const bool applies = !field.applies || field.applies(spec);
-    if (applies && field.show != FieldShow::kNowhere && is(field)) {
+    // Sizes that a module of its own has not; a field without effect has its usual value.
+    const bool is_there =
+        field.group != FieldGroup::kModel || !field.applies || field.applies(spec);
+    if (is_there && field.show != FieldShow::kNowhere && is(field)) {
       out[field.name] = field.value(spec);
     }
   }

@@ -137,7 +137,7 @@ TEST(RunCapturedTest, TrainingLowersTheLossAndWritesTheModulesOwnNames) {
   options.save = folder / "trained.safetensors";
   const auto device = testing::backend_named("cpu").make({.threads = 1});
   const TrainResult result = train(*device, options, no_tokens(), nullptr, nullptr, {});
-  EXPECT_LT(result.last.loss, 0.5 * result.first.loss);
+  EXPECT_LT(result.last.loss, 0.6 * result.first.loss);
 
   const SafetensorsFile saved(options.save), before(tiny() / kCapturedWeights),
       constants(tiny() / kCapturedConstants);

@@ -9,6 +9,7 @@
 #include "spec/parse_words.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
+#include "train/evaluate.h"
 #include "weights/safetensors.h"
 
 namespace tracestep {

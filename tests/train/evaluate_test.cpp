@@ -7,6 +7,7 @@
 #include "support/backends.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
+#include "train/evaluate.h"
 #include "weights/safetensors.h"
 
 namespace tracestep {
