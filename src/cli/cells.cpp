@@ -146,6 +146,16 @@ std::optional<std::size_t> Cells::chosen(const std::string& stage) const {
       parse_count("--cell", options_.only.substr(colon + 1), 0, 1 << 30));
 }
 
+std::size_t Cells::known_of(Json key) const {
+  if (!has_processes()) return row(key) != nullptr ? 1 : 0;
+  std::size_t known = 0;
+  for (std::size_t pass = 0; pass < passes(); ++pass) {
+    key["process"] = static_cast<std::int64_t>(pass);
+    if (row(key) != nullptr) ++known;
+  }
+  return known;
+}
+
 void Cells::say_known(std::size_t known, std::size_t all) {
   if (options_.resume.empty() || file_.was_empty() || pass_ > 0) return;
   log_info("[--resume] {}: {} of {} rows are there", options_.resume.string(), known, all);

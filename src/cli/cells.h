@@ -126,6 +126,8 @@ class Cells {
   void keep(const Json& key, Json row);
   // In a child the only cell of this stage that it measures; nullopt: none.
   std::optional<std::size_t> chosen(const std::string& stage) const;
+  // How many processes of the cell with this key are there; without processes 1 or 0.
+  std::size_t known_of(Json key) const;
   void say_known(std::size_t known, std::size_t all);
   // The order in which cells are visited. Processes take turns by lot: each cell once before the
   // next process of any, so that what changes on the machine meets all alike.
@@ -159,7 +161,7 @@ class Cells {
   std::optional<StopSignal> stop_;
   int rounds_ = 1;
   std::size_t pass_ = 0;  // which process of each cell; a round is one more of each
-  bool has_cells_ = false, has_ended_ = false, has_said_known_ = false;
+  bool has_cells_ = false, has_ended_ = false;
   std::vector<Json> documents_;  // of the passes before
 };
 
@@ -187,14 +189,16 @@ std::vector<Result> Cells::measure(const std::string& stage, const std::vector<S
                       rounds > 1 ? std::optional<int>(round) : std::nullopt);
   };
   std::vector<double> weights, missing;
+  std::size_t known = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     weights.push_back(visit_weight(specs[i]));
     for (int round = 0; round < rounds; ++round) {
-      if (row(key(i, round)) == nullptr) missing.push_back(weights.back());
+      const Json here = key(i, round);
+      if (row(here) == nullptr) missing.push_back(weights.back());
+      if (pass_ == 0) known += known_of(here);
     }
   }
-  const std::size_t all = specs.size() * static_cast<std::size_t>(rounds);
-  say_known(all - missing.size(), all);
+  say_known(known, specs.size() * (has_processes() ? passes() : static_cast<std::size_t>(rounds)));
   GridView view(missing);
   std::vector<std::optional<Result>> out(specs.size());
   // Joins the result of a visit; false: the cell is not visited again.

@@ -68,6 +68,7 @@ void note_captured(const CapturedModel& model) {
 }  // namespace
 
 void note_positions(const ModelConfig& model, const fs::path& origin, std::int64_t context) {
+  if (model.captured != nullptr) return;  // it has the context that it was captured with
   const std::int64_t positions = positions_of(model, origin);
   if (positions == 0 || context <= positions || model.positions == Positions::kLearned) return;
   const std::string name = model.source.empty() ? model.name : model.source;

@@ -102,7 +102,10 @@ ModelConfig normalised(ModelConfig c) {
     c.window = 0;
     c.window_layers = ModelConfig().window_layers;
   }
-  if (!has_windows || c.rope_theta_windowed == c.rope_theta) c.rope_theta_windowed = 0.0;
+  // Where the others are scaled, the same base is another rotation.
+  const bool is_scaled = c.rope_scaling.kind != RopeScalingKind::kNone;
+  const bool is_same = c.rope_theta_windowed == c.rope_theta && !is_scaled;
+  if (!has_windows || is_same) c.rope_theta_windowed = 0.0;
   if (c.positions == Positions::kRotary) c.max_positions = 0;
   return c;
 }

@@ -72,7 +72,7 @@ TEST_F(OutputsTest, WhatIsRefusedLeavesNothing) {
       {train + " --context 4096", 3},
       {"bench --size nosuch --resume parts --pictures p/q --output o", 2},
       {"bench --size tiny --heads 3 --resume parts --pictures p --output o", 2},
-      {"bench --size tiny --heads 3 --processes 2 --resume parts", 1},
+      {"bench --size tiny --heads 3 --processes 2 --resume parts", 2},
       {"precision --part steps --size tiny --device cuda:99 --resume parts --pictures p", 6},
       {"memory --device cuda:99 --snapshot s --snapshot-json j --pictures p", 6},
       {"profile --device cuda:99 --trace t --pictures p", 6},

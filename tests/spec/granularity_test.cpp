@@ -1,6 +1,7 @@
 // Composites chosen one by one: what a program keeps whole, and that it computes the same.
 #include "run/granularity.h"
 
+#include <algorithm>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -50,10 +51,26 @@ TEST(GranularityTest, AllOfThemOneByOneAreTheFusedProgram) {
   EXPECT_TRUE(ops.keeps(Composite::kOther));
 }
 
+// Frameworks have a product with its bias as a primitive op: precision decides, not granularity.
+TEST(GranularityTest, AProductKeepsItsBiasWhereAutocastCastsBoth) {
+  for (Granularity ops : kAllGranularities) {
+    RunSpec run = step_with(ops);
+    run.model.ffn_bias = true;
+    const auto biased = [&] {
+      return std::ranges::count_if(step_program(run).nodes, [](const Node& node) {
+        return node.op->product && node.op->decompose;
+      });
+    };
+    EXPECT_EQ(biased(), 0) << name_of(ops);
+    run.precision = parse_precision("test", "bf16");
+    EXPECT_EQ(biased(), 3) << name_of(ops);
+  }
+}
+
 TEST(GranularityTest, EveryOpWithAGradientAndADecompositionBelongsToAComposite) {
   ops::register_all();
   for (const OpDef* op : all_ops()) {
-    if (!op->gradient || !op->decompose || op->stays_whole) continue;
+    if (!op->gradient || !op->decompose || op->stays_whole || op->product) continue;
     EXPECT_NE(op->composite, Composite::kOther) << op->name;
   }
 }

@@ -13,6 +13,7 @@
 #include "spec/parse_words.h"
 #include "support/temp_folder.h"
 #include "train/loop.h"
+#include "weights/safetensors.h"
 
 namespace tracestep {
 namespace {

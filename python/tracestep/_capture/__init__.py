@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import shutil
 import tempfile
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -65,8 +66,10 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
         step = Step(module, loss, Inputs.of(module, inputs, keywords, targets))
         _refuse_dropout(module)
         title = name or type(module).__name__
-        found = exported(step, step.inputs.tensors, title, wanted)
-        held = compared(step, found, wanted) if check and weights else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PyTorch about itself
+            found = exported(step, step.inputs.tensors, title, wanted)
+            held = compared(step, found, wanted) if check and weights else None
         write(place, found, title, held, weights, _groups(optimizer, found) if optimizer else None)
     except BaseException:
         if folder is None:

@@ -18,7 +18,7 @@ void change(Row& row, const std::string& cells) {
   for (auto& [column, value] : testing::cells_in(cells)) {
     const auto found = std::ranges::find(row, column, &Row::value_type::first);
     if (!value) {
-      row.erase(found);
+      if (found != row.end()) row.erase(found);
     } else if (found != row.end()) {
       found->second = std::move(*value);
     } else {
