@@ -57,7 +57,7 @@ struct CapturedModel {
   std::optional<CaptureCheck> check;        // nullopt: nothing was compared
   std::map<std::string, std::int64_t> patterns;  // composites that were found
   bool has_groups = false;                       // the module's optimizer had groups of its own
-  // Of the first input of tokens [B,T]; else of the first input [B,…], and 1.
+  // Batch and context of the first input of tokens [B,T]; else B of the first input [B,…], and 1.
   std::int64_t batch = 1, context = 1;
   std::int64_t vocab = 1;   // the largest `high`; 1 without tokens
   std::int64_t blocks = 0;  // numbered parts with nodes of their own, "model.layers.0" and so on

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// Of all values together: what passes add to them stays far below what 64 bits count.
+// The bytes of all values together: passes add far less than 64 bits count.
 constexpr double kMaxValueBytes = 0x1p56;
 
 bool is_of_forward(const OpDef& op) {

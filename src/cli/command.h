@@ -28,7 +28,8 @@ struct Command {
   OptionSet options = {};  // they set the variables that `run` reads
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
-  // Of a command that measures cells, in the place of `run`, which add_cells() (cli/cells.h) makes.
+  // Set by a command that measures cells in the place of `run`, which add_cells() (cli/cells.h)
+  // makes.
   std::function<int(Cells& cells)> run_cells = {};
   // For a command that can be divided into jobs (cli/sbatch.cpp): what it needs, with its options
   // as they were read, and the flags whose lists are divided, in the order of its rows.
@@ -49,7 +50,7 @@ void runs_with(Command& command, const std::shared_ptr<Options>& options, Run ru
   runs_with(command, options, run);
   command.plan = [options, plan] { return plan(*options); };
 }
-// The same for a command that measures cells.
+// As above, for a command that measures cells.
 template <class Options, class Run>
 void measures_with(Command& command, const std::shared_ptr<Options>& options, Run run,
                    JobPlan (*plan)(const Options& options)) {

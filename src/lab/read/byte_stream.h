@@ -22,7 +22,7 @@ class ByteStream {
 
   // Says whether a compressed file ended before its end was due.
   bool is_cut() const { return is_cut_; }
-  // Of the file, without its folder.
+  // The file's name, without its folder.
   const std::string& name() const { return name_; }
 
  private:

@@ -47,7 +47,8 @@ HostPlace HostWalk::enter(const TraceEvent& event) {
   if (!from_.is_of_device()) close_steps(event.start_ns);
   note_spans(event);
   const std::int64_t length = event.end_ns - event.start_ns;
-  // What begins in an op may end behind it: only the time that both have is not the outer one's.
+  // A call that begins in an op may end behind it: only the time that both have is not the outer
+  // one's.
   const auto in = [&](const Open& outer) {
     return std::min(event.end_ns, outer.event.end_ns) - event.start_ns;
   };

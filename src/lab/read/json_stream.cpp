@@ -71,7 +71,7 @@ class Window {
   std::optional<std::string_view> value() {
     do {
       const std::size_t end = end_of_json_value({buffer_.data(), end_}, at_);
-      // What stands at the very end may go on: a number has no mark of its end.
+      // A value at the very end may go on: a number has no mark of its end.
       if (end != kNone && (end < end_ || buffer_[at_] == '"' || buffer_[at_] == '{')) {
         const std::string_view out(buffer_.data() + at_, end - at_);
         at_ = end;

@@ -47,7 +47,8 @@ class PerStep {
   double total_ns_ = 0;
 };
 
-// Of a module: in itself, not in modules within it; all of it, and what lies in two of its passes.
+// The time of a module: its own, without modules in it; all of it; and the part in two of its
+// passes.
 enum class PartLevel : std::uint8_t {
   kKind,
   kHidden,  // collectives beside other work
