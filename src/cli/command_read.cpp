@@ -21,7 +21,7 @@ namespace {
 struct ReadOptions {
   std::string a, b;
   std::filesystem::path eager;
-  bool ops = false;
+  bool host_ops = false;
   double margin_percent = 2.0;
   OutputOptions output;
   RunGrid grid;
@@ -91,7 +91,7 @@ std::vector<Table> tables_of_traces(const std::vector<ReadTrace>& traces, const 
         "two recordings are compared where both are named");
   }
   std::vector<Table> out = trace_tables(traces.front());
-  if (o.ops) out.push_back(op_table(traces.front()));
+  if (o.host_ops) out.push_back(op_table(traces.front()));
   return out;
 }
 
@@ -169,7 +169,7 @@ Command read_command() {
   set.path("--eager", "FILE", options->eager,
            "a trace of the same program without CUDA graphs: by the order of its kernels those of "
            "replays get their op and module");
-  set.toggle("--ops", options->ops,
+  set.toggle("--host-ops", options->host_ops,
              "also the ops of the host, as key_averages() of PyTorch adds them up");
   set.real("--margin", options->margin_percent, {0.0, 100.0},
            "percent: what differs by less between A and B is the same");

@@ -505,8 +505,8 @@ TEST_F(ModelsCommandTest, RowsOfTwoModelsAreTwoAndSayInWhatTheyDiffer) {
   EXPECT_EQ(a.at("rows").items()[0].at("size"), Json("tiny"));
   EXPECT_EQ(b.at("rows").items()[0].at("size"), Json("custom"));
   EXPECT_NE(a.at("rows").items()[0].at("parameters"), b.at("rows").items()[0].at("parameters"));
-  EXPECT_EQ(std::ranges::count(content_of(folder_ / "rows.jsonl"), '\n'), 5)
-      << "a header, and a request and a row of each";
+  EXPECT_EQ(std::ranges::count(content_of(folder_ / "rows.jsonl"), '\n'), 7)
+      << "a header, and a request, a row and a roof of each";
   EXPECT_THAT(output_of("compare a.json b.json --columns row,verdict"),
               HasSubstr("tiny → custom context 16 batch 1 step fp32 fused null kv_heads 0 → 2"));
   output_of(bench + "--size tiny --kv-heads 1 --output c.json");

@@ -38,7 +38,7 @@ TEST_F(ReadTest, ATraceIsAnsweredFirstAndThenItsTables) {
   ASSERT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, ::testing::StartsWith("Launch-bound: in "));
   EXPECT_THAT(run("trace.json --tables kernels").out, HasSubstr("sm90_gemm"));
-  EXPECT_THAT(run("trace.json --ops --tables ops").out, HasSubstr("aten::mm"));
+  EXPECT_THAT(run("trace.json --host-ops --tables ops").out, HasSubstr("aten::mm"));
 }
 
 TEST_F(ReadTest, TwoTracesAreHeldAgainstEachOther) {

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ from tracestep._capture import PATTERNS  # noqa: E402
 from tracestep._capture.export import Inputs, Step, Widened, graph_of, leaves_of, widened_copy, written  # noqa: E402
 
 warnings.filterwarnings("ignore")
+PROGRAM = "tracestep"
 
 
 # --- six modules ----------------------------------------------------------------------------------
@@ -402,11 +404,32 @@ class CommandTest(unittest.TestCase):
             self.assertIn("has no function 'missing'", wrong.stderr)
 
 
+class ReadmeTest(unittest.TestCase):
+    def test_its_example_runs_as_printed(self):
+        example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL).group(1)
+        mine = ("from torch import nn\nfrom torch.nn import functional as F\n\n\nclass GPT(nn.Module):\n"
+                "    def __init__(self):\n        super().__init__()\n"
+                "        self.table, self.head = nn.Embedding(50257, 8), nn.Linear(8, 50257)\n\n"
+                "    def forward(self, ids, targets):\n"
+                "        return F.cross_entropy(self.head(self.table(ids)).flatten(0, 1), targets.flatten())\n")
+        with tempfile.TemporaryDirectory() as place:
+            (pathlib.Path(place) / "mine.py").write_text(mine)
+            place_of_program = os.path.dirname(os.path.abspath(PROGRAM))
+            done = subprocess.run([sys.executable, "-c", example], cwd=place, capture_output=True, text=True,
+                                  env={**os.environ, "PYTHONPATH": str(ROOT / "python"),
+                                       "PATH": f"{place_of_program}:{os.environ['PATH']}"})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"One step of GPT \(batch 8, context 1024, fp32, fused ops\) will peak at [0-9.]+ GiB")
+            self.assertTrue((pathlib.Path(place) / "gpt" / "program.txt").is_file())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--program", required=True, help="the program, which checks captures")
     options, rest = parser.parse_known_args()
-    tracestep.use(options.program)
+    global PROGRAM
+    PROGRAM = options.program
+    tracestep.use(PROGRAM)
     torch.set_num_threads(1)
     unittest.main(argv=[sys.argv[0], *rest])
 

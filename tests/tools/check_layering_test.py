@@ -48,7 +48,7 @@ class CheckLayeringTest(unittest.TestCase):
     def test_the_groups_of_a_back_end_have_an_order(self):
         for path, include in (("cuda/attention/a.cuh", "cuda/numbers.cuh"),
                               ("cuda/numbers.cuh", "cuda/kernels.h"),
-                              ("cuda/check.cpp", "cuda/launch.cuh"),
+                              ("cuda/toolkit/check.cpp", "cuda/launch.cuh"),
                               ("cuda/softmax.cu", "cuda/cuda_device.h"),
                               ("cpu/operand.h", "cpu/tiles-inl.h"),
                               ("cpu/softmax.cpp", "cpu/cpu_device.h")):

@@ -5,7 +5,7 @@
     tools/soak/readme_commands.py --quick             all others; a test of the suite
 
 What capitals stand for is there under that very name, in a folder of its own: FILE a text, FOLDER a
-published model, A.json and B.json results, DIR a finished job array where merge reads one, TRACE.json and
+published model, MODULE a captured one, A.json and B.json results, DIR a finished job array where merge reads one, TRACE.json and
 SNAPSHOT.pickle recordings, CMD a program. Commands run in the order of the table, since some read
 what others wrote. Each must end with status 0. Prints one line per command, with its time, and a summary in JSON; status 1 when there was a fault.
 """
@@ -47,6 +47,7 @@ class Machine:
         (folder / "bin").mkdir()
         (folder / "bin/tracestep").symlink_to(program)
         self.write_program("CMD", "sleep 0.01")
+        shutil.copytree(ROOT / "tests/captured/tiny", folder / "MODULE")
         shutil.copy(ROOT / "README.md", folder)  # a study trains on it
         (folder / "FILE").write_text((ROOT / "README.md").read_text()[:3000])
         for result in ("A.json", "B.json"):
