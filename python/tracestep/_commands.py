@@ -19,7 +19,7 @@ from typing import Any
 from ._program import Error, Finished, Interrupted, Progress, check, run, said_by, say
 from ._result import Result, Table, load, parsed
 
-COMMANDS = ("fit", "predict", "memory", "bench", "profile", "compare", "study", "train", "eval",
+COMMANDS = ("fit", "predict", "memory", "bench", "profile", "read", "compare", "study", "train", "eval",
             "export")
 # They say how stdout looks, which here is read by the module.
 LEFT_OUT = ("--format", "--output", "--all")

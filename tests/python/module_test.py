@@ -147,6 +147,15 @@ class ResultTest(unittest.TestCase):
             both = tracestep.compare(found, file, progress=False)
         self.assertEqual(both.schema.split("/")[0], "tracestep.compare")
 
+    def test_a_recording_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot = os.path.join(folder, "step.pickle")
+            tracestep.memory(predict=True, context=16, snapshot=snapshot, **TINY, progress=False)
+            found = tracestep.read(snapshot, progress=False)
+        self.assertEqual(found.schema.split("/")[0], "tracestep.read")
+        self.assertIn("peak", found.answer)
+        self.assertIn("holders", found.tables)
+
     def test_a_training_has_its_steps_which_come_one_by_one(self):
         lines, rows = [], []
         found = tracestep.train(text=[ROOT / "README.md"], steps=3, progress=lines.append,
