@@ -331,7 +331,7 @@ void read_qwen3(Fields& f, ModelConfig& c) {
   read_qwen_windows(f, c);
 }
 
-// What all Gemmas have in common.
+// Sets the fields that all Gemmas share.
 void read_any_gemma(Fields& f, ModelConfig& c, std::int64_t kv_heads) {
   c.norm_eps = 1e-6;
   c.head_size = 256;

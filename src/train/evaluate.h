@@ -24,7 +24,7 @@ struct EvalOptions {
   std::filesystem::path logits =
       {};  // safetensors "logits" [B,T,V] of the first batch; empty: none
   std::filesystem::path gradients = {};  // the first batch's gradients; empty: none
-  // Of a captured module without a text: the values of its inputs; empty: those of its folder.
+  // The inputs of a captured module without a text; empty: those of its folder.
   std::filesystem::path inputs = {};
   // The tokenizer of the text, to count the bytes of its tokens; nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};

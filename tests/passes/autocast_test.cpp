@@ -61,7 +61,7 @@ TEST_F(AutocastTest, ACastOfAWeightIsReportedWhereTheModelMultipliesIt) {
   EXPECT_EQ(casts, 15);  // seven in each of two layers, and the head
 }
 
-// What PyTorch does with a linear layer: one op, so no float32 sum, and none behind it.
+// PyTorch has a linear layer as one op, so no float32 sum, and none behind it.
 TEST_F(AutocastTest, ABiasIsCastWithItsProductAndAnActivationKeepsTheDtype) {
   const Program out = autograd(autocast(parse_program(R"(program "p" {
     input %x : f32[2,4]

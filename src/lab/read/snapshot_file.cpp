@@ -73,7 +73,7 @@ constexpr std::pair<std::string_view, Event::Kind> kActions[] = {{"alloc", Event
                                                                  {"segment_unmap", Event::kRelease},
                                                                  {"oom", Event::kOutOfMemory}};
 
-// What is allocated and reserved at a moment.
+// The bytes allocated and reserved at a moment.
 class Memory {
  public:
   struct Block {
@@ -84,7 +84,7 @@ class Memory {
   explicit Memory(std::string where) : where_(std::move(where)) {}
 
   void apply(const Event& event) { change(event, event.kind); }
-  // What is alive again has no site: no event before its free says it.
+  // A block alive again has no site: no event before its free says it.
   void undo(const Event& event) {
     constexpr Event::Kind kOpposites[] = {Event::kFree, Event::kAlloc, Event::kRelease,
                                           Event::kReserve, Event::kOutOfMemory};

@@ -273,7 +273,7 @@ std::string_view name_of(GapCause cause) {
 
 TraceTimes::TraceTimes() {
   paths.number_of("");
-  // What no step has is shown as nothing, and in this order.
+  // Parts that no step has are shown as nothing, and in this order.
   for (const WorkClass work : kAllWorkClasses) parts.times(PartLevel::kKind, work);
   for (const TracePass pass : kAllTracePasses) parts.times(PartLevel::kPass, pass);
 }

@@ -57,7 +57,7 @@ struct TraceTimes {
 
   std::size_t count() const { return steps.spans.size(); }
   double mean_step_ms() const;
-  // Of each step, in all parts of a level but for one of these.
+  // The times of each step, in all parts of a level but one of these.
   std::vector<double> ms_of(PartLevel level, std::uint32_t but = kNoNumber) const;
 };
 
