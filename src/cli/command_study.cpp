@@ -137,7 +137,7 @@ void check_files(const StudyOptions& o) {
       throw Error(ErrorCode::kUsage, "mine", "times of your own stand in the hand-in",
                   "add option course");
     }
-    read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine.string());
+    read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine);
   }
   std::vector<NamedPath> outputs;
   for (const fs::path& path :
@@ -163,8 +163,8 @@ struct StudyFolders {
 void write_course(const StudyOptions& o, const StudyReport& report, const Json& environment) {
   std::vector<OwnTime> own;
   if (!o.mine.empty()) {
-    own = read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine.string());
-    write_text(to_string({"", Json::object(), {own_times_table(own, report)}}, Format::kText), {});
+    own = read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine);
+    write_text(to_string({"", Json::object(), own_times_tables(own, report)}, Format::kText), {});
   }
   for (const auto& [ending, format] :
        {std::pair{"md", Format::kMarkdown}, {"tex", Format::kLatex}, {"typ", Format::kTypst}}) {
@@ -277,7 +277,8 @@ Command study_command() {
              "size against context");
   set.path("--mine", "FILE", options->mine,
            "with --course: times of your own beside these and published ones, a CSV file with the "
-           "columns size, context, mode, precision, mean_ms, std_ms, n");
+           "columns size, context, mode, precision, mean_ms, std_ms, n; or, in place of the last "
+           "three, trace: a recording of torch.profiler, beside that file");
   set.path("--pictures", "DIR", options->pictures,
            "also write every chart here with what it shows above it, as SVG, and as PNG where "
            "rsvg-convert is installed");

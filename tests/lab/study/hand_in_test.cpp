@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "lab/study/study_run.h"
+#include "support/temp_folder.h"
+#include "support/trace_text.h"
 
 namespace tracestep {
 namespace {
@@ -26,16 +28,53 @@ std::string cell(const Table& table, std::size_t row, std::string_view column) {
 }
 
 TEST(CourseTest, TimesOfOnesOwnStandBesideOursAndPublishedOnesAndTheOthersAreNamed) {
-  const Table table = own_times_table(read_own_times(kTimes, "times.csv"), small_study());
+  const std::vector<Table> tables =
+      own_times_tables(read_own_times(kTimes, "times.csv"), small_study());
+  ASSERT_EQ(tables.size(), 1u);  // no recordings
+  const Table& table = tables[0];
   ASSERT_EQ(table.rows.size(), 3u);
   EXPECT_EQ(cell(table, 0, "mine"), "160.0 ± 3.0 ms");
   EXPECT_THAT(cell(table, 0, "ours"), HasSubstr("79.96 ±"));  // as the fixture sets it
   EXPECT_THAT(cell(table, 0, "ratio"), ::testing::StartsWith("2"));
   EXPECT_EQ(cell(table, 1, "ours"), "null");
   EXPECT_THAT(cell(table, 1, "published"), HasSubstr("(B, warm-up 5)"));
-  ASSERT_EQ(table.notes.size(), 2u);
-  EXPECT_THAT(table.notes[1], HasSubstr("xl 4096 step fp32 (line 4)"));
-  EXPECT_THAT(table.notes[1], Not(HasSubstr("medium")));
+  ASSERT_EQ(table.notes.size(), 3u);  // the first is the legend
+  EXPECT_THAT(table.notes[2], HasSubstr("xl 4096 step fp32 (line 4)"));
+  EXPECT_THAT(table.notes[2], Not(HasSubstr("medium")));
+}
+
+TEST(CourseTest, ARecordingOfOnesOwnGivesItsTimesAndItsKindsOfWork) {
+  testing::TraceText text;
+  for (int step = 0; step < 3; ++step) {
+    const double at = 1000.0 * step;
+    text.range("ProfilerStep#" + std::to_string(step), at, at + 900);
+    text.op("aten::mm", at + 1, at + 9).launched("sm90_gemm", at + 2, at + 10, at + 610);
+    text.op("aten::add", at + 20, at + 30).launched("add_kernel", at + 21, at + 610, at + 910);
+  }
+  const TempFolder folder;
+  folder.write("trace.json", text.text());
+  const std::vector<Table> tables = own_times_tables(
+      read_own_times("size,context,mode,precision,trace\nsmall,8,forward,fp32,trace.json\n",
+                     folder.path() / "times.csv"),
+      small_study());
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_THAT(cell(tables[0], 0, "mine"), ::testing::StartsWith("967 "));
+  EXPECT_EQ(cell(tables[0], 0, "n"), "3");
+  EXPECT_THAT(cell(tables[0], 0, "ours"), HasSubstr("79.96 ±"));
+  EXPECT_NEAR(std::stod(cell(tables[1], 0, "matrix products_percent")), 62, 2);
+  EXPECT_NEAR(std::stod(cell(tables[1], 0, "memory-bound work_percent")), 31, 2);
+  EXPECT_EQ(cell(tables[1], 0, "calls"), "2.0");
+}
+
+TEST(CourseTest, ACellThatRanOutOfMemoryIsATimeOfOnesOwnToo) {
+  const std::vector<Table> tables =
+      own_times_tables(read_own_times("size,context,batch,mode,precision,mean_ms,std_ms,n\n"
+                                      "2.7B,2048,4,step,fp32,OOM,,\n",
+                                      "times.csv"),
+                       small_study());
+  EXPECT_EQ(cell(tables[0], 0, "mine"), "OOM");
+  EXPECT_EQ(cell(tables[0], 0, "n"), "null");
+  EXPECT_EQ(cell(tables[0], 0, "ratio"), "null");
 }
 
 TEST(CourseTest, AFileOfTimesThatCannotBeReadSaysWhereAndWhy) {
@@ -54,6 +93,8 @@ TEST(CourseTest, AFileOfTimesThatCannotBeReadSaysWhereAndWhy) {
               HasSubstr("contexts is no setting of a run"));
   EXPECT_THAT(why("size,context,mode,precision,mean_ms,std_ms,n\nsmall,8\n"),
               HasSubstr("2 cells where the first line has 7"));
+  EXPECT_THAT(why("size,context,trace\nsmall,8,nowhere.json\n"), HasSubstr("nowhere.json"));
+  EXPECT_THAT(why("size,context,trace\nsmall,8,\n"), HasSubstr("times.csv:2"));
 }
 
 TEST(CourseTest, ProblemsStandInOrderWithDeviationsAndWithoutWhatNobodyAsks) {
