@@ -11,6 +11,8 @@
 #include "course/published.h"
 #include "lab/compare/compare.h"
 #include "lab/measure/environment.h"
+#include "lab/read/file_kind.h"
+#include "lab/read/trace_difference.h"
 
 namespace tracestep::cli {
 namespace {
@@ -73,6 +75,18 @@ std::optional<RunPair> sides_of(const CompareCommandOptions& o,
   return RunPair{read_result(o.a), read_result(o.b)};
 }
 
+// Recordings of PyTorch have steps of their own: they are held against each other as `read` does
+// it.
+int run_recordings(const CompareCommandOptions& o, std::span<const std::string> arguments) {
+  if (o.fail_percent || o.noise_percent || o.pairs > 0 || !o.ignored.empty()) {
+    throw Error(ErrorCode::kUsage, "compare", "these options are about results of this program",
+                "of two recordings only --margin is said");
+  }
+  write_tables(o.output, "tracestep.read/1", capture_environment(arguments),
+               {recorded_difference(o.a, o.b, {.margin = o.margin_percent / 100})});
+  return 0;
+}
+
 int run_compare(const CompareCommandOptions& o, std::span<const std::string> arguments) {
   const NamedPath inputs[] = {{"A", o.a}, {"B", o.b}}, output[] = {{"--output", o.output.path}};
   check_apart(inputs, output);
@@ -85,6 +99,7 @@ int run_compare(const CompareCommandOptions& o, std::span<const std::string> arg
     if (o.a.empty()) throw Error(ErrorCode::kUsage, "compare", "A is missing", "name a result");
     return run_published(o, arguments);
   }
+  if (is_recording(o.a) && is_recording(o.b)) return run_recordings(o, arguments);
   std::optional<StopSignal> stop;
   if (!o.runs.empty()) stop.emplace("the run under way is ended, and nothing is compared");
   const std::optional<RunPair> sides = sides_of(o, stop);
@@ -113,7 +128,9 @@ Command compare_command() {
   OptionSet& set = command.options;
   set.positional(
       "A", options->a,
-      "a result of bench, attention, memory, profile, precision or study, as JSON or CSV", false);
+      "a result of bench, attention, memory, profile, precision or study, as JSON or CSV; or a "
+      "recording of PyTorch, as read takes it",
+      false);
   set.positional("B", options->b, "the one that is held against it", false);
   set.group("What to run");
   set.values(

@@ -68,20 +68,6 @@ class Ours {
   RunSpec run_;
 };
 
-// A trace, with names for the kernels of its graphs' replays where another file has them.
-class TraceFiles {
- public:
-  explicit TraceFiles(const ReadOptions& o) {
-    if (!o.eager.empty()) eager_ = read_trace_of_file(o.eager);
-  }
-  ReadTrace operator()(const std::filesystem::path& path) const {
-    return read_trace_of_file(path, eager_ ? &*eager_ : nullptr);
-  }
-
- private:
-  std::optional<ReadTrace> eager_;
-};
-
 std::vector<Table> tables_of_traces(const std::vector<ReadTrace>& traces, const ReadOptions& o) {
   if (std::vector<Table> ranks = rank_tables(traces); !ranks.empty()) return ranks;
   if (traces.size() > 1) {
@@ -93,16 +79,6 @@ std::vector<Table> tables_of_traces(const std::vector<ReadTrace>& traces, const 
   std::vector<Table> out = trace_tables(traces.front());
   if (o.host_ops) out.push_back(op_table(traces.front()));
   return out;
-}
-
-std::vector<Table> tables_of_two(const ReadOptions& o, RecordedKind kind) {
-  if (kind == RecordedKind::kSnapshot) {
-    const SnapshotFacts a = read_snapshot_facts(o.a), b = read_snapshot_facts(o.b);
-    return {snapshot_difference(a, b)};
-  }
-  const TraceFiles read(o);
-  const ReadTrace a = read(o.a), b = read(o.b);
-  return {difference_table(a, b, {.margin = o.margin_percent / 100})};
 }
 
 // Puts the tables of our step before the file's own.
@@ -121,17 +97,16 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
                 "give B or the model");
   }
   probe_output(o.output);
+  std::optional<ReadTrace> eager;  // names kernels of graphs' replays
+  if (!o.eager.empty()) eager = read_trace_of_file(o.eager);
+  const ReadTrace* const names = eager ? &*eager : nullptr;
   const std::vector<std::filesystem::path> files = recorded_files(o.a);
-  const RecordedKind kind = recorded_kind(files.front());
   Json environment = capture_environment(arguments);
   std::vector<Table> tables;
   if (!o.b.empty()) {
-    if (recorded_kind(o.b) != kind) {
-      throw Error(ErrorCode::kInput, "B", "A and B are recordings of two kinds",
-                  "two traces or two snapshots are compared");
-    }
-    tables = tables_of_two(o, kind);
-  } else if (kind == RecordedKind::kSnapshot) {
+    tables.push_back(
+        recorded_difference(files.front(), o.b, {.margin = o.margin_percent / 100}, names));
+  } else if (recorded_kind(files.front()) == RecordedKind::kSnapshot) {
     const SnapshotFacts facts = read_snapshot_facts(files.front());
     tables = snapshot_tables(facts);
     if (o.has_model()) {
@@ -140,9 +115,8 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
       environment = ours.environment;
     }
   } else {
-    const TraceFiles read(o);
     std::vector<ReadTrace> traces;
-    for (const auto& file : files) traces.push_back(read(file));
+    for (const auto& file : files) traces.push_back(read_trace_of_file(file, names));
     tables = tables_of_traces(traces, o);
     if (o.has_model() && traces.size() == 1) {
       const ReadTrace& trace = traces.front();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/json.h"
 #include "cli/run_binary.h"
 #include "support/temp_folder.h"
 #include "support/trace_text.h"
@@ -48,6 +49,10 @@ TEST_F(ReadTest, TwoTracesAreHeldAgainstEachOther) {
   ASSERT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, HasSubstr("the largest change is"));
   EXPECT_THAT(shown.out, HasSubstr("gaps"));
+  const ProgramRun same =
+      run_tracestep(words_of("compare a.json b.json"), {.folder = folder_.path()});
+  EXPECT_EQ(same.out, shown.out) << same.err;
+  EXPECT_THAT(run("a.json a.csv").err, HasSubstr("a.csv"));
 }
 
 TEST_F(ReadTest, AFolderHoldsTheTracesOfRanks) {
@@ -65,6 +70,30 @@ TEST_F(ReadTest, AFolderHoldsTheTracesOfRanks) {
   const ProgramRun shown = run("ranks");
   ASSERT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, ::testing::StartsWith("Rank 1 comes last in 100.0 % of the collectives"));
+}
+
+// Our own snapshot of a step stands for one of PyTorch: then both sides peak at the same bytes.
+TEST_F(ReadTest, ASnapshotStandsBesideOurProgramOfTheModel) {
+  const std::string model =
+      "--size tiny --batch 2 --context 64 --vocab 256 --attention naive --device cpu "
+      "--precision fp32 --executor eager";
+  const ProgramRun made = run_tracestep(words_of("memory --mode step --snapshot s.pickle " + model),
+                                        {.folder = folder_.path()});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const ProgramRun shown = run("s.pickle --tables beside_memory --format json " + model);
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  const Json result = Json::parse(shown.out, "beside");
+  const Json& peak = result.at("rows").items().at(0);
+  EXPECT_EQ(peak.at("theirs_bytes").as_int(), peak.at("ours_bytes").as_int()) << peak.dump();
+  EXPECT_GT(peak.at("ours_bytes").as_int(), 1 << 20);
+}
+
+TEST_F(ReadTest, ATraceStandsBesideOurProgramOfTheModel) {
+  folder_.write("trace.json", late_steps(6, 40).text());
+  const ProgramRun shown = run("trace.json --size tiny --batch 2 --context 64 --published h100");
+  ASSERT_EQ(shown.status, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("our program"));
+  EXPECT_THAT(run("trace.json trace.json --size tiny").err, HasSubstr("three sides"));
 }
 
 TEST_F(ReadTest, WhatIsNoRecordingIsRefusedByWhatItIs) {

@@ -15,6 +15,13 @@ bool is_trace_name(const std::string& name) {
   return name.ends_with(".json") || name.ends_with(".json.gz");
 }
 
+// What tells a file's kind stands in its first bytes, unpacked.
+std::string beginning_of(const std::filesystem::path& path) {
+  std::string text(std::size_t{1} << 12, ' ');
+  text.resize(ByteStream(path).read(text));
+  return text;
+}
+
 }  // namespace
 
 RecordedKind recorded_kind(const std::filesystem::path& path) {
@@ -23,8 +30,7 @@ RecordedKind recorded_kind(const std::filesystem::path& path) {
   };
   const std::string both =
       "a trace by export_chrome_trace() or a snapshot by _dump_snapshot() is read";
-  std::string text(std::size_t{1} << 12, ' ');
-  text.resize(ByteStream(path).read(text));
+  const std::string text = beginning_of(path);
   if (text.empty()) fail("it is empty", both);
   if (text[0] == '\x80') return RecordedKind::kSnapshot;  // a pickle's first opcode
   if (text.starts_with("SQLite format")) {
@@ -43,6 +49,24 @@ RecordedKind recorded_kind(const std::filesystem::path& path) {
   const std::size_t segments = std::min(text.find("\"segments\""), text.find("\"device_traces\""));
   const bool is_snapshot = first == '{' && segments < text.find("\"traceEvents\"");
   return is_snapshot ? RecordedKind::kSnapshot : RecordedKind::kTrace;
+}
+
+bool is_recording(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return false;
+  try {
+    const std::string text = beginning_of(path);
+    if (text.starts_with('\x80')) return true;
+    constexpr std::string_view kMembers[] = {"\"traceEvents\"", "\"schemaVersion\"",
+                                             "\"deviceProperties\"", "\"segments\"",
+                                             "\"device_traces\""};
+    return text.find("\"tracestep.") == std::string::npos &&
+           std::ranges::any_of(kMembers, [&](std::string_view member) {
+             return text.find(member) != std::string::npos;
+           });
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 std::vector<std::filesystem::path> recorded_files(const std::filesystem::path& path) {

@@ -7,8 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "lab/measure/bootstrap.h"
 #include "lab/measure/statistics.h"
+#include "lab/read/file_kind.h"
+#include "lab/read/snapshot_file.h"
 #include "lab/report/columns.h"
 #include "lab/report/fields.h"
 
@@ -192,6 +195,19 @@ Table difference_table(const ReadTrace& a, const ReadTrace& b, const DifferenceO
                     a.times.count(), b.times.count(), kLeastSteps));
   }
   return out;
+}
+
+Table recorded_difference(const std::filesystem::path& a, const std::filesystem::path& b,
+                          const DifferenceOptions& options, const ReadTrace* eager) {
+  const RecordedKind kind = recorded_kind(a);
+  if (recorded_kind(b) != kind) {
+    throw Error(ErrorCode::kInput, "B", "A and B are recordings of two kinds",
+                "two traces or two snapshots are compared");
+  }
+  if (kind == RecordedKind::kSnapshot) {
+    return snapshot_difference(read_snapshot_facts(a), read_snapshot_facts(b));
+  }
+  return difference_table(read_trace_of_file(a, eager), read_trace_of_file(b, eager), options);
 }
 
 }  // namespace tracestep

@@ -22,4 +22,9 @@ struct DifferenceOptions {
 // number of calls.
 Table difference_table(const ReadTrace& a, const ReadTrace& b, const DifferenceOptions& options);
 
+// The above of two traces, with `eager` for kernels of graph replays (read_trace_of_file); of two
+// snapshots, what they hold more or less of. Errors: kInput for files of two kinds.
+Table recorded_difference(const std::filesystem::path& a, const std::filesystem::path& b,
+                          const DifferenceOptions& options, const ReadTrace* eager = nullptr);
+
 }  // namespace tracestep
