@@ -54,6 +54,15 @@ MODELS = {
         num_attention_heads=9, num_key_value_heads=3, rms_norm_eps=1e-5,
         max_position_embeddings=8192, tie_word_embeddings=True)),
     "gpt2": ("gpt2", dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+    # Linear layers with a bias, as those of GPT-2.
+    "pythia-160m": ("gpt_neox", dict(
+        vocab_size=50304, hidden_size=768, intermediate_size=3072, num_hidden_layers=12,
+        num_attention_heads=12, rotary_pct=0.25, max_position_embeddings=2048,
+        tie_word_embeddings=False)),
+    "qwen2.5-0.5b": ("qwen2", dict(
+        vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
+        num_attention_heads=14, num_key_value_heads=2, rms_norm_eps=1e-6, rope_theta=1e6,
+        max_position_embeddings=32768, tie_word_embeddings=True)),
 }
 
 
@@ -115,7 +124,7 @@ class Runner(bench_gpu.Runner):
         mode = "max-autotune-no-cudagraphs" if form == "graph-tuned" else None
 
         def own_loss(hidden, targets):
-            logits = self.model.lm_head(hidden).float()
+            logits = self.model.get_output_embeddings()(hidden).float()
             return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
         def library_loss(tokens, _):  # shifts its labels itself
