@@ -12,6 +12,7 @@
 #include "lab/compare/compare.h"
 #include "lab/measure/environment.h"
 #include "lab/read/file_kind.h"
+#include "lab/read/read_page.h"
 #include "lab/read/trace_difference.h"
 
 namespace tracestep::cli {
@@ -82,7 +83,7 @@ int run_recordings(const CompareCommandOptions& o, std::span<const std::string> 
     throw Error(ErrorCode::kUsage, "compare", "these options are about results of this program",
                 "of two recordings only --margin is said");
   }
-  write_tables(o.output, "tracestep.read/1", capture_environment(arguments),
+  write_tables(o.output, kReadSchema, capture_environment(arguments),
                {recorded_difference(o.a, o.b, {.margin = o.margin_percent / 100})});
   return 0;
 }

@@ -37,8 +37,6 @@ struct FitOptions {
   double margin_percent = 100 * kUsualMargin;
 };
 
-constexpr const char* kPageEnding = ".html";
-
 std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
   const std::int64_t limit = run.place.memory_limit_bytes;
   if (limit > 0) return limit;
@@ -120,11 +118,6 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, SearchProgres
 Table& shown_table(const std::optional<pages::FirstAnswer>& answer, std::vector<Table>& tables) {
   const auto found = answer ? std::ranges::find(tables, answer->table, &Table::name) : tables.end();
   return found == tables.end() ? tables.front() : *found;
-}
-
-// True if --output names a page.
-bool is_page(const OutputOptions& output) {
-  return output.format == Format::kText && output.path.extension() == kPageEnding;
 }
 
 void write_page(const FitOptions& o, FitQuestion asked, const Fitted& found,

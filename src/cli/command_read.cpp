@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/output_file.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -13,6 +15,7 @@
 #include "lab/measure/environment.h"
 #include "lab/read/beside.h"
 #include "lab/read/file_kind.h"
+#include "lab/read/read_page.h"
 #include "lab/read/trace_difference.h"
 
 namespace tracestep::cli {
@@ -88,6 +91,20 @@ void add_ours(std::vector<Table> ours, const std::vector<std::string>& notes,
   tables.insert(tables.begin(), ours.begin(), ours.end());
 }
 
+// "before.json.gz and after.json.gz": without folders of this machine.
+std::string title_of(const ReadOptions& o) {
+  const auto name = [](const std::filesystem::path& path) {
+    return (path.has_filename() ? path : path.parent_path()).filename().string();
+  };
+  return name(o.a) + (o.b.empty() ? "" : " and " + name(o.b));
+}
+
+// What only a page shows: all pieces of work of the step nearest to the median. A second reading
+// picks them, as the first does not know that step.
+Table drawn_step(const ReadTrace& trace, const ReadTrace* eager) {
+  return step_table(read_trace_of_file(trace.facts.path, eager, trace.times.middle_step()));
+}
+
 int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
   const NamedPath inputs[] = {{"A", o.a}, {"B", o.b}, {"--eager", o.eager}},
                   output[] = {{"--output", o.output.path}};
@@ -109,6 +126,7 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
   } else if (recorded_kind(files.front()) == RecordedKind::kSnapshot) {
     const SnapshotFacts facts = read_snapshot_facts(files.front());
     tables = snapshot_tables(facts);
+    if (is_page(o.output)) tables.push_back(snapshot_stack(facts));
     if (o.has_model()) {
       Ours ours(o, arguments, true, "");
       add_ours({beside_table(facts, ours.step())}, ours.notes, tables);
@@ -118,6 +136,7 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
     std::vector<ReadTrace> traces;
     for (const auto& file : files) traces.push_back(read_trace_of_file(file, names));
     tables = tables_of_traces(traces, o);
+    if (is_page(o.output) && traces.size() == 1) tables.push_back(drawn_step(traces[0], names));
     if (o.has_model() && traces.size() == 1) {
       const ReadTrace& trace = traces.front();
       Ours ours(o, arguments, trace.facts.is_of_device(), trace.gpu());
@@ -125,7 +144,12 @@ int run_read(const ReadOptions& o, std::span<const std::string> arguments) {
       environment = ours.environment;
     }
   }
-  write_tables(o.output, "tracestep.read/1", environment, std::move(tables));
+  if (is_page(o.output)) {
+    write_file(o.output.path, read_page(title_of(o), std::move(tables), environment));
+    log_info("the page is in {}", o.output.path.string());
+    return 0;
+  }
+  write_tables(o.output, kReadSchema, environment, std::move(tables));
   return 0;
 }
 
@@ -151,6 +175,7 @@ Command read_command() {
   add_time_options(set, options->times);
   add_run_fields(set, options->grid, Values::kOne, "cpu; cuda[:N]");
   add_output_options(set, options->output);
+  options->output.own_endings = {std::string(kPageEnding)};
   runs_with(command, options, run_read);
   return command;
 }

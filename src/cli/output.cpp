@@ -293,6 +293,10 @@ std::string answer_of(std::string_view schema, std::vector<Table>& tables,
 
 }  // namespace
 
+bool is_page(const OutputOptions& output) {
+  return output.format == Format::kText && output.path.extension() == kPageEnding;
+}
+
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
                   std::vector<Table> tables, std::vector<Table> drawn) {
   if (!output.pictures.empty()) {

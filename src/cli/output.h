@@ -38,6 +38,10 @@ std::size_t screen_columns();
 int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
                  std::string_view way_on = {});
 
+// The ending of --output with which some commands write a page (OutputOptions::own_endings).
+inline constexpr const char* kPageEnding = ".html";
+bool is_page(const OutputOptions& output);
+
 // Writes tables with the environment of this run. `schema`: "tracestep.bench/1"; the charts of its
 // pages (lab/pages/commands) are drawn where --pictures asks for them, of these tables and of
 // `drawn`, which no text shows.

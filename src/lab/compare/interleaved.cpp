@@ -62,7 +62,7 @@ Json merged_result(std::span<const Json> documents, const std::string& where) {
   out["rows"] = joined_rows(documents, [](const Json& document) { return &document; });
   if (const Json* tables = documents.front().find("tables")) {
     for (const auto& [name, table] : tables->members()) {
-      out["tables"][name]["rows"] = joined_rows(documents, [&](const Json& document) {
+      out["tables"][name]["rows"] = joined_rows(documents, [name = name](const Json& document) {
         const Json* all = document.find("tables");
         return all == nullptr ? nullptr : all->find(name);
       });

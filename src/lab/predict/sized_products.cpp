@@ -54,7 +54,7 @@ SizedProducts measure_sized_products(const std::function<std::unique_ptr<Device>
   std::vector<double> ratios;
   for (const auto& [dtype, layers] : missing) {
     const std::vector<LinearLayer> its(layers.begin(), layers.end());
-    const Outcome outcome = attempt([&] {
+    const Outcome outcome = attempt([&, dtype = dtype] {
       for (const MeasuredProduct& p : measure_products(*device, dtype, its, stop)) {
         if (!times.interpolates(p.kernel, p.shape)) continue;
         if (const auto us = times.us(p.kernel, p.shape)) ratios.push_back(p.us / *us);

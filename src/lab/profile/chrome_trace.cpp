@@ -120,7 +120,7 @@ class Writer : TraceEvents {
     }
     for (const auto& [lane, stream] : first) {
       const bool is_taken = std::ranges::any_of(
-          stream_of_lane_, [stream](const auto& other) { return other.second == stream; });
+          stream_of_lane_, [stream = stream](const auto& other) { return other.second == stream; });
       stream_of_lane_[lane] = is_taken ? next++ : stream;
     }
   }

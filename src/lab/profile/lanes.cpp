@@ -92,7 +92,8 @@ std::vector<LaneTime> lane_times(const Profile& p) {
   if (lanes.size() < 2 || !is_traced(p)) return out;
   const Launches counted = counted_launches(p);
   for (const auto& [key, count] : launches) {
-    const auto& [lane, phase] = key;
+    const int lane = key.first;
+    const std::string& phase = key.second;
     const Intervals own = moments_of(counted, [&](const ProfiledLaunch& l) {
       return lane_of(p, l) == lane && phase_of(p, l) == phase;
     });

@@ -23,6 +23,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::uint64_t kMostSnapshotBytes = (std::uint64_t{1} << 31) - 1;
+constexpr std::size_t kMostDrawn = 8;  // holders along a time line
 constexpr std::size_t kMostMoments = 400;
 constexpr std::size_t kMostSiteBytes = 300;
 constexpr std::size_t kMostOutOfMemory = 100;  // events that are shown
@@ -340,9 +341,11 @@ class SnapshotReader {
       }
       out_.most_reserved_bytes = std::max(out_.most_reserved_bytes, now.reserved);
       out_.lacks_segments |= now.allocated > now.reserved;
-      if (i % stride == 0 || i + 1 == events_.size()) {
-        out_.moments.push_back(
-            {static_cast<std::int64_t>(i), event.time_us, now.allocated, now.reserved});
+      // Of each stretch the fullest moment, so that no peak is lost.
+      if (i % stride == 0) out_.moments.push_back({.allocated_bytes = -1});
+      if (now.allocated > out_.moments.back().allocated_bytes) {
+        out_.moments.back() = {static_cast<std::int64_t>(i), event.time_us, now.allocated,
+                               now.reserved};
       }
       const bool is_out = event.kind == Event::kOutOfMemory;
       if (is_out && out_.out_of_memory.size() < kMostOutOfMemory) {
@@ -353,27 +356,48 @@ class SnapshotReader {
     out_.allocated_at_end_bytes = now.allocated;
     out_.reserved_at_end_bytes = end_.reserved;
     out_.unused_at_end = end_.unused(out_.is_expandable);
-    now = std::move(start);
+    now = start;
     for (const Event& event : std::span(events_).first(static_cast<std::size_t>(out_.peak_event)))
       now.apply(event);
     out_.unused_at_peak = now.unused(out_.is_expandable);
     add_holders(now);
+    add_held(std::move(start));
+  }
+
+  // Once more, now that it is known who holds the most of the peak.
+  void add_held(Memory now) {
+    auto moment = out_.moments.begin();
+    for (std::size_t i = 0; i < events_.size(); ++i) {
+      now.apply(events_[i]);
+      if (moment == out_.moments.end() || moment->event != static_cast<std::int64_t>(i)) continue;
+      moment->held.resize(largest_.size());
+      for (const auto& [address, block] : now.live()) {
+        const auto place = std::ranges::find(largest_, Owner(block.site, block.category));
+        if (place != largest_.end()) {
+          moment->held[static_cast<std::size_t>(place - largest_.begin())] += block.bytes;
+        }
+      }
+      ++moment;
+    }
   }
 
   void add_holders(const Memory& peak) {
-    std::map<std::pair<std::uint32_t, std::uint32_t>, SnapshotHolder> by_site;
+    std::map<Owner, SnapshotHolder> by_owner;
     for (const auto& [address, block] : peak.live()) {
-      SnapshotHolder& holder = by_site[{block.site, block.category}];
+      SnapshotHolder& holder = by_owner[{block.site, block.category}];
       holder.bytes += block.bytes;
       ++holder.blocks;
       ++out_.sizes_at_peak[block.bytes];
     }
-    for (auto& [key, holder] : by_site) {
-      holder.site = names_[key.first];
-      holder.category = names_[key.second];
+    std::vector<std::pair<Owner, SnapshotHolder>> holders(by_owner.begin(), by_owner.end());
+    std::ranges::stable_sort(holders, std::greater<>(),
+                             [](const auto& holder) { return holder.second.bytes; });
+    for (auto& [owner, holder] : holders) {
+      if (largest_.size() < kMostDrawn) largest_.push_back(owner);
+      holder.site = names_[owner.first];
+      holder.category = names_[owner.second];
       out_.holders.push_back(std::move(holder));
     }
-    std::ranges::stable_sort(out_.holders, std::greater<>(), &SnapshotHolder::bytes);
   }
 
   std::string where_;
@@ -381,8 +405,11 @@ class SnapshotReader {
   std::size_t looks_left_;
   std::size_t chosen_ = 0;
   bool has_events_ = false;
+  using Owner = std::pair<std::uint32_t, std::uint32_t>;  // a block's site and category
+
   SnapshotFacts out_;
   Memory end_;
+  std::vector<Owner> largest_;  // of the peak
   std::vector<Event> events_;
   std::unordered_map<std::uint32_t, std::uint32_t> sites_;
   std::unordered_map<std::string, std::uint32_t> numbers_;

@@ -40,6 +40,7 @@ struct SnapshotOutOfMemory {
 struct SnapshotMoment {
   std::int64_t event = 0, time_us = 0;
   std::int64_t allocated_bytes = 0, reserved_bytes = 0;
+  std::vector<std::int64_t> held = {};  // by the first of SnapshotFacts::holders
 };
 
 struct SnapshotFacts {
@@ -67,6 +68,9 @@ SnapshotFacts read_snapshot_facts(const std::filesystem::path& path);
 
 // "snapshot", one row; "holders"; "unused"; "out_of_memory"; "timeline".
 std::vector<Table> snapshot_tables(const SnapshotFacts& facts);
+
+// "stack@the recording": allocated bytes by the holders that have most of the peak, event by event.
+Table snapshot_stack(const SnapshotFacts& facts);
 
 // The holders of two snapshots beside each other: "holder_changes".
 Table snapshot_difference(const SnapshotFacts& a, const SnapshotFacts& b);

@@ -131,6 +131,37 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
   return out;
 }
 
+Table snapshot_stack(const SnapshotFacts& facts) {
+  Table out{.name = "stack@the recording", .title = "Allocated bytes by holder, by event"};
+  // The columns of a step's time line (lab/memory/tables.h); here the rows are events.
+  out.columns = {as_key(int_column("event")), text_column("op"), text_column("path"),
+                 text_column("phase"), real_column("time_ms", "time", "ms", 3)};
+  const std::size_t count = facts.moments.empty() ? 0 : facts.moments.front().held.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    out.columns.push_back(bytes_column(
+        fmt::format("holder_{}_bytes", i + 1),
+        site_name(facts.holders[i].site) +
+            (facts.holders[i].category.empty() ? "" : ", " + facts.holders[i].category)));
+  }
+  out.columns.push_back(bytes_column("other_bytes", "others"));
+  out.columns.push_back(bytes_column("total_bytes", "allocated"));
+  const std::int64_t begin = facts.moments.empty() ? 0 : facts.moments.front().time_us;
+  for (const SnapshotMoment& moment : facts.moments) {
+    std::vector<Json> row = {Json(moment.event), Json("event"), Json(std::to_string(moment.event)),
+                             Json("of the recording"),
+                             Json(1e-3 * static_cast<double>(moment.time_us - begin))};
+    std::int64_t others = moment.allocated_bytes;
+    for (const std::int64_t bytes : moment.held) {
+      row.emplace_back(bytes);
+      others -= bytes;
+    }
+    row.emplace_back(others);
+    row.emplace_back(moment.allocated_bytes);
+    out.add_row(std::move(row));
+  }
+  return out;
+}
+
 Table snapshot_difference(const SnapshotFacts& a, const SnapshotFacts& b) {
   struct Row {
     std::string site;

@@ -301,10 +301,12 @@ std::string ReadTrace::gpu() const {
   return is_known ? facts.gpus[times.device] : "";
 }
 
-ReadTrace read_trace_of_file(const std::filesystem::path& path, const ReadTrace* eager) {
+ReadTrace read_trace_of_file(const std::filesystem::path& path, const ReadTrace* eager,
+                             std::int32_t kept_step) {
   EventOrder events;
   ReadTrace out{.facts = read_trace_events(path, events)};
   TraceTimes times;
+  times.kept_step = kept_step;
   if (eager != nullptr) {
     out.eager = eager->eager.renumbered(eager->facts.names, eager->times.paths, out.facts.names,
                                         times.paths);
@@ -323,6 +325,31 @@ std::vector<Table> trace_tables(const ReadTrace& trace) {
     if (!table.rows.empty()) out.push_back(std::move(table));
   }
   return out;
+}
+
+Table step_table(const ReadTrace& trace) {
+  std::vector<WorkPiece> pieces = trace.times.kept;
+  std::ranges::stable_sort(pieces, {}, &WorkPiece::start_ns);
+  const std::int64_t begin = pieces.empty() ? 0 : pieces.front().start_ns;
+  const auto us = [](std::int64_t ns) { return Json(1e-3 * static_cast<double>(ns)); };
+  const Fields<WorkPiece> fields{
+      {real_column("start_us", "begins", "µs", 3),
+       [=](const WorkPiece& p) { return us(p.start_ns - begin); }},
+      {real_column("us", "takes", "µs", 3),
+       [=](const WorkPiece& p) { return us(p.end_ns - p.start_ns); }},
+      {text_column("kernel", trace.facts.is_of_device() ? "kernel" : "op"),
+       [&](const WorkPiece& p) { return Json(trace.facts.names[p.name]); }},
+      {text_column("kind"), [](const WorkPiece& p) { return Json(name_of(p.work)); }},
+      {text_column("pass"), [](const WorkPiece& p) { return Json(name_of(p.place.pass)); }},
+      {text_column("module"),
+       [&](const WorkPiece& p) { return or_null(trace.times.paths[p.place.module]); }},
+      {text_column("op", "launched by"),
+       [&](const WorkPiece& p) {
+         return p.place.op == kNoNumber ? Json() : Json(trace.facts.names[p.place.op]);
+       }},
+      {int_column("device"), [](const WorkPiece& p) { return Json(std::int64_t{p.device}); }}};
+  return table_of("step", fmt::format("Step {} of the recording", trace.times.kept_step + 1),
+                  fields, pieces);
 }
 
 Table op_table(const ReadTrace& trace) {

@@ -22,12 +22,18 @@ struct ReadTrace {
 };
 // Kernels in replays of CUDA graphs get their names from those that `eager`, a recording of the
 // same program without graphs, launches one by one; without it, from those of the file itself.
-ReadTrace read_trace_of_file(const std::filesystem::path& path, const ReadTrace* eager = nullptr);
+// `kept_step`: TraceTimes has the pieces of work of that step.
+ReadTrace read_trace_of_file(const std::filesystem::path& path, const ReadTrace* eager = nullptr,
+                             std::int32_t kept_step = -1);
 
 // "recording", one row; "time", by kind and gap: adds up to a step; "passes"; "modules"; "kernels";
 // "gaps". Parts of a step are means over its steps, so that they add up. Tables that the file has
 // nothing for are left out.
 std::vector<Table> trace_tables(const ReadTrace& trace);
+
+// "step": each piece of work of the kept step, by its begin: what a time line of it draws. Empty
+// where none was kept.
+Table step_table(const ReadTrace& trace);
 
 // "ops": every op and range of the host by name, with its calls, its time and its time outside of
 // other ops, as PyTorch's key_averages() adds them up; over the whole file.

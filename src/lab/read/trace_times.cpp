@@ -3,6 +3,7 @@
 #include "lab/read/trace_times.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "lab/measure/statistics.h"
@@ -16,6 +17,7 @@ constexpr std::size_t kMostCollectives = 1'000'000;
 constexpr std::size_t kCallRoom = std::size_t{1} << 20;
 constexpr std::size_t kMostReplays = 8;  // that run beside each other
 constexpr std::size_t kForgetEvery = 1 << 14;
+constexpr std::size_t kMostKept = 20'000;
 
 class DeviceWalk {
  public:
@@ -235,6 +237,7 @@ class DeviceWalk {
 
 void add_piece(const WorkPiece& piece, bool is_of_device, TraceTimes& times) {
   if (piece.step < 0) return;
+  if (piece.step == times.kept_step && times.kept.size() < kMostKept) times.kept.push_back(piece);
   const std::int64_t length = piece.end_ns - piece.start_ns, own = piece.own_ns;
   const auto add = [&](PartLevel level, auto which, std::int64_t ns) {
     times.parts.times(level, which).add(piece.step, ns);
@@ -280,6 +283,13 @@ TraceTimes::TraceTimes() {
 
 double TraceTimes::mean_step_ms() const {
   return mean_of(step_ms);
+}
+
+std::int32_t TraceTimes::middle_step() const {
+  const double median = median_of(step_ms);
+  const auto distance = [&](double ms) { return std::abs(ms - median); };
+  return static_cast<std::int32_t>(std::ranges::min_element(step_ms, {}, distance) -
+                                   step_ms.begin());
 }
 
 std::vector<double> TraceTimes::ms_of(PartLevel level, std::uint32_t but) const {

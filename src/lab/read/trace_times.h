@@ -52,11 +52,14 @@ struct TraceTimes {
   std::vector<double> launch_delays_us;  // from a call's begin to its kernel's
   std::int64_t pieces = 0, unlinked = 0, replayed = 0, named = 0;  // `named` of those replayed
   std::uint16_t device = 0;                                        // of the first piece
+  std::int32_t kept_step = -1;  // whose pieces are kept, as far as there is room; -1: none
+  std::vector<WorkPiece> kept;
 
   TraceTimes();
 
   std::size_t count() const { return steps.spans.size(); }
   double mean_step_ms() const;
+  std::int32_t middle_step() const;  // the one that is nearest to the median
   // The times of each step, in all parts of a level but one of these.
   std::vector<double> ms_of(PartLevel level, std::uint32_t but = kNoNumber) const;
 };

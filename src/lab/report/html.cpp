@@ -120,8 +120,22 @@ std::string sentence(const Text& text) {
 
 // --- charts -------------------------------------------------------------------------------------
 
+// A place for what the page's script draws from thousands of rows.
+std::string work_figure(const Chart& chart) {
+  return fmt::format(
+      "<figure data-kind=\"{}\" data-table=\"{}\">\n<figcaption "
+      "class=\"soft\">{}</figcaption>\n<div "
+      "class=\"tools\"></div>\n<canvas role=\"img\" aria-label=\"{}\"></canvas>\n<noscript><p>A "
+      "script "
+      "in this file draws it.</p></noscript>\n</figure>\n",
+      chart.kind, xml_escaped(chart.table),
+      "Along time: passes, the modules in each other, and the kernels below.",
+      xml_escaped(chart.title));
+}
+
 // Two drawings, of which a page's width shows one; nothing when there is nothing to draw.
 std::string figure(const Chart& chart, std::span<const Table> tables) {
+  if (chart.kind == kWorkChart) return work_figure(chart);
   const std::string wide = draw_chart(chart, tables), what = caption_of(chart, tables);
   if (wide.empty()) return {};
   const std::string caption =
@@ -379,7 +393,7 @@ std::string html_page(const PageHead& head, const Json& result, std::span<const 
   // Scripts end in front of any text of the run: base64 leaves no "<" in it.
   out += fmt::format("<script type=\"text/plain\" id=\"report\">{}</script>\n<script>\n",
                      base64(gzip(by_column(result).dump())));
-  out += std::string(web::kPageJs) + std::string(web::kChartsJs);
+  out += std::string(web::kPageJs) + std::string(web::kChartsJs) + std::string(web::kWorkJs);
   return out + "const built = build();\n</script>\n</body>\n</html>\n";
 }
 

@@ -16,6 +16,10 @@
 
 namespace tracestep {
 
+// A chart that only a page has, drawn by its script: pieces of work along time, below each other
+// their passes, modules and kernels. Its table has the columns of lab/read's step_table().
+inline constexpr const char* kWorkChart = "work";
+
 // An answer: its sentence and its charts are shown, the rest unfolds.
 struct PageCard {
   std::string id = {}, number = {}, question = {};

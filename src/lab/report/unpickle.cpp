@@ -190,7 +190,9 @@ class PickleReader {
       case 'G': return push_scalar(8);
       case 0x8a: {
         const std::uint64_t n = number(1);
-        if (n > 8) fail("an integer of more than 64 bits");
+        // An unsigned one of 64 bits has a ninth byte, which is 0.
+        const bool is_unsigned = n == 9 && bytes_.size() - at_ >= n && bytes_[at_ + 8] == '\0';
+        if (n > 8 && !is_unsigned) fail("an integer of more than 64 bits");
         return push_scalar(n);
       }
       case 'X':
@@ -292,7 +294,8 @@ std::int64_t PickleValue::as_int(std::int64_t fallback) const {
     case 'K': return static_cast<std::int64_t>(little_endian(at.substr(1, 1)));
     case 'M': return static_cast<std::int64_t>(little_endian(at.substr(1, 2)));
     case 'J': return signed_number(at.substr(1, 4));
-    case 0x8a: return signed_number(at.substr(2, static_cast<unsigned char>(at[1])));
+    case 0x8a:
+      return signed_number(at.substr(2, at[1] == 9 ? 8 : static_cast<unsigned char>(at[1])));
     default: return fallback;
   }
 }

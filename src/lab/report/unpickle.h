@@ -46,7 +46,8 @@ class Pickle {
 // A value of a pickle; valid while its Pickle lives.
 class PickleValue {
  public:
-  // For a value of another type these return the fallback, an empty text, or no items.
+  // For a value of another type these return the fallback, an empty text, or no items. An unsigned
+  // integer of 64 bits wraps: the line 2^64 - 1 that PyTorch writes for a frame without one is -1.
   std::int64_t as_int(std::int64_t fallback = 0) const;
   std::string_view as_text() const;
   // Items of a list or tuple, members of a dict.

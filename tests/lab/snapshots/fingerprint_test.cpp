@@ -31,6 +31,13 @@ TEST(UnpickleTest, TheNewerOpcodesOfPlainDataAreRead) {
   EXPECT_FALSE(pickle.root().find("nothing"));
 }
 
+TEST(UnpickleTest, AnUnsignedIntegerOf64BitsWrapsAndALongerOneIsRefused) {
+  const std::string ones(8, '\xff');
+  EXPECT_EQ(Pickle("\x80\x04\x8a\x09"s + ones + "\x00."s, "test").root().as_int(0), -1);
+  EXPECT_THROW(Pickle("\x80\x04\x8a\x09"s + ones + "\x01."s, "test"), Error);
+  EXPECT_THROW(Pickle("\x80\x04\x8a\x09"s + ones, "test"), Error);
+}
+
 TEST(UnpickleTest, WhatIsFetchedAgainIsTheSameObjectWithWhatWasAddedLater) {
   // A list is stored while it is empty, filled, and fetched: [[7], [7]].
   const std::string bytes = "\x80\x02](]q\x00K\x07"s + "ah\x00"s + "e."s;

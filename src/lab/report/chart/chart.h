@@ -16,7 +16,8 @@ namespace tracestep {
 //             up; top: as many bars; skip: labels to leave out
 //   roofline  series; ceilings: the table of them; dtypes: those whose ceilings of products are
 //             drawn. Reads the columns of lab/profile's matrix.
-//   timeline  the columns of lab/memory's stack; limit: bytes, drawn as a line
+//   timeline  the columns of lab/memory's stack; limit: bytes, drawn as a line;
+//             row: what a row is, if no kernel
 // and for lines and bars also
 //   series    columns that tell lines apart          where   {column: value}, or a list of
 //   log       "x", "y" or "xy"                               values: the rows to draw

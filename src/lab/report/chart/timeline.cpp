@@ -129,11 +129,12 @@ void draw_areas(Svg& svg, const Timeline& t, const Box& box) {
   svg.close();
 }
 
-Axis bottom_axis(const ChartRows& rows, const Box& box) {
+Axis bottom_axis(const Chart& chart, const ChartRows& rows, const Box& box) {
   constexpr double kPixelsOfTick = 70;
   // Kernels are counted from 1, also where one stands for several.
   const Scale kernels({0, static_cast<double>(rows.size())}, {box.left, box.right}, false);
-  return {"kernel, in the order of the program", kernels,
+  const Json* const row = chart.options.find("row");
+  return {row == nullptr ? "kernel, in the order of the program" : row->as_string(), kernels,
           kernels.ticks(tick_count(box.right - box.left, kPixelsOfTick))};
 }
 
@@ -200,7 +201,7 @@ std::string draw_timeline(const Chart& chart, std::span<const Table> tables,
   Box named = box;
   named.top -= kPhaseRow;  // the axis' name stands above the names of phases
   svg.open("g", "class=\"whole\"");
-  draw_bottom_axis(svg, box, bottom_axis(rows, box));
+  draw_bottom_axis(svg, box, bottom_axis(chart, rows, box));
   svg.close();
   draw_left_axis(svg, box, y);
   draw_areas(svg, t, box);  // over the grid

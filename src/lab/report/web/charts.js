@@ -39,9 +39,10 @@ function zoomTimeline(figure) {
   let range = [0, steps];
 
   const rowAt = step => Math.min(rows.length - 1, Math.max(0, Math.floor(step * rows.length / steps)));
-  const stretch = (first, last) => `Kernels ${first + 1} to ${last + 1} of ${rows.length}` +
+  const what = rows.length && rows[0].op === 'event' ? 'Moments' : 'Kernels';
+  const stretch = (first, last) => `${what} ${first + 1} to ${last + 1} of ${rows.length}` +
     (typeof rows[first].time_ms !== 'number' ? '.' :
-      `, begun ${rows[first].time_ms.toFixed(3)} to ${rows[last].time_ms.toFixed(3)} ms after the step.`);
+      `, ${rows[first].time_ms.toFixed(3)} to ${rows[last].time_ms.toFixed(3)} ms after its begin.`);
   function show(from, to) {
     const least = Math.min(steps, 8), width = Math.min(steps, Math.max(least, to - from));
     const start = Math.min(steps - width, Math.max(0, (from + to - width) / 2));

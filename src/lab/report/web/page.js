@@ -272,4 +272,5 @@ async function build() {
   fillTables();
   fillEnvironment();
   for (const figure of document.querySelectorAll('figure[data-kind=timeline]')) zoomTimeline(figure);
+  for (const figure of document.querySelectorAll('figure[data-kind=work]')) drawWork(figure);
 }
