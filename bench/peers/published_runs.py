@@ -107,6 +107,10 @@ def plain(command):
                       for word in (flag, value)]
 
 
+def without(command, flag):
+    return [word for i, word in enumerate(command) if word != flag and command[i - 1] != flag]
+
+
 def predicted(program, row, mode, link):
     flags = row["flags"].format(gpus=row["gpus"], peak=row["peak_gib"],
                                 alternate="+".join(f"layers.{i}" for i in range(0, 1000, 2)
@@ -114,6 +118,8 @@ def predicted(program, row, mode, link):
     command = [program, "predict", "--model", row["model"], "--published", row["device"],
                "--batch", str(int(row["batch"]) * int(row["gpus"])), "--context", row["context"],
                "--attention", "flash", "--mode", mode, "--format", "json", *shlex.split(flags)]
+    if mode != "step":  # no update has any
+        command = without(command, "--moments")
     if int(row["gpus"]) > 1:
         command += ["--link-gb-s", str(link)]
     return json.loads(subprocess.run(plain(command), check=True, capture_output=True, text=True).stdout)
@@ -247,7 +253,7 @@ def main():
     if not rows:
         sys.exit(f"published_runs.py: no report has \"{args.only}\" in its name")
     program = str(args.program)
-    environment = predicted(program, rows[0], "inference", HIDDEN_LINK)["environment"]
+    environment = predicted(program, rows[0], "step", HIDDEN_LINK)["environment"]
     version = f"{environment['tool']} ({environment['commit']}), {environment['date_utc']}"
     args.output.write_text(text_of(compare(program, rows), peaks(program, args.quick), version))
 
