@@ -8,12 +8,14 @@ published_runs.csv has a row for each: the model, the device and the form of its
 a second of each GPU, the peak and the MFU as they are printed there. `tracestep predict --published`
 says the same from the device's data sheet; nothing in it is fitted to these rows. Where the links
 between hosts are not stated, it is asked twice: as if they hid behind products, and with SLOW_LINK.
-published_peaks.csv has peaks that are printed, beside `tracestep memory --predict` of the same step.
+Rows whose column `aside` says yes were drawn by laid_aside() before shares by generation were fitted to
+the others, and are told apart from them. published_peaks.csv has peaks that are printed, beside `tracestep memory --predict` of the same step.
 With --quick one row of peaks for each of its notes. Needs no GPU: a minute on one core.
 """
 import argparse
 import csv
 import json
+import random
 import shlex
 import statistics
 import subprocess
@@ -21,6 +23,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+SEED = 55
 HIDDEN_LINK, SLOW_LINK = 1e6, 25  # GB/s of each GPU; the second is a network of 200 Gb/s
 
 PAGES = {
@@ -105,6 +108,17 @@ PLAIN = {"--precision": "fp32", "--attention": "naive", "--executor": "eager", "
 def plain(command):
     return command + [word for flag, value in PLAIN.items() if flag not in command
                       for word in (flag, value)]
+
+
+def laid_aside(rows):
+    """The rows that shares are not fitted to: those of each device in an order that the seed draws, one
+    device after the other, and every second of them."""
+    draw, order = random.Random(SEED), []
+    for device in dict.fromkeys(r["device"] for r in rows):
+        group = [r for r in rows if r["device"] == device]
+        draw.shuffle(group)
+        order += group
+    return order[::2]
 
 
 def without(command, flag):
