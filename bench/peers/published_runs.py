@@ -101,6 +101,12 @@ PEAKS = {
 }
 
 
+# Models that the program does not know by name.
+MPT = ("--vocab 50368 --norm-kind layer --norm-bias on --qkv-bias on --output-bias on --ffn-bias on "
+       "--activation gelu --gated off --tied-head on --positions learned --max-positions 65536")
+MODELS = {"mpt-1b": f"--d-model 2048 --d-ff 8192 --layers 24 --heads 16 {MPT}",
+          "mpt-7b": f"--d-model 4096 --d-ff 16384 --layers 32 --heads 32 {MPT}"}
+
 # What a row means where it does not say it: plans for a GPU assume other values.
 PLAIN = {"--precision": "fp32", "--attention": "naive", "--executor": "eager", "--batch": "4"}
 
@@ -108,6 +114,10 @@ PLAIN = {"--precision": "fp32", "--attention": "naive", "--executor": "eager", "
 def plain(command):
     return command + [word for flag, value in PLAIN.items() if flag not in command
                       for word in (flag, value)]
+
+
+def model_flags(model):
+    return shlex.split(MODELS[model]) if model in MODELS else ["--model", model]
 
 
 def laid_aside(rows):
@@ -127,9 +137,8 @@ def without(command, flag):
 
 def predicted(program, row, mode, link):
     flags = row["flags"].format(gpus=row["gpus"], peak=row["peak_gib"],
-                                alternate="+".join(f"layers.{i}" for i in range(0, 1000, 2)
-                                                   if i < layers_of(program, row["model"])))
-    command = [program, "predict", "--model", row["model"], "--published", row["device"],
+                                alternate=every_other_layer(program, row["model"]))
+    command = [program, "predict", *model_flags(row["model"]), "--published", row["device"],
                "--batch", str(int(row["batch"]) * int(row["gpus"])), "--context", row["context"],
                "--attention", "flash", "--mode", mode, "--format", "json", *shlex.split(flags)]
     if mode != "step":  # no update has any
@@ -137,6 +146,11 @@ def predicted(program, row, mode, link):
     if int(row["gpus"]) > 1:
         command += ["--link-gb-s", str(link)]
     return json.loads(subprocess.run(plain(command), check=True, capture_output=True, text=True).stdout)
+
+
+def every_other_layer(program, model):
+    layers = 0 if model in MODELS else layers_of(program, model)
+    return "+".join(f"layers.{i}" for i in range(0, layers, 2))
 
 
 def layers_of(program, model, known={}):
