@@ -145,9 +145,15 @@ ModelConfig preset(std::string_view name) {
   if (const ModelConfig* found = find_model(name)) return *found;
   if (const std::string_view type = type_that_is_not_read(name); !type.empty()) {
     // No name is suggested: the nearest one is that of another architecture.
+    const std::vector<std::string> families = known_families();
+    if (std::ranges::find(families, type) != families.end()) {
+      throw Error(ErrorCode::kUsage, "size",
+                  fmt::format("the sizes of \"{}\", a {}, are not known by name", name, type),
+                  "give its folder or its config.json by option model");
+    }
     throw Error(ErrorCode::kUsage, "size",
                 fmt::format("\"{}\" is a model of the type {}, which is not known", name, type),
-                fmt::format("known are {}", fmt::join(known_families(), ", ")));
+                fmt::format("known are {}", fmt::join(families, ", ")));
   }
   std::vector<std::string> own, all;
   for (const ModelConfig& config : model_presets()) own.push_back(config.name);

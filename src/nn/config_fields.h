@@ -1,5 +1,5 @@
-// The fields of one object of a published config.json, read by type; what nobody asks for is listed.
-// Which fields a family has: nn/family_readers.h.
+// The fields of one object of a published config.json, read by type; what nobody asks for is
+// listed. Which fields a family has: nn/family_readers.h.
 #pragma once
 
 #include <cstdint>

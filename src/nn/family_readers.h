@@ -26,8 +26,8 @@ struct Lengths {
   bool has_sections = false;   // of pairs, for pictures beside text (mrope)
 };
 
-// Reads rope_theta and rope_scaling, or rope_parameters, which may be apart for layers with a window.
-// `lengths`: the usual ones.
+// Reads rope_theta and rope_scaling, or rope_parameters, which may be apart for layers with a
+// window. `lengths`: the usual ones.
 void read_rotation(Fields& f, ModelConfig& c, Lengths lengths = {});
 
 // Reads "layer_types", or takes the usual pattern of the family. A null says that there is no

@@ -90,7 +90,8 @@ void check_sections(Fields& f, const ModelConfig& c) {
   const Json* sections = f.find("mrope_section");
   if (sections == nullptr) return;
   std::int64_t pairs = 0;
-  const bool is_list = sections->is_array() && std::ranges::all_of(sections->items(), &Json::is_int);
+  const bool is_list =
+      sections->is_array() && std::ranges::all_of(sections->items(), &Json::is_int);
   if (is_list) {
     for (const Json& one : sections->items()) pairs += one.as_int();
   }

@@ -47,8 +47,7 @@ void read_sizes(Fields& f, ModelConfig& c) {
   c.is_tied = f.flag("tie_word_embeddings", c.is_tied);
 }
 
-void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads,
-                     const Lengths& lengths) {
+void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads, const Lengths& lengths) {
   read_sizes(f, c);
   // A null says that all heads have their own, a missing field that the number is the usual one.
   const bool is_usual = kv_heads > 0 && f.json().find("num_key_value_heads") == nullptr;

@@ -38,8 +38,8 @@ class OfPeaks : public TimeModel {
       }
       const RoofTime roof = roof_time(program, node, peaks_, run.precision.tf32);
       const double link_us = us_over_link(bytes_over_link(program, buffer_plan, node));
-      const double us = kLaunchUs + std::max(kernel_us(program, run, node, roof),
-                                               link_us / kHostLinkShare);
+      const double us =
+          kLaunchUs + std::max(kernel_us(program, run, node, roof), link_us / kHostLinkShare);
       all.add(id, us);
       at_peak_ms += std::max(roof.us(), link_us) * 1e-3;
       if (node.op->kernel_class == KernelClass::kAttention) attention_ms += us * 1e-3;

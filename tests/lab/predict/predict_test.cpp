@@ -287,7 +287,8 @@ TEST_F(PredictTest, AttentionTakesItsOwnShareOfThePeak) {
   const auto attention_ms = [](const StepTime& time) {
     double out = 0;
     for (const PredictedClass& c : time.classes) {
-      if (c.kernel_class == KernelClass::kAttention) out += c.ms - 3e-3 * static_cast<double>(c.launches);
+      if (c.kernel_class == KernelClass::kAttention)
+        out += c.ms - 3e-3 * static_cast<double>(c.launches);
     }
     return out;
   };
