@@ -2,14 +2,15 @@
 """Writes tests/golden/families/: for each family a small model of random weights made by
 transformers, its config.json, its logits, loss, gradients and ten steps of AdamW, float32 on a CPU.
 
-    python3 tests/golden/family_fixtures.py [FOLDER]     (needs torch, transformers, safetensors)
+    python3 tests/golden/family_fixtures.py [--only NAME] [FOLDER]     (needs torch, transformers, safetensors)
 
+With --only one model alone: where torch is another, those of the others differ in their last bits.
 Weights and gradients are stored as transformers writes them, "weights." and "gradients." before their
 names.
 """
+import argparse
 import json
 import pathlib
-import sys
 import tempfile
 
 import torch
@@ -106,10 +107,16 @@ def saved(model):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
-                          pathlib.Path(__file__).parent / "families")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=pathlib.Path, nargs="?",
+                        default=pathlib.Path(__file__).parent / "families")
+    parser.add_argument("--only", metavar="NAME", choices=MODELS)
+    options = parser.parse_args()
+    folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     for index, (name, (kind, fields)) in enumerate(MODELS.items()):
+        if options.only not in (None, name):
+            continue
         torch.manual_seed(1000 + index)
         model = model_of(kind, fields)
         model.train()
