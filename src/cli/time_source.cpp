@@ -76,7 +76,7 @@ TimeSource published_source(const std::string& name) {
         device.name, device.maker);
     return out;
   }
-  out.model = make_time_model(device);
+  out.model = make_time_model(device, device.shares);
   out.note =
       fmt::format("times are from published peaks of {}: nothing was measured on it", device.name);
   std::vector<std::string> others;

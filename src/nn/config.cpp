@@ -71,6 +71,11 @@ std::int64_t ModelConfig::window_of(std::int64_t layer) const {
   return window_layers[at] == 'w' ? window : 0;
 }
 
+bool ModelConfig::rotates(std::int64_t layer) const {
+  return rotated_width() > 0 &&
+         rope_layers[static_cast<std::size_t>(layer) % rope_layers.size()] == 'r';
+}
+
 bool ModelConfig::takes_tiles() const {
   return score_cap == 0.0;
 }
@@ -107,6 +112,8 @@ ModelConfig normalised(ModelConfig c) {
   const bool is_same = c.rope_theta_windowed == c.rope_theta && !is_scaled;
   if (!has_windows || is_same) c.rope_theta_windowed = 0.0;
   if (c.positions == Positions::kRotary) c.max_positions = 0;
+  c.rope_layers = shortest_pattern(std::move(c.rope_layers), c.layers);
+  if (c.positions == Positions::kLearned) c.rope_layers = ModelConfig().rope_layers;
   return c;
 }
 
@@ -138,9 +145,15 @@ ModelConfig preset(std::string_view name) {
   if (const ModelConfig* found = find_model(name)) return *found;
   if (const std::string_view type = type_that_is_not_read(name); !type.empty()) {
     // No name is suggested: the nearest one is that of another architecture.
+    const std::vector<std::string> families = known_families();
+    if (std::ranges::find(families, type) != families.end()) {
+      throw Error(ErrorCode::kUsage, "size",
+                  fmt::format("the sizes of \"{}\", a {}, are not known by name", name, type),
+                  "give its folder or its config.json by option model");
+    }
     throw Error(ErrorCode::kUsage, "size",
                 fmt::format("\"{}\" is a model of the type {}, which is not known", name, type),
-                fmt::format("known are {}", fmt::join(known_families(), ", ")));
+                fmt::format("known are {}", fmt::join(families, ", ")));
   }
   std::vector<std::string> own, all;
   for (const ModelConfig& config : model_presets()) own.push_back(config.name);
@@ -176,13 +189,10 @@ void validate_heads(const ModelConfig& c) {
              c.rotated_width(), c.head_width());
 }
 
-void validate_windows(const ModelConfig& c) {
-  const bool is_pattern =
-      !c.window_layers.empty() && c.window_layers.find_first_not_of("wf") == std::string::npos;
-  if (!is_pattern) {
-    fail_usage("window_layers", "\"{}\" is no pattern of layers; give a letter for each, w or f",
-               c.window_layers);
-  }
+void validate_pattern(const char* field, const std::string& pattern, const char* letters) {
+  if (!pattern.empty() && pattern.find_first_not_of(letters) == std::string::npos) return;
+  fail_usage(field, "\"{}\" is no pattern of layers; give a letter for each, {} or {}", pattern,
+             letters[0], letters[1]);
 }
 
 // `pairs`: of elements of a head that are rotated.
@@ -250,7 +260,8 @@ void validate(const ModelConfig& c) {
   positive("heads", c.heads);
   if (c.positions == Positions::kLearned) positive("max_positions", c.max_positions);
   validate_heads(c);
-  validate_windows(c);
+  validate_pattern("window_layers", c.window_layers, "wf");
+  validate_pattern("rope_layers", c.rope_layers, "rn");
   validate_rope_scaling(c);
   if (c.norm_eps < 0.0) fail_usage("norm_eps", "{} is negative", c.norm_eps);
   if (c.score_cap < 0.0) fail_usage("score_cap", "{} is negative", c.score_cap);

@@ -101,6 +101,8 @@ struct ModelConfig {
   double score_cap = 0.0, logit_cap = 0.0;  // c · tanh(x/c); 0: none
   std::int64_t window = 0;          // tokens that a windowed layer sees, its own among them; 0: all
   std::string window_layers = "w";  // one letter a layer, repeated: w has the window, f sees all
+  // One letter a layer, repeated: r rotates queries and keys, n leaves them as they are.
+  std::string rope_layers = "r";
   // A module of a user's own, whose program was read from a folder; nullptr: none. Then of the
   // fields above only name, source, vocab (of its tokens) and layers (blocks of a kind) are its.
   std::shared_ptr<const CapturedModel> captured = {};
@@ -113,6 +115,8 @@ struct ModelConfig {
   std::int64_t rotated_width() const;
   // The window of a layer; 0: it sees all tokens before its own.
   std::int64_t window_of(std::int64_t layer) const;
+  // Says whether a layer rotates its queries and keys.
+  bool rotates(std::int64_t layer) const;
   // Says whether tiled attention has a form for the layers: scores have no cap.
   bool takes_tiles() const;
 

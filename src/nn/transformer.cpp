@@ -90,7 +90,7 @@ class Model {
                  length, c_.max_positions);
     }
     AttentionContext out{.length = length};
-    if (c_.positions != Positions::kRotary) return out;
+    if (!rotates_any()) return out;
     const auto scope = b_.scope("rope");
     const std::int64_t width = c_.rotated_width();
     const RopeScaling& s = c_.rope_scaling;
@@ -118,7 +118,7 @@ class Model {
     out.cached = length;
     out.windowed_cached = windowed_cache(c_, length).length;
     out.rows = rows;
-    if (c_.positions != Positions::kRotary) return out;
+    if (!rotates_any()) return out;
     const auto scope = b_.scope("rope");
     for (RopeTable* table : {&out.table, &out.windowed_table}) {
       *table = {gather(table->cos, rows), gather(table->sin, rows)};
@@ -211,7 +211,8 @@ class Model {
     const std::string prefix = scope::path({scope::layer(index), scope::kAttention});
     const auto scope = b_.scope(scope::kAttention);
     const std::int64_t window = c_.window_of(index);
-    const RopeTable& table = window > 0 ? context.windowed_table : context.table;
+    const RopeTable& rotation = window > 0 ? context.windowed_table : context.table;
+    const RopeTable table = c_.rotates(index) ? rotation : RopeTable{};
     const BlockOf block(prefix + ".qkv_proj.weight", c_.d_model,
                         {c_.query_width(), c_.key_width(), c_.key_width()});
     const auto projected = [&](std::string_view name, std::size_t i) {
@@ -255,8 +256,7 @@ class Model {
     };
     const KeyValueCache cache{state('k'), state('v'),
                               is_windowed ? context.windowed_position : context.position};
-    const RopeTable turns = c_.rotated_width() == 0 ? RopeTable{} : table;
-    const CachedAttention out = attention_with_cache(q, k, v, cache, turns, options);
+    const CachedAttention out = attention_with_cache(q, k, v, cache, table, options);
     b_.update(cache.k, out.k_cache);
     b_.update(cache.v, out.v_cache);
     return out.y;
@@ -267,9 +267,14 @@ class Model {
     return normalised(x, name, x.dim(-1));
   }
 
+  bool rotates_any() const {
+    return c_.rotated_width() > 0 && c_.rope_layers.find('r') != std::string::npos;
+  }
+
+  // Without a table x stays.
   Val rotate(Val x, const RopeTable& table) {
     const std::int64_t width = c_.rotated_width();
-    if (width == 0) return x;
+    if (!table.cos) return x;
     const auto scope = b_.scope("rope");
     if (width == c_.head_width()) return rope(x, table);
     const int last = x.shape().rank() - 1;

@@ -46,13 +46,16 @@ RunField program_field(RunField row) {
   return row;
 }
 
-RunField window_layers_field(RunField row) {
-  row.value = [](const RunSpec& spec) { return Json(spec.model.window_layers); };
-  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
-    if (text.empty() || text.find_first_not_of("wf") != std::string::npos) {
-      fail_usage(where, "\"{}\" is no pattern of layers; give a letter for each, w or f", text);
+// A pattern of layers, of two letters.
+RunField pattern_field(RunField row, std::string ModelConfig::*pattern, const char* letters) {
+  row.value_name = "PATTERN";
+  row.value = [pattern](const RunSpec& spec) { return Json(spec.model.*pattern); };
+  row.parse = [=](const std::string& where, const std::string& text) -> RunChange {
+    if (text.empty() || text.find_first_not_of(letters) != std::string::npos) {
+      fail_usage(where, "\"{}\" is no pattern of layers; give a letter for each, {} or {}", text,
+                 letters[0], letters[1]);
     }
-    return [text](RunSpec& spec) { spec.model.window_layers = text; };
+    return [=](RunSpec& spec) { spec.model.*pattern = text; };
   };
   return row;
 }
@@ -159,10 +162,12 @@ void add_architecture_fields(FieldRows<RunSpec>& rows) {
   rows.real(row("logit_cap", "the same of the logits"), 0, kMost, model(&ModelConfig::logit_cap));
   rows.integer(row("window", "tokens that attention sees in layers with a window; 0: all"), 0,
                kMaxSize, model(&ModelConfig::window));
-  RunField layers =
-      row("window_layers", "layers with a window (w) and without (f), as a pattern: wwwwwf");
-  layers.value_name = "PATTERN";
-  rows.add(window_layers_field(std::move(layers)));
+  rows.add(pattern_field(
+      row("window_layers", "layers with a window (w) and without (f), as a pattern: wwwwwf"),
+      &ModelConfig::window_layers, "wf"));
+  rows.add(pattern_field(
+      row("rope_layers", "layers that are rotated (r) and that are not (n), as a pattern: rrrn"),
+      &ModelConfig::rope_layers, "rn"));
 }
 
 }  // namespace tracestep

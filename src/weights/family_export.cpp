@@ -1,5 +1,7 @@
 #include "weights/family_export.h"
 
+#include <algorithm>
+#include <cctype>
 #include <system_error>
 #include <utility>
 
@@ -92,6 +94,28 @@ Json llama_document(const ModelConfig& m, DType dtype) {
   return out;
 }
 
+// The text part of a multimodal model as the family that it is alone, whose files it is written as.
+Json alone_document(const Json& given, const ReadModel& read) {
+  constexpr const char* kOfTheWhole[] = {"vision_", "image_", "video_", "rope_", "architectures"};
+  Json out = Json::object();
+  for (const auto& [key, value] : given.members()) {
+    const bool is_of_whole = std::ranges::any_of(
+        kOfTheWhole, [&](const char* beginning) { return key.starts_with(beginning); });
+    if (!is_of_whole) out[key] = value;
+  }
+  const Json sizes = llama_document(read.config, DType::kF32);
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                          "num_attention_heads", "num_key_value_heads", "rms_norm_eps",
+                          "tie_word_embeddings", "rope_theta", "rope_parameters", "rope_scaling"}) {
+    if (const Json* value = sizes.find(key)) out[key] = *value;
+  }
+  out["model_type"] = read.family;
+  std::string type = read.family;
+  type[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(type[0])));
+  out["architectures"] = Json::Array{type + "ForCausalLM"};
+  return out;
+}
+
 // True if `document` describes this model; name and source may differ.
 bool is_of(const Json& document, ModelConfig model) {
   ModelConfig read = model_of_json(document, kConfig).config;
@@ -110,7 +134,9 @@ Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   std::string text = read_text_file(path, kWhere, kMostConfigBytes);
   const Json given = Json::parse(text, path.string());
   const ReadModel read = model_of_json(given, path.string());
-  Json document = read.is_part ? given.at("text_config") : given;
+  const Json* text_part = read.is_part ? given.find("text_config") : nullptr;
+  Json document = text_part != nullptr ? *text_part : given;
+  if (document.at("model_type") != Json(read.family)) document = alone_document(document, read);
   require_no_doubts(read, path.string());
   if (read.config.vocab != what.model.vocab) document["vocab_size"] = what.model.vocab;
   if (read.config.is_tied && !what.model.is_tied) document["tie_word_embeddings"] = false;

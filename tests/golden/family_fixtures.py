@@ -2,14 +2,15 @@
 """Writes tests/golden/families/: for each family a small model of random weights made by
 transformers, its config.json, its logits, loss, gradients and ten steps of AdamW, float32 on a CPU.
 
-    python3 tests/golden/family_fixtures.py [FOLDER]     (needs torch, transformers, safetensors)
+    python3 tests/golden/family_fixtures.py [--only NAME] [FOLDER]     (needs torch, transformers, safetensors)
 
+With --only one model alone: where torch is another, those of the others differ in their last bits.
 Weights and gradients are stored as transformers writes them, "weights." and "gradients." before their
 names.
 """
+import argparse
 import json
 import pathlib
-import sys
 import tempfile
 
 import torch
@@ -22,6 +23,9 @@ ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 SIZES = dict(vocab_size=48, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
              num_attention_heads=4, max_position_embeddings=64)
 GROUPED = dict(SIZES, num_key_value_heads=2)
+
+SECTIONS = dict(rope_type="default", rope_theta=1000000.0, mrope_section=[1, 1, 1])
+VISION = dict(depth=1, num_heads=2, patch_size=4)
 
 # Name: the class of its configuration, its fields.
 MODELS = {
@@ -62,29 +66,60 @@ MODELS = {
     "olmo3": ("Olmo3Config", dict(GROUPED, num_hidden_layers=4, sliding_window=5, rope_scaling=dict(
         rope_type="yarn", rope_theta=500000.0, factor=4.0, original_max_position_embeddings=16))),
     "starcoder2": ("Starcoder2Config", dict(GROUPED, sliding_window=5)),
+    "smollm3": ("SmolLM3Config", dict(GROUPED, num_hidden_layers=4, no_rope_layer_interval=3)),
+    # Of these the text part; the other one is as small as it can be.
+    "qwen2_vl": ("Qwen2VLConfig", dict(
+        text_config=dict(GROUPED, pad_token_id=None, rope_parameters=dict(SECTIONS)),
+        vision_config=dict(VISION, embed_dim=16, hidden_size=24, mlp_ratio=2),
+        tie_word_embeddings=True)),
+    "qwen2_5_vl": ("Qwen2_5_VLConfig", dict(
+        text_config=dict(GROUPED, pad_token_id=None, use_sliding_window=True, sliding_window=5,
+                         max_window_layers=1, rope_parameters=dict(SECTIONS)),
+        vision_config=dict(VISION, hidden_size=16, out_hidden_size=24, intermediate_size=20,
+                           fullatt_block_indexes=[0]))),
 }
+
+
+def model_of(kind, fields):
+    """A model of random weights, without a padding token: its row of the embedding gets no gradient."""
+    is_part = "text_config" in fields
+    config = getattr(transformers, kind)(**(fields if is_part else dict(fields, pad_token_id=None)),
+                                         attn_implementation="eager")
+    auto = transformers.AutoModelForImageTextToText if is_part else transformers.AutoModelForCausalLM
+    model = auto.from_config(config, dtype=torch.float32)
+    with torch.no_grad():  # norms and biases start as ones and zeros, which hides mistakes
+        for x in model.parameters():
+            x.add_(0.1 * torch.randn_like(x))
+    return model
+
+
+def text_parameters(model):
+    """By the names that files have; of a multimodal model those of its text."""
+    return {name.replace("model.language_model.", "model."): x for name, x in model.named_parameters()
+            if "visual" not in name}
 
 
 def saved(model):
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
-        return load_file(pathlib.Path(folder) / "model.safetensors")
+        tensors = load_file(pathlib.Path(folder) / "model.safetensors")
+        return {name: x for name, x in tensors.items() if not name.startswith("visual.")}
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
-                          pathlib.Path(__file__).parent / "families")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=pathlib.Path, nargs="?",
+                        default=pathlib.Path(__file__).parent / "families")
+    parser.add_argument("--only", metavar="NAME", choices=MODELS)
+    options = parser.parse_args()
+    folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     for index, (name, (kind, fields)) in enumerate(MODELS.items()):
+        if options.only not in (None, name):
+            continue
         torch.manual_seed(1000 + index)
-        # Without a padding token, whose row of the embedding would get no gradient.
-        config = getattr(transformers, kind)(**dict(fields, pad_token_id=None),
-                                             attn_implementation="eager")
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        model = model_of(kind, fields)
         model.train()
-        with torch.no_grad():  # norms and biases start as ones and zeros, which hides mistakes
-            for x in model.parameters():
-                x.add_(0.1 * torch.randn_like(x))
         tokens = torch.randint(0, 48, (BATCH, CONTEXT))
         targets = torch.randint(0, 48, (BATCH, CONTEXT))
         tensors = {"weights." + k: v for k, v in saved(model).items()}
@@ -97,18 +132,19 @@ def main():
             loss.backward()
             losses.append(loss.item())
             if step == 0:
-                tensors |= {"gradients." + k: x.grad.clone() for k, x in model.named_parameters()}
+                tensors |= {"gradients." + k: x.grad.clone() for k, x in text_parameters(model).items()}
                 tensors["logits"] = logits.detach().contiguous().clone()
             optimizer.step()
         tensors["tokens"], tensors["targets"] = tokens.contiguous(), targets.contiguous()
+        count = sum(x.numel() for x in text_parameters(model).values())
         save_file(tensors, folder / f"{name}.safetensors",
                   metadata={"losses": json.dumps(losses), "adamw": json.dumps(ADAMW),
-                            "parameters": str(model.num_parameters()),
+                            "parameters": str(count),
                             "made_by": f"transformers {transformers.__version__}, "
                                        f"torch {torch.__version__}"})
-        text = config.to_json_string(use_diff=False)
+        text = model.config.to_json_string(use_diff=False)
         (folder / f"{name}.json").write_text(text)
-        print(name, model.num_parameters(), losses[0], losses[-1])
+        print(name, count, losses[0], losses[-1])
 
 
 if __name__ == "__main__":

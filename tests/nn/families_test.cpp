@@ -67,6 +67,56 @@ TEST(FamiliesTest, OfAMultimodalModelItsTextIsRead) {
   EXPECT_THAT(found.notes, ElementsAre(HasSubstr("only its text part")));
 }
 
+TEST(FamiliesTest, TheTextOfAQwenWithPicturesIsAQwen2) {
+  const std::string fields = R"("vocab_size": 48, "hidden_size": 24, "intermediate_size": 40,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2)";
+  const std::string whole = R"("vision_config": {"depth": 1}, "image_token_id": 7,
+    "video_token_id": 8, "vision_start_token_id": 9, "vision_end_token_id": 10)";
+  const auto read = [](const std::string& text) {
+    return model_of_json(Json::parse(text, "c"), "c");
+  };
+  for (const std::string type : {"qwen2_vl", "qwen2_5_vl"}) {
+    const ReadModel flat = read(R"({"model_type": ")" + type + R"(", )" + fields + ", " + whole +
+                                R"(, "vision_token_id": 11, "tie_word_embeddings": true,
+        "rope_theta": 1000000.0, "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 1]}})");
+    const ReadModel nested =
+        read(R"({"model_type": ")" + type + R"(", )" + whole +
+             R"(, "tie_word_embeddings": true, "text_config": {"model_type": ")" + type +
+             "_text\", " + fields + R"(, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 1000000.0, "mrope_section": [2, 1, 0]}}})");
+    EXPECT_EQ(flat.config, nested.config);
+    EXPECT_TRUE(flat.config.is_tied && flat.config.qkv_bias);
+    EXPECT_EQ(flat.config.rope_scaling, RopeScaling());
+    for (const ReadModel* model : {&flat, &nested}) {
+      EXPECT_THAT(doubts_of(*model), IsEmpty());
+      EXPECT_THAT(model->notes, ElementsAre(HasSubstr("only its text part")));
+      EXPECT_TRUE(model->is_part);
+      EXPECT_EQ(model->family, "qwen2");
+    }
+    const ReadModel alone = read(R"({"model_type": "qwen2", "rms_norm_eps": 1e-5, )" + fields +
+                                 R"(, "tie_word_embeddings": true, "rope_theta": 1000000.0})");
+    EXPECT_EQ(alone.config, flat.config);
+  }
+}
+
+TEST(FamiliesTest, LayersWithoutRotationAreAPattern) {
+  const auto pattern = [](const std::string& more) {
+    return model_of_json(
+               Json::parse(R"({"model_type": "smollm3", "num_hidden_layers": 8)" + more + "}", "c"),
+               "c")
+        .config;
+  };
+  EXPECT_EQ(pattern("").rope_layers, "rrrn");
+  EXPECT_EQ(pattern(R"(, "no_rope_layer_interval": 3)").rope_layers, "rrn");
+  EXPECT_EQ(pattern(R"(, "no_rope_layers": [0, 1, 0, 1, 0, 1, 0, 1, 1, 1])").rope_layers, "nr");
+  EXPECT_EQ(pattern("").window, 0);
+  const ModelConfig windowed = pattern(R"(, "use_sliding_window": true, "sliding_window": 5)");
+  EXPECT_EQ(windowed.window, 5);
+  EXPECT_EQ(windowed.window_layers, "fffw");
+  EXPECT_TRUE(windowed.rotates(4));
+  EXPECT_FALSE(windowed.rotates(7));
+}
+
 TEST(FamiliesTest, WhatIsLeftOutOrNotRunIsSaid) {
   EXPECT_THAT(llama(R"("attention_dropout": 0.1)").notes, ElementsAre(HasSubstr("dropped")));
   EXPECT_THAT(llama(R"("auto_map": {"AutoModel": "modeling_x.Model"})").notes,
@@ -177,11 +227,18 @@ TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
       {R"({"model_type": "gemma2", "attn_logit_softcapping": -5})", "score_cap: -5 is negative"},
       {R"({"model_type": "gemma2", "sliding_window_size": 5})", "that of sliding_window"},
       {R"({"model_type": "x", "tie_word_embeddings": true, "text_config": )" +
-           with(R"("x": null)") + "}",
+           with(R"("tie_word_embeddings": false)") + "}",
        "\"tie_word_embeddings\" is true; false is expected"},
       {R"({"model_type": "x", "quantization_config": {"bits": 4}, "text_config": )" +
            with(R"("x": null)") + "}",
        "its weights are quantized (4 bits); read are bf16, f16, f32"},
+      {R"({"model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [1]})",
+       "1 or 0 for each layer"},
+      {R"({"model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [1, 2]})",
+       "1 or 0 for each layer"},
+      {R"({"model_type": "qwen2_vl", "rope_scaling": {"type": "mrope", "mrope_section": [1, 2]}})",
+       "adds up to 64 pairs"},
+      {R"({"model_type": "qwen2", "rope_scaling": {"type": "mrope"}})", "\"type\" is \"mrope\""},
       {with(R"("quantization_config": {"quant_method": "gptq", "bits": 4})"),
        "its weights are quantized (gptq, 4 bits)"},
       {with(R"("quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": true})"),

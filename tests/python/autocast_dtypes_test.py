@@ -33,7 +33,7 @@ except ImportError as problem:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/golden"))
-from family_fixtures import MODELS  # noqa: E402
+from family_fixtures import MODELS, model_of  # noqa: E402
 
 PROGRAM, ALL = ROOT / "build/tracestep", False
 KINDS = ("llama_linear", "qwen2", "qwen3", "gemma2", "olmo2", "gpt2", "pythia", "starcoder2")
@@ -207,9 +207,8 @@ class AutocastDtypesTest(unittest.TestCase):
 
     def check(self, kind, low, precision):
         torch.manual_seed(3)
-        name, fields = MODELS[kind]
-        config = getattr(transformers, name)(**dict(fields, pad_token_id=None), attn_implementation="eager")
-        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).train()
+        model = model_of(*MODELS[kind]).train()
+        config = model.config.get_text_config()
         theirs = dtypes_of_torch(model, torch.randint(0, VOCAB, (BATCH, CONTEXT)), low)
         norm_name = norm_names(model)
         wanted = {(layer, "norm " + norm_name(role[5:]) if role.startswith("norm ") else role): dtypes

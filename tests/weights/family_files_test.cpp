@@ -305,6 +305,37 @@ TEST_F(FamilyFolderTest, OfAMultimodalModelTheTextIsRead) {
   }
 }
 
+// Older files have the text's fields and names where a model of text alone has them.
+TEST_F(FamilyFolderTest, TheTextOfAQwenWithPicturesIsWrittenAsAQwen2) {
+  make("qwen2_vl");
+  const auto expected = in_files(folder_ / "qwen2_vl");
+  for (const bool is_flat : {false, true}) {
+    const fs::path folder = make("qwen2_vl");
+    if (is_flat) {
+      Json whole = Json::parse(content_of(folder / "config.json"), "config.json");
+      Json flat = whole.at("text_config");
+      for (const auto& [key, value] : whole.members()) {
+        if (key != "text_config") flat[key] = value;
+      }
+      folder_.write("qwen2_vl/config.json", flat.dump());
+    } else {
+      rename(folder, [](const std::string& name) {
+        return "model.language_model." + name.substr(sizeof("model"));
+      });
+    }
+    change(folder, [](auto& all) { all["visual.x"] = HostTensor::zeros(DType::kF32, {3}); });
+    const SavedTensors read = open_family_weights(folder);
+    const fs::path out = folder_ / (is_flat ? "flat" : "nested");
+    write_family_folder(out, {.model = config_of(read, {}), .origin = folder}, all_of(read));
+    const Json written = Json::parse(content_of(out / "config.json"), "config.json");
+    EXPECT_EQ(written.at("model_type"), Json("qwen2"));
+    for (const char* key : {"vision_config", "image_token_id", "text_config", "rope_scaling"}) {
+      EXPECT_EQ(written.find(key), nullptr) << key;
+    }
+    expect_same(expected, in_files(out));
+  }
+}
+
 TEST_F(FamilyFolderTest, NarrowWeightsAreWidenedExactlyAndWideOnesRounded) {
   const fs::path folder = make("phi3");
   const SavedTensors read = open_family_weights(folder);

@@ -53,6 +53,13 @@ MODELS = {
         vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
         num_attention_heads=9, num_key_value_heads=3, rms_norm_eps=1e-5,
         max_position_embeddings=8192, tie_word_embeddings=True)),
+    "qwen2.5-0.5b": ("qwen2", dict(
+        vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
+        num_attention_heads=14, num_key_value_heads=2, rms_norm_eps=1e-6,
+        max_position_embeddings=32768, tie_word_embeddings=True)),
+    "pythia-160m": ("gpt_neox", dict(
+        vocab_size=50304, hidden_size=768, intermediate_size=3072, num_hidden_layers=12,
+        num_attention_heads=12, rotary_pct=0.25, max_position_embeddings=2048)),
     "gpt2": ("gpt2", dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
     # Linear layers with a bias, as those of GPT-2.
     "pythia-160m": ("gpt_neox", dict(

@@ -98,7 +98,8 @@ std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSp
   if (!grows_evenly(step.recompute) || step.model.captured != nullptr) return std::nullopt;
   const std::int64_t layers = step.model.layers;
   const std::int64_t windows = step.model.window > 0 ? std::ssize(step.model.window_layers) : 1;
-  const std::int64_t period = std::lcm(windows, std::int64_t{step.recompute.every});
+  const std::int64_t pattern = std::lcm(windows, std::int64_t{std::ssize(step.model.rope_layers)});
+  const std::int64_t period = std::lcm(pattern, std::int64_t{step.recompute.every});
   // Needs a first part, a last one, and layers between; weights are gathered a layer ahead.
   const std::int64_t ahead = step.parallel.shards_weights() ? period : 0;
   const std::int64_t fewest = 2 * period + 1 + ahead;

@@ -90,6 +90,26 @@ std::vector<std::string> names_to_suggest() {
   return out;
 }
 
+struct Generation {
+  std::string name;
+  ReachedShares shares;
+};
+
+Generation read_generation(const CsvRecord& r) {
+  return {.name = r.text("generation"),
+          .shares = {.products = r.number("products"),
+                     .attention = r.number("attention"),
+                     .adds_bytes = r.text("adds_bytes") == "yes"}};
+}
+
+const ReachedShares& shares_of(const std::string& generation) {
+  static const std::vector<Generation> all =
+      read_records(device_files::kGenerationsCsv, read_generation);
+  const auto found = std::ranges::find(all, generation, &Generation::name);
+  TRACESTEP_CHECK(found != all.end(), "no shares of {}", generation);
+  return found->shares;
+}
+
 PublishedDevice read_device(const CsvRecord& r) {
   using P = PublishedDevice;
   static constexpr CsvField<P> kFields[] = {{"name", &P::name},
@@ -110,9 +130,11 @@ PublishedDevice read_device(const CsvRecord& r) {
                                             {"usable_gib", &P::usable_gib, kNeeded},
                                             {"usable_from", &P::usable_from},
                                             {"watts", &P::watts},
-                                            {"source", &P::source}};
+                                            {"source", &P::source},
+                                            {"generation", &P::generation}};
   P out = filled<P>(r, kFields);
   out.multiplies_by_parts = out.words.starts_with("h100") || out.words.starts_with("h200");
+  if (!out.generation.empty()) out.shares = shares_of(out.generation);
   return out;
 }
 

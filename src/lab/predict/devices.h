@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/roofline.h"
+#include "lab/predict/published_times.h"
 #include "lab/report/table.h"
 
 namespace tracestep {
@@ -28,6 +29,8 @@ struct PublishedDevice : DevicePeaks {
   double usable_gib = 0;    // memory that a program can use
   std::string usable_from;  // "measured", "reported" by drivers, "estimated"
   std::string source;       // of the peaks
+  std::string generation;   // a row of data/generations.csv
+  ReachedShares shares;     // that generation's
 
   double tflops(std::string_view precision) const {
     return precision == "fp32" ? fp32_tflops : bf16_tflops;

@@ -4,120 +4,15 @@
 #include <array>
 #include <cmath>
 
-#include "analysis/origins.h"
 #include "lab/measure/statistics.h"
 #include "lab/predict/between.h"
+#include "lab/predict/launch_sum.h"
 #include "lab/predict/paces.h"
 #include "lab/predict/power.h"
 #include "spec/fields.h"
 
 namespace tracestep {
 namespace {
-
-// True if nodes of the program run beside others, or between ranks.
-bool has_lanes(const Program& program) {
-  return std::ranges::any_of(program.nodes, [](const Node& node) {
-    return node.op->kernel_class == KernelClass::kCollective ||
-           (has_lane(*node.op) && node.attrs.integer("lane") != 0);
-  });
-}
-
-// Adds kernels up by phase and component.
-class Parts {
- public:
-  void add(const Origin& origin, double us) {
-    const auto [found, is_new] =
-        index_.try_emplace({origin.phase, component_of(origin.path)}, parts_.size());
-    if (is_new) parts_.push_back({origin.phase, found->first.second, 0.0});
-    parts_[found->second].ms += us * 1e-3;
-  }
-  std::vector<PredictedPart> take() { return std::move(parts_); }
-
- private:
-  std::map<std::pair<Phase, std::string>, std::size_t> index_;
-  std::vector<PredictedPart> parts_;
-};
-
-// The launches of a step, added up: one after the other, and as they run beside each other.
-class Launches {
- public:
-  Launches(const Program& program, const std::optional<Link>& link, const Between& between)
-      : program_(program),
-        link_(link),
-        between_(between),
-        us_(program.nodes.size(), 0.0),
-        paces_{1.0, 1 / (1 + between.host_spread), 1 + between.host_spread} {
-    if (has_lanes(program)) turns_ = turns_of(program, plan_buffers(program));
-  }
-
-  // The time by the link; nullopt: the node is no collective, or no link is known.
-  std::optional<double> collective_us(NodeId id) const {
-    const Node& node = program_.node(id);
-    if (!link_ || node.op->kernel_class != KernelClass::kCollective) return std::nullopt;
-    return link_->us(program_, node, turns_[at(id)].opens_batch);
-  }
-
-  void add(NodeId id, double us) {
-    parts_.add(program_.node(id).origin(), us);
-    PredictedClass& of_class =
-        classes_[{program_.node(id).origin().phase, program_.node(id).op->kernel_class}];
-    of_class.ms += us * 1e-3;
-    ++of_class.launches;
-    us_[at(id)] = us;
-    sum_us_ += us;
-    ++launches_;
-    // A step can wait for the host in its short kernels and for the device in its optimizer's.
-    const double issue_us = between_.issue_us(program_.node(id).op->kernel_class);
-    issue_us_ += issue_us;
-    for (std::size_t i = 0; i < std::size(queues_); ++i) {
-      queues_[i].add(issue_us * paces_[i], between_.until_next_us(us));
-    }
-  }
-
-  // When the last kernel of a program without lanes ends: with a host that launches as usual, as
-  // fast as it ever does, and as slowly.
-  std::array<double, 3> ended_us() const {
-    std::array<double, 3> out{};
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = queues_[i].ended_us();
-    return out;
-  }
-  // The host's time for launching.
-  double issue_us() const { return issue_us_; }
-
-  // Fills all but `ms`, its band, and the kernels that were not calibrated.
-  StepTime sum() {
-    StepTime out;
-    out.kernels_ms = sum_us_ * 1e-3;
-    out.launches = launches_;
-    out.parts = parts_.take();
-    for (const auto& [key, sum] : classes_) {
-      out.classes.push_back({key.first, key.second, sum.ms, sum.launches});
-    }
-    if (turns_.empty()) return out;
-    const Timeline timeline = timeline_of(program_, turns_, us_);
-    out.beside_ms = (sum_us_ - timeline.span) * 1e-3;
-    out.collectives_ms = timeline.collectives * 1e-3;
-    out.exposed_ms = timeline.exposed * 1e-3;
-    return out;
-  }
-
- private:
-  static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
-
-  const Program& program_;
-  const std::optional<Link>& link_;
-  const Between& between_;
-  std::vector<Turn> turns_;  // by node, in a program with lanes
-  Parts parts_;
-  std::map<std::pair<Phase, KernelClass>, PredictedClass> classes_;
-  std::vector<double> us_;  // by node
-  double sum_us_ = 0, issue_us_ = 0;
-  std::int64_t launches_ = 0;
-  std::array<double, 3> paces_;
-  std::array<LaunchQueue, 3> queues_;
-};
-
-// --- from a calibration -------------------------------------------------------------------------
 
 using StepPointers = std::vector<const CalibratedStep*>;
 
@@ -258,7 +153,7 @@ class Calibrated : public TimeModel {
                    const std::optional<Link>& link) const override {
     const LaunchTimes& times = times_of(run.precision);
     const Between& between = between_.at(run.executor);
-    Launches launches(program, link, between);
+    LaunchSum launches(program, link, between);
     std::set<std::string> uncalibrated;
     double uncalibrated_ms = 0;
     Efforts amounts{};
@@ -351,67 +246,10 @@ class Calibrated : public TimeModel {
   double spread_ = 0;
 };
 
-// --- from published peaks -----------------------------------------------------------------------
-
-class OfPeaks : public TimeModel {
- public:
-  explicit OfPeaks(DevicePeaks peaks) : peaks_(std::move(peaks)) {}
-
-  StepTime time_of(const RunSpec& run, const Program& program, const DeviceTraits&,
-                   const std::optional<Link>& link) const override {
-    const BufferPlan buffer_plan = plan_buffers(program);
-    const Between none;
-    Launches all(program, link, none);
-    double at_peak_ms = 0;  // without collectives
-    for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-      const Node& node = program.nodes[i];
-      const auto id = static_cast<NodeId>(i);
-      if (!launches(program, node)) continue;
-      if (const std::optional<double> us = all.collective_us(id)) {
-        all.add(id, *us);
-        continue;
-      }
-      const double link_bytes = bytes_over_link(program, buffer_plan, node);
-      const double peak_us = std::max(roof_time(program, node, peaks_, run.precision.tf32).us(),
-                                      us_over_link(link_bytes));
-      all.add(id, kLaunchUs + peak_us / (is_by_parts(node) ? kShareByParts : kUsualShare));
-      at_peak_ms += peak_us * 1e-3;
-    }
-    StepTime out = all.sum();
-    out.ms = out.kernels_ms - out.beside_ms;
-    out.low_ms = std::min(at_peak_ms, out.ms);
-    out.high_ms = out.ms * kMostSlowdown;
-    return out;
-  }
-
-  std::string source() const override {
-    return fmt::format("from published peaks of {}", peaks_.name);
-  }
-
- private:
-  // Fitted to 90 eager steps on an H200 (docs/predict.md): the share of its peaks that kernels
-  // reach, and what a launch adds to that.
-  static constexpr double kUsualShare = 0.68, kLaunchUs = 2.5;
-  // Splitting included, products by parts reach this on model large (bench/results/cuda-h200.md).
-  static constexpr double kShareByParts = 0.5;
-  // The band's upper end: steps of the H200 lie within a factor of 1.3; other devices may not.
-  static constexpr double kMostSlowdown = 1.5;
-
-  double us_over_link(double bytes) const {
-    return peaks_.host_gb_s > 0 ? bytes / (peaks_.host_gb_s * 1e3) : 0.0;
-  }
-
-  DevicePeaks peaks_;
-};
-
 }  // namespace
 
 std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration) {
   return std::make_unique<Calibrated>(calibration);
-}
-
-std::unique_ptr<TimeModel> make_time_model(const DevicePeaks& peaks) {
-  return std::make_unique<OfPeaks>(peaks);
 }
 
 }  // namespace tracestep

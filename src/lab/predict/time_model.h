@@ -1,5 +1,5 @@
-// Predicted time of a program's kernels and of a step: from a calibration of the device, or from
-// the peaks that a vendor publishes.
+// Predicted time of a program's kernels and of a step, from a calibration of the device; from the
+// peaks that a vendor publishes see lab/predict/published_times.h.
 #pragma once
 
 #include <map>
@@ -67,9 +67,5 @@ class TimeModel {
 // steps that were held out: nine of ten lie within it. Time of kernels that were not measured may
 // be half or twice as long, which widens the band by their share.
 std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration);
-
-// From published peaks: a kernel takes a launch and the roofline's time at the share of the peaks
-// that an H200 reaches. The band goes from the peaks themselves to half as long again.
-std::unique_ptr<TimeModel> make_time_model(const DevicePeaks& peaks);
 
 }  // namespace tracestep

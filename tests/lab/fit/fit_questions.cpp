@@ -11,6 +11,7 @@
 #include "lab/fit/plan.h"
 #include "lab/fit/search.h"
 #include "lab/memory/run.h"
+#include "lab/predict/published_times.h"
 #include "session/devices.h"
 #include "spec/micro_batches.h"
 #include "spec/parse_words.h"

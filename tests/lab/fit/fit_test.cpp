@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "exec/executor.h"
 #include "lab/fit/advice.h"
+#include "lab/predict/published_times.h"
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "spec/run_grid.h"

@@ -1,6 +1,7 @@
 // How devices share a step: which choices there are, which of them is proposed, and what a training
 // takes on them.
 #include "lab/fit/plan.h"
+#include "lab/predict/published_times.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -53,6 +53,21 @@ TEST(DevicesTest, ANameIsFoundAsPeopleTypeIt) {
   for (const auto& [typed, name] : expected) EXPECT_EQ(named(typed), name) << typed;
 }
 
+TEST(DevicesTest, SharesOfPeaksAreThoseOfTheGeneration) {
+  const ReachedShares usual, &hopper = known_device("h100")->shares;
+  EXPECT_EQ(known_device("t4")->shares.products, usual.products) << "nothing is known of it";
+  EXPECT_EQ(known_device("h200")->shares.products, hopper.products);
+  EXPECT_TRUE(hopper.adds_bytes);
+  EXPECT_FALSE(known_device("a100-80gb")->shares.adds_bytes);
+  EXPECT_LT(known_device("a100-80gb")->shares.attention, hopper.attention);
+  EXPECT_NE(known_device("l40s")->shares.products, known_device("4090")->shares.products);
+  for (const PublishedDevice& device : published_devices()) {
+    for (const double share : {device.shares.products, device.shares.attention}) {
+      EXPECT_TRUE(share > 0.1 && share <= 1) << device.name;
+    }
+  }
+}
+
 TEST(DevicesTest, ANameIsFoundAsDriversReportIt) {
   EXPECT_EQ(named("NVIDIA GeForce RTX 4090"), "RTX 4090");
   EXPECT_EQ(named("NVIDIA GeForce RTX 4060 Laptop GPU"), "RTX 4060 Laptop");

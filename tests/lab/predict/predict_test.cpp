@@ -16,6 +16,7 @@
 #include "lab/predict/measure_products.h"
 #include "lab/predict/paces.h"
 #include "lab/predict/power.h"
+#include "lab/predict/published_times.h"
 #include "lab/predict/sized_products.h"
 #include "lab/predict/split_gain.h"
 #include "ops/functions.h"
@@ -270,6 +271,45 @@ TEST_F(PredictTest, PublishedPeaksBoundAStep) {
   EXPECT_GT(a.time.low_ms, flops / 10e12 * 1e3);
   EXPECT_LT(a.time.low_ms, a.time.ms);
   EXPECT_LT(a.time.ms, a.time.high_ms);
+}
+
+// Attention has a share of its own, and the band is wider by its part of the step.
+TEST_F(PredictTest, AttentionTakesItsOwnShareOfThePeak) {
+  const DevicePeaks peaks{"a device", 10, 100, 1e6};  // no kernel waits for its bytes
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  const auto at = [&](double attention, std::int64_t context) {
+    RunSpec run{.model = preset("small"), .shape = {.batch = 1, .context = context}};
+    run.attention = AttentionForm::kFlash;
+    run.precision = parse_precision("test", "bf16");
+    const ReachedShares shares{.products = 0.5, .attention = attention};
+    return predict_run(run, gpu, {*make_time_model(peaks, shares)}).time;
+  };
+  const auto attention_ms = [](const StepTime& time) {
+    double out = 0;
+    for (const PredictedClass& c : time.classes) {
+      if (c.kernel_class == KernelClass::kAttention)
+        out += c.ms - 3e-3 * static_cast<double>(c.launches);
+    }
+    return out;
+  };
+  const StepTime half = at(0.5, 2048), quarter = at(0.25, 2048);
+  EXPECT_NEAR(attention_ms(quarter), 2 * attention_ms(half), 1e-6 * attention_ms(half));
+  EXPECT_NEAR(quarter.ms - half.ms, attention_ms(half), 1e-6 * half.ms);
+  const auto width = [](const StepTime& time) { return time.high_ms / time.ms; };
+  EXPECT_GT(width(at(0.5, 8192)), width(half) + 0.1);
+  EXPECT_GT(width(half), 1.5);
+}
+
+// Where a product's bytes are not hidden behind its arithmetic, both take their time.
+TEST_F(PredictTest, BytesOfProductsAreAddedWhereTheGenerationHasIt) {
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  const RunSpec run{.model = preset("small"), .shape = {.batch = 4, .context = 128}};
+  const auto ms = [&](const ReachedShares& shares, double gb_s) {
+    return predict_run(run, gpu, {*make_time_model(DevicePeaks{"a", 10, 100, gb_s}, shares)})
+        .time.ms;
+  };
+  EXPECT_GT(ms({.adds_bytes = true}, 1000), ms({}, 1000));
+  EXPECT_NEAR(ms({.adds_bytes = true}, 1e12), ms({}, 1e12), 1e-6);
 }
 
 TEST_F(PredictTest, WhatPartsWouldGainIsSaidWhereItIsKnown) {

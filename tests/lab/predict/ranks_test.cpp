@@ -10,6 +10,7 @@
 #include "analysis/lanes.h"
 #include "ir/parse.h"
 #include "lab/predict/predict.h"
+#include "lab/predict/published_times.h"
 #include "ops/functions.h"
 #include "spec/parse_words.h"
 #include "spec/step_program.h"

@@ -1,0 +1,52 @@
+// The fields of one object of a published config.json, read by type; what nobody asks for is
+// listed. Which fields a family has: nn/family_readers.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace tracestep {
+
+// Every reader returns `usual` where the field is missing or null; Error{kInput} naming `where` and
+// the field for a value of another type.
+class Fields {
+ public:
+  static constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
+
+  // `unknown`: the list; `json` and it must outlive this.
+  Fields(const Json& json, std::string where, std::vector<std::string>& unknown)
+      : json_(json), where_(std::move(where)), unknown_(unknown) {}
+
+  // The member, or nullptr where it is missing or null.
+  const Json* find(std::string_view key);
+
+  std::int64_t integer(std::string_view key, std::int64_t usual, std::int64_t most = kMostSize);
+  double real(std::string_view key, double usual);
+  bool flag(std::string_view key, bool usual);
+  std::string text(std::string_view key, std::string usual);
+  // Refuses any other value of the field: no program computes it.
+  void expect(std::string_view key, bool value);
+
+  [[noreturn]] void fail(std::string_view key, std::string_view expected) const;
+
+  // Lists the members that nobody has asked for, unless they are harmless.
+  void finish();
+
+  const std::string& where() const { return where_; }
+  const Json& json() const { return json_; }
+  std::vector<std::string>& unknown() const { return unknown_; }
+
+ private:
+  const Json& json_;
+  std::string where_;
+  std::vector<std::string>& unknown_;
+  std::set<std::string, std::less<>> used_;
+};
+
+}  // namespace tracestep

@@ -1,0 +1,61 @@
+// Readers of config.json by family, and what they share. A reader asks for each field that changes
+// the model and refuses values that no program computes. Before it, the config has the sizes of its
+// row in nn/families.cpp, which a file may leave out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "nn/config.h"
+#include "nn/config_fields.h"
+
+namespace tracestep::readers {
+
+inline constexpr std::int64_t kMostLayers = 4096;  // as by flags (spec/fields)
+
+// --- shared ---
+
+Activation activation_of(Fields& f, std::string_view key, const std::string& usual);
+
+// What a family assumes of its positions, and which names of scalings it has.
+struct Lengths {
+  std::int64_t most = 2048;    // max_position_embeddings
+  std::int64_t original = 0;   // original_max_position_embeddings beside it; 0: there is none
+  bool has_old_names = false;  // longrope was called su and yarn
+  bool has_sections = false;   // of pairs, for pictures beside text (mrope)
+};
+
+// Reads rope_theta and rope_scaling, or rope_parameters, which may be apart for layers with a
+// window. `lengths`: the usual ones.
+void read_rotation(Fields& f, ModelConfig& c, Lengths lengths = {});
+
+// Reads "layer_types", or takes the usual pattern of the family. A null says that there is no
+// window, a missing field that it is the usual one.
+void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::string usual_layers);
+
+// Reads the sizes that the families after Llama store under the same names.
+void read_sizes(Fields& f, ModelConfig& c);
+// Reads what most families store as Llama does. `kv_heads`: the usual ones; 0: as many as heads.
+void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads, const Lengths& lengths = {});
+void read_attention_bias(Fields& f, ModelConfig& c, bool usual);
+
+// --- families ---
+
+void read_llama(Fields& f, ModelConfig& c);
+void read_mistral(Fields& f, ModelConfig& c);
+void read_qwen2(Fields& f, ModelConfig& c);
+void read_qwen2_vl(Fields& f, ModelConfig& c);
+void read_qwen3(Fields& f, ModelConfig& c);
+void read_olmo2(Fields& f, ModelConfig& c);
+void read_olmo3(Fields& f, ModelConfig& c);
+void read_phi3(Fields& f, ModelConfig& c);
+void read_smollm3(Fields& f, ModelConfig& c);
+void read_gemma(Fields& f, ModelConfig& c);
+void read_gemma2(Fields& f, ModelConfig& c);
+void read_gemma3(Fields& f, ModelConfig& c);
+void read_starcoder2(Fields& f, ModelConfig& c);
+void read_gpt2(Fields& f, ModelConfig& c);
+void read_gpt_neox(Fields& f, ModelConfig& c);
+
+}  // namespace tracestep::readers
