@@ -21,10 +21,8 @@ WIDE = {"bf16": "f32", "f16": "f32"}
 @op("linear")
 def linear(w: Lowering, x: Any, weight: Any, bias: Any = None) -> Val:
     """x · weightᵀ + bias."""
-    x, weight = w.val(x), w.val(weight)
-    rows = w.p.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
-    y = w.p.reshape(w.p.matmul(rows, weight, transpose_b=True), w.shape)
-    return y if bias is None else w.p.binary("add", y, w.val(bias))
+    y = w.p.linear(w.val(x), w.val(weight), None if bias is None else w.val(bias))
+    return w.p.reshape(y, w.shape)
 
 
 @op("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner")
@@ -39,6 +37,8 @@ def matmul(w: Lowering, a: Any, b: Any) -> Val:
 @op("addmm", "baddbmm", "addmv")
 def addmm(w: Lowering, c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Val:
     """beta · c + alpha · a · b."""
+    if (beta, alpha) == (1, 1) and w.val(c).rank == 1 and w.val(b).rank == 2:
+        return w.p.linear(w.val(a), w.val(b), w.val(c), transpose_b=False)
     y = w.p.affine(matmul(w, a, b), alpha)
     return w.p.binary("add", w.p.affine(w.val(c), beta), y) if beta else y
 
@@ -119,8 +119,7 @@ def patches(w: Lowering, x: Val, weight: Any, bias: Any = None, stride: Any = 1,
     x = p.reshape(x, (*x.shape[:2], *(m for pair in zip(counts, kernel) for m in pair)))
     x = p.permute(x, [0, *range(2, 2 * n + 2, 2), 1, *range(3, 2 * n + 2, 2)])
     rows = p.reshape(x, (x.shape[0] * math.prod(counts), math.prod(weight.shape[1:])))
-    y = p.matmul(rows, p.reshape(weight, (weight.shape[0], rows.shape[1])), transpose_b=True)
-    y = y if bias is None else p.binary("add", y, w.val(bias))
+    y = p.linear(rows, p.reshape(weight, (weight.shape[0], rows.shape[1])), None if bias is None else w.val(bias))
     y = p.reshape(y, (x.shape[0], *counts, weight.shape[0]))
     return p.reshape(p.permute(y, [0, n + 1, *range(1, n + 1)]), w.shape)
 

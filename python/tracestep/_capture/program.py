@@ -219,6 +219,16 @@ class Program:
         columns = b.shape[-2] if transpose_b else b.shape[-1]
         return self.call("matmul", (a, b), (a.dtype, (*batch, a.shape[-2], columns)), **attrs)
 
+    def linear(self, x: Val, weight: Val, bias: Val | None, transpose_b: bool = True) -> Val:
+        """x [..., k] by weight [n, k] (else [k, n]), a bias [n] added to each row: one op, as autocast casts it."""
+        if bias is None or bias.shape != (weight.shape[0 if transpose_b else 1],):
+            y = self.matmul(x, weight, transpose_b)
+            return y if bias is None else self.binary("add", y, bias)
+        rows = self.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+        attrs = {"transpose_b": True} if transpose_b else {}
+        y = self.call("matmul_bias", (rows, weight, bias), (x.dtype, (rows.shape[0], *bias.shape)), **attrs)
+        return self.reshape(y, (*x.shape[:-1], *bias.shape))
+
     def gather(self, table: Val, indices: Val) -> Val:
         """Rows of a table [n, d]."""
         return self.call("gather", (table, indices), (table.dtype, (*indices.shape, table.shape[1])))
