@@ -1,5 +1,5 @@
-// Weights of a captured module that multiply one input: side by side in memory, as the Transformer's
-// own are, so that the pass `merge` makes one product of theirs.
+// Weights of a captured module that multiply one input: side by side in memory, as the
+// Transformer's own are, so that the pass `merge` makes one product of theirs.
 #include <map>
 #include <tuple>
 

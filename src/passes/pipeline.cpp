@@ -299,6 +299,8 @@ std::vector<Pass> memory_passes() {
        .needed = [](const Options& o) { return casts(o) && differentiates(o) && fuses(o); },
        .run = [](const Program& p, const Options&) { return keep_narrow(p); },
        .compiles = true},
+      {"assemble_slices", "gradients of slices that cover a tensor written side by side",
+       differentiates, [](const Program& p, const Options&) { return assemble_slices(p); }},
       {.name = "merge",
        .doc = "one product for weights that lie side by side",
        .needed = always,

@@ -190,8 +190,9 @@ def translated(outputs, targets):
 
 # name -> module, inputs, options, composites that all patterns find
 CASES = {
-    "gpt": (GPT, (IDS, TARGETS), {}, {"attention": 2, "cross_entropy": 1, "layer_norm": 5}),
-    "gpt with ignored targets": (GPT, (IDS, IGNORED), {}, {"attention": 2, "layer_norm": 5}),
+    "gpt": (GPT, (IDS, TARGETS), {}, {"attention": 2, "cross_entropy": 1, "gelu": 2, "layer_norm": 5}),
+    "gpt with ignored targets": (GPT, (IDS, IGNORED), {},
+                                 {"attention": 2, "cross_entropy": 1, "gelu": 2, "layer_norm": 5}),
     "course": (Course, (IDS,), {"loss": course_loss, "targets": TARGETS},
                {"attention": 1, "cross_entropy": 1, "rms_norm": 3, "rope": 2, "swiglu": 1}),
     "windowed course": (lambda: Course(window=7), (IDS,), {"loss": course_loss, "targets": TARGETS},
@@ -203,7 +204,7 @@ CASES = {
                                 {"attention": 1, "layer_norm": 7, "softmax": 2}),
     "patches": (Patches, (torch.linspace(-1, 1, 3 * 768).sin().reshape(3, 3, 16, 16),),
                 {"loss": F.cross_entropy, "targets": torch.tensor([1, 6, 0])},
-                {"attention": 1, "cross_entropy": 1, "layer_norm": 3}),
+                {"attention": 1, "cross_entropy": 1, "gelu": 1, "layer_norm": 3}),
     "odd": (Odd, (torch.linspace(-1, 1, 240).sin().reshape(5, 6, 8),), {"scale": 2.0}, {}),
 }
 

@@ -42,7 +42,10 @@ def attention(q, k, v, scale, causal=True, cap=0.0, window=0):
     return torch.softmax(scores.masked_fill(~seen, -math.inf), -1) @ v
 
 
-def rope(x, cos, sin):
+def rope(x, cos, sin, halves=False):
+    if halves:
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
     a, b = x[..., 0::2], x[..., 1::2]
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)

@@ -466,12 +466,18 @@ void RandomOps::entropy() {
                                   : operand({dtype, {rows, words}});
   const std::int64_t columns = dice_.chance(0.7) ? words : dice_.between(1, words);
   const Val targets = indices({rows}, columns);
-  const Attrs attrs{{"columns", columns == words ? 0 : columns}};
-  if (dice_.chance(0.5)) {
-    return keep(b_.call(find_op("cross_entropy"), {x, targets}, attrs)[0], kReach);
+  Attrs attrs{{"columns", columns == words ? 0 : columns}};
+  // With `count`, rows of one target are left out; it is no 0.
+  std::vector<Val> operands{x, targets};
+  if (dice_.chance(0.3)) {
+    attrs.set("ignore_index", dice_.between(0, columns - 1));
+    operands.push_back(ops::fill(b_, 2.5, f32({})));
   }
-  const std::vector<Val> both =
-      b_.call(find_op("cross_entropy_with_grad"), {operand(f32({})), x, targets}, attrs);
+  if (dice_.chance(0.5)) {
+    return keep(b_.call(find_op("cross_entropy"), operands, attrs)[0], kReach);
+  }
+  operands.insert(operands.begin(), operand(f32({})));
+  const std::vector<Val> both = b_.call(find_op("cross_entropy_with_grad"), operands, attrs);
   keep(both[0], kReach);
   // No gradient flows through the statistic that the second is made of.
   keep(differentiable_ ? ops::stop_gradient(both[1]) : both[1], 2.0);

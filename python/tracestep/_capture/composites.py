@@ -289,10 +289,8 @@ def cross_entropy(w: Lowering, x: Any, target: Any, weight: Any = None, reductio
         y = losses if reduction == 0 else p.affine(p.reduce("sum", losses, [0]), 1 / rows.shape[0] if reduction == 1 else 1)
         return p.cast(p.reshape(y, w.shape), w.dtype)
     target = p.reshape(target, (rows.shape[0],))
-    is_plain = not smoothing and weight is None and reduction == 1
-    if is_plain and not w.is_ignored(target, ignored) and "cross_entropy" in w.patterns:
-        loss = p.call("cross_entropy", (rows, target), (wide, ()), (wide, rows.shape[:1]))
-        return p.cast(loss, w.dtype)
+    if not smoothing and weight is None and reduction and "cross_entropy" in w.patterns:
+        return p.cast(_row_losses(w, rows, target, reduction, ignored), w.dtype)
     rows = p.cast(rows, wide)
     lse = p.log_sum_exp(rows)
     picked = w.targets_of(target, ignored)
@@ -303,6 +301,19 @@ def cross_entropy(w: Lowering, x: Any, target: Any, weight: Any = None, reductio
     if smoothing and weight is not None:
         raise w.refuse(f"{w.target} with both class weights and smoothing has no counterpart")
     return _of_rows(w, losses, target, picked, weight, reduction, ignored)
+
+
+def _row_losses(w: Lowering, rows: Val, target: Val, reduction: int, ignored: int) -> Val:
+    """The op: a mean over rows, or a sum over a count of those that count."""
+    p, wide = w.p, WIDE.get(rows.dtype, rows.dtype)
+    operands, attrs = (rows, target), {}
+    if reduction != 1 or w.is_ignored(target, ignored):
+        count, attrs = p.fill(1, wide), {"ignore_index": ignored}
+        if reduction == 1:
+            is_ignored = p.binary("eq", target, p.fill(ignored, target.dtype))
+            count = p.reduce("sum", p.select(is_ignored, p.fill(0, wide), p.fill(1, wide)), [0])
+        operands = (rows, target, count)
+    return p.call("cross_entropy", operands, (wide, ()), (wide, rows.shape[:1]), **attrs)
 
 
 @op("nll_loss_nd", "nll_loss", "nll_loss2d")

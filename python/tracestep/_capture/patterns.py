@@ -16,7 +16,7 @@ from .composites import attended
 from .lower import Lowering
 from .program import Node, Program, Val
 
-NAMES = ("attention", "cross_entropy", "layer_norm", "rms_norm", "rope", "softmax", "swiglu")
+NAMES = ("attention", "cross_entropy", "gelu", "layer_norm", "rms_norm", "rope", "softmax", "swiglu")
 Rule = Callable[["Finder", Node], "Val | None"]
 
 
@@ -45,6 +45,7 @@ def _round(program: Program, w: Lowering) -> None:
 def lifted_in(program: Program) -> dict[str, int]:
     """How many of each composite there are."""
     ops = [node.op for node in program.nodes]
+    ops = ["gelu" if name == "gelu_erf" else name for name in ops]
     return {name: ops.count(name) for name in NAMES if name in ops}
 
 
@@ -237,6 +238,44 @@ def swiglu(f: Finder, node: Node) -> Val | None:
     return None
 
 
+def polynomial(v: Val, x: Val, depth: int = 8) -> list[float] | None:
+    """Coefficients by power, where v is a polynomial of x of a degree below 4."""
+    if v is x:
+        return [0.0, 1.0, 0.0, 0.0]
+    node = v.node
+    if node is None or depth == 0 or node.op not in ("affine", "add", "mul", "square"):
+        return None
+    parts = [polynomial(core(u), x, depth - 1) for u in node.inputs]
+    if any(p is None for p in parts):
+        return None
+    a, b = parts[0], parts[-1]
+    if node.op == "affine":
+        scale, shift = node.attrs["scale"], node.attrs["shift"]
+        return [scale * c + (shift if i == 0 else 0.0) for i, c in enumerate(a)]  # type: ignore[arg-type]
+    if node.op == "add":
+        return [c + d for c, d in zip(a, b)]  # type: ignore[arg-type]
+    product = [sum(a[i] * b[n - i] for i in range(4) if 0 <= n - i < 4) for n in range(7)]  # type: ignore[index]
+    return product[:4] if not any(product[4:]) else None
+
+
+def gelu(f: Finder, node: Node) -> Val | None:
+    """x · Φ(x), or x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³)))."""
+    for a, b in either(node):
+        (x, outer, none), (gate, scale, shift) = scaled(a), scaled(b)
+        if none or x.shape != node.outputs[0].shape:
+            continue
+        if (cdf := made_by(gate, "normal_cdf")) and abs(shift) < 1e-9 and near(outer * scale, 1.0):
+            argument, wide, off = scaled(cdf.inputs[0])
+            if argument is x and near(wide, 1.0) and not off:
+                return f.p.unary("gelu_erf", x)
+        if (tanh := made_by(gate, "tanh")) and near(scale, shift) and near(outer * scale, 0.5):
+            terms = polynomial(tanh.inputs[0], x)
+            if terms and not terms[0] and not terms[2] and abs(terms[1] - math.sqrt(2 / math.pi)) < 1e-7 \
+                    and abs(terms[3] - 0.044715 * math.sqrt(2 / math.pi)) < 1e-8:
+                return f.p.unary("gelu", x)
+    return None
+
+
 def stopped(v: Val) -> Val:
     """Without a stop of gradients, and what keeps the shape."""
     v = core(v)
@@ -416,10 +455,7 @@ def _unrepeated(x: Val) -> Val | None:
 
 
 def _rotated(f: Finder, x: Val) -> Callable[[], Val] | None:
-    """How to write x·cos + rotate(x)·sin as the op, its halves as neighbours; whatever is beside it stays.
-
-    Products of queries and keys are the same in any order of the width, so nothing is put back.
-    """
+    """How to write x·cos + rotate(x)·sin as the op; whatever is beside it stays."""
     rest: list[Val] = []
     if (parts := made_by(x, "concat")) and parts.attrs["axis"] == x.rank - 1 and len(parts.inputs) == 2:
         x, rest = parts.inputs[0], [parts.inputs[1]]
@@ -512,18 +548,14 @@ def _table(t: torch.Tensor, by_halves: bool) -> torch.Tensor | None:
 
 
 def _rope(f: Finder, x: Val, tables: list[torch.Tensor], by_halves: bool, rest: list[Val]) -> Val:
-    p, shape = f.p, x.shape
-    if by_halves:
-        halves = p.reshape(x, (*shape[:-1], 2, shape[-1] // 2))
-        x = p.reshape(p.permute(halves, [*range(x.rank - 1), x.rank, x.rank - 1]), shape)
     cos, sin = (f.w.constant(t, is_table=True) for t in tables)
-    y = p.call("rope", (x, cos, sin), (x.dtype, shape))
-    return p.concat([y, *rest], -1)
+    y = f.p.call("rope", (x, cos, sin), (x.dtype, x.shape), **({"halves": True} if by_halves else {}))
+    return f.p.concat([y, *rest], -1)
 
 
 RULES: list[tuple[str, str, Rule]] = [
     ("mul", "rms_norm", plain_norm), ("div", "rms_norm", plain_norm), ("mul", "rms_norm", weighted_norm),
     ("mul", "layer_norm", weighted_norm), ("add", "layer_norm", shifted_norm), ("cast", "rms_norm", narrow_norm),
-    ("cast", "layer_norm", narrow_norm), ("mul", "swiglu", swiglu), ("div", "softmax", softmax),
+    ("cast", "layer_norm", narrow_norm), ("mul", "swiglu", swiglu), ("mul", "gelu", gelu), ("div", "softmax", softmax),
     ("affine", "cross_entropy", cross_entropy), ("neg", "cross_entropy", cross_entropy),
     ("matmul", "attention", attention), ("attention", "attention", shared_heads)]
