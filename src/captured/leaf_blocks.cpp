@@ -26,7 +26,9 @@ class Beside {
     for (const Node& node : program_.nodes) {
       if (!is_alone(node)) continue;
       const std::string& path = node.origin().path;
-      groups[{node.inputs[0], node.op->name, path.substr(0, path.rfind('.'))}].push_back(&node);
+      const std::size_t end = path.rfind('.');
+      const std::string part = end == path.npos ? "" : path.substr(0, end);
+      groups[{node.inputs[0], node.op->name, part}].push_back(&node);
     }
     for (const auto& [key, nodes] : groups) {
       if (nodes.size() < 2) continue;

@@ -102,7 +102,8 @@ OPS = {name: (lambda f: lambda *xs: f(*xs))(f) for name, f in UNARY.items()} | {
     "rms_norm": lambda x, w, eps=1e-5: (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * w, None),
     "swiglu": lambda a, b: torch.nn.functional.silu(a) * b,
     "matmul": product, "matmul_bias": lambda a, b, bias, **turned: product(a, b, **turned) + bias,
-    "gather": lambda table, i: table[i],
+    "gather": lambda table, i, padding=-1: torch.nn.functional.embedding(i, table, padding if padding >= 0 else None),
+    "pow": torch.pow, "cumsum": lambda x, reverse=False: torch.cumsum(x, -1),
     "take_along": lambda x, i: x.gather(-1, i[..., None])[..., 0],
 }
 ELEMENTWISE = set(UNARY) - {"select"}

@@ -209,18 +209,16 @@ def batch_norm(w: Lowering, x: Val, weight: Any, bias: Any, mean: Any, variance:
 def attention(w: Lowering, q: Any, k: Any, v: Any, mask: Any = None, dropout: float = 0.0, is_causal: bool = False,
               *, scale: float | None = None, enable_gqa: bool = False) -> Val:
     """Ours where the mask is constant and hides the future, a window or nothing; else by parts."""
-    from .ops import dropout as dropped
     q, k, v = w.val(q), w.val(k), w.val(v)
-    dropped(w, q, dropout)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
     if is_causal:
         mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
     kind = masks.Seen(False) if mask is None else None
     if isinstance(mask, torch.Tensor):
         kind = masks.kind_of(mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2]))
-    if kind and k.shape == v.shape and k.shape[-1] == q.shape[-1] and "attention" in w.patterns:
+    if kind and k.shape == v.shape and k.shape[-1] == q.shape[-1] and not dropout and "attention" in w.patterns:
         return attended(w, q, k, v, scale, kind)
-    return by_parts(w, q, k, v, mask if kind != masks.Seen(False) else None, scale)
+    return by_parts(w, q, k, v, mask if kind != masks.Seen(False) else None, scale, dropout)
 
 
 def attended(w: Lowering, q: Val, k: Val, v: Val, scale: float, kind: masks.Seen, cap: float = 0.0) -> Val:
@@ -239,9 +237,10 @@ def attended(w: Lowering, q: Val, k: Val, v: Val, scale: float, kind: masks.Seen
     return p.reshape(p.call("attention", (q, k, v), (q.dtype, q.shape), **attrs), shape)
 
 
-def by_parts(w: Lowering, q: Val, k: Val, v: Val, mask: Any, scale: float) -> Val:
-    """Scores, mask, softmax, values; a row that sees nothing is 0, as PyTorch has it."""
+def by_parts(w: Lowering, q: Val, k: Val, v: Val, mask: Any, scale: float, dropout: float = 0.0) -> Val:
+    """Scores, mask, softmax, dropout, values; a row that sees nothing is 0, as PyTorch has it."""
     p = w.p
+    dropped = lambda weights: w.dropped(weights, dropout) if dropout else weights
     if k.rank > 2 and k.shape[-3] != q.shape[-3] and k.shape[-3] > 1:
         group = q.shape[-3] // k.shape[-3]
         spread = lambda x: p.reshape(p.broadcast(p.reshape(x, (*x.shape[:-2], 1, *x.shape[-2:])),
@@ -250,15 +249,15 @@ def by_parts(w: Lowering, q: Val, k: Val, v: Val, mask: Any, scale: float) -> Va
         k, v = spread(k), spread(v)
     scores = p.affine(p.matmul(q, k, transpose_b=True), scale)
     if mask is None:
-        return p.matmul(p.softmax(scores), v)
+        return p.matmul(dropped(p.softmax(scores)), v)
     if isinstance(mask, torch.Tensor) and (is_seen := masks.seen(mask)) is not None:
         mask = is_seen
     mask = w.val(mask)
     if mask.dtype != "bool":
-        return p.matmul(p.softmax(p.binary("add", scores, p.cast(mask, scores.dtype))), v)
+        return p.matmul(dropped(p.softmax(p.binary("add", scores, p.cast(mask, scores.dtype)))), v)
     hidden = torch.finfo(DTYPES_BACK[scores.dtype]).min
     weights = p.softmax(p.select(mask, scores, p.fill(hidden, scores.dtype)))
-    return p.matmul(p.select(mask, weights, p.fill(0, weights.dtype)), v)
+    return p.matmul(dropped(p.select(mask, weights, p.fill(0, weights.dtype))), v)
 
 
 # --- losses ---------------------------------------------------------------------------------------

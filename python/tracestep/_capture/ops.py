@@ -30,13 +30,14 @@ def detach(w: Lowering, x: Val) -> Val:
     return w.p.stop_gradient(x)
 
 
-@op("dropout", "dropout_", "feature_dropout", "native_dropout", "alpha_dropout")
+@op("dropout", "dropout_", "feature_dropout", "alpha_dropout")
 def dropout(w: Lowering, x: Any, p: float, train: bool = True) -> Any:
     """Nothing, with p = 0 or behind eval()."""
-    if p and train:
-        raise w.refuse(f"dropout with p={p:g} while training; a program has none: set p = 0, as in "
-                       "`for m in model.modules(): if isinstance(m, torch.nn.Dropout): m.p = 0.0`")
-    return x
+    if not (p and train):
+        return x
+    if w.node.target._schema.name.split("::")[1] in ("feature_dropout", "alpha_dropout"):
+        raise w.refuse(f"{w.target} with p={p:g} while training has no counterpart; dropout of single elements has")
+    return w.dropped(x, p)
 
 
 # --- views ----------------------------------------------------------------------------------------
@@ -243,12 +244,9 @@ def rows_at(w: Lowering, x: Val, dim: int, index: Any) -> Val:
 @op("embedding")
 def embedding(w: Lowering, table: Any, index: Any, padding: int = -1, *_: Any) -> Val:
     """Rows of a table; that of the padding has no gradient."""
-    y = rows_at(w, w.val(table), 0, index)
     if padding < 0 or isinstance(index, torch.Tensor) and not bool((index == padding).any()):
-        return y
-    index = w.val(index)
-    is_padding = w.p.reshape(w.p.binary("eq", index, w.p.fill(padding, index.dtype)), (*index.shape, 1))
-    return w.p.select(is_padding, w.p.stop_gradient(y), y)
+        return rows_at(w, w.val(table), 0, index)
+    return w.p.gather(w.val(table), w.val(index), padding)
 
 
 @op("index_select")
@@ -386,17 +384,18 @@ def view_as_real(w: Lowering, x: Complex) -> Val:
 
 @op("pow", "square")
 def power(w: Lowering, x: Any, n: Any = 2) -> Val:
-    """x to a constant power, by squares, products and roots; a positive constant to the power x."""
+    """Whole and half powers by squares, products and roots; a positive constant to the power x by exp."""
     p, base = w.p, w.number(x)
     if base is not None and base > 0:
         return p.unary("exp", p.affine(w.val(n, w.dtype), math.log(base)))
-    n = w.number(n)
+    exponent, n = n, w.number(n)
     x = w.val(x, w.dtype)
     roots = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 2: "square"}
     if n in roots:
         return p.unary(roots[n], x)
     if n is None or n * 2 != int(n * 2) or not 0 < abs(n) <= 16:
-        raise w.refuse(f"{w.target} to the power {'of a tensor' if n is None else n} has no counterpart")
+        exponent = w.val(exponent, w.dtype)
+        return p.broadcast(p.binary("pow", x, exponent), w.shape) if w.dtype in FLOATS else _only_floats(w)
     y, square, left = None, x, int(abs(n))
     while left:
         if left % 2:
@@ -595,13 +594,11 @@ def norm(w: Lowering, x: Val, order: Any = 2, dims: Any = None, keepdim: bool = 
 
 @op("cumsum")
 def cumsum(w: Lowering, x: Val, dim: int, **_: Any) -> Val:
-    """By a product with a triangle of ones; of integers in float32, exact up to 2^24."""
-    dtype = w.dtype
-    x = w.val(x, dtype if dtype in FLOATS else "f32")
-    axes = [*(a for a in range(x.rank) if a != dim % x.rank), dim % x.rank]
-    ones = torch.ones(x.shape[dim], x.shape[dim], dtype=DTYPES_BACK[x.dtype]).triu()
-    y = w.p.matmul(w.p.permute(x, axes), w.val(ones))
-    return w.p.cast(w.p.permute(y, [axes.index(a) for a in range(x.rank)]), dtype)
+    """Along the last axis, to which another is moved."""
+    x = w.val(x, w.dtype)
+    axes = list(range(x.rank))
+    axes[dim], axes[-1] = axes[-1], axes[dim]
+    return w.p.permute(w.p.unary("cumsum", w.p.permute(x, axes)), axes)
 
 
 # --- activations ----------------------------------------------------------------------------------

@@ -229,9 +229,10 @@ class Program:
         y = self.call("matmul_bias", (rows, weight, bias), (x.dtype, (rows.shape[0], *bias.shape)), **attrs)
         return self.reshape(y, (*x.shape[:-1], *bias.shape))
 
-    def gather(self, table: Val, indices: Val) -> Val:
-        """Rows of a table [n, d]."""
-        return self.call("gather", (table, indices), (table.dtype, (*indices.shape, table.shape[1])))
+    def gather(self, table: Val, indices: Val, padding: int = -1) -> Val:
+        """Rows of a table [n, d]; that of the padding has no gradient."""
+        attrs = {"padding": padding} if padding >= 0 else {}
+        return self.call("gather", (table, indices), (table.dtype, (*indices.shape, table.shape[1])), **attrs)
 
     def take_along(self, x: Val, indices: Val) -> Val:
         """One element of each row: x [..., n], indices [...]."""
