@@ -359,7 +359,8 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   for (std::int64_t i = 0; i < rounds(); ++i) {
     search.look([&] {
       Executor& executor = rounds() > 1 ? micro(i) : *step_;
-      set_inputs(executor, options_, batches_.at(index * rounds() + i));
+      const std::int64_t number = index * rounds() + i;
+      set_inputs(executor, options_, batches_.at(number), number);
       return find_not_finite(executor);
     });
   }

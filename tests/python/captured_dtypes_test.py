@@ -88,6 +88,7 @@ class CapturedDtypesTest(unittest.TestCase):
                     torch.manual_seed(3)
                     module, inputs, options = make()
                     theirs = dtypes_of_torch(module, inputs, options, low)
+                    module, inputs, options = make()  # without hooks
                     found = tracestep.capture(module, *inputs, check=False, **options)
                     ours = dtypes_of_program(found.folder, precision)
                     both = [key for key in theirs if key in ours]

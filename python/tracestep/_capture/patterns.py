@@ -13,7 +13,7 @@ import torch
 
 from . import masks
 from .composites import attended
-from .lower import Lowering
+from .lower import DTYPES_BACK, Lowering
 from .program import Node, Program, Val
 
 NAMES = ("attention", "cross_entropy", "gelu", "layer_norm", "rms_norm", "rope", "softmax", "swiglu")
@@ -117,6 +117,8 @@ class Finder:
         while v.constant is None and v.node and (v.node.op == "broadcast" or core(v) is not v):
             v = v.node.inputs[0]
         x = v.constant
+        if x is None and (fill := made_by(v, "fill")):
+            x = torch.tensor(fill.attrs["value"], dtype=DTYPES_BACK[v.dtype])
         if x is None:
             return None
         while x.dim() > len(shape) and x.shape[0] == 1:
