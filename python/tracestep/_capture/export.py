@@ -19,12 +19,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._program import UsageError
-from . import composites as _composites  # registers their ops
+from . import activations, arithmetic, composites, views  # each registers its ops
 from .lower import BATCH, DTYPES, Lowering, place_of, refuse
 from .patterns import lift, lifted_in
 from .program import Program, Val, word
 
-assert _composites
+assert activations and arithmetic and composites and views
 
 
 @dataclass

@@ -6,7 +6,6 @@ neighbours, each under the name that ATen has for it.
 """
 from __future__ import annotations
 
-import math
 import operator
 import os
 import re
@@ -218,8 +217,9 @@ class Lowering:
         tags = getattr(node.target, "tags", ())
         is_random = torch.Tag.nondeterministic_seeded in tags
         if name not in OPS and (name in UNSET or is_random and re.match("rand|normal|bernoulli|uniform|multi|exp", name)):
-            raise self.refuse(f"{self.target} gives "
-                              f"{'memory as it was' if name in UNSET else 'random numbers'}, which no program has")
+            is_filled = any(torch.Tag.nondeterministic_seeded in getattr(user.target, "tags", ()) for user in node.users)
+            gives = "memory as it was" if name in UNSET and not is_filled else "random numbers"
+            raise self.refuse(f"{self.target} gives {gives}; of these a program has dropout of single elements alone")
         if name in SHAPED:
             args = tuple(torch.empty(()).new_empty((1,), dtype=DTYPES_BACK[a.dtype]).expand(a.shape)
                          if isinstance(a, Val) else a for a in args)

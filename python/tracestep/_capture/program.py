@@ -13,6 +13,7 @@ from typing import Any
 
 Shape = tuple[int, ...]
 FLOATS = ("f64", "f32", "bf16", "f16")
+WIDE = {"bf16": "f32", "f16": "f32"}  # what sums of 16 bits are in
 # Ops without operands of which an equal second one is left out, as of views.
 _MERGED = {"fill", "iota", "reshape", "permute", "slice", "broadcast", "cast"}
 
