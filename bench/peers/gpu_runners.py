@@ -156,34 +156,16 @@ class Tracestep:
                 "--format", "json", "--resume", rows_file, *a.tracestep_flags.split()]
 
     def rows(self, group, ops, modes, deadline):
-        """Yields the rows at the end; when time is up, those that were finished, then raises."""
+        """Yields the rows at the end; raises TimeIsUp, where the process is ended, or RuntimeError."""
         with tempfile.TemporaryDirectory() as folder:
-            rows_file = os.path.join(folder, "rows.jsonl")
-            command = self.command(group, ops, modes, rows_file)
-            late = failed = None
+            command = self.command(group, ops, modes, os.path.join(folder, "rows.jsonl"))
             try:
                 result = subprocess.run(command, capture_output=True, text=True,
                                         timeout=max(0.1, deadline - time.monotonic()))
-                failed = None if result.returncode == 0 else last_line(result.stderr)
-                self._remember_environment(result.stdout)
             except subprocess.TimeoutExpired:
-                late = True
-            done = self._finished(rows_file)
-        yield from done
-        if late:
-            raise TimeIsUp
-        if len(done) < len(modes):
-            raise RuntimeError(failed or "tracestep answered with too few rows")
-
-    def _remember_environment(self, output):
-        if self.environment is None and output.strip():
-            self.environment = json.loads(output).get("environment")
-
-    @staticmethod
-    def _finished(rows_file):
-        if not os.path.exists(rows_file):
-            return []
-        with open(rows_file) as lines:
-            read = [json.loads(line) for line in lines if line.endswith("\n") and line.strip()]
-            # The first line says whose file it is.
-            return [row for part in read[1:] for row in part["result"]["rows"]]
+                raise TimeIsUp from None
+        answer = json.loads(result.stdout) if result.stdout.strip() else {}
+        self.environment = self.environment or answer.get("environment")
+        yield from answer.get("rows", [])
+        if len(answer.get("rows", [])) < len(modes):
+            raise RuntimeError(last_line(result.stderr) if result.returncode else "tracestep answered with too few rows")

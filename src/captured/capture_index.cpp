@@ -99,8 +99,14 @@ class IndexReader {
       if (value.type.dtype != DType::kI64) {
         fail("{} is {}; {} are i64", out.name, value.type.str(), role);
       }
+    } else if (role == "batch") {
+      out.role = InputRole::kBatch;
+      if (value.type != Type{DType::kI64, {1}}) {
+        fail("{} is {}; the number of a batch is i64[1]", out.name, value.type.str());
+      }
     } else if (role != "given") {
-      fail("input {} has the role \"{}\"; there are tokens, targets and given", out.name, role);
+      fail("input {} has the role \"{}\"; there are tokens, targets, batch and given", out.name,
+           role);
     }
     out_.inputs.push_back(std::move(out));
   }

@@ -46,7 +46,8 @@ const CapturedInput* CapturedModel::find_input(std::string_view wanted) const {
 bool CapturedModel::takes_text() const {
   const auto is_of_text = [&](const CapturedInput& input) {
     const Type& type = program.type(program.find_leaf(input.name));
-    return input.role != InputRole::kGiven && type == Type{DType::kI64, {batch, context}};
+    return input.role == InputRole::kBatch ||
+           (input.role != InputRole::kGiven && type == Type{DType::kI64, {batch, context}});
   };
   const auto has_tokens = [](const CapturedInput& i) { return i.role == InputRole::kTokens; };
   return std::ranges::all_of(inputs, is_of_text) && std::ranges::any_of(inputs, has_tokens);

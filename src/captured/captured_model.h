@@ -30,6 +30,7 @@ enum class InputRole : std::uint8_t {
   kTokens,   // ids of tokens below `high`: of a text, or drawn
   kTargets,  // the tokens behind them
   kGiven,    // whatever the example has
+  kBatch,    // the number of the batch in the run, i64 [1]: what dropout depends on
 };
 
 struct CapturedInput {

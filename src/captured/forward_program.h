@@ -12,4 +12,8 @@ namespace tracestep {
 // other than a loss and logits; for leaves with names of ours; and for values of impossible size.
 Program read_forward_program(const std::string& text, const std::string& where);
 
+// Gives parameters that multiply the same input, in one part of the model, a block of memory
+// (BlockPart in ir/program.h) in the order of their products; their biases, too.
+void place_side_by_side(Program& program);
+
 }  // namespace tracestep

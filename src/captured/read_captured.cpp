@@ -115,6 +115,7 @@ CapturedModel captured_from(const std::string& program, const std::string& index
   out.program = read_forward_program(program, file_of(folder, kCapturedProgram));
   read_capture_index(index, where, out);
   check_vocabularies(out, where);
+  place_side_by_side(out.program);
   out.digest = digest_of(program, index);
   measure(out);
   return out;

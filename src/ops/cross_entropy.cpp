@@ -1,5 +1,5 @@
 // Mean cross-entropy of rows of logits against target indices, its gradient, and both at once. Rows
-// may end in padding, columns that do not count.
+// may end in padding, columns that do not count; with `count`, rows of ignored targets do not.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -10,7 +10,8 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-void check_rows(const OpCall& c, int logits, int targets) {
+// `count`: where that operand would be.
+void check_rows(const OpCall& c, int logits, int targets, std::size_t count) {
   const Type& type = c.inputs[static_cast<std::size_t>(logits)];
   rules::require_floating(c, logits);
   if (type.shape.rank() != 2 || type.count() == 0) {
@@ -23,11 +24,39 @@ void check_rows(const OpCall& c, int logits, int targets) {
     fail_usage(c.op.name, "columns is {}; at most {} count, and 0 stands for all", columns,
                type.shape[1]);
   }
+  if (c.inputs.size() <= count) return;
+  const Type wanted{rules::accumulation_dtype(type.dtype), {}};
+  if (c.inputs[count] == wanted) return;
+  fail_usage(c.op.name, "count is {}; {} is expected", c.inputs[count].str(), wanted.str());
 }
 
-AttrDef columns_attr() {
-  return {"columns", AttrKind::kInt, std::int64_t{0},
-          "columns of the logits that count; the others have no gradient. 0: all"};
+std::vector<AttrDef> loss_attrs() {
+  return {{"columns", AttrKind::kInt, std::int64_t{0},
+           "columns of the logits that count; the others have no gradient. 0: all"},
+          {"ignore_index", AttrKind::kInt, std::int64_t{-100},
+           "with count: the target of rows that do not count, with a gradient of 0"}};
+}
+
+// The operand `count` of a call, what sums of rows are divided by; "no value": the number of rows.
+Val count_of(Expansion e, std::size_t at) {
+  return e.inputs.size() > at ? e.inputs[at] : Val{};
+}
+
+// True for the targets that are ignored; "no value" where none can be.
+Val ignored(Expansion e, const Val& targets, const Val& count) {
+  if (!count) return {};
+  const auto value = static_cast<double>(e.attrs.integer("ignore_index"));
+  return binary("eq", targets, fill(e.builder, value, {targets.dtype(), {}}));
+}
+
+Val zero_of(Expansion e, DType dtype, const Shape& shape) {
+  return broadcast_to(fill(e.builder, 0.0, {dtype, {}}), shape);
+}
+
+// The targets with 0 in place of those that are ignored, so that each is an index.
+Val in_range(Expansion e, const Val& targets, const Val& are_ignored) {
+  return are_ignored ? select(are_ignored, zero_of(e, targets.dtype(), targets.shape()), targets)
+                     : targets;
 }
 
 // The columns that count.
@@ -46,7 +75,7 @@ Val with_padding(Val rows, std::int64_t width) {
 }
 
 std::vector<Type> forward_type(const OpCall& c) {
-  check_rows(c, 0, 1);
+  check_rows(c, 0, 1, 2);
   const DType wide = rules::accumulation_dtype(c.inputs[0].dtype);
   return {{wide, {}}, {wide, {c.inputs[0].shape[0]}}};
 }
@@ -54,19 +83,25 @@ std::vector<Type> forward_type(const OpCall& c) {
 std::vector<Val> decomposed(Expansion e) {
   const Val logits =
       cast(counted(e.inputs[0], e.attrs), rules::accumulation_dtype(e.inputs[0].dtype()));
-  const Val lse = log_sum_exp(logits);
-  const Val losses = sub(lse, take_along(logits, e.inputs[1]));
-  const auto rows = static_cast<double>(logits.dim(0));
-  return {affine(sum(losses, {0}), 1.0 / rows), lse};
+  const Val lse = log_sum_exp(logits), count = count_of(e, 2);
+  const Val none = ignored(e, e.inputs[1], count);
+  Val losses = sub(lse, take_along(logits, in_range(e, e.inputs[1], none)));
+  if (count) {
+    losses = select(none, zero_of(e, losses.dtype(), losses.shape()), losses);
+    return {div(sum(losses, {0}), count), lse};
+  }
+  return {affine(sum(losses, {0}), 1.0 / static_cast<double>(logits.dim(0))), lse};
 }
 
 std::vector<Val> forward_gradient(Expansion e) {
   if (e.output_grads[1]) {
     fail_usage("cross_entropy", "no gradient flows through the second result; use log_sum_exp");
   }
-  return {e.builder.call1("cross_entropy_grad",
-                          {e.output_grads[0], e.inputs[0], e.inputs[1], e.outputs[1]}, e.attrs),
-          Val{}};
+  std::vector<Val> operands{e.output_grads[0], e.inputs[0], e.inputs[1], e.outputs[1]};
+  if (const Val count = count_of(e, 2)) operands.push_back(count);
+  std::vector<Val> out(e.inputs.size());
+  out[0] = e.builder.call1("cross_entropy_grad", operands, e.attrs);
+  return out;
 }
 
 std::vector<Val> gradient_decomposed(Expansion e) {
@@ -75,34 +110,45 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   const std::int64_t rows = logits.dim(0), vocab = logits.dim(1);
   const Val p = unary("exp", sub(logits, reshape(e.inputs[3], {rows, 1})));
   const Val one = broadcast_to(fill(e.builder, 1.0, {logits.dtype(), {}}), {rows});
-  const Val hit = e.builder.call1("put_along", {one, e.inputs[2]}, {{"size", vocab}});
-  const Val scale = affine(e.inputs[0], 1.0 / static_cast<double>(rows));
-  const Val gradient = cast(mul(sub(p, hit), scale), e.inputs[1].dtype());
-  return {with_padding(gradient, e.inputs[1].dim(1))};
+  const Val count = count_of(e, 4), none = ignored(e, e.inputs[2], count);
+  const Val hit =
+      e.builder.call1("put_along", {one, in_range(e, e.inputs[2], none)}, {{"size", vocab}});
+  const Val scale =
+      count ? div(e.inputs[0], count) : affine(e.inputs[0], 1.0 / static_cast<double>(rows));
+  Val gradient = mul(sub(p, hit), scale);
+  if (none) {
+    const Val by_row = broadcast_to(reshape(none, {rows, 1}), gradient.shape());
+    gradient = select(by_row, zero_of(e, gradient.dtype(), gradient.shape()), gradient);
+  }
+  return {with_padding(cast(gradient, e.inputs[1].dtype()), e.inputs[1].dim(1))};
 }
 
 std::vector<Type> both_type(const OpCall& c) {
-  check_rows(c, 1, 2);
+  check_rows(c, 1, 2, 3);
   rules::require_shape(c, 0, {});
   return {{rules::accumulation_dtype(c.inputs[1].dtype), {}}, c.inputs[1]};
 }
 
 std::vector<Val> both_decomposed(Expansion e) {
   const Val dloss = e.inputs[0], logits = e.inputs[1], targets = e.inputs[2];
-  const std::vector<Val> loss =
-      e.builder.call(find_op("cross_entropy"), {logits, targets}, e.attrs);
-  return {loss[0],
-          e.builder.call1("cross_entropy_grad", {dloss, logits, targets, loss[1]}, e.attrs)};
+  std::vector<Val> forward{logits, targets};
+  if (const Val count = count_of(e, 3)) forward.push_back(count);
+  const std::vector<Val> loss = e.builder.call(find_op("cross_entropy"), forward, e.attrs);
+  std::vector<Val> backward{dloss, logits, targets, loss[1]};
+  if (const Val count = count_of(e, 3)) backward.push_back(count);
+  return {loss[0], e.builder.call1("cross_entropy_grad", backward, e.attrs)};
 }
 
 }  // namespace
 
 void register_cross_entropy() {
   register_op({.name = "cross_entropy",
-               .doc = "Mean over rows of log Σ exp(logits) - logits[target]; also the row sums.",
-               .inputs = {"logits", "targets"},
+               .doc =
+                   "Mean over rows of log Σ exp(logits) - logits[target]; also the row sums. With "
+                   "count, the sum over rows whose target is not ignored, over count.",
+               .inputs = {"logits", "targets", "count?"},
                .outputs = {"loss", "lse"},
-               .attrs = {columns_attr()},
+               .attrs = loss_attrs(),
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .composite = Composite::kLoss,
@@ -113,16 +159,17 @@ void register_cross_entropy() {
                .flops = rules::per_operand(0, 4)});
 
   register_op({.name = "cross_entropy_grad",
-               .doc = "dloss/N · (softmax(logits) - onehot(target)), written over the logits.",
-               .inputs = {"dloss", "logits", "targets", "lse"},
+               .doc = "dloss/N · (softmax(logits) - onehot(target)), written over the logits; N is "
+                      "count where it is given, and rows of ignored targets are 0.",
+               .inputs = {"dloss", "logits", "targets", "lse", "count?"},
                .outputs = {"dlogits"},
-               .attrs = {columns_attr()},
+               .attrs = loss_attrs(),
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .composite = Composite::kLoss,
                .infer =
                    [](const OpCall& c) {
-                     check_rows(c, 1, 2);
+                     check_rows(c, 1, 2, 4);
                      rules::require_shape(c, 0, {});
                      rules::require_shape(c, 3, {c.inputs[1].shape[0]});
                      return std::vector{c.inputs[1]};
@@ -134,9 +181,9 @@ void register_cross_entropy() {
 
   register_op({.name = "cross_entropy_with_grad",
                .doc = "cross_entropy and cross_entropy_grad, row by row, written over the logits.",
-               .inputs = {"dloss", "logits", "targets"},
+               .inputs = {"dloss", "logits", "targets", "count?"},
                .outputs = {"loss", "dlogits"},
-               .attrs = {columns_attr()},
+               .attrs = loss_attrs(),
                .kernel_class = KernelClass::kReduction,
                .precision_class = PrecisionClass::kFull,
                .composite = Composite::kLoss,

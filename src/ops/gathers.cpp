@@ -25,6 +25,8 @@ Shape without_last(const Shape& shape) {
 void register_rows() {
   OpDef gather =
       gather_op("gather", "Rows of a table by index (embedding look-up).", {"table", "indices"});
+  gather.attrs = {{"padding", AttrKind::kInt, AttrValue(std::int64_t{-1}),
+                   "a row that gets no gradient; -1: none"}};
   gather.infer = [](const OpCall& c) {
     rules::require_integer(c, 1);
     if (c.inputs[0].shape.rank() != 2) rules::require_shape(c, 0, {0, 0});
@@ -34,9 +36,19 @@ void register_rows() {
   };
   gather.bytes_read = [](const OpCall& c) { return c.outputs[0].bytes() + c.inputs[1].bytes(); };
   gather.gradient = [](Expansion e) {
-    return std::vector{e.builder.call1("scatter_add", {e.output_grads[0], e.inputs[1]},
-                                       {{"rows", e.inputs[0].shape()[0]}}),
-                       Val{}};
+    Val g = e.output_grads[0];
+    if (const std::int64_t padding = e.attrs.integer("padding"); padding >= 0) {
+      const Val row = fill(e.builder, static_cast<double>(padding), {e.inputs[1].dtype(), {}});
+      Shape column = e.inputs[1].shape();
+      column.push_back(1);
+      const Val is_padding =
+          broadcast_to(reshape(binary("eq", e.inputs[1], row), column), g.shape());
+      const Val zero = broadcast_to(fill(e.builder, 0.0, {g.dtype(), {}}), g.shape());
+      g = select(is_padding, zero, g);
+    }
+    return std::vector{
+        e.builder.call1("scatter_add", {g, e.inputs[1]}, {{"rows", e.inputs[0].shape()[0]}}),
+        Val{}};
   };
   register_op(std::move(gather));
 

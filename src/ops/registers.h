@@ -18,6 +18,9 @@ void register_gated_product();
 void register_float8();
 void register_part_codes();
 void register_gathers();
+void register_cumsum();
+void register_dropout();
+void register_pow();
 void register_greedy_token();
 void register_softmax();
 void register_activations();
@@ -48,6 +51,9 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,
                                             register_float8,
                                             register_part_codes,
                                             register_gathers,
+                                            register_cumsum,
+                                            register_dropout,
+                                            register_pow,
                                             register_greedy_token,
                                             register_softmax,
                                             register_activations,

@@ -1,4 +1,4 @@
-// Rotary position embedding on interleaved pairs (2j, 2j+1).
+// Rotary position embedding on interleaved pairs (2j, 2j+1), or on pairs (j, j + D/2).
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -22,15 +22,20 @@ std::vector<Type> rope_type(const OpCall& c) {
 std::vector<Val> rope_decomposed(Expansion e) {
   const Val x = e.inputs[0];
   Shape pairs = x.shape();
-  pairs[pairs.rank() - 1] /= 2;
+  const std::int64_t half = pairs[pairs.rank() - 1] /= 2;
+  const Val cos = cast(e.inputs[1], x.dtype());
+  Val sin = cast(e.inputs[2], x.dtype());
+  if (e.attrs.flag("inverse")) sin = unary("neg", sin);
+  if (e.attrs.flag("halves")) {
+    const int axis = pairs.rank() - 1;
+    const Val a = slice(x, axis, 0, half), b = slice(x, axis, half, 2 * half);
+    return {concat({sub(mul(a, cos), mul(b, sin)), add(mul(a, sin), mul(b, cos))}, axis)};
+  }
   Shape split = pairs;
   split.push_back(2);
   const int last = pairs.rank();
   const Val xs = reshape(x, split);
   const Val a = reshape(slice(xs, last, 0, 1), pairs), b = reshape(slice(xs, last, 1, 2), pairs);
-  const Val cos = cast(e.inputs[1], x.dtype());
-  Val sin = cast(e.inputs[2], x.dtype());
-  if (e.attrs.flag("inverse")) sin = unary("neg", sin);
   Shape single = pairs;
   single.push_back(1);
   const Val first = reshape(sub(mul(a, cos), mul(b, sin)), single);
@@ -41,28 +46,33 @@ std::vector<Val> rope_decomposed(Expansion e) {
 }  // namespace
 
 void register_rope() {
-  register_op({.name = "rope",
-               .doc = "Rotates each pair (2j, 2j+1) of x[..., t, :] by the angle t·theta_j.",
-               .source = "Su et al. 2021, RoFormer, eq. 34",
-               .inputs = {"x", "cos", "sin"},
-               .outputs = {"y"},
-               .attrs = {{"inverse", AttrKind::kBool, AttrValue(false), "rotate back (gradient)"}},
-               .fusion = Fusion::kPairs,
-               .composite = Composite::kRope,
-               .infer = rope_type,
-               .accepts =
-                   [](int i, const Type& t, const Strides& s) {
-                     return i == 0 ? rules::unit_inner_stride(i, t, s) : rules::contiguous(i, t, s);
-                   },
-               .gradient =
-                   [](Expansion e) {
-                     return std::vector{rope(e.output_grads[0], {e.inputs[1], e.inputs[2]},
-                                             !e.attrs.flag("inverse")),
-                                        Val{}, Val{}};
-                   },
-               .decompose = rope_decomposed,
-               .flops = rules::per_result(3),
-               .cheap_to_recompute = true});
+  register_op(
+      {.name = "rope",
+       .doc = "Rotates each pair (2j, 2j+1) of x[..., t, :] by the angle t·theta_j; with "
+              "halves, each pair (j, j + D/2).",
+       .source = "Su et al. 2021, RoFormer, eq. 34",
+       .inputs = {"x", "cos", "sin"},
+       .outputs = {"y"},
+       .attrs = {{"inverse", AttrKind::kBool, AttrValue(false), "rotate back (gradient)"},
+                 {"halves", AttrKind::kBool, AttrValue(false), "pairs are D/2 apart"}},
+       .fusion = Fusion::kPairs,
+       .composite = Composite::kRope,
+       .infer = rope_type,
+       .accepts =
+           [](int i, const Type& t, const Strides& s) {
+             return i == 0 ? rules::unit_inner_stride(i, t, s) : rules::contiguous(i, t, s);
+           },
+       .gradient =
+           [](Expansion e) {
+             Attrs attrs = e.attrs;
+             attrs.set("inverse", !e.attrs.flag("inverse"));
+             return std::vector{
+                 e.builder.call1("rope", {e.output_grads[0], e.inputs[1], e.inputs[2]}, attrs),
+                 Val{}, Val{}};
+           },
+       .decompose = rope_decomposed,
+       .flops = rules::per_result(3),
+       .cheap_to_recompute = true});
 }
 
 }  // namespace tracestep::ops

@@ -257,6 +257,7 @@ class ChunkLoss {
     {
       const auto guard = forward(loss);
       operands.push_back(ops::slice(r_.map(loss.inputs[1]), 0, start, stop));
+      if (has_count(cut)) operands.push_back(r_.map(loss.inputs[2]));
       results = r_.builder().call(*loss.op, operands, loss.attrs);
       Val& total = sums.losses[stop - start];
       total = total ? ops::add(total, results[0]) : results[0];
@@ -288,7 +289,7 @@ class ChunkLoss {
     return r_.builder().call(*widening.op, {out}, widening.attrs).front();
   }
 
-  // The gradient of the logits, in their dtype before widening. `operands`: logits and targets.
+  // The gradient of the logits, in their dtype before widening. `operands`: those of the loss.
   Val gradient_of_chunk(const Cut& cut, const std::vector<Val>& operands, Val row_sums,
                         Sums& sums) {
     const Node& n = node(cut.pair.gradient);
@@ -297,8 +298,10 @@ class ChunkLoss {
       const auto guard = r_.from(n);
       const std::int64_t rows = operands[1].dim(0);
       Val& seed = sums.seeds[rows];
-      if (!seed) seed = ops::affine(r_.map(n.inputs[0]), share(cut, rows));
-      out = r_.builder().call(*n.op, {seed, operands[0], operands[1], row_sums}, n.attrs).front();
+      if (!seed) seed = share_of(cut, r_.map(n.inputs[0]), rows);
+      std::vector<Val> of_gradient{seed, operands[0], operands[1], row_sums};
+      if (has_count(cut)) of_gradient.push_back(operands[2]);
+      out = r_.builder().call(*n.op, of_gradient, n.attrs).front();
     }
     if (cut.pair.narrowing == kNoNode) return out;
     const Node& narrowing = node(cut.pair.narrowing);
@@ -306,8 +309,13 @@ class ChunkLoss {
     return r_.builder().call(*narrowing.op, {out}, narrowing.attrs).front();
   }
 
-  double share(const Cut& cut, std::int64_t rows) const {
-    return static_cast<double>(rows) / static_cast<double>(rows_of(cut));
+  // True if the rows of all chunks are divided by one number: their sums are added.
+  bool has_count(const Cut& cut) const { return node(cut.pair.loss).inputs.size() > 2; }
+
+  // What of `x`, which is a mean over all rows or its gradient, is of a chunk with so many.
+  Val share_of(const Cut& cut, Val x, std::int64_t rows) const {
+    if (has_count(cut)) return x;
+    return ops::affine(x, static_cast<double>(rows) / static_cast<double>(rows_of(cut)));
   }
 
   Val product(const GradientProduct& p, const std::vector<Val>& operands) {
@@ -337,7 +345,7 @@ class ChunkLoss {
     const auto guard = forward(loss);
     Val total;
     for (const auto& [rows, sum] : sums.losses) {
-      const Val part = ops::affine(sum, share(cut, rows));
+      const Val part = share_of(cut, sum, rows);
       total = total ? ops::add(total, part) : part;
     }
     r_.replace(loss.outputs[0], total);

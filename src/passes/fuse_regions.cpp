@@ -56,6 +56,10 @@ NodeId Regions::computed_by(ValueId id) const {
 
 bool Regions::may_join(const Node& node) const {
   if (node.op->fusion == Fusion::kNone) return false;
+  // A thread of a fused kernel has neighbours alone.
+  const AttrValue* halves = node.attrs.find("halves");
+  if (node.op->fusion == Fusion::kPairs && halves != nullptr && std::get<bool>(*halves))
+    return false;
   const Phase phase = node.origin().phase;
   if (phase == Phase::kOptimizer || phase == Phase::kCommunication) return false;
   return std::ranges::all_of(node.outputs, [&](ValueId id) {

@@ -37,11 +37,18 @@ class Finder {
                          node(maker).outputs[1] == lse && readers_.only(lse) == id &&
                          node(maker).inputs[0] == gradient.inputs[1] &&
                          node(maker).inputs[1] == gradient.inputs[2] &&
-                         node(maker).attrs.integer("columns") == gradient.attrs.integer("columns");
+                         node(maker).attrs.entries() == gradient.attrs.entries() &&
+                         has_same_count(node(maker), gradient);
     if (!is_pair || depends_on_loss(maker, id)) return std::nullopt;
     LossPair out{.loss = maker, .gradient = id, .logits = gradient.inputs[1]};
     use_narrow_logits(out);
     return out;
+  }
+
+  // True if both divide by the same number.
+  static bool has_same_count(const Node& loss, const Node& gradient) {
+    const bool has = loss.inputs.size() > 2;
+    return has == (gradient.inputs.size() > 4) && (!has || loss.inputs[2] == gradient.inputs[4]);
   }
 
   bool depends_on_loss(NodeId loss, NodeId gradient) const {

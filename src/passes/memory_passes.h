@@ -73,6 +73,11 @@ Program narrow(const Program& program);
 // others would need launches for it. Values stay bit-identical.
 Program keep_narrow(const Program& program);
 
+// Gradients of slices that cover a tensor (queries, keys and values of one product) are parts of an
+// assembly, written where they belong, where a sum of them padded with zeros would be read and
+// written once for each. Values are the same, but that 0 + x is no rounding of -0.
+Program assemble_slices(const Program& program);
+
 // Fewer, larger matrix products.
 //
 // Merges the products of weights that lie in one block of memory (BlockPart in ir/program.h):

@@ -55,10 +55,10 @@ class Overwrite {
     const std::vector<const Node*> both{&gradient, &loss};
     const auto guard = r_.builder().like(both);
     r_.builder().set_made_by("overwrite");
-    const std::vector<Val> results = r_.builder().call(
-        find_op(kBoth),
-        {r_.map(gradient.inputs[0]), r_.map(pair.logits), r_.map(gradient.inputs[2])},
-        gradient.attrs);
+    std::vector<Val> operands{r_.map(gradient.inputs[0]), r_.map(pair.logits),
+                              r_.map(gradient.inputs[2])};
+    if (gradient.inputs.size() > 4) operands.push_back(r_.map(gradient.inputs[4]));
+    const std::vector<Val> results = r_.builder().call(find_op(kBoth), operands, gradient.attrs);
     r_.replace(loss.outputs[0], results[0]);
     const NodeId end = pair.narrowing == kNoNode ? pair.gradient : pair.narrowing;
     r_.replace(node(end).outputs[0], results[1]);

@@ -130,7 +130,18 @@ bool fuses(const Options& o) {
 }
 
 bool chooses(const Options& o) {
-  return o.run.attention != AttentionForm::kNaive;
+  return o.run.attention != AttentionForm::kNaive || o.run.mode == Mode::kInference;
+}
+
+// The forms of ops that the run asks for: nothing is dropped where nothing is trained.
+std::map<std::string, std::string> forms_of(const RunSpec& run) {
+  std::map<std::string, std::string> out;
+  if (run.attention != AttentionForm::kNaive) {
+    const std::string form(name_of(run.attention));
+    out = {{"attention", form}, {"attention_with_cache", form}};
+  }
+  if (run.mode == Mode::kInference) out["dropout"] = "none";
+  return out;
 }
 // Composites that the granularity does not keep, except those that the user chose explicitly.
 bool is_taken_apart(const Options& o, const OpDef& op) {
@@ -247,11 +258,8 @@ std::vector<Pass> computing_passes() {
   return {
       {"split", "weights, heads and the vocabulary divided among the ranks of a replica", is_split,
        [](const Program& p, const Options& o) { return split(p, o.run.parallel); }},
-      {"choose", "attention in the form that was asked for", chooses,
-       [](const Program& p, const Options& o) {
-         const std::string form(name_of(o.run.attention));
-         return choose(p, {{"attention", form}, {"attention_with_cache", form}});
-       }},
+      {"choose", "attention in the form that was asked for; in inference no dropout", chooses,
+       [](const Program& p, const Options& o) { return choose(p, forms_of(o.run)); }},
       {"decompose", "composites into parts, as the granularity says", always, decompose_first},
       {"shard", "weights as each rank's part, gathered where they are read", shards_weights,
        [](const Program& p, const Options& o) {
@@ -298,6 +306,11 @@ std::vector<Pass> memory_passes() {
        .doc = "narrow values kept for backward, which widens them again",
        .needed = [](const Options& o) { return casts(o) && differentiates(o) && fuses(o); },
        .run = [](const Program& p, const Options&) { return keep_narrow(p); },
+       .compiles = true},
+      {.name = "assemble_slices",
+       .doc = "gradients of slices that cover a tensor written side by side",
+       .needed = differentiates,
+       .run = [](const Program& p, const Options&) { return assemble_slices(p); },
        .compiles = true},
       {.name = "merge",
        .doc = "one product for weights that lie side by side",

@@ -391,7 +391,10 @@ class Split {
   }
 
   void loss(const Node& node) {
-    if (part(node.inputs[0]).axis != 1 || !part(node.inputs[1]).is_whole()) refuse(node);
+    const bool is_plain = node.inputs.size() == 2;  // without ignored targets
+    if (!is_plain || part(node.inputs[0]).axis != 1 || !part(node.inputs[1]).is_whole()) {
+      refuse(node);
+    }
     const auto guard = r_.from(node);
     r_.replace(node, r_.builder().call(find_op("cross_entropy_of_parts"), r_.inputs(node),
                                        in_group(group_)));

@@ -154,6 +154,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     if (!is_alike) forward = forward_of(shape = part.shape);
     const Batch batch = batch_of(part, *tokens);
     set_batch(*forward, options.run, batch);
+    set_batch_number(*forward, options.run, 0);
     forward->run();
     const double loss = forward->scalar("loss");
     total += loss * static_cast<double>(part.tokens());
@@ -178,6 +179,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   const TextPart& first = parts.front();
   const auto bad = write_gradients(stores, options, first.shape, [&](Executor& executor) {
     set_batch(executor, options.run, batch_of(first, *tokens));
+    set_batch_number(executor, options.run, 0);
   });
   if (!out.not_finite) out.not_finite = bad;
   return out;

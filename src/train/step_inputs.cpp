@@ -39,6 +39,15 @@ void set_step_inputs(Executor& executor, const RunSpec& spec) {
   }
 }
 
+void set_batch_number(Executor& executor, const RunSpec& spec, std::int64_t number) {
+  if (spec.model.captured == nullptr) return;
+  for (const CapturedInput& input : spec.model.captured->inputs) {
+    const bool is_read = executor.program().find_leaf(input.name) != kNoValue;
+    if (input.role != InputRole::kBatch || !is_read) continue;
+    executor.set_input(input.name, batch_numbers(spec, number));
+  }
+}
+
 void set_batch(Executor& executor, const RunSpec& spec, const Batch& batch) {
   const CapturedModel* const module = spec.model.captured.get();
   if (module == nullptr) {
@@ -48,6 +57,7 @@ void set_batch(Executor& executor, const RunSpec& spec, const Batch& batch) {
   }
   for (const CapturedInput& input : module->inputs) {
     if (executor.program().find_leaf(input.name) == kNoValue) continue;
+    if (input.role == InputRole::kBatch) continue;
     executor.set_input(input.name, input.role == InputRole::kTokens ? batch.tokens : batch.targets);
   }
 }

@@ -50,17 +50,22 @@ void check_ids(const HostTensor& ids, std::int64_t vocab) {
   }
 }
 
-// The tokens of the batch, or the example of a captured module that is trained on it alone.
-void set_inputs(Executor& executor, const TrainOptions& options, const Batch& batch) {
-  if (options.on_example) {
-    for (const auto& [name, value] : captured_inputs(options.run, executor.program())) {
-      executor.set_input(name, value);
-    }
-    return;
+void set_text(Executor& executor, const RunSpec& run, const Batch& batch, std::int64_t number) {
+  check_ids(batch.tokens, run.model.vocab);
+  check_ids(batch.targets, run.model.vocab);
+  set_batch(executor, run, batch);
+  set_batch_number(executor, run, number);
+}
+
+// The tokens of batch `number` of the run, or the example of a captured module that is trained on it
+// alone.
+void set_inputs(Executor& executor, const TrainOptions& options, const Batch& batch,
+                std::int64_t number) {
+  if (!options.on_example) return set_text(executor, options.run, batch, number);
+  for (const auto& [name, value] : captured_inputs(options.run, executor.program())) {
+    executor.set_input(name, value);
   }
-  check_ids(batch.tokens, options.run.model.vocab);
-  check_ids(batch.targets, options.run.model.vocab);
-  set_batch(executor, options.run, batch);
+  set_batch_number(executor, options.run, number);
 }
 
 void set_states(const RankStores& stores, const std::map<std::string, HostTensor>& states) {
@@ -194,7 +199,7 @@ void Trainer::build() {
 // with fewer rows than a batch has a program of its own.
 void Trainer::build_evaluators() {
   RunSpec spec = spec_of(Mode::kInference);  // the loss, nothing kept for backward
-  const bool on_all = spec.parallel.shards_weights() || spec.parallel.is_divided();
+  const bool on_all = evaluates_on_all();
   if (!on_all) spec.parallel = {};
   const Parallel& parallel = spec.parallel;
   const int divisor = parallel.replicas() * (parallel.divides_rows ? parallel.tensor : 1);
@@ -212,7 +217,9 @@ void Trainer::build_evaluators() {
 
 Executor& Trainer::evaluator_of(const TextPart& part) {
   Executor& out = *evaluators_.at({part.shape.batch, part.shape.context});
-  set_inputs(out, options_, batch_of(part, *validation_));
+  RunSpec run = options_.run;
+  if (!evaluates_on_all()) run.parallel = {};
+  set_text(out, run, batch_of(part, *validation_), 0);
   return out;
 }
 
@@ -277,7 +284,7 @@ TrainStep Trainer::step(std::int64_t index) {
 // True when the step was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   if (rounds() > 1) return accumulate(index, out) && update(out);
-  set_inputs(*step_, options_, take_batch(index));
+  set_inputs(*step_, options_, take_batch(index), index);
   return update(out);
 }
 
@@ -286,7 +293,7 @@ bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   for (std::int64_t i = 0; i < rounds(); ++i) {
     Executor& executor = micro(i);
     const std::int64_t number = index * rounds() + i;
-    set_inputs(executor, options_, take_batch(number));
+    set_inputs(executor, options_, take_batch(number), number);
     executor.run();
     read_ahead(number + 1);
     out.loss += executor.scalar("loss");
@@ -352,7 +359,8 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
   for (std::int64_t i = 0; i < rounds(); ++i) {
     search.look([&] {
       Executor& executor = rounds() > 1 ? micro(i) : *step_;
-      set_inputs(executor, options_, batches_.at(index * rounds() + i));
+      const std::int64_t number = index * rounds() + i;
+      set_inputs(executor, options_, batches_.at(number), number);
       return find_not_finite(executor);
     });
   }

@@ -74,6 +74,9 @@ class Trainer {
   bool accumulate(std::int64_t index, TrainStep& out);
   bool update(TrainStep& out);
   std::unique_ptr<Executor> executor_of(const Program& program);
+  bool evaluates_on_all() const {
+    return options_.run.parallel.shards_weights() || options_.run.parallel.is_divided();
+  }
   Executor& micro(std::int64_t i) { return i == 0 ? *first_ : *next_; }
   void set_rates(const TrainStep& step);
   // Micro-batch `number` of the run, counted from 0, and reading it before it is needed, while the

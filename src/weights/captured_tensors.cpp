@@ -54,7 +54,7 @@ std::int64_t integer_in(const HostTensor& tensor, std::int64_t i) {
 
 // A token beyond the vocabulary; targets may also be negative, where a loss ignores them.
 void check_tokens(const std::string& where, const CapturedInput& input, const HostTensor& value) {
-  if (input.role == InputRole::kGiven) return;
+  if (input.role == InputRole::kGiven || input.role == InputRole::kBatch) return;
   for (std::int64_t i = 0; i < value.count(); ++i) {
     const std::int64_t token = integer_in(value, i);
     const bool is_ignored = input.role == InputRole::kTargets && token < 0;
@@ -90,6 +90,15 @@ Shape of_replicas(Shape shape, int replicas) {
 }
 
 }  // namespace
+
+HostTensor batch_numbers(const RunSpec& run, std::int64_t number) {
+  const std::int64_t replicas = run.parallel.replicas();
+  HostTensor out = HostTensor::zeros(DType::kI64, {replicas});
+  const auto seed = static_cast<std::uint64_t>(run.seed) << 40U;
+  std::uint64_t next = seed + static_cast<std::uint64_t>(number * replicas);
+  for (std::int64_t& one : out.as<std::int64_t>()) one = static_cast<std::int64_t>(next++);
+  return out;
+}
 
 bool has_captured_weights(const CapturedModel& model) {
   return is_there(model.folder / kCapturedWeights);
@@ -176,6 +185,10 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
   std::map<std::string, HostTensor> out;
   for (const CapturedInput& input : model.inputs) {
     if (program.find_leaf(input.name) == kNoValue) continue;
+    if (input.role == InputRole::kBatch) {
+      out.emplace(input.name, batch_numbers(run, 0));
+      continue;
+    }
     const Type& type = leaf_of(model, input.name).type;
     const bool is_given = input.role == InputRole::kGiven;
     const bool is_saved = saved && (is_asked || saved->has(input.name));

@@ -108,13 +108,22 @@ std::vector<OpCase> rope_cases() {
     const Operand angle = constant(wide_table ? wide(table, -1.0, 1.0) : plain(table, -1.0, 1.0));
     return OpCase{{x, angle, angle}, {{"inverse", inverse}}};
   };
+  const auto by_halves = [](OpCase from) {
+    from.attrs.set("halves", true);
+    return from;
+  };
   return {on(plain({2, 3, 5, 6}), false, false),
           on(plain({2, 3, 5, 6}), true, true),
           on(plain({7, 2}), true, false),
           on(plain({1, 64}), false, true),
           on(plain({3, 0, 4}), true, false),
           on(stored({2, 3, 5, 34}, kHeads), true, false),
-          on(stored({2, 3, 5, 16}, kHeads), false, true)};
+          on(stored({2, 3, 5, 16}, kHeads), false, true),
+          by_halves(on(plain({2, 3, 5, 6}), true, true)),
+          by_halves(on(plain({7, 2}), true, false)),
+          by_halves(on(plain({3, 0, 4}), true, false)),
+          by_halves(on(stored({2, 3, 5, 34}, kHeads), true, false)),
+          by_halves(on(stored({2, 3, 5, 64}, kHeads), false, true))};
 }
 
 // --- attention ---------------------------------------------------------------------------------
@@ -167,10 +176,17 @@ OpCase cross_entropy_with_grad_on(std::int64_t rows, std::int64_t vocab, double 
   return {{wide({}, 0.5, 1.5), plain({rows, vocab}, -reach, reach), indices({rows}, vocab)}};
 }
 
+// With a count of the rows that count, those whose target is not `ignored`, a target that occurs.
+OpCase with_ignored(OpCase from, std::int64_t ignored, double count) {
+  from.operands.push_back(constant(wide({}, count, count)));
+  from.attrs.set("ignore_index", ignored);
+  return from;
+}
+
 // With `more` columns that do not count; of any values, also large ones.
 OpCase with_padding(OpCase from, std::size_t logits, std::int64_t more) {
   Operand& rows = from.operands[logits];
-  from.attrs = {{"columns", rows.shape[1]}};
+  from.attrs.set("columns", rows.shape[1]);
   rows.shape = {rows.shape[0], rows.shape[1] + more};
   return from;
 }
@@ -202,7 +218,11 @@ std::vector<OpTest> composite_tests() {
            cross_entropy_on(3, 1031, 30.0), cross_entropy_on(9, 64), cross_entropy_on(2, 40003),
            with_padding(cross_entropy_on(5, 7), 0, 1), with_padding(cross_entropy_on(9, 57), 0, 3),
            with_padding(cross_entropy_on(3, 1031, 30.0), 0, 57),
-           with_padding(cross_entropy_on(2, 40003), 0, 61)},
+           with_padding(cross_entropy_on(2, 40003), 0, 61),
+           with_ignored(cross_entropy_on(5, 7), 2, 4.0),
+           with_ignored(cross_entropy_on(129, 3), 1, 80.0),
+           with_ignored(cross_entropy_on(9, 1), 0, 1.0),  // every row is ignored
+           with_ignored(with_padding(cross_entropy_on(67, 5), 0, 3), 4, 50.0)},
           {0}),
       composite("cross_entropy_grad",
                 {cross_entropy_grad_on(5, 7), cross_entropy_grad_on(1, 1),
@@ -210,7 +230,10 @@ std::vector<OpTest> composite_tests() {
                  cross_entropy_grad_on(2, 40003), with_padding(cross_entropy_grad_on(5, 7), 1, 1),
                  with_padding(cross_entropy_grad_on(9, 57), 1, 3),
                  with_padding(cross_entropy_grad_on(3, 1031), 1, 57),
-                 with_padding(cross_entropy_grad_on(2, 40003), 1, 61)},
+                 with_padding(cross_entropy_grad_on(2, 40003), 1, 61),
+                 with_ignored(cross_entropy_grad_on(5, 7), 2, 4.0),
+                 with_ignored(cross_entropy_grad_on(129, 3), 1, 80.0),
+                 with_ignored(with_padding(cross_entropy_grad_on(67, 64), 1, 3), 4, 50.0)},
                 {}),
       composite("cross_entropy_with_grad",
                 {cross_entropy_with_grad_on(5, 7), cross_entropy_with_grad_on(1, 1),
@@ -219,7 +242,10 @@ std::vector<OpTest> composite_tests() {
                  with_padding(cross_entropy_with_grad_on(5, 7), 1, 1),
                  with_padding(cross_entropy_with_grad_on(9, 57), 1, 3),
                  with_padding(cross_entropy_with_grad_on(3, 1031, 30.0), 1, 57),
-                 with_padding(cross_entropy_with_grad_on(2, 40003), 1, 61)},
+                 with_padding(cross_entropy_with_grad_on(2, 40003), 1, 61),
+                 with_ignored(cross_entropy_with_grad_on(5, 7), 2, 4.0),
+                 with_ignored(cross_entropy_with_grad_on(129, 3), 1, 80.0),
+                 with_ignored(with_padding(cross_entropy_with_grad_on(67, 64), 1, 3), 4, 50.0)},
                 {}),
   };
 }

@@ -446,6 +446,48 @@ OpCase put(Operand x, Operand at, std::int64_t size) {
   return {{x, at}, {{"size", size}}};
 }
 
+// --- results that depend on places --------------------------------------------------------------
+std::vector<OpCase> cumsum_cases() {
+  std::vector<OpCase> out;
+  for (const Shape& shape : {Shape{5, 7}, Shape{1031}, Shape{3, 4, 17}, Shape{9, 1}, Shape{0, 7},
+                             Shape{3, 0}, Shape{67, 256}, Shape{2, 1300}}) {
+    out.push_back({{plain(shape)}, {{"reverse", out.size() % 2 == 1}}});
+  }
+  out.push_back({{stored({13, 5}, kTransposed)}});
+  return out;
+}
+
+OpCase dropout_on(Operand x, double rate, std::int64_t batch, std::int64_t stream = 3) {
+  Operand number = indices({1}, 1);
+  number.low = number.high = static_cast<double>(batch);
+  return {{std::move(x), number}, {{"rate", rate}, {"stream", stream}}};
+}
+
+OpCase pow_on(Shape shape, double least, double most, double from, double to, bool is_whole) {
+  Operand exponent = plain(shape, from, to);
+  exponent.differentiable = !is_whole;
+  return {{plain(shape, least, most), exponent}};
+}
+
+std::vector<OpTest> sequence_tests() {
+  return {
+      {.op = "cumsum",
+       .bound = Bound::kUnfused,
+       .cases = cumsum_cases(),
+       .dtypes = {DType::kF32, DType::kBF16, DType::kF16, DType::kI64, DType::kI32}},
+      {.op = "dropout",
+       .cases = {dropout_on(plain({5, 7}), 0.5, 0), dropout_on(plain({1031}), 0.1, 7),
+                 dropout_on(plain({67, 256}), 0.9, std::int64_t{1} << 40),
+                 dropout_on(plain({0}), 0.5, 1), dropout_on(plain({33}), 0.0, 2),
+                 dropout_on(plain({33}), 1.0, 2), dropout_on(stored({13, 5}, kTransposed), 0.3, 4)}},
+      composite("pow",
+                {pow_on({5, 7}, 0.2, 2.5, -2.0, 2.0, false), pow_on({1031}, 0.5, 4.0, 0.1, 1.5, false),
+                 pow_on({13}, -2.0, -0.5, 3.0, 3.0, true), pow_on({13}, -2.0, -0.5, 2.0, 2.0, true),
+                 pow_on({0}, 0.5, 1.0, 1.0, 1.0, true)},
+                {0}),
+  };
+}
+
 std::vector<OpTest> gather_tests() {
   return {
       {.op = "gather",
@@ -522,6 +564,7 @@ std::vector<OpTest> product_tests() {
       scaled_matmul(),
   };
   for (OpTest& test : gather_tests()) out.push_back(std::move(test));
+  for (OpTest& test : sequence_tests()) out.push_back(std::move(test));
   return out;
 }
 

@@ -127,6 +127,8 @@ TEST_F(TypeRulesTest, CompositesSayWhatDoesNotFit) {
                  "[cross_entropy] logits are f32[0,3]; non-empty [N,V] is expected");
   EXPECT_MESSAGE(call("cross_entropy", {x({4, 8}), x({4}, kI64)}, {{"columns", std::int64_t{9}}}),
                  "[cross_entropy] columns is 9; at most 8 count, and 0 stands for all");
+  EXPECT_MESSAGE(call("cross_entropy", {x({4, 8}), x({4}, kI64), x({1})}),
+                 "[cross_entropy] count is f32[1]; f32[] is expected");
   EXPECT_MESSAGE(linear(x({2, 3}), x({5, 4})),
                  "[linear] x [2,3] does not fit weight [5,4] ([out, in])");
   EXPECT_EQ(linear(x({2, 7, 3}), x({5, 3})).type().str(), "f32[2,7,5]");

@@ -42,7 +42,10 @@ def attention(q, k, v, scale, causal=True, cap=0.0, window=0):
     return torch.softmax(scores.masked_fill(~seen, -math.inf), -1) @ v
 
 
-def rope(x, cos, sin):
+def rope(x, cos, sin, halves=False):
+    if halves:
+        a, b = x.chunk(2, -1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
     a, b = x[..., 0::2], x[..., 1::2]
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
@@ -54,10 +57,14 @@ def layer_norm(x, w, b=None, eps=1e-5):
     return (y if b is None else y + b,) + (None,) * 2
 
 
-def cross_entropy(x, t, columns=0, ignore_index=None):
-    losses = torch.logsumexp(x, -1) - x.gather(-1, t.clamp_min(0)[:, None])[:, 0]
-    kept = torch.ones_like(losses) if ignore_index is None else (t != ignore_index).to(losses)
-    return (losses * kept).sum() / kept.sum(), None
+def product(a, b, transpose_b=False):
+    return a @ (b.transpose(-1, -2) if transpose_b else b)
+
+
+def cross_entropy(x, t, count=None, ignore_index=-100):
+    kept = torch.ones_like(t, dtype=torch.bool) if count is None else t != ignore_index
+    losses = torch.logsumexp(x, -1) - x.gather(-1, torch.where(kept, t, 0)[:, None])[:, 0]
+    return torch.where(kept, losses, 0.0).sum() / (len(t) if count is None else count), None
 
 
 def iota(axis, dtype, shape):
@@ -94,8 +101,9 @@ OPS = {name: (lambda f: lambda *xs: f(*xs))(f) for name, f in UNARY.items()} | {
     "log_sum_exp": lambda x: torch.logsumexp(x, -1),
     "rms_norm": lambda x, w, eps=1e-5: (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * w, None),
     "swiglu": lambda a, b: torch.nn.functional.silu(a) * b,
-    "matmul": lambda a, b, transpose_b=False: a @ (b.transpose(-1, -2) if transpose_b else b),
-    "gather": lambda table, i: table[i],
+    "matmul": product, "matmul_bias": lambda a, b, bias, **turned: product(a, b, **turned) + bias,
+    "gather": lambda table, i, padding=-1: torch.nn.functional.embedding(i, table, padding if padding >= 0 else None),
+    "pow": torch.pow, "cumsum": lambda x, reverse=False: torch.cumsum(x, -1),
     "take_along": lambda x, i: x.gather(-1, i[..., None])[..., 0],
 }
 ELEMENTWISE = set(UNARY) - {"select"}

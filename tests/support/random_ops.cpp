@@ -103,6 +103,16 @@ void RandomOps::compare_and_select() {
 }
 
 void RandomOps::affine() {
+  if (dice_.chance(0.2)) {
+    const Item x = item();
+    const Val batch = new_leaf(LeafKind::kInput, {DType::kI64, {1}}, {0.0, 9.0});
+    const Attrs attrs{{"rate", 0.5}, {"stream", dice_.between(0, 3)}};
+    return keep(b_.call1("dropout", {x.value, batch}, attrs), 2.0 * x.reach);
+  }
+  if (dice_.chance(0.1)) {
+    const Type type = item().value.type();
+    return keep(b_.call1("pow", {positive(type), operand(type)}), 16.0);
+  }
   const Item x = item();
   keep(ops::affine(x.value, dice_.pick({-1.5, -1.0, 0.5, 1.25}), dice_.pick({-1.0, 0.0, 0.5})),
        1.5 * x.reach + 1.0);
@@ -199,6 +209,11 @@ void RandomOps::reduce() {
   Dims axes;
   for (int i = 0; i < x.value.shape().rank(); ++i) {
     if (dice_.chance(0.5)) axes.push_back(i);
+  }
+  if (x.value.shape().rank() > 0 && dice_.chance(0.2)) {
+    const auto terms = static_cast<double>(x.value.dim(-1));
+    return keep(b_.call1("cumsum", {x.value}, {{"reverse", dice_.chance(0.5)}}),
+                std::max(x.reach * terms, 1.0));
   }
   const bool keeps = dice_.chance(0.3);
   if (dice_.chance(0.6)) {
@@ -466,12 +481,18 @@ void RandomOps::entropy() {
                                   : operand({dtype, {rows, words}});
   const std::int64_t columns = dice_.chance(0.7) ? words : dice_.between(1, words);
   const Val targets = indices({rows}, columns);
-  const Attrs attrs{{"columns", columns == words ? 0 : columns}};
-  if (dice_.chance(0.5)) {
-    return keep(b_.call(find_op("cross_entropy"), {x, targets}, attrs)[0], kReach);
+  Attrs attrs{{"columns", columns == words ? 0 : columns}};
+  // With `count`, rows of one target are left out; it is no 0.
+  std::vector<Val> operands{x, targets};
+  if (dice_.chance(0.3)) {
+    attrs.set("ignore_index", dice_.between(0, columns - 1));
+    operands.push_back(ops::fill(b_, 2.5, f32({})));
   }
-  const std::vector<Val> both =
-      b_.call(find_op("cross_entropy_with_grad"), {operand(f32({})), x, targets}, attrs);
+  if (dice_.chance(0.5)) {
+    return keep(b_.call(find_op("cross_entropy"), operands, attrs)[0], kReach);
+  }
+  operands.insert(operands.begin(), operand(f32({})));
+  const std::vector<Val> both = b_.call(find_op("cross_entropy_with_grad"), operands, attrs);
   keep(both[0], kReach);
   // No gradient flows through the statistic that the second is made of.
   keep(differentiable_ ? ops::stop_gradient(both[1]) : both[1], 2.0);

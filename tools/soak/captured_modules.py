@@ -8,12 +8,15 @@ Each is small, with random weights, three rows, 19 positions (beyond a window of
 of each, with all patterns and with none, is run in float64 by tests/python/program_reader.py; loss, logits and
 every gradient are compared with the module's, relative to the largest of the tensor (a gradient that is 0 but
 for rounding: to 1e-3 of the largest of all). With --program, capture's own check runs too, by that program.
-With --bytes, the peaks of their steps are measured beside the predicted ones. Modules of other packages are tried
+With it, loss, logits and gradients in float32 on the CPU, eager and compiled, are compared with the module's in float32,
+and so are the losses and weights of ten steps of AdamW with torch.optim.AdamW's (weights whose gradient is 0 but for
+rounding move by its sign, and are left out). With --bytes, the peaks of their steps are measured beside the predicted ones. Modules of other packages are tried
 where these are installed. Exit status 1: something differs.
 """
 import argparse
 import pathlib
 import sys
+import tempfile
 import time
 import warnings
 
@@ -24,6 +27,8 @@ import capture_test  # noqa: E402
 import torch  # noqa: E402
 import tracestep  # noqa: E402
 from tracestep._capture import PATTERNS  # noqa: E402
+from tracestep._capture.export import Inputs, Step, leaves_of  # noqa: E402
+from tracestep._capture.folder import read_tensors  # noqa: E402
 
 warnings.filterwarnings("ignore")
 BOUND = 1e-10
@@ -140,6 +145,70 @@ def modules(only):
         yield name, "tried once", make
 
 
+ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+EXECUTORS = ("eager", "compiled")
+NARROW_BOUND, STEPS = 1e-5, 10
+
+
+def relative(mine, wanted, least=0.0):
+    """The largest difference, of the largest of the tensor."""
+    largest = max(float(wanted.abs().max()) if wanted.numel() else 0.0, least, 1e-30)
+    return float((mine.reshape(wanted.shape) - wanted).abs().max()) / largest if wanted.numel() else 0.0
+
+
+def called(module, inputs, options):
+    """Loss and logits as capture sees them."""
+    options = dict(options)
+    loss, targets = options.pop("loss", None), options.pop("targets", ())
+    targets = targets if isinstance(targets, tuple) else (targets,)
+    step = Step(module, loss, Inputs.of(module, inputs, options, targets))
+    return step(*step.inputs.tensors)
+
+
+def in_float32(module, inputs, options):
+    """The largest differences of one backward pass, and of ten steps, for both executors."""
+    captured = tracestep.capture(module, *inputs, check=False, **options)
+    loss, *logits = called(module, inputs, options)
+    loss.backward()
+    parameters = {n: p for n, p in leaves_of(module)[0].items() if p.requires_grad}
+    gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in parameters.items()}
+    overall = max(float(g.abs().max()) for g in gradients.values() if g.numel())
+    found = {}
+    with tempfile.TemporaryDirectory() as place:
+        files = {name: pathlib.Path(place) / name for name in ("gradients", "logits", "weights")}
+        backward = 0.0
+        for executor in EXECUTORS:
+            asked = {"gradients": files["gradients"], **({"logits": files["logits"]} if logits else {})}
+            result = tracestep.eval(program=captured, executor=executor, threads=1, **asked)
+            mine = read_tensors(files["gradients"])
+            pairs = [relative(torch.tensor(result.table["loss"][0]), loss.detach())]
+            pairs += [relative(mine[n], g, 1e-3 * overall) for n, g in gradients.items() if n in mine]
+            if logits:
+                pairs.append(relative(read_tensors(files["logits"])["logits"], logits[0].detach()))
+            backward = max(backward, *pairs)
+        optimizer = torch.optim.AdamW(parameters.values(), **ADAMW)
+        losses = []
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            step_loss = called(module, inputs, options)[0]
+            step_loss.backward()
+            optimizer.step()
+            losses.append(float(step_loss))
+        steps, weights = 0.0, 0.0
+        for executor in EXECUTORS:
+            mine = []
+            tracestep.train(program=captured, steps=STEPS, lr=ADAMW["lr"], beta1=ADAMW["betas"][0], beta2=ADAMW["betas"][1],
+                            eps=ADAMW["eps"], weight_decay=ADAMW["weight_decay"], executor=executor, threads=1,
+                            save=files["weights"], overwrite=True, on_step=lambda row: mine.append(row["loss"]))
+            steps = max(steps, relative(torch.tensor(mine), torch.tensor(losses)))
+            saved = read_tensors(files["weights"])
+            for name, p in parameters.items():
+                moves = gradients[name].abs() > 1e-4 * overall
+                weights = max(weights, relative(saved[name].reshape(p.shape)[moves], p.detach()[moves], float(p.detach().abs().max())))
+    found.update({"float32": backward, "losses": steps, "weights": weights})
+    return found
+
+
 def tried(make, checks):
     """What a table says of one."""
     torch.manual_seed(3)
@@ -153,6 +222,9 @@ def tried(make, checks):
         if checks:
             check = tracestep.capture(module, *inputs, **options).check
             row["program"] = max(check["loss"], check["gradients"])
+            torch.manual_seed(3)
+            module, inputs, options = make()
+            row.update(in_float32(module, inputs, options))
         return row
     except tracestep.Error as refused:
         return {"reason": str(refused)}
@@ -202,13 +274,18 @@ def main():
             continue
         except Exception as failure:  # neither captured nor refused: a mistake of the exporter, or of the module
             row = {"failure": f"{type(failure).__name__}: {str(failure).splitlines()[0][:200] if str(failure) else ''}"}
-        is_equal = "with" in row and max(row["with"], row["without"], row.get("program", 0.0)) <= BOUND
+        is_equal = "with" in row and max(row["with"], row["without"], row.get("program", 0.0)) <= BOUND and \
+            max(row.get(n, 0.0) for n in ("float32", "losses", "weights")) <= NARROW_BOUND
         problems += kind != "tried once" and not is_equal
         rows.append((name, kind, is_equal, row))
         print(name, "equal" if is_equal else "NOT", row, flush=True)
     if options.output:
         options.output.write_text(page(rows, bool(options.program)), encoding="utf-8")
     return 1 if problems else 0
+
+
+MORE = ("program", "float32", "losses", "weights")
+MORE_TITLES = " by the program | float32 | ten losses | weights |"
 
 
 def page(rows, checks):
@@ -231,16 +308,17 @@ def page(rows, checks):
         equal = sum(r[2] for r in of_kind)
         lines += [f"## {title}: {equal} of {len(of_kind)} equal", "",
                   "Differences of loss, logits and gradients in float64, relative to each tensor's largest; with all "
-                  "patterns and with none." if kind == "own" else "", "",
-                  f"| module | with | without |{' by the program |' if checks else ''} nodes | constants | composites |",
-                  f"|---|--:|--:|{'--:|' if checks else ''}--:|--:|---|"]
+                  "patterns and with none; by the program on the device reference; in float32 on the CPU, the larger of "
+                  "eager and compiled; losses and weights of ten steps of AdamW." if kind == "own" else "", "",
+                  f"| module | with | without |{MORE_TITLES if checks else ''} nodes | constants | composites |",
+                  f"|---|--:|--:|{'--:|' * 4 if checks else ''}--:|--:|---|"]
         for name, _, is_equal, row in of_kind:
             if "with" not in row:
                 why = row.get("reason", row.get("failure", "")).replace("|", "\\|")
-                lines.append(f"| {name} | {'refused' if 'reason' in row else 'failed'} | |{' |' if checks else ''} | | {why} |")
+                lines.append(f"| {name} | {'refused' if 'reason' in row else 'failed'} | |{' |' * 4 if checks else ''} | | {why} |")
                 continue
             lines.append(f"| {name} | {row['with']:.1e} | {row['without']:.1e} |"
-                         f"{' %.1e |' % row['program'] if checks else ''} {row['nodes']} | {row['constants']} | {row['found']} |")
+                         + (" " + "".join(f"{row[n]:.1e} | " for n in MORE) if checks else " ") + f"{row['nodes']} | {row['constants']} | {row['found']} |")
         lines.append("")
     return "\n".join(line for i, line in enumerate(lines) if line or i and lines[i - 1]) + "\n"
 

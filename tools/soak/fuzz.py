@@ -25,7 +25,7 @@ OUT = ROOT / "out" / "fuzz"
 # Target -> the files of src/ that are its reader.
 READERS = {
     "captured": ["captured/captured_model.cpp", "captured/forward_program.cpp", "captured/capture_index.cpp",
-                 "captured/read_captured.cpp", "nn/captured_programs.cpp"],
+                 "captured/leaf_blocks.cpp", "captured/read_captured.cpp", "nn/captured_programs.cpp"],
     "checkpoint": ["weights/checkpoint_format.cpp", "weights/saved_tensors.cpp", "weights/tensor_pieces.cpp"],
     "gzip": ["lab/report/gzip.cpp"],
     "json": ["base/json.cpp", "base/json_events.cpp"],

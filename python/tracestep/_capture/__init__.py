@@ -64,7 +64,6 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
         if any(p.device.type == "meta" for p in module.parameters()):
             module, weights = _off_meta(module), False
         step = Step(module, loss, Inputs.of(module, inputs, keywords, targets))
-        _refuse_dropout(module)
         title = name or type(module).__name__
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of PyTorch about itself
@@ -102,16 +101,6 @@ def _patterns(patterns: str | Iterable[str]) -> frozenset[str]:
     if unknown := [n for n in names if n not in PATTERNS]:
         raise UsageError(f"[patterns] {unknown[0]!r} is no pattern; there are {', '.join(PATTERNS)}, all and none", 2)
     return frozenset(names)
-
-
-def _refuse_dropout(module: torch.nn.Module) -> None:
-    """Dropout that is at work, by the names of its modules."""
-    kinds = (torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.Dropout2d, torch.nn.Dropout3d, torch.nn.AlphaDropout)
-    found = [name for name, m in module.named_modules() if isinstance(m, kinds) and m.p > 0 and m.training]
-    if found:
-        raise UsageError(f"dropout with p > 0 while training, in {', '.join(found[:3])}"
-                         f"{f' and {len(found) - 3} more' if len(found) > 3 else ''}: a program has none; set p = 0, as in "
-                         "`for m in model.modules(): if isinstance(m, torch.nn.Dropout): m.p = 0.0`", 2)
 
 
 def _groups(optimizer: torch.optim.Optimizer, found: Exported) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Products, convolutions over patches, norms, attention and losses: ATen's whole nodes as our composites.
+"""Products, convolutions over patches, norms and attention: ATen's whole nodes as our composites.
 
 Where the pattern of a composite is off, or the node differs from it, it is written by its parts.
 """
@@ -11,20 +11,15 @@ import torch
 
 from . import masks
 from .lower import DTYPES_BACK, Lowering, op
-from .ops import axes_of
-from .program import Val
-
-WIDE = {"bf16": "f32", "f16": "f32"}
+from .program import WIDE, Val
 
 
 # --- products -------------------------------------------------------------------------------------
 @op("linear")
 def linear(w: Lowering, x: Any, weight: Any, bias: Any = None) -> Val:
     """x · weightᵀ + bias."""
-    x, weight = w.val(x), w.val(weight)
-    rows = w.p.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
-    y = w.p.reshape(w.p.matmul(rows, weight, transpose_b=True), w.shape)
-    return y if bias is None else w.p.binary("add", y, w.val(bias))
+    y = w.p.linear(w.val(x), w.val(weight), None if bias is None else w.val(bias))
+    return w.p.reshape(y, w.shape)
 
 
 @op("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner")
@@ -39,6 +34,8 @@ def matmul(w: Lowering, a: Any, b: Any) -> Val:
 @op("addmm", "baddbmm", "addmv")
 def addmm(w: Lowering, c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Val:
     """beta · c + alpha · a · b."""
+    if (beta, alpha) == (1, 1) and w.val(c).rank == 1 and w.val(b).rank == 2:
+        return w.p.linear(w.val(a), w.val(b), w.val(c), transpose_b=False)
     y = w.p.affine(matmul(w, a, b), alpha)
     return w.p.binary("add", w.p.affine(w.val(c), beta), y) if beta else y
 
@@ -119,8 +116,7 @@ def patches(w: Lowering, x: Val, weight: Any, bias: Any = None, stride: Any = 1,
     x = p.reshape(x, (*x.shape[:2], *(m for pair in zip(counts, kernel) for m in pair)))
     x = p.permute(x, [0, *range(2, 2 * n + 2, 2), 1, *range(3, 2 * n + 2, 2)])
     rows = p.reshape(x, (x.shape[0] * math.prod(counts), math.prod(weight.shape[1:])))
-    y = p.matmul(rows, p.reshape(weight, (weight.shape[0], rows.shape[1])), transpose_b=True)
-    y = y if bias is None else p.binary("add", y, w.val(bias))
+    y = p.linear(rows, p.reshape(weight, (weight.shape[0], rows.shape[1])), None if bias is None else w.val(bias))
     y = p.reshape(y, (x.shape[0], *counts, weight.shape[0]))
     return p.reshape(p.permute(y, [0, n + 1, *range(1, n + 1)]), w.shape)
 
@@ -210,18 +206,16 @@ def batch_norm(w: Lowering, x: Val, weight: Any, bias: Any, mean: Any, variance:
 def attention(w: Lowering, q: Any, k: Any, v: Any, mask: Any = None, dropout: float = 0.0, is_causal: bool = False,
               *, scale: float | None = None, enable_gqa: bool = False) -> Val:
     """Ours where the mask is constant and hides the future, a window or nothing; else by parts."""
-    from .ops import dropout as dropped
     q, k, v = w.val(q), w.val(k), w.val(v)
-    dropped(w, q, dropout)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
     if is_causal:
         mask = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril()
     kind = masks.Seen(False) if mask is None else None
     if isinstance(mask, torch.Tensor):
         kind = masks.kind_of(mask.expand(*mask.shape[:-2], q.shape[-2], k.shape[-2]))
-    if kind and k.shape == v.shape and k.shape[-1] == q.shape[-1] and "attention" in w.patterns:
+    if kind and k.shape == v.shape and k.shape[-1] == q.shape[-1] and not dropout and "attention" in w.patterns:
         return attended(w, q, k, v, scale, kind)
-    return by_parts(w, q, k, v, mask if kind != masks.Seen(False) else None, scale)
+    return by_parts(w, q, k, v, mask if kind != masks.Seen(False) else None, scale, dropout)
 
 
 def attended(w: Lowering, q: Val, k: Val, v: Val, scale: float, kind: masks.Seen, cap: float = 0.0) -> Val:
@@ -240,9 +234,10 @@ def attended(w: Lowering, q: Val, k: Val, v: Val, scale: float, kind: masks.Seen
     return p.reshape(p.call("attention", (q, k, v), (q.dtype, q.shape), **attrs), shape)
 
 
-def by_parts(w: Lowering, q: Val, k: Val, v: Val, mask: Any, scale: float) -> Val:
-    """Scores, mask, softmax, values; a row that sees nothing is 0, as PyTorch has it."""
+def by_parts(w: Lowering, q: Val, k: Val, v: Val, mask: Any, scale: float, dropout: float = 0.0) -> Val:
+    """Scores, mask, softmax, dropout, values; a row that sees nothing is 0, as PyTorch has it."""
     p = w.p
+    dropped = lambda weights: w.dropped(weights, dropout) if dropout else weights
     if k.rank > 2 and k.shape[-3] != q.shape[-3] and k.shape[-3] > 1:
         group = q.shape[-3] // k.shape[-3]
         spread = lambda x: p.reshape(p.broadcast(p.reshape(x, (*x.shape[:-2], 1, *x.shape[-2:])),
@@ -251,111 +246,12 @@ def by_parts(w: Lowering, q: Val, k: Val, v: Val, mask: Any, scale: float) -> Va
         k, v = spread(k), spread(v)
     scores = p.affine(p.matmul(q, k, transpose_b=True), scale)
     if mask is None:
-        return p.matmul(p.softmax(scores), v)
+        return p.matmul(dropped(p.softmax(scores)), v)
     if isinstance(mask, torch.Tensor) and (is_seen := masks.seen(mask)) is not None:
         mask = is_seen
     mask = w.val(mask)
     if mask.dtype != "bool":
-        return p.matmul(p.softmax(p.binary("add", scores, p.cast(mask, scores.dtype))), v)
+        return p.matmul(dropped(p.softmax(p.binary("add", scores, p.cast(mask, scores.dtype)))), v)
     hidden = torch.finfo(DTYPES_BACK[scores.dtype]).min
     weights = p.softmax(p.select(mask, scores, p.fill(hidden, scores.dtype)))
-    return p.matmul(p.select(mask, weights, p.fill(0, weights.dtype)), v)
-
-
-# --- losses ---------------------------------------------------------------------------------------
-def _reduced(w: Lowering, x: Val, reduction: int) -> Val:
-    return x if reduction == 0 else w.p.mean(x, axes_of(x, None)) if reduction == 1 else w.p.reduce("sum", x, axes_of(x, None))
-
-
-def _classes_last(w: Lowering, x: Val) -> Val:
-    """[N, V] of [V], [N, V] or [N, V, …]."""
-    y = w.p.permute(x, [0, *range(2, x.rank), 1]) if x.rank > 2 else x
-    return w.p.reshape(y, (math.prod(y.shape[:-1]), y.shape[-1]))
-
-
-@op("cross_entropy_loss")
-def cross_entropy(w: Lowering, x: Any, target: Any, weight: Any = None, reduction: int = 1, ignored: int = -100,
-                  smoothing: float = 0.0) -> Val:
-    """Ours where it is the mean over rows; class weights, smoothing and other targets by parts."""
-    p, x, target = w.p, w.val(x), w.val(target)
-    wide = WIDE.get(x.dtype, x.dtype)
-    rows = _classes_last(w, x)
-    if target.is_floating:
-        rows = p.cast(rows, wide)
-        log_p = p.binary("sub", rows, p.reshape(p.log_sum_exp(rows), (rows.shape[0], 1)))
-        hits = p.cast(_classes_last(w, target), wide)
-        hits = p.affine(hits, 1 - smoothing, smoothing / rows.shape[1]) if smoothing else hits
-        hits = p.binary("mul", hits, p.cast(w.val(weight), wide)) if weight is not None else hits
-        losses = p.unary("neg", p.reduce("sum", p.binary("mul", hits, log_p), [1]))
-        y = losses if reduction == 0 else p.affine(p.reduce("sum", losses, [0]), 1 / rows.shape[0] if reduction == 1 else 1)
-        return p.cast(p.reshape(y, w.shape), w.dtype)
-    target = p.reshape(target, (rows.shape[0],))
-    is_plain = not smoothing and weight is None and reduction == 1
-    if is_plain and not w.is_ignored(target, ignored) and "cross_entropy" in w.patterns:
-        loss = p.call("cross_entropy", (rows, target), (wide, ()), (wide, rows.shape[:1]))
-        return p.cast(loss, w.dtype)
-    rows = p.cast(rows, wide)
-    lse = p.log_sum_exp(rows)
-    picked = w.targets_of(target, ignored)
-    losses = p.binary("sub", lse, p.take_along(rows, picked))
-    if smoothing:
-        even = p.binary("sub", lse, p.mean(rows, [1]))
-        losses = p.binary("add", p.affine(losses, 1 - smoothing), p.affine(even, smoothing))
-    if smoothing and weight is not None:
-        raise w.refuse(f"{w.target} with both class weights and smoothing has no counterpart")
-    return _of_rows(w, losses, target, picked, weight, reduction, ignored)
-
-
-@op("nll_loss_nd", "nll_loss", "nll_loss2d")
-def nll_loss(w: Lowering, x: Any, target: Any, weight: Any = None, reduction: int = 1, ignored: int = -100) -> Val:
-    """Of log probabilities."""
-    rows = _classes_last(w, w.val(x))
-    target = w.p.reshape(w.val(target), (rows.shape[0],))
-    picked = w.targets_of(target, ignored)
-    return _of_rows(w, w.p.unary("neg", w.p.take_along(rows, picked)), target, picked, weight, reduction, ignored)
-
-
-def _of_rows(w: Lowering, losses: Val, target: Val, picked: Val, weight: Any, reduction: int, ignored: int) -> Val:
-    p, dtype = w.p, losses.dtype
-    one, zero = p.fill(1, dtype), p.fill(0, dtype)
-    counts = p.broadcast(one, losses.shape)
-    if weight is not None:
-        weights = w.val(weight, dtype)
-        counts = p.take_along(p.broadcast(weights, (*losses.shape, weights.shape[0])), picked)
-    if picked is not target:
-        is_ignored = p.binary("eq", target, p.fill(ignored, target.dtype))
-        counts = p.select(is_ignored, zero, counts)
-        losses = p.select(is_ignored, zero, losses)
-    losses = p.binary("mul", losses, counts) if weight is not None else losses
-    if reduction:
-        losses = p.reduce("sum", losses, [0])
-    if reduction == 1:
-        losses = p.binary("div", losses, p.reduce("sum", counts, [0]))
-    return p.cast(p.reshape(losses, w.shape), w.dtype)
-
-
-@op("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
-def distance(w: Lowering, a: Any, b: Any, reduction: int = 1, edge: float = 1.0) -> Val:
-    """Of squares, of magnitudes, or of the one near 0 and the other far."""
-    p, name = w.p, w.node.target._schema.name.split("::")[1]
-    apart = p.binary("sub", w.val(a, w.dtype), w.val(b, w.dtype))
-    if name == "mse_loss":
-        return _reduced(w, p.unary("square", apart), reduction)
-    far = p.unary("abs", apart)
-    if name == "l1_loss":
-        return _reduced(w, far, reduction)
-    near = p.affine(p.unary("square", apart), 0.5)
-    far = p.affine(far, edge, -0.5 * edge * edge)
-    y = p.select(p.binary("lt", p.unary("abs", apart), p.fill(edge, apart.dtype)), near, far)
-    return _reduced(w, p.affine(y, 1 / edge) if name.startswith("smooth") else y, reduction)
-
-
-@op("binary_cross_entropy_with_logits")
-def binary_cross_entropy(w: Lowering, x: Any, y: Any, weight: Any = None, positive: Any = None, reduction: int = 1) -> Val:
-    """log(1 + e^x) - x · y."""
-    from .ops import soft_plus
-    if positive is not None:
-        raise w.refuse(f"{w.target} with pos_weight has no counterpart")
-    p, x = w.p, w.val(x, w.dtype)
-    losses = p.binary("sub", soft_plus(w, x), p.binary("mul", x, w.val(y, w.dtype)))
-    return _reduced(w, losses if weight is None else p.binary("mul", losses, w.val(weight, w.dtype)), reduction)
+    return p.matmul(dropped(p.select(mask, weights, p.fill(0, weights.dtype))), v)

@@ -19,12 +19,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._program import UsageError
-from . import composites as _composites  # registers their ops
-from .lower import DTYPES, Lowering, place_of, refuse
+from . import activations, arithmetic, composites, views  # each registers its ops
+from .lower import BATCH, DTYPES, Lowering, place_of, refuse
 from .patterns import lift, lifted_in
 from .program import Program, Val, word
 
-assert _composites
+assert activations and arithmetic and composites and views
 
 
 @dataclass
@@ -107,9 +107,10 @@ def _part(outputs: Any, name: str, fits: Callable[[torch.Tensor], bool]) -> torc
 
 
 class Widened(torch.overrides.TorchFunctionMode):
-    """float32, float16 and bfloat16 are float64 wherever a module names them: for the check of a program."""
+    """float32, float16 and bfloat16 are float64 wherever a module names them, and nothing is dropped: for the check."""
 
     NARROW = {torch.float32: torch.float64, torch.bfloat16: torch.float64, torch.float16: torch.float64}
+    DROPS = (torch.nn.functional.dropout, torch.dropout)
     METHODS = {torch.Tensor.float: torch.Tensor.double, torch.Tensor.half: torch.Tensor.double,
                torch.Tensor.bfloat16: torch.Tensor.double}
 
@@ -127,6 +128,13 @@ class Widened(torch.overrides.TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Calls the function on wider dtypes."""
         wide = lambda x: self.NARROW.get(x, x) if isinstance(x, torch.dtype) else x
+        kwargs = dict(kwargs or {})
+        if func in self.DROPS:
+            return args[0] if args else kwargs["input"]
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            args, kwargs = args[:4], {**dict(zip(("dropout_p", "is_causal"), args[4:])), **kwargs, "dropout_p": 0.0}
+        if func is torch.nn.functional.multi_head_attention_forward:
+            kwargs["training"] = False  # of nothing but its dropout
         if func is not torch.finfo and "assert" not in getattr(func, "__name__", ""):
             args, kwargs = pytree.tree_map(wide, (tuple(args), dict(kwargs or {})))
         return self.METHODS.get(func, func)(*args, **kwargs)
@@ -325,5 +333,8 @@ def _roles(program: Program) -> list[dict[str, Any]]:
         if v.kind == "input":
             role, high = rows.get(id(v), ("given", 0))
             is_index = v.dtype == "i64" and high
+            if v.name == BATCH:
+                out.append({"name": v.name, "role": "batch"})
+                continue
             out.append({"name": v.name, "role": role, "high": high} if is_index else {"name": v.name, "role": "given"})
     return out

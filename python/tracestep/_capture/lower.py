@@ -6,7 +6,6 @@ neighbours, each under the name that ATen has for it.
 """
 from __future__ import annotations
 
-import math
 import operator
 import os
 import re
@@ -25,6 +24,7 @@ DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", to
 OPS: dict[str, Callable[..., Any]] = {}
 # Their values are whatever memory held; those of random numbers have a tag.
 UNSET = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+BATCH = "dropout.batch"  # the input that dropout depends on
 # Of an operand, they read the shape only.
 SHAPED = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "numel", "sym_size")
 
@@ -73,6 +73,8 @@ class Lowering:
         self.stored: dict[Any, Val] = {}
         self.node: torch.fx.Node = None  # type: ignore[assignment]
         self.place = ("", "", 0)
+        self.batch: Val | None = None  # the number of the batch, where something is dropped
+        self.drops = 0
 
     # --- what the ops ask for ---------------------------------------------------------------------
     def of(self, node: torch.fx.Node) -> Any:
@@ -121,6 +123,12 @@ class Lowering:
         if not isinstance(x, Val):
             raise self.refuse(f"{self.target} of {type(x).__name__} has no counterpart")
         return self.p.cast(x, dtype) if dtype else x
+
+    def dropped(self, x: Val, p: float) -> Val:
+        """x with dropout; each call has a stream of its own."""
+        self.batch = self.batch or self.p.leaf("input", BATCH, "i64", (1,))
+        self.drops += 1
+        return self.p.call("dropout", (x, self.batch), (x.dtype, x.shape), rate=float(p), stream=self.drops)
 
     # --- constants --------------------------------------------------------------------------------
     def constant(self, x: torch.Tensor, is_table: bool = False) -> Val:
@@ -209,8 +217,9 @@ class Lowering:
         tags = getattr(node.target, "tags", ())
         is_random = torch.Tag.nondeterministic_seeded in tags
         if name not in OPS and (name in UNSET or is_random and re.match("rand|normal|bernoulli|uniform|multi|exp", name)):
-            raise self.refuse(f"{self.target} gives "
-                              f"{'memory as it was' if name in UNSET else 'random numbers'}, which no program has")
+            is_filled = any(torch.Tag.nondeterministic_seeded in getattr(user.target, "tags", ()) for user in node.users)
+            gives = "memory as it was" if name in UNSET and not is_filled else "random numbers"
+            raise self.refuse(f"{self.target} gives {gives}; of these a program has dropout of single elements alone")
         if name in SHAPED:
             args = tuple(torch.empty(()).new_empty((1,), dtype=DTYPES_BACK[a.dtype]).expand(a.shape)
                          if isinstance(a, Val) else a for a in args)

@@ -13,6 +13,7 @@ from typing import Any
 
 Shape = tuple[int, ...]
 FLOATS = ("f64", "f32", "bf16", "f16")
+WIDE = {"bf16": "f32", "f16": "f32"}  # what sums of 16 bits are in
 # Ops without operands of which an equal second one is left out, as of views.
 _MERGED = {"fill", "iota", "reshape", "permute", "slice", "broadcast", "cast"}
 
@@ -219,9 +220,20 @@ class Program:
         columns = b.shape[-2] if transpose_b else b.shape[-1]
         return self.call("matmul", (a, b), (a.dtype, (*batch, a.shape[-2], columns)), **attrs)
 
-    def gather(self, table: Val, indices: Val) -> Val:
-        """Rows of a table [n, d]."""
-        return self.call("gather", (table, indices), (table.dtype, (*indices.shape, table.shape[1])))
+    def linear(self, x: Val, weight: Val, bias: Val | None, transpose_b: bool = True) -> Val:
+        """x [..., k] by weight [n, k] (else [k, n]), a bias [n] added to each row: one op, as autocast casts it."""
+        if bias is None or bias.shape != (weight.shape[0 if transpose_b else 1],):
+            y = self.matmul(x, weight, transpose_b)
+            return y if bias is None else self.binary("add", y, bias)
+        rows = self.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+        attrs = {"transpose_b": True} if transpose_b else {}
+        y = self.call("matmul_bias", (rows, weight, bias), (x.dtype, (rows.shape[0], *bias.shape)), **attrs)
+        return self.reshape(y, (*x.shape[:-1], *bias.shape))
+
+    def gather(self, table: Val, indices: Val, padding: int = -1) -> Val:
+        """Rows of a table [n, d]; that of the padding has no gradient."""
+        attrs = {"padding": padding} if padding >= 0 else {}
+        return self.call("gather", (table, indices), (table.dtype, (*indices.shape, table.shape[1])), **attrs)
 
     def take_along(self, x: Val, indices: Val) -> Val:
         """One element of each row: x [..., n], indices [...]."""

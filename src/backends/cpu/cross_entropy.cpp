@@ -38,34 +38,57 @@ struct RowLoss {
   float lse, loss;  // lse = log Σ exp(logits), loss = lse - logits[target]
 };
 
-// Rows of logits, of which the first `vocab` columns count.
+// Rows of logits, of which the first `vocab` columns count. `at`: the operand, if it is there, that
+// the sum over rows is divided by in place of their number; with it rows are left out.
 struct Rows {
   std::int64_t count, width, vocab;
+  float divisor;
+  bool ignores;
+  std::int64_t ignored = 0;
 
-  Rows(const KernelCall& call, const TensorRef& logits)
+  Rows(const KernelCall& call, const TensorRef& logits, std::size_t at)
       : count(logits.shape[0]),
         width(logits.shape[1]),
-        vocab(ops::loss_columns(call.attrs, width)) {}
+        vocab(ops::loss_columns(call.attrs, width)),
+        divisor(static_cast<float>(count)),
+        ignores(call.inputs.size() > at) {
+    if (!ignores) return;
+    divisor = scalar_of(call.inputs[at]);
+    ignored = call.attrs.integer("ignore_index");
+  }
+
+  bool leaves_out(const TensorRef& targets, std::int64_t row) const {
+    return ignores && integer_at(targets, row) == ignored;
+  }
 };
 
 RowLoss loss_of_row(const Operand& logits, const TensorRef& targets, std::int64_t row,
                     const Rows& rows) {
-  const std::int64_t target = target_of(targets, row, rows.vocab), begin = row * rows.width;
+  const std::int64_t begin = row * rows.width;
+  const bool is_left_out = rows.leaves_out(targets, row);
+  const std::int64_t target = is_left_out ? 0 : target_of(targets, row, rows.vocab);
   const float lse = row_log_sum_exp(logits, begin, rows.vocab);
+  if (is_left_out) return {lse, 0.0f};
   return {lse, lse - element(logits, begin + target)};
 }
 
-void write_mean(const TensorRef& loss, const float* losses, std::int64_t rows) {
+void write_mean(const TensorRef& loss, const float* losses, const Rows& rows) {
   if (loss.data == nullptr) return;
   double sum = 0;
-  for (std::int64_t row = 0; row < rows; ++row) sum += static_cast<double>(losses[row]);
-  *loss.as<float>() = static_cast<float>(sum / static_cast<double>(rows));
+  for (std::int64_t row = 0; row < rows.count; ++row) sum += static_cast<double>(losses[row]);
+  *loss.as<float>() = static_cast<float>(sum / static_cast<double>(rows.divisor));
 }
 
 // Writes a row of the gradient, which may lie over the logits.
 void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_t row,
                     const Rows& rows, float lse, float scale, const TensorRef& out) {
   const std::int64_t vocab = rows.vocab, begin = row * rows.width;
+  const auto bytes = static_cast<std::int64_t>(size_of(out.dtype));
+  if (rows.leaves_out(targets, row)) {
+    std::memset(out.as<std::byte>() + begin * bytes, 0,
+                static_cast<std::size_t>(rows.width * bytes));
+    return;
+  }
   const std::int64_t target = target_of(targets, row, vocab);
   const float hit = element(logits, begin + target);
   const auto probability = [=](V v) HWY_ATTR { return exp(v - splat(lse)); };
@@ -77,35 +100,34 @@ void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_
   });
   const float p = hn::GetLane(probability(splat(hit)).v);
   const float value = (p - 1.0f) * scale;
-  const auto bytes = static_cast<std::int64_t>(size_of(out.dtype));
   from_floats(&value, 1, out.dtype, out.as<std::byte>() + (begin + target) * bytes);
   std::memset(out.as<std::byte>() + (begin + vocab) * bytes, 0,
               static_cast<std::size_t>((rows.width - vocab) * bytes));
 }
 
-// The factor on each row's gradient: the gradient of the loss, divided by the number of rows.
-float scale_of(const TensorRef& dloss, std::int64_t rows) {
-  return scalar_of(dloss) * (1.0f / static_cast<float>(rows));
+// The factor on each row's gradient: the gradient of the loss, divided as their sum is.
+float scale_of(const TensorRef& dloss, const Rows& rows) {
+  return scalar_of(dloss) * (1.0f / rows.divisor);
 }
 
 void cross_entropy_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[0]);
   const TensorRef& lse = call.outputs[1];
-  const Rows rows(call, call.inputs[0]);
+  const Rows rows(call, call.inputs[0], 2);
   auto* losses = reinterpret_cast<float*>(call.workspace.data());  // [rows]
   for_rows(call, rows.count, rows.width, [&](std::int64_t row) {
     const RowLoss of_row = loss_of_row(logits, call.inputs[1], row, rows);
     if (lse.data != nullptr) lse.as<float>()[row] = of_row.lse;
     losses[row] = of_row.loss;
   });
-  write_mean(call.outputs[0], losses, rows.count);
+  write_mean(call.outputs[0], losses, rows);
 }
 
 void cross_entropy_grad_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[1]), lse(call.inputs[3]);
   const TensorRef& out = call.outputs[0];
-  const Rows rows(call, call.inputs[1]);
-  const float scale = scale_of(call.inputs[0], rows.count);
+  const Rows rows(call, call.inputs[1], 4);
+  const float scale = scale_of(call.inputs[0], rows);
   for_rows(call, rows.count, rows.width, [&](std::int64_t row) {
     write_gradient(logits, call.inputs[2], row, rows, element(lse, row), scale, out);
   });
@@ -115,15 +137,15 @@ void cross_entropy_grad_kernel(const KernelCall& call) {
 void cross_entropy_with_grad_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[1]);
   const TensorRef &targets = call.inputs[2], &out = call.outputs[1];
-  const Rows rows(call, call.inputs[1]);
-  const float scale = scale_of(call.inputs[0], rows.count);
+  const Rows rows(call, call.inputs[1], 3);
+  const float scale = scale_of(call.inputs[0], rows);
   auto* losses = reinterpret_cast<float*>(call.workspace.data());  // [rows]
   for_rows(call, rows.count, rows.width, [&](std::int64_t row) {
     const RowLoss of_row = loss_of_row(logits, targets, row, rows);
     losses[row] = of_row.loss;
     if (out.data != nullptr) write_gradient(logits, targets, row, rows, of_row.lse, scale, out);
   });
-  write_mean(call.outputs[0], losses, rows.count);
+  write_mean(call.outputs[0], losses, rows);
 }
 
 constexpr NamedKernel kCrossEntropy[] = {

@@ -1,4 +1,5 @@
-// Rotary position embedding: rotates interleaved pairs of every row by the angles of its position.
+// Rotary position embedding: rotates pairs of every row, neighbours or half a row apart, by the
+// angles of its position.
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 
@@ -36,12 +37,49 @@ HWY_INLINE void rotate(std::int64_t n, const float* x, const float* cos, const f
   std::copy(out, out + 2 * (n - i), y + 2 * i);
 }
 
+// As rotate, of pairs that lie apart: (a[i], b[i]), into y and z.
+HWY_INLINE void rotate_apart(std::int64_t n, const float* a, const float* b, const float* cos,
+                             const float* sin, float sign, float* y, float* z) {
+  const V turn = splat(sign);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const V first = load(a + i), second = load(b + i), c = load(cos + i), s = load(sin + i) * turn;
+    store(first * c - second * s, y + i);
+    store(first * s + second * c, z + i);
+  }
+  for (; i < n; ++i) {
+    const float first = a[i], second = b[i], s = sin[i] * sign;
+    y[i] = first * cos[i] - second * s;
+    z[i] = first * s + second * cos[i];
+  }
+}
+
 void rope_kernel(const KernelCall& call) {
   const Operand x(call.inputs[0]), cos(call.inputs[1]), sin(call.inputs[2]);
   const TensorRef& y = call.outputs[0];
   const std::int64_t width = y.shape.back(), length = y.shape.back(1), half = width / 2;
   if (y.count() == 0) return;
   const float sign = call.attrs.flag("inverse") ? -1.0f : 1.0f;
+  const bool by_halves = call.attrs.flag("halves");
+  const auto read_x = [&](const std::byte* from, std::int64_t stride, std::int64_t n, Tile& tile) {
+    if (x.dtype == DType::kF32 && stride == 1) return reinterpret_cast<const float*>(from);
+    to_floats(from, x.dtype, stride, n, tile.data);
+    return static_cast<const float*>(tile.data);
+  };
+  const auto rotate_halves = [&](std::int64_t row, const std::byte* from, std::int64_t stride) {
+    const std::int64_t angles = row % length * half;
+    for (std::int64_t j = 0; j < half; j += kTile) {
+      const std::int64_t n = std::min(kTile, half - j), at = row * width + j;
+      const std::byte* piece = from + j * stride * x.element_bytes;
+      Tile a, b, cos_tile, sin_tile, y_tile, z_tile;
+      rotate_apart(n, read_x(piece, stride, n, a),
+                   read_x(piece + half * stride * x.element_bytes, stride, n, b),
+                   read(cos, angles + j, n, cos_tile), read(sin, angles + j, n, sin_tile), sign,
+                   destination(y, at, y_tile), destination(y, at + half, z_tile));
+      finish(y, at, n, y_tile);
+      finish(y, at + half, n, z_tile);
+    }
+  };
   // `from`: the row's first element, its neighbours `stride` apart.
   const auto rotate_row = [&](std::int64_t row, const std::byte* from, std::int64_t stride) {
     const std::int64_t angles = row % length * half;
@@ -49,11 +87,8 @@ void rope_kernel(const KernelCall& call) {
       const std::int64_t n = std::min(kTile / 2, half - j), at = row * width + 2 * j;
       const std::byte* piece = from + 2 * j * stride * x.element_bytes;
       Tile x_tile, cos_tile, sin_tile, y_tile;
-      const bool in_place = x.dtype == DType::kF32 && stride == 1;
-      if (!in_place) to_floats(piece, x.dtype, stride, 2 * n, x_tile.data);
-      rotate(n, in_place ? reinterpret_cast<const float*>(piece) : x_tile.data,
-             read(cos, angles + j, n, cos_tile), read(sin, angles + j, n, sin_tile), sign,
-             destination(y, at, y_tile));
+      rotate(n, read_x(piece, stride, 2 * n, x_tile), read(cos, angles + j, n, cos_tile),
+             read(sin, angles + j, n, sin_tile), sign, destination(y, at, y_tile));
       finish(y, at, 2 * n, y_tile);
     }
   };
@@ -65,7 +100,8 @@ void rope_kernel(const KernelCall& call) {
     for_runs(x, row * width, count * width,  // each run is a number of whole rows
              [&](const std::byte* from, std::int64_t stride, std::int64_t elements) {
                for (std::int64_t i = 0; i < elements; i += width, ++row) {
-                 rotate_row(row, from + i * stride * x.element_bytes, stride);
+                 const std::byte* at = from + i * stride * x.element_bytes;
+                 by_halves ? rotate_halves(row, at, stride) : rotate_row(row, at, stride);
                }
              });
   });

@@ -30,6 +30,7 @@ void add_cached_attention_kernel(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
 void add_adamw_8bit_kernels(KernelTable& table);
 void add_moment_code_kernels(KernelTable& table);
+void add_sequence_kernels(KernelTable& table);
 
 // All families of kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {
@@ -44,7 +45,7 @@ inline constexpr KernelTable::Family kKernelFamilies[] = {
     add_norm_kernels,          add_rope_kernels,
     add_attention_kernels,     add_cached_attention_kernel,
     add_optimizer_kernels,     add_adamw_8bit_kernels,
-    add_moment_code_kernels};
+    add_moment_code_kernels,   add_sequence_kernels};
 
 // To be called only where kernels can be compiled at run time.
 void add_fused_kernels(KernelTable& table);

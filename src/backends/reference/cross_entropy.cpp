@@ -1,8 +1,9 @@
 // Mean cross-entropy: loss = (1/N) Σ_rows (log Σ_j e^(z_j) - z_target).
 // Its gradient is (e^(z_j - lse) - [j = target]) / N per logit, since Σ_j e^(z_j) = e^lse; that of
-// columns that do not count is 0.
+// columns and of rows that do not count is 0.
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
@@ -11,11 +12,25 @@
 namespace tracestep::reference {
 namespace {
 
+// What the sum over rows is divided by, and the target of rows that are left out of it.
+struct Counted {
+  double count;
+  std::optional<std::int64_t> ignored;
+
+  Counted(const KernelCall& call, std::size_t at, std::int64_t rows)
+      : count(static_cast<double>(rows)) {
+    if (call.inputs.size() <= at) return;
+    count = View<double>(call.inputs[at])[{}];
+    ignored = call.attrs.integer("ignore_index");
+  }
+};
+
 void cross_entropy(const KernelCall& call) {
   const TensorRef& targets = call.inputs[1];
   const std::int64_t rows = call.inputs[0].shape[0];
   const std::int64_t vocab = ops::loss_columns(call.attrs, call.inputs[0].shape[1]);
   const View<double> logits(call.inputs[0]), loss(call.outputs[0]), lse(call.outputs[1]);
+  const Counted counted(call, 2, rows);
   long double total = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     double top = -std::numeric_limits<double>::infinity();
@@ -23,12 +38,13 @@ void cross_entropy(const KernelCall& call) {
     long double sum = 0;
     for (std::int64_t j = 0; j < vocab; ++j) sum += std::exp(logits[{row, j}] - top);
     const double log_sum = top + std::log(static_cast<double>(sum));
+    if (lse) lse[{row}] = log_sum;
+    if (integer_at(targets, {row}) == counted.ignored) continue;
     const std::int64_t target =
         checked_index("cross_entropy", integer_at(targets, {row}), {row}, vocab);
     total += log_sum - logits[{row, target}];
-    if (lse) lse[{row}] = log_sum;
   }
-  if (loss) loss[{}] = static_cast<double>(total / static_cast<long double>(rows));
+  if (loss) loss[{}] = static_cast<double>(total) / counted.count;
 }
 
 void cross_entropy_grad(const KernelCall& call) {
@@ -37,12 +53,17 @@ void cross_entropy_grad(const KernelCall& call) {
   const std::int64_t vocab = ops::loss_columns(call.attrs, width);
   const View<double> dloss(call.inputs[0]), logits(call.inputs[1]), lse(call.inputs[3]);
   const View<double> dlogits(call.outputs[0]);
+  const Counted counted(call, 4, rows);
   for (std::int64_t row = 0; row < rows; ++row) {
+    if (integer_at(targets, {row}) == counted.ignored) {
+      for (std::int64_t j = 0; j < width; ++j) dlogits[{row, j}] = 0;
+      continue;
+    }
     const std::int64_t target =
         checked_index("cross_entropy_grad", integer_at(targets, {row}), {row}, vocab);
     for (std::int64_t j = 0; j < vocab; ++j) {
       const double p = std::exp(logits[{row, j}] - lse[{row}]);
-      dlogits[{row, j}] = dloss[{}] * (p - (j == target ? 1 : 0)) / static_cast<double>(rows);
+      dlogits[{row, j}] = dloss[{}] * (p - (j == target ? 1 : 0)) / counted.count;
     }
     for (std::int64_t j = vocab; j < width; ++j) dlogits[{row, j}] = 0;
   }

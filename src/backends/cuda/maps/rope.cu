@@ -1,4 +1,5 @@
-// Rotary position embedding: rotates interleaved pairs of every row by the angles of its position.
+// Rotary position embedding: rotates pairs of every row, neighbours or half a row apart, by the
+// angles of its position.
 // x may be strided outside its rows (heads of a [B,T,H,D] projection); the result is dense.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/numbers.cuh"
@@ -50,6 +51,41 @@ __device__ Pack<T, N> read_row(const T* from) {
   }
 }
 
+// Pack `i` of N elements of a row as pairs that are neighbours; where they are `half` apart, N/2
+// from each half.
+template <int N, bool kPacked, bool kHalves, class T>
+__device__ Pack<T, N> read_pairs(const T* row, std::int64_t i, std::int64_t half) {
+  if constexpr (!kHalves) {
+    return read_row<N, kPacked>(row + i * N);
+  } else {
+    const auto first = read_row<N / 2, kPacked>(row + i * (N / 2));
+    const auto second = read_row<N / 2, kPacked>(row + half + i * (N / 2));
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N / 2; ++j) {
+      out.at[2 * j] = first.at[j];
+      out.at[2 * j + 1] = second.at[j];
+    }
+    return out;
+  }
+}
+
+template <int N, bool kHalves, class T>
+__device__ void store_pairs(T* row, std::int64_t i, std::int64_t half, const Pack<T, N>& x) {
+  if constexpr (!kHalves) {
+    store_pack(row + i * N, x);
+  } else {
+    Pack<T, N / 2> first, second;
+#pragma unroll
+    for (int j = 0; j < N / 2; ++j) {
+      first.at[j] = x.at[2 * j];
+      second.at[j] = x.at[2 * j + 1];
+    }
+    store_pack(row + i * (N / 2), first);
+    store_pack(row + half + i * (N / 2), second);
+  }
+}
+
 template <class T, int N>
 __device__ Pack<T, N> rotated(const Pack<T, N>& x, const float (&cos)[N / 2],
                               const float (&sin)[N / 2]) {
@@ -65,7 +101,7 @@ __device__ Pack<T, N> rotated(const Pack<T, N>& x, const float (&cos)[N / 2],
 }
 
 // x: [outer..., positions, D] → y, dense. Item i is a pack of a row in a group of kAhead heads.
-template <class T, int N, bool kPacked, class Index>
+template <class T, int N, bool kPacked, bool kHalves, class Index>
 __global__ void __launch_bounds__(kThreads)
     rotate_pairs_kernel(Predecessors before, const T* x, T* y, Rotation r, Index count) {
   before.wait();
@@ -76,8 +112,8 @@ __global__ void __launch_bounds__(kThreads)
     const Index in_head = i - group * static_cast<Index>(r.head_packs.value);
     const Index position = r.row_packs.row_of(in_head);
     const Index pack = in_head - position * static_cast<Index>(r.row_packs.value);
-    const std::int64_t in_x =
-        static_cast<std::int64_t>(position) * r.row_stride + static_cast<std::int64_t>(pack) * N;
+    const std::int64_t in_x = static_cast<std::int64_t>(position) * r.row_stride;
+    const std::int64_t half = r.row_packs.value * (N / 2);
     Pack<T, N> parts[kAhead] = {};
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
@@ -85,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
       if (head >= static_cast<Index>(r.outer.count)) continue;
       std::int64_t offset[1];
       r.outer.offsets(head, offset);
-      parts[k] = read_row<N, kPacked>(x + offset[0] + in_x);
+      parts[k] = read_pairs<N, kPacked, kHalves>(x + offset[0] + in_x, pack, half);
     }
     float cos[N / 2], sin[N / 2];
     const std::int64_t angle = static_cast<std::int64_t>(in_head) * (N / 2);
@@ -97,8 +133,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kAhead; ++k) {
       const Index head = group * kAhead + k;
       if (head >= static_cast<Index>(r.outer.count)) continue;
-      const std::int64_t at = static_cast<std::int64_t>(head) * r.head_packs.value + in_head;
-      store_pack(y + at * N, rotated(parts[k], cos, sin));
+      const std::int64_t at = static_cast<std::int64_t>(head) * r.head_packs.value + in_head - pack;
+      store_pairs<N, kHalves>(y + at * N, pack, half, rotated(parts[k], cos, sin));
     }
   }
 }
@@ -112,8 +148,11 @@ void launch_rotation(const KernelCall& call, Rotation r) {
   const Grid grid{.blocks = blocks_for(call, count, kThreads, kResident), .threads = kThreads};
   const bool small = fits_32_bits(count) && r.outer.fits_32_bits();
   with_index(small ? 0 : std::int64_t{1} << 31, [&]<class Index>(Index) {
-    launch(call, grid, rotate_pairs_kernel<T, N, kPacked, Index>, call.inputs[0].as<const T>(),
-           y.as<T>(), r, static_cast<Index>(count));
+    const auto kernel = call.attrs.flag("halves")
+                            ? rotate_pairs_kernel<T, N, kPacked, true, Index>
+                            : rotate_pairs_kernel<T, N, kPacked, false, Index>;
+    launch(call, grid, kernel, call.inputs[0].as<const T>(), y.as<T>(), r,
+           static_cast<Index>(count));
   });
 }
 

@@ -9,6 +9,23 @@
 namespace tracestep::cuda {
 namespace {
 
+// The target of rows that do not count, where there can be one.
+struct Ignored {
+  bool any = false;
+  std::int64_t target = 0;
+
+  __device__ bool is(std::int64_t other) const { return any && other == target; }
+};
+
+// Operand `at` is what the sum over rows is divided by, in place of their number.
+Ignored ignored_by(const KernelCall& call, std::size_t at) {
+  if (call.inputs.size() <= at) return {};
+  return {true, call.attrs.integer("ignore_index")};
+}
+AnyFloat count_of(const KernelCall& call, std::size_t at) {
+  return call.inputs.size() > at ? AnyFloat(call.inputs[at]) : AnyFloat();
+}
+
 struct LossArgs {
   const void* logits;
   Indices targets;
@@ -16,6 +33,7 @@ struct LossArgs {
   float* losses;  // one per row
   std::int64_t rows, width;
   std::int64_t columns;  // of a row that count, the first ones
+  Ignored ignored;
   RowPlan plan;
   FaultPlace faults;
 };
@@ -35,7 +53,7 @@ __global__ void __launch_bounds__(kOnlineThreads, 2)
   OnlineSum sum = online_sum<kWhole>(logits, columns, columns, 1.0f, kLog2e, lane, args.plan.lanes);
   float hit = 0.0f;
   if (writes) {  // loads while the lanes combine their sums
-    target = checked_index(target, args.columns, args.faults);
+    target = args.ignored.is(target) ? kNoIndex : checked_index(target, args.columns, args.faults);
     if (target != kNoIndex) hit = to_float(logits[target]);
   }
   sum.combine(kLog2e, args.plan.lanes, scratch);
@@ -47,7 +65,7 @@ __global__ void __launch_bounds__(kOnlineThreads, 2)
 
 // losses[row] = lse - logits[target]; `lse` may be nullptr.
 void launch_losses(const KernelCall& call, const TensorRef& logits, const TensorRef& targets,
-                   float* lse, float* losses) {
+                   Ignored ignored, float* lse, float* losses) {
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
   with_floating(logits.dtype, [&]<class T>(T) {
     const RowPlan plan = plan_online_rows<T>(logits.data, rows, width);
@@ -61,22 +79,32 @@ void launch_losses(const KernelCall& call, const TensorRef& logits, const Tensor
                     .rows = rows,
                     .width = width,
                     .columns = ops::loss_columns(call.attrs, width),
+                    .ignored = ignored,
                     .plan = plan,
                     .faults = faults_of(call)});
   });
 }
 
-void launch_mean(const KernelCall& call, const float* losses, std::int64_t rows,
+struct DividedBy {
+  AnyFloat count;
+  __device__ float operator()(float x) const { return x / count.at(0); }
+};
+
+void launch_mean(const KernelCall& call, const float* losses, std::int64_t rows, AnyFloat count,
                  const TensorRef& loss) {
   if (loss.data == nullptr) return;
+  if (count.data != nullptr) {
+    return sum_partials(call, losses, rows, loss.as<float>(), DividedBy{count});
+  }
   sum_partials(call, losses, rows, loss.as<float>(), Scaled{1.0f / static_cast<float>(rows)});
 }
 
 void cross_entropy(const KernelCall& call) {
   const TensorRef& logits = call.inputs[0];
   auto* losses = reinterpret_cast<float*>(call.workspace.data());
-  launch_losses(call, logits, call.inputs[1], call.outputs[1].as<float>(), losses);
-  launch_mean(call, losses, logits.shape[0], call.outputs[0]);
+  launch_losses(call, logits, call.inputs[1], ignored_by(call, 2), call.outputs[1].as<float>(),
+                losses);
+  launch_mean(call, losses, logits.shape[0], count_of(call, 2), call.outputs[0]);
 }
 
 // --- gradient ---------------------------------------------------------------------------------
@@ -93,6 +121,8 @@ struct GradientArgs {
   void* dlogits;  // may be the storage of the logits
   std::int64_t rows, width;
   std::int64_t columns;  // of a row that count; the gradient of the others is 0
+  Ignored ignored;
+  AnyFloat count;  // no data: 1 / inverse_rows
   float inverse_rows;
   RowPlan plan;
   FaultPlace faults;
@@ -150,22 +180,28 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWho
   load_row(logits - shift + begin, first, step, range, T{}, packs);
   // All of this is read while the packs are on their way.
   const std::int64_t target = args.targets.at(row);
-  const float scale = args.dloss.at(0) * args.inverse_rows;
-  const RowGradient gradient(args.lse.at(row), scale);
-  const std::int64_t hit = checked_index(target, args.columns, args.faults) + shift - begin;
+  const bool is_ignored = args.ignored.is(target);
+  const float inverse = args.count.data == nullptr ? args.inverse_rows : 1.0f / args.count.at(0);
+  const RowGradient gradient(args.lse.at(row), args.dloss.at(0) * inverse);
+  const std::int64_t index =
+      is_ignored ? kNoIndex : checked_index(target, args.columns, args.faults);
+  const std::int64_t hit = index + shift - begin;
   const int near = hit >= 0 && hit < part ? static_cast<int>(hit) : -1;
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {
     const int at = first + k * step;
     if (at >= range.high) break;
     RowPack<T> pack = gradient(packs[k], near - at);
-    if (at + kSize > range.visible) pack.fill_from(range.visible - at, T{});
+    if (is_ignored || at + kSize > range.visible) {
+      pack.fill_from(is_ignored ? 0 : range.visible - at, T{});
+    }
     store_row_pack(dlogits - shift + begin, at, range, aligned, pack);
   }
 }
 
 void launch_gradient(const KernelCall& call, const TensorRef& dloss, const TensorRef& logits,
-                     const TensorRef& targets, AnyFloat lse, const TensorRef& dlogits) {
+                     const TensorRef& targets, AnyFloat lse, std::size_t count,
+                     const TensorRef& dlogits) {
   constexpr std::int64_t kMostY = 65535;
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
   GradientArgs args{.dloss = AnyFloat(dloss),
@@ -176,6 +212,8 @@ void launch_gradient(const KernelCall& call, const TensorRef& dloss, const Tenso
                     .rows = rows,
                     .width = width,
                     .columns = ops::loss_columns(call.attrs, width),
+                    .ignored = ignored_by(call, count),
+                    .count = count_of(call, count),
                     .inverse_rows = 1.0f / static_cast<float>(rows),
                     .plan = {},
                     .faults = faults_of(call)};
@@ -201,7 +239,7 @@ void launch_gradient(const KernelCall& call, const TensorRef& dloss, const Tenso
 }
 
 void cross_entropy_grad(const KernelCall& call) {
-  launch_gradient(call, call.inputs[0], call.inputs[1], call.inputs[2], AnyFloat(call.inputs[3]),
+  launch_gradient(call, call.inputs[0], call.inputs[1], call.inputs[2], AnyFloat(call.inputs[3]), 4,
                   call.outputs[0]);
 }
 
@@ -211,11 +249,13 @@ void cross_entropy_with_grad(const KernelCall& call) {
   const std::int64_t rows = logits.shape[0];
   auto* losses = reinterpret_cast<float*>(call.workspace.data());
   float* sums = losses + rows;
-  launch_losses(call, logits, targets, sums, losses);
+  launch_losses(call, logits, targets, ignored_by(call, 3), sums, losses);
   AnyFloat lse;
   lse.data = sums;
-  if (dlogits.data != nullptr) launch_gradient(call, call.inputs[0], logits, targets, lse, dlogits);
-  launch_mean(call, losses, rows, call.outputs[0]);
+  if (dlogits.data != nullptr) {
+    launch_gradient(call, call.inputs[0], logits, targets, lse, 3, dlogits);
+  }
+  launch_mean(call, losses, rows, count_of(call, 3), call.outputs[0]);
 }
 
 }  // namespace

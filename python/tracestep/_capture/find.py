@@ -1,0 +1,127 @@
+"""What rules of composites ask of a program's values: what made them, without repetition, casts, scales."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from .lower import DTYPES_BACK, Lowering
+from .program import Node, Val
+
+Rule = Callable[["Finder", Node], "Val | None"]
+
+def made_by(v: Val | None, op: str) -> Node | None:
+    """The node of that op that made it."""
+    return v.node if v is not None and v.node is not None and v.node.op == op else None
+
+
+def core(v: Val) -> Val:
+    """Without repetition, and without sizes of 1 that were added."""
+    while v.node and (v.node.op == "broadcast" or v.node.op == "reshape"
+                      and [n for n in v.shape if n != 1] == [n for n in v.node.inputs[0].shape if n != 1]):
+        v = v.node.inputs[0]
+    return v
+
+
+def same(a: Val, b: Val, depth: int = 6) -> bool:
+    """The same value, by the same computation."""
+    if a is b:
+        return True
+    x, y = a.node, b.node
+    return (depth > 0 and x is not None and y is not None and x.op == y.op and x.attrs == y.attrs
+            and len(x.inputs) == len(y.inputs) and all(same(s, t, depth - 1) for s, t in zip(x.inputs, y.inputs)))
+
+
+def scaled(v: Val) -> tuple[Val, float, float]:
+    """x, scale and shift, where v is scale · x + shift."""
+    scale, shift = 1.0, 0.0
+    while (node := v.node) and node.op in ("affine", "neg"):
+        shift += scale * node.attrs.get("shift", 0.0)
+        scale *= node.attrs.get("scale", -1.0)
+        v = node.inputs[0]
+    return v, scale, shift
+
+
+def uncast(v: Val) -> Val:
+    """Before casts between floating dtypes."""
+    while (node := made_by(v, "cast")) and node.inputs[0].is_floating:
+        v = node.inputs[0]
+    return v
+
+
+def near(a: float, b: float) -> bool:
+    """But for rounding."""
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
+
+
+def either(node: Node) -> list[tuple[Val, Val]]:
+    """The operands in both orders."""
+    a, b = node.inputs
+    return [(a, b), (b, a)]
+
+
+def row_reduced(v: Val, op: str) -> Val | None:
+    """x of a reduction over its last axis."""
+    node = made_by(core(v), op)
+    return node.inputs[0] if node and node.attrs["axes"] == (node.inputs[0].rank - 1,) else None
+
+
+class Finder:
+    """What rules ask for more than nodes."""
+
+    def __init__(self, w: Lowering) -> None:
+        self.w, self.p = w, w.program
+
+    def tensor(self, v: Val) -> torch.Tensor | None:
+        """The values of a constant, in the shape of v, repeated without a copy."""
+        shape = v.shape
+        while v.constant is None and v.node and (v.node.op == "broadcast" or core(v) is not v):
+            v = v.node.inputs[0]
+        x = v.constant
+        if x is None and (fill := made_by(v, "fill")):
+            x = torch.tensor(fill.attrs["value"], dtype=DTYPES_BACK[v.dtype])
+        if x is None:
+            return None
+        while x.dim() > len(shape) and x.shape[0] == 1:
+            x = x[0]
+        try:
+            return x.expand(shape)
+        except RuntimeError:
+            return None
+
+    # --- norms ------------------------------------------------------------------------------------
+    def is_ones(self, v: Val) -> bool:
+        """A weight that does nothing."""
+        node = made_by(core(v), "fill")
+        return node is not None and node.attrs["value"] == 1.0
+
+    def mean_square(self, v: Val) -> tuple[Val, float] | None:
+        """x and eps, where v is mean(x²) + eps over the last axis."""
+        total, scale, eps = scaled(core(v))
+        squares = row_reduced(total, "sum")
+        if squares is None or not near(scale * squares.shape[-1], 1.0):
+            return None
+        node = squares.node
+        if node and (node.op == "square" or node.op == "mul" and node.inputs[0] is node.inputs[1]):
+            return node.inputs[0], eps
+        return None
+
+    def normed(self, node: Node) -> tuple[Val, float] | None:
+        """x and eps, where the node is x / √(mean(x²) + eps)."""
+        for x, other in either(node) if node.op == "mul" else [node.inputs]:
+            root = core(other)
+            if node.op == "mul" and (inverse := made_by(root, "reciprocal")):
+                root = core(inverse.inputs[0])
+                found = made_by(root, "sqrt")
+            else:
+                found = made_by(root, "rsqrt" if node.op == "mul" else "sqrt")
+            parts = self.mean_square(found.inputs[0]) if found else None
+            if parts and same(parts[0], x):
+                return x, parts[1]
+        return None
+
+    def weight(self, v: Val, width: int) -> Val | None:
+        """A vector that is repeated over the rows."""
+        x = core(v)
+        return self.p.reshape(x, (width,)) if x.is_floating and x.shape[-1:] == (width,) and x.rank and \
+            all(n == 1 for n in x.shape[:-1]) else None

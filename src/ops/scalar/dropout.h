@@ -1,0 +1,31 @@
+// Which elements a call of dropout keeps: a function of its stream, the number of the batch and the
+// place of the element, the same on every device, for any number of threads and ranks, and where
+// backward or recomputation asks again. Kernels of all back ends include it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/random.h"
+
+namespace tracestep::scalar {
+
+// The words of four elements, 4·group and those behind it. `batch`: its number in the run.
+constexpr Uint32x4 dropout_words(std::int64_t stream, std::int64_t batch, std::uint64_t group) {
+  const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
+  const auto s = static_cast<std::uint64_t>(stream), b = static_cast<std::uint64_t>(batch);
+  return philox4x32({low(group), high(group), low(b), high(b)}, {low(s), high(s) ^ 0x64726f70u});
+}
+
+// An element is kept if its word is at least this: with the probability 1 - rate.
+inline std::uint32_t dropout_threshold(double rate) {
+  return static_cast<std::uint32_t>(std::min(rate * 0x1p32, 0x1p32 - 1.0));
+}
+
+// What kept elements are multiplied by; 0 where none is kept.
+inline double dropout_scale(double rate) {
+  return rate < 1.0 ? 1.0 / (1.0 - rate) : 0.0;
+}
+
+}  // namespace tracestep::scalar
