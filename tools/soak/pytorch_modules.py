@@ -219,3 +219,31 @@ SMALL = {
     "vit": vit(768, 6, 12, 16, 224, 16),
     "translator": translator(16000, 512, 4, 8, 2048, 8, 256, 256),
 }
+
+GROUPED = dict(vocab_size=32000, hidden_size=1024, num_hidden_layers=12, num_attention_heads=16, num_key_value_heads=4,
+               intermediate_size=2816, max_position_embeddings=2048, pad_token_id=0)
+PLAIN = {k: v for k, v in GROUPED.items() if k != "num_key_value_heads"}
+LARGE = {
+    "gpt-medium": gpt(50304, 1024, 12, 16, 4, 1024),
+    "gpt-dropout": gpt(50304, 768, 12, 12, 8, 512, 0.1),
+    "gpt-long": gpt(32000, 768, 12, 12, 1, 4096),
+    "llama-own": llama(32000, 1024, 12, 16, 4, 2816, 4, 1024),
+    "llama-scores": llama(16000, 1024, 12, 16, 4, 2816, 4, 512, True),
+    "vit-base": vit(768, 12, 12, 16, 224, 64),
+    "vit-large": vit(1024, 16, 16, 16, 224, 32),
+    "translator-6": translator(32000, 768, 6, 12, 3072, 16, 256, 256),
+    "gpt2-base": published("gpt2", 8, 512),
+    "llama-published": published("llama", 4, 1024, **GROUPED),
+    "mistral": published("mistral", 4, 1024, **{**GROUPED, "sliding_window": 512}),
+    "qwen2": published("qwen2", 4, 1024, **GROUPED),
+    "gemma": published("gemma", 4, 512, **{**GROUPED, "head_dim": 128, "vocab_size": 64000}),
+    "opt": published("opt", 4, 1024, vocab_size=50272, hidden_size=1024, num_hidden_layers=12, num_attention_heads=16, ffn_dim=4096,
+                     word_embed_proj_dim=1024),
+    # Nothing was tuned on those below: they were named before they ran.
+    "qwen3": published("qwen3", 4, 1024, **{**GROUPED, "head_dim": 64}),
+    "gpt_neox": published("gpt_neox", 4, 1024, **{**PLAIN, "intermediate_size": 4096}),
+    "bloom": published("bloom", 4, 512, vocab_size=64000, hidden_size=1024, n_layer=12, n_head=16),
+    "bert": published("bert", 16, 512, vocab_size=30522),
+    "phi3": published("phi3", 4, 1024, **GROUPED),
+    "t5": published("t5", 8, 512, d_model=768, d_ff=3072, num_layers=8, num_heads=12, d_kv=64, decoder_start_token_id=0),
+}

@@ -22,8 +22,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from .inside_kernels import Scratch, takes_workspace
+from .inside_kernels import LT_WORKSPACE, scratch_of, takes_workspace
 
+WORKSPACE = -1  # bytes that the card decides
 DEVICE = torch.device("cuda", 0)
 PHASES = ("setup", "forward", "backward", "recompute", "optimizer")
 LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
@@ -36,18 +37,18 @@ _OWN = __file__.rpartition("/")[0] + "/"
 class Recording(TorchDispatchMode):
     """Writes down what each op allocates; `events` has [id, bytes, site, module, op, phase] and [-id]."""
 
-    def __init__(self, scratch: Scratch) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self.events: list[list[int]] = []
         self.names: dict[str, int] = {"": 0}
         self.modules: list[str] = [""]  # from outside in, of the forward that runs
         self.is_updating = False
         self.is_setup = True
-        self._scratch = scratch
         self._alive: dict[int, tuple[int, int, Any]] = {}  # by address of the storage: number, bytes, reference
         self._next = 1
         self._made_at: dict[int, tuple[int, int]] = {}  # by sequence number of a gradient's node: site and module
         self._workspaces: set[bool] = set()
+        self._has_lt = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the op on fake tensors and looks at its results."""
@@ -59,9 +60,14 @@ class Recording(TorchDispatchMode):
         place = self._place(str(func.name()).removeprefix("aten::").partition(".")[0])
         if takes_workspace(func) and (key := place[3] in (2, 3)) not in self._workspaces:
             self._workspaces.add(key)  # the thread of backward has a handle of its own
-            self._born(-1, place)
+            self._born(WORKSPACE, place)
+        if func is torch.ops.aten.addmm.default and not self._has_lt:
+            self._has_lt = True
+            self._born(LT_WORKSPACE, place)
+        if func is torch.ops.aten.add.Tensor and place[3] == 2 and _is_alone(args[0]):
+            return args[0]  # the engine adds to a gradient that nobody else holds in its place, but not to a fake one
         out = func(*args, **kwargs)
-        before, after = self._scratch.of(func, args, kwargs, out)
+        before, after = scratch_of(func, args, out)
         held = [self._born(size, place) for size in before]
         for x in pytree.tree_leaves(out):
             if isinstance(x, torch.Tensor) and x.device.type == "cuda":
@@ -132,6 +138,11 @@ class Recording(TorchDispatchMode):
         return *place, self.name(op), 2
 
 
+def _is_alone(x: Any) -> bool:
+    """True for a gradient that the engine alone holds, beside this call."""
+    return isinstance(x, torch.Tensor) and x._use_count() <= 4 and torch._C._storage_Use_Count(x.untyped_storage()._cdata) <= 2
+
+
 def _site(frame: Any) -> tuple[str, bool]:
     """The innermost line of the user's own, within a backward pass if one runs; else a library's."""
     library = ""
@@ -186,9 +197,9 @@ def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask
         out = aten._scaled_dot_product_flash_attention(q, k, v, dropout, is_causal,
                                                        scale=scale if scale is not None else width ** -0.5)[0]
         return out[..., :width]
-    if enable_gqa and q.size(-3) != k.size(-3):
+    if enable_gqa and way == "efficient" and q.size(-3) != k.size(-3):
         k, v = (x.repeat_interleave(q.size(-3) // x.size(-3), -3) for x in (k, v))
-    if mask is not None:
+    if mask is not None and way == "efficient":
         if mask.dtype == torch.bool:
             mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(mask.logical_not(), float("-inf"))
         mask = _aligned(mask.expand(q.size(0), q.size(1), q.size(2), k.size(2)))
@@ -199,11 +210,15 @@ def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask
 
 
 def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> str:
-    if q.dim() != 4 or q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+    """The first way of PyTorch's order that takes these, on Hopper."""
+    is_low = q.dtype in (torch.float16, torch.bfloat16)
+    if q.dim() != 4 or not (is_low or q.dtype == torch.float32):
         return "math"
-    if q.dtype != torch.float32 and mask is None and q.size(-1) <= 256 and q.size(-1) == v.size(-1):
+    if is_low and q.size(-1) % 8 == 0 and v.size(-1) % 8 == 0 and q.size(-1) <= 256:
+        return "cudnn"
+    if is_low and mask is None and q.size(-1) <= 256 and q.size(-1) == v.size(-1):
         return "flash"
-    return "efficient"
+    return "efficient" if q.size(-3) == k.size(-3) else "math"
 
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
@@ -313,7 +328,7 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
     `module`, `optimizer` and `inputs` are copied as fake tensors; none of them is changed, and parameters may be
     on the meta device. Errors: those of the user's code; DynamicOutputShapeException where sizes depend on values.
     """
-    recording, marks = Recording(Scratch()), []
+    recording, marks = Recording(), []
     with pretended_card():
         faked = Faked()
         with recording:
