@@ -97,8 +97,8 @@ def allocator(options):
         last = found["worked"][name]
         print(options.settings or "default", name, "allocated", last["rows"][-1][1], "reserved", last["rows"][-1][2], "peaks", *last["peak"],
               "retries", last["rows"][-1][4])
-    for seed, count, largest, limit in ((1, 500, 24, None), (2, 500, 27, None), (3, 400, 29, 2048 * MIB), (4, 400, 27, 600 * MIB),
-                                        (5, 300, 21, 64 * MIB)):
+    for seed, count, largest, limit in ((1, 500, 24, None), (2, 500, 27, None), (3, 400, 29, 900 * MIB), (4, 400, 27, 260 * MIB), (6, 400, 28, 400 * MIB),
+                                        (5, 300, 24, 32 * MIB)):
         one = run_sequence(random_sequence(seed, count, largest), limit)
         found["random"].append({"seed": seed, "count": count, "largest": largest, **one})
         print(options.settings or "default", "random", seed, "peaks", *one["peak"], "retries", one["rows"][-1][4], "failed",
