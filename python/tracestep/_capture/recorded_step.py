@@ -1,0 +1,348 @@
+"""A training step of the user's own code under fake tensors: each storage's birth, bytes, death, line and module.
+
+Nothing is computed and no device is needed. Tensors are of the device "cuda" that PyTorch only pretends to have, so that
+it takes the ways that it takes on a card (autocast, foreach, fused kernels); Python's own references decide when a
+storage dies, as they do there.
+"""
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses import fake_tensor
+from torch.optim.optimizer import (_foreach_supported_types, register_optimizer_step_post_hook,
+                                   register_optimizer_step_pre_hook)
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from .inside_kernels import LT_WORKSPACE, scratch_of, takes_workspace
+
+WORKSPACE = -1  # bytes that the card decides
+DEVICE = torch.device("cuda", 0)
+PHASES = ("setup", "forward", "backward", "recompute", "optimizer")
+LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
+_IS_PRETENDED = torch.backends.cuda.is_built() and not torch.cuda.is_available()
+_TORCH = torch.__file__.rpartition("/")[0]
+_WRAPPERS = ("inner", "_fn", "wrapper", "__torch_dispatch__")
+_OWN = __file__.rpartition("/")[0] + "/"
+
+
+class Recording(TorchDispatchMode):
+    """Writes down what each op allocates; `events` has [id, bytes, site, module, op, phase] and [-id]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[list[int]] = []
+        self.names: dict[str, int] = {"": 0}
+        self.modules: list[str] = [""]  # from outside in, of the forward that runs
+        self.is_updating = False
+        self.is_setup = True
+        self._alive: dict[int, tuple[int, int, Any]] = {}  # by address of the storage: number, bytes, reference
+        self._next = 1
+        self._made_at: dict[int, tuple[int, int]] = {}  # by sequence number of a gradient's node: site and module
+        self._workspaces: set[bool] = set()
+        self._has_lt = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs the op on fake tensors and looks at its results."""
+        kwargs = kwargs or {}
+        if func is torch.ops.prim.device.default:
+            return self._device(args[0])
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self._value_of(args[0])
+        place = self._place(str(func.name()).removeprefix("aten::").partition(".")[0])
+        if takes_workspace(func) and (key := place[3] in (2, 3)) not in self._workspaces:
+            self._workspaces.add(key)  # the thread of backward has a handle of its own
+            self._born(WORKSPACE, place)
+        if func is torch.ops.aten.addmm.default and not self._has_lt:
+            self._has_lt = True
+            self._born(LT_WORKSPACE, place)
+        if func is torch.ops.aten.add.Tensor and place[3] == 2 and _is_alone(args[0]):
+            return args[0]  # the engine adds to a gradient that nobody else holds in its place, but not to a fake one
+        out = func(*args, **kwargs)
+        before, after = scratch_of(func, args, out)
+        held = [self._born(size, place) for size in before]
+        for x in pytree.tree_leaves(out):
+            if isinstance(x, torch.Tensor) and x.device.type == "cuda":
+                self.see(x, place)
+        held += [self._born(size, place) for size in after]
+        for number in reversed(held):
+            self.events.append([-number])
+        return out
+
+    def see(self, x: torch.Tensor, place: Sequence[int]) -> None:
+        """A storage that was not seen before is born here; one that has grown is born again."""
+        storage = x.untyped_storage()
+        size, key = storage.nbytes(), storage._cdata
+        known = self._alive.get(key)
+        if known is not None and known[1] == size:
+            return
+        if known is not None:
+            self.events.append([-known[0]])
+        if size == 0:
+            return
+        number = self._born(size, place)
+
+        def dead(_: Any, self: Recording = self, key: int = key, number: int = number) -> None:
+            if self._alive.get(key, (0,))[0] == number:
+                del self._alive[key]
+                self.events.append([-number])
+
+        self._alive[key] = (number, size, weakref.ref(storage, dead))
+
+    def name(self, text: str) -> int:
+        """The number of a name."""
+        return self.names.setdefault(text, len(self.names))
+
+    def _born(self, size: int, place: Sequence[int]) -> int:
+        number, self._next = self._next, self._next + 1
+        self.events.append([number, size, *place])
+        return number
+
+    def _device(self, x: torch.Tensor) -> torch.device:
+        """What C++ is told of a tensor's device: the engine of backward, which no Python calls, must not ask a card."""
+        frame = sys._getframe(2)
+        while frame is not None and frame.f_code.co_filename.startswith(_TORCH) and frame.f_code.co_name in _WRAPPERS:
+            frame = frame.f_back
+        is_engine = _IS_PRETENDED and (frame is None or frame.f_code.co_name == "_engine_run_backward")
+        return torch.device("cpu") if is_engine else x.device
+
+    def _value_of(self, x: torch.Tensor) -> Any:
+        """What reading a number gives: 0 of the device (no overflow was found), 1 of the host (a count of steps)."""
+        value = 0 if x.device.type == "cuda" else 1
+        return bool(value) if x.dtype == torch.bool else float(value) if x.is_floating_point() else value
+
+    def _place(self, op: str) -> tuple[int, int, int, int]:
+        """Site, module, op and phase of what runs now."""
+        node = torch._C._current_autograd_node()
+        site, is_inside = _site(sys._getframe(2))
+        module = self.modules[-1]
+        if self.is_setup or self.is_updating:
+            return self.name(site), 0, self.name(op), 0 if self.is_setup else 4
+        if node is None:
+            place = self.name(site), self.name(module)
+            self._made_at[torch.autograd._get_sequence_nr() - 1] = place
+            return *place, self.name(op), 1
+        if is_inside:
+            place = self.name(site), self.name(module)
+            self._made_at[torch.autograd._get_sequence_nr() - 1] = place
+            return *place, self.name(op), 3
+        place = self._made_at.get(node._sequence_nr(), (self.name(node.name()), 0))
+        return *place, self.name(op), 2
+
+
+def _is_alone(x: Any) -> bool:
+    """True for a gradient that the engine alone holds, beside this call."""
+    return isinstance(x, torch.Tensor) and x._use_count() <= 4 and torch._C._storage_Use_Count(x.untyped_storage()._cdata) <= 2
+
+
+def _site(frame: Any) -> tuple[str, bool]:
+    """The innermost line of the user's own, within a backward pass if one runs; else a library's."""
+    library = ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_OWN) or "contextlib" in file:
+            frame = frame.f_back
+            continue
+        if file.endswith("torch/autograd/graph.py") and frame.f_code.co_name == "_engine_run_backward":
+            return "", False
+        if not any(part in file for part in LIBRARIES):
+            return _line(frame), True
+        if not library and "/torch/" not in file and "<frozen" not in file:
+            library = _line(frame)
+        frame = frame.f_back
+    return library, False
+
+
+def _line(frame: Any) -> str:
+    return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {frame.f_code.co_name}"
+
+
+@contextlib.contextmanager
+def chosen_attention(kind: str) -> Iterator[None]:
+    """Chooses the kernel of scaled_dot_product_attention as a card does, where there is none to ask."""
+    library = torch.library.Library("aten", "IMPL")
+
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
+                  is_causal: bool = False, *, scale: Any = None, enable_gqa: bool = False) -> Any:
+        way = kind if kind != "auto" else _choice(query, key, value, attn_mask)
+        return _attention(way, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+
+    for where in ("AutogradCUDA", "CUDA"):
+        library.impl("scaled_dot_product_attention", attention, where)
+    try:
+        yield
+    finally:
+        library._destroy()
+
+
+def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, dropout: float, is_causal: bool,
+               scale: Any, enable_gqa: bool) -> Any:
+    """The op that PyTorch calls in each of its ways, and what it does before."""
+    aten = torch.ops.aten
+    if way == "math":
+        return aten._scaled_dot_product_attention_math(q, k, v, mask, dropout, is_causal, None, scale=scale,
+                                                       enable_gqa=enable_gqa)[0]
+    width = q.size(-1)
+    if way == "flash":
+        if width % 8:
+            q, k, v = (torch.nn.functional.pad(x, (0, -width % 8)) for x in (q, k, v))
+        out = aten._scaled_dot_product_flash_attention(q, k, v, dropout, is_causal,
+                                                       scale=scale if scale is not None else width ** -0.5)[0]
+        return out[..., :width]
+    if enable_gqa and way == "efficient" and q.size(-3) != k.size(-3):
+        k, v = (x.repeat_interleave(q.size(-3) // x.size(-3), -3) for x in (k, v))
+    if mask is not None and way == "efficient":
+        if mask.dtype == torch.bool:
+            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(mask.logical_not(), float("-inf"))
+        mask = _aligned(mask.expand(q.size(0), q.size(1), q.size(2), k.size(2)))
+    needs = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+    if way == "efficient":
+        return aten._scaled_dot_product_efficient_attention(q, k, v, mask, needs, dropout, is_causal, scale=scale)[0]
+    return aten._scaled_dot_product_cudnn_attention(q, k, v, mask, needs, dropout, is_causal, False, scale=scale)[0]
+
+
+def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> str:
+    """The first way of PyTorch's order that takes these, on Hopper."""
+    is_low = q.dtype in (torch.float16, torch.bfloat16)
+    if q.dim() != 4 or not (is_low or q.dtype == torch.float32):
+        return "math"
+    if is_low and q.size(-1) % 8 == 0 and v.size(-1) % 8 == 0 and q.size(-1) <= 256:
+        return "cudnn"
+    if is_low and mask is None and q.size(-1) <= 256 and q.size(-1) == v.size(-1):
+        return "flash"
+    return "efficient" if q.size(-3) == k.size(-3) else "math"
+
+
+def _aligned(mask: torch.Tensor) -> torch.Tensor:
+    """A mask whose rows begin at multiples of 16 elements, copied where they do not."""
+    if mask.size(-1) % 16 == 0:
+        return mask
+    padded = torch.nn.functional.pad(mask, (0, -mask.size(-1) % 16))
+    return padded[..., :mask.size(-1)]
+
+
+@functools.cache
+def _replace_accelerator() -> None:
+    """Backward asks the accelerator for its streams, which fails where PyTorch is built for CUDA and no card is there."""
+    class Hooks(torch._C._acc.PrivateUse1Hooks):
+        def is_available(self) -> bool:
+            return False
+
+        def has_primary_context(self, _: int) -> bool:
+            return False
+
+        def is_built(self) -> bool:
+            return False
+
+    class Guard(torch._C._acc.DeviceGuard):
+        def type_(self) -> Any:
+            return torch._C._autograd.DeviceType.PrivateUse1
+
+    _setup_privateuseone_for_python_backend(rename="pretended", hook=Hooks(), device_guard=Guard())
+
+
+@contextlib.contextmanager
+def pretended_card() -> Iterator[fake_tensor.FakeTensorMode]:
+    """Fake tensors of a card that need not be there, while Python's own questions about it are answered with yes."""
+    if _IS_PRETENDED:
+        torch._C._ensureCUDADeviceGuardSet()
+        _replace_accelerator()
+    mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+    answers = {"is_available": True, "device_count": 1, "current_device": 0, "get_device_capability": (9, 0),
+               "is_bf16_supported": True, "synchronize": None, "empty_cache": None, "is_current_stream_capturing": False}
+    found = [(torch.cuda, name, getattr(torch.cuda, name)) for name in answers]
+    found.append((torch.cuda, "_initialized", torch.cuda._initialized))  # states of random numbers are not kept
+    found.append((fake_tensor, "init_gpu_context", getattr(fake_tensor, "init_gpu_context", None)))
+    with mode:
+        for name, answer in answers.items():
+            setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
+        torch.cuda._initialized = False
+        fake_tensor.init_gpu_context = lambda _: None
+        _foreach_supported_types.append(fake_tensor.FakeTensor)
+        try:
+            yield mode
+        finally:
+            _foreach_supported_types.remove(fake_tensor.FakeTensor)
+            for of, name, old in found:
+                setattr(of, name, old)
+
+
+class Faked:
+    """Copies of modules, optimizers and inputs whose tensors are fake ones of the card."""
+
+    def __init__(self) -> None:
+        self.memo: dict[int, Any] = {}
+
+    def tensor(self, x: torch.Tensor) -> torch.Tensor:
+        """The same tensor for the same tensor."""
+        if id(x) not in self.memo:
+            is_leaf_parameter = isinstance(x, torch.nn.Parameter)
+            made = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=DEVICE)
+            self.memo[id(x)] = torch.nn.Parameter(made, x.requires_grad) if is_leaf_parameter else made.requires_grad_(x.requires_grad)
+        return self.memo[id(x)]
+
+    def copied(self, what: Any, tensors: Sequence[torch.Tensor] = ()) -> Any:
+        """A deep copy in which tensors that are known are fake."""
+        for x in tensors:
+            self.tensor(x)
+        return copy.deepcopy(what, self.memo)
+
+
+@contextlib.contextmanager
+def _hooks(recording: Recording, module: torch.nn.Module) -> Iterator[None]:
+    names = {id(m): name for name, m in module.named_modules()}
+
+    def enter(m: torch.nn.Module, _: Any) -> None:
+        recording.modules.append(names.get(id(m), recording.modules[-1]))
+
+    def leave(m: torch.nn.Module, _: Any, __: Any) -> None:
+        recording.modules.pop()
+
+    def updating(is_on: bool) -> Callable[..., None]:
+        def change(*_: Any) -> None:
+            recording.is_updating = is_on
+        return change
+
+    every = torch.nn.modules.module
+    handles = [every.register_module_forward_pre_hook(enter), every.register_module_forward_hook(leave, always_call=True),
+               register_optimizer_step_pre_hook(updating(True)), register_optimizer_step_post_hook(updating(False))]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[..., Any], optimizer: Any = None,
+                steps: int = 2, attention: str = "auto") -> dict[str, Any]:
+    """What `steps` calls of step(module, optimizer, *inputs) allocate on a card, as the index of a recording.
+
+    `module`, `optimizer` and `inputs` are copied as fake tensors; none of them is changed, and parameters may be
+    on the meta device. Errors: those of the user's code; DynamicOutputShapeException where sizes depend on values.
+    """
+    recording, marks = Recording(), []
+    with pretended_card():
+        faked = Faked()
+        with recording:
+            own = faked.copied(module, [*module.parameters(), *module.buffers()])
+            leaves, tree = pytree.tree_flatten(tuple(inputs))
+            leaves = [faked.tensor(x) if isinstance(x, torch.Tensor) else x for x in leaves]
+            update = faked.copied(optimizer) if optimizer is not None else None
+        inputs = pytree.tree_unflatten(leaves, tree)
+        del leaves
+        recording.is_setup = False
+        with _hooks(recording, own), chosen_attention(attention), recording:
+            for _ in range(steps):
+                marks.append(len(recording.events))
+                step(own, update, *inputs)
+        events = list(recording.events)
+    return {"format": 1, "torch": torch.__version__.partition("+")[0], "attention": attention, "phases": list(PHASES),
+            "names": list(recording.names), "steps": marks, "events": events}
