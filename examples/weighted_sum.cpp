@@ -1,10 +1,13 @@
 // An op of one's own, the weighted sum y[r] = Σ_d w[d]·x[r,d]: a type rule, a gradient rule and a
-// decomposition are all it takes to print, plan, differentiate and run it on every back end.
+// decomposition are all it takes to print, plan, differentiate and run it on every back end. With
+// arguments it is tracestep with that op: example_weighted_sum bench --op weighted_sum --shape
+// 4096x512+512.
 #include <map>
 
 #include "analysis/memory_map.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/reference/reference_device.h"
+#include "cli/program.h"
 #include "exec/executor.h"
 #include "ir/print.h"
 #include "ops/functions.h"
@@ -73,7 +76,7 @@ Results run(Device& device, const Program& program, const Results& parameters) {
   return out;
 }
 
-int main() {
+int main(int argc, char** argv) {
   ops::register_all();
   register_op({.name = "weighted_sum",
                .doc = "y[r] = Σ_d w[d]·x[r,d]",
@@ -82,6 +85,7 @@ int main() {
                .infer = type_rule,
                .gradient = gradient_rule,
                .decompose = decomposition});
+  if (argc > 1) return cli::run_program(argc, argv);
   const auto cpu = make_cpu_device({.threads = 1}), reference = make_reference_device();
   const Program program = program_for(*cpu);
   fmt::print("{}\n{}\n", print(autograd(build())), print(program));

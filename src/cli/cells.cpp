@@ -95,11 +95,24 @@ Json full_key(const RunSpec& run) {
   return out;
 }
 
-Json full_key(const AttentionSpec& spec) {
+namespace {
+
+template <class Spec>
+Json with_own(const Spec& spec) {
   Json out = full_key(spec.run);
   const Json own = key_of(spec);
   for (const auto& [name, value] : own.members()) out[name] = value;
   return out;
+}
+
+}  // namespace
+
+Json full_key(const AttentionSpec& spec) {
+  return with_own(spec);
+}
+
+Json full_key(const OpSpec& spec) {
+  return with_own(spec);
 }
 
 Json full_key(const CollectiveSpec& spec) {

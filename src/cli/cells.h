@@ -69,6 +69,7 @@ inline Json full_key(const CellSpec& spec) {
 }
 Json full_key(const AttentionSpec& spec);
 Json full_key(const CollectiveSpec& spec);
+Json full_key(const OpSpec& spec);
 inline Json full_key(const MemoryRunSpec& spec) {
   return full_key(spec.step);
 }

@@ -114,7 +114,7 @@ void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
                          return r.spec.run.shape.context;
                        })->spec;
   next.run.shape.context *= 2;
-  const AttentionBytes bytes = predict_attention(next, *make_device(next.run));
+  const PartsBytes bytes = predict_attention(next, *make_device(next.run));
   table.notes.push_back(
       fmt::format("twice that, context {} at width {}, would hold {} before backward and {} at the "
                   "peak (predicted)",

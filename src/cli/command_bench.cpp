@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <memory>
 
+#include "backends/null/null_device.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/bench_op.h"
 #include "cli/bench_warmup.h"
 #include "cli/cells.h"
 #include "cli/command.h"
@@ -28,6 +30,7 @@ struct BenchOptions {
   OutputOptions output;
   Protocol protocol;
   RoundOptions rounds;
+  OpOptions op;
   bool nsys_hint = false;
   std::vector<std::int64_t> warmup_study;
   std::optional<double> roof;  // TFLOP/s; none: measured; 0: none known
@@ -140,6 +143,15 @@ void add_split_hint(const std::vector<RunSpec>& runs, const Json& environment, T
 
 int run_bench(const BenchOptions& options, Cells& cells) {
   const std::span<const std::string> arguments = cells.arguments();
+  if (options.op.is_used()) {
+    check_rounds(options.rounds);
+    return run_ops(options.output,
+                   op_specs(options.op, options.grid, options.protocol, DeviceUse::kRun),
+                   options.rounds, options.roof, cells);
+  }
+  if (!options.op.shapes.empty()) {
+    throw Error(ErrorCode::kUsage, "--shape", "it is of the operands of an op", "add --op NAME");
+  }
   const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
   const std::vector<RunSpec> runs = runs_of(options.grid, Takes::kAll, use, Ranks::kUsed);
   if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
@@ -172,9 +184,22 @@ int run_bench(const BenchOptions& options, Cells& cells) {
   return cells.finish(std::move(out));
 }
 
+JobPlan plan_of_ops(const BenchOptions& o) {
+  const std::vector<OpSpec> specs = op_specs(o.op, o.grid, o.protocol, DeviceUse::kPlan);
+  JobPlan out{.place = specs[0].run.place, .has_time = false};
+  for (const OpSpec& spec : specs) {
+    const auto planned = make_null_device({.traits = traits_of(spec.run.place)});
+    const PartsProgram program = op_program(spec, *planned);
+    out.peak_bytes =
+        std::max(out.peak_bytes, planned_bytes(program, spec.run.executor, *planned).peak);
+  }
+  return out;
+}
+
 JobPlan plan_of(const BenchOptions& o) {
   const Protocol& p = o.protocol;
   const bool is_by_noise = p.max_noise_percent > 0;
+  if (o.op.is_used()) return plan_of_ops(o);
   const double repeats =
       std::max<double>(o.rounds.visits(), static_cast<double>(o.warmup_study.size()));
   std::vector<RunSpec> runs = runs_of(o.grid, Takes::kAll, DeviceUse::kPlan, Ranks::kUsed);
@@ -194,6 +219,7 @@ Command bench_command() {
   set.group("What to measure");
   for (const ProtocolField& field : protocol_fields()) add_flag(set, options->protocol, field);
   add_round_options(set, options->rounds);
+  add_op_options(set, options->op);
   set.integers("--warmup-study", options->warmup_study, {0, 1000000},
                "instead of a table of cells: each cell with each of these numbers of warm-up "
                "steps, every time in a new process");
@@ -212,6 +238,7 @@ Command bench_command() {
   add_output_options(set, options->output);
   measures_with(command, options, run_bench, plan_of);
   command.divided = axis_flags();
+  command.divided.insert(command.divided.end(), kOpAxes.begin(), kOpAxes.end());
   return command;
 }
 

@@ -19,7 +19,7 @@ struct ExportCommand {
 };
 
 // The published model whose files are taken along: empty where the weights have none.
-std::filesystem::path origin_of(const ExportCommand& o, const Weights& weights) {
+std::filesystem::path given_folder(const ExportCommand& o, const Weights& weights) {
   if (!o.model.empty()) return o.model;
   const std::string origin = weights.tensors.origin();
   if (origin.empty() || is_model_folder(origin)) return origin;
@@ -73,7 +73,7 @@ int run_export(const ExportCommand& o) {
     throw Error(ErrorCode::kInput, o.weights, "it does not say how many heads its model has",
                 "give weights or a checkpoint that tracestep has written");
   }
-  FamilyExport what{.model = config_of(tensors, {}), .origin = origin_of(o, weights)};
+  FamilyExport what{.model = config_of(tensors, {}), .origin = given_folder(o, weights)};
   take_tokenizer(what, weights);
   if (!o.dtype.empty()) what.dtype = parse_dtype(o.dtype);
   TensorsToSave from{.types = {},

@@ -8,6 +8,7 @@
 #include "lab/compile/run.h"
 #include "lab/measure/stored.h"
 #include "lab/memory/run.h"
+#include "lab/op/op.h"
 #include "lab/precision/tables.h"
 #include "lab/profile/run.h"
 #include "lab/time/cell.h"
@@ -71,17 +72,20 @@ inline auto stored_members(CollectiveTimes& s) {
   return std::tie(status, detail, are_processes, received, samples);
 }
 
-inline auto stored_members(AttentionPart& s) {
+inline auto stored_members(PartTimes& s) {
   auto& [samples, warmup, recorded, busy, flops, launches] = s;
   return std::tie(samples, warmup, recorded, busy, flops, launches);
 }
-inline auto stored_members(AttentionResult& s) {
-  auto& [spec, device, status, detail, is_asynchronous, computes, visits, forward, backward, whole,
-         before_backward, predicted_before_backward, peak, predicted_peak, saved, instrumented,
-         facts_before, facts_after, host, roof, roof_others] = s;
+inline auto stored_members(PartsResult& s) {
+  auto& [device, status, detail, is_asynchronous, computes, visits, forward, backward, whole,
+         before_backward, predicted_before_backward, peak, predicted_peak, facts_before,
+         facts_after, host, roof, roof_others] = s;
   return std::tie(device, status, detail, is_asynchronous, computes, visits, forward, backward,
-                  whole, before_backward, predicted_before_backward, peak, predicted_peak, saved,
-                  instrumented, facts_before, facts_after, host, roof, roof_others);
+                  whole, before_backward, predicted_before_backward, peak, predicted_peak,
+                  facts_before, facts_after, host, roof, roof_others);
+}
+inline auto stored_members(AttentionResult& s) {
+  return std::tuple_cat(stored_members(static_cast<PartsResult&>(s)), std::tie(s.saved_bytes));
 }
 
 inline auto stored_members(Ceilings& s) {

@@ -32,6 +32,13 @@ class Parser {
     return out;
   }
 
+  OpText call() {
+    OpText out{.op = &find_op(word("an op"))};
+    if (accept('{')) out.attrs = attributes(*out.op);
+    if (peek() != '\0') fail("text after the op");
+    return out;
+  }
+
  private:
   // --- characters and tokens ---------------------------------------------------------------
   [[noreturn]] void fail(const std::string& message) const { fail_at(at_, message); }
@@ -362,6 +369,15 @@ class Parser {
 
 Program parse_program(std::string_view text, const std::string& where) {
   return Parser(text, where).whole();
+}
+
+OpText parse_call(std::string_view text, const std::string& where) {
+  try {
+    return Parser(text, where).call();
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\": {}", text, error.message()),
+                error.hint());
+  }
 }
 
 }  // namespace tracestep

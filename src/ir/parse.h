@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/program.h"
+#include "ir/op_def.h"
 
 namespace tracestep {
 
@@ -15,5 +15,13 @@ inline constexpr std::size_t kMaxProgramBytes = std::size_t{64} << 20, kMaxProgr
 // Throws Error{kInput} for a text beyond the limits or, with `where:line:column`, at a mistake in
 // it; types written in the text must be the inferred ones. `where` names the source in messages.
 Program parse_program(std::string_view text, const std::string& where = "program");
+
+// "sum{axes=[0]}": an op with attributes, as a line of the text has them. Error{kUsage} naming
+// `where`.
+struct OpText {
+  const OpDef* op = nullptr;
+  Attrs attrs;
+};
+OpText parse_call(std::string_view text, const std::string& where);
 
 }  // namespace tracestep

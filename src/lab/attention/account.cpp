@@ -59,7 +59,7 @@ std::string name_of(const Program& program, const Buffer& buffer) {
 
 Table attention_account_table(const AttentionResult& result, const DeviceFactory& make_device) {
   const std::unique_ptr<Device> device = make_device(result.spec.run);
-  const AttentionProgram p = attention_program(result.spec, *device);
+  const PartsProgram p = attention_program(result.spec, *device);
   const MemoryMap map = map_memory(p.program, device->traits());
   Line sum{.buffer = "sum, predicted", .held_bytes = 0, .peak_bytes = 0};
   std::vector<Line> lines;

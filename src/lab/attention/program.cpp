@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-constexpr const char *kScope = "attention", *kLossScope = "loss";
+constexpr const char* kScope = "attention";
 
 Program forward_graph(const AttentionSpec& spec, DType dtype) {
   ops::register_all();
@@ -30,11 +30,7 @@ Program forward_graph(const AttentionSpec& spec, DType dtype) {
     const auto scope = b.scope(kScope);
     y = ops::attention(q, k, v, {.causal = spec.causal});
   }
-  const auto scope = b.scope(kLossScope);
-  Dims all;
-  for (int axis = 0; axis < type.shape.rank(); ++axis) all.push_back(axis);
-  b.output("loss", ops::sum(ops::mul(y, upstream), all));
-  return b.finish();
+  return with_upstream_loss(b, y, upstream);
 }
 
 // Makes the scores an output as well, so that they are alive until the step is over.
@@ -49,10 +45,6 @@ void hold_scores(Program& program) {
   }
   TRACESTEP_CHECK(found != kNoValue, "no product of scores in {}", program.name);
   program.outputs.push_back({"held.scores", program.value(found).layout.base});
-}
-
-bool is_loss(const Node& node) {
-  return node.origin().path == kLossScope;
 }
 
 }  // namespace
@@ -112,7 +104,7 @@ Json key_of(const AttentionSpec& spec) {
 }
 
 // Bytes of the tensors of B·H·T² that are alive before backward.
-std::int64_t square_bytes_saved(const AttentionProgram& p, const AttentionSpec& spec) {
+std::int64_t square_bytes_saved(const PartsProgram& p, const AttentionSpec& spec) {
   const BufferPlan buffer_plan = plan_buffers(p.program);
   const BatchShape shape = spec.run.shape;
   std::int64_t total = 0;
@@ -130,35 +122,16 @@ std::int64_t square_bytes_saved(const AttentionProgram& p, const AttentionSpec& 
   return total;
 }
 
-// An arena is allocated as a whole before the step and freed after it.
-AttentionBytes planned_bytes(const AttentionProgram& p, ExecutorKind executor,
-                             const Device& device) {
-  const std::int64_t peak = predicted_peak_bytes(executor, p.program, device.traits());
-  return {has_arena(executor) ? peak : live_bytes_before(p.program, p.forward_end), peak};
-}
-
-AttentionProgram attention_program(const AttentionSpec& spec, const Device& device) {
+PartsProgram attention_program(const AttentionSpec& spec, const Device& device) {
   RunSpec run = spec.run;
   run.mode = Mode::kForwardBackward;
   run.gradients = GradientKind::kTransient;
   run.ops = spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
   run.verify = false;
-  AttentionProgram out{.program =
-                           program_for(forward_graph(spec, run.precision.parameters), run, device)};
-  out.program.name = "attention";
-  if (spec.saved.scores) hold_scores(out.program);
-  const BufferPlan buffer_plan = plan_buffers(out.program);
-  for (std::size_t i = 0; i < out.program.nodes.size(); ++i) {
-    if (!buffer_plan.runs[i]) continue;
-    const Node& node = out.program.nodes[i];
-    const auto id = static_cast<NodeId>(i);
-    if (out.forward_end == kNoNode && is_loss(node)) out.forward_end = id;
-    const bool is_backward = node.origin().phase == Phase::kBackward && !is_loss(node);
-    if (out.backward_begin == kNoNode && is_backward) out.backward_begin = id;
-  }
-  TRACESTEP_CHECK(out.forward_end != kNoNode && out.backward_begin > out.forward_end,
-                  "the parts of {} are not in order", out.program.name);
-  return out;
+  Program program = program_for(forward_graph(spec, run.precision.parameters), run, device);
+  program.name = "attention";
+  if (spec.saved.scores) hold_scores(program);
+  return parts_of(std::move(program));
 }
 
 double square_bytes(const AttentionSpec& spec) {
@@ -169,16 +142,7 @@ double square_bytes(const AttentionSpec& spec) {
          static_cast<double>(size_of(dtype));
 }
 
-std::int64_t live_bytes_before(const Program& program, NodeId node) {
-  std::int64_t total = 0;
-  for (const Buffer& buffer : plan_buffers(program).buffers) {
-    const bool is_leaf = buffer.first == kNoNode;
-    if (is_leaf || (buffer.first < node && buffer.last >= node)) total += buffer.bytes;
-  }
-  return total;
-}
-
-AttentionBytes predict_attention(const AttentionSpec& spec, const Device& device) {
+PartsBytes predict_attention(const AttentionSpec& spec, const Device& device) {
   return planned_bytes(attention_program(spec, device), spec.run.executor, device);
 }
 

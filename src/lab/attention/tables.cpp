@@ -17,13 +17,13 @@ namespace {
 
 // A part, with the values that several columns share.
 struct PartRow {
-  const AttentionPart& part;
+  const PartTimes& part;
   bool ok, has_speed;
   TimedSamples all;
   Summary samples;
   Interval interval;
 
-  PartRow(const AttentionPart& p, const std::vector<double>& visits, bool is_ok, bool is_timed)
+  PartRow(const PartTimes& p, const std::vector<double>& visits, bool is_ok, bool is_timed)
       : part(p),
         ok(is_ok),
         has_speed(is_timed),
@@ -153,7 +153,7 @@ Fields<AttentionRow> attention_row_fields() {
 }
 
 // The part as a row of `bench`, for the validity checker.
-ResultRow as_row(const AttentionResult& r, const AttentionPart& part, const char* mode,
+ResultRow as_row(const AttentionResult& r, const PartTimes& part, const char* mode,
                  const Json& environment) {
   Json row = Json::object();
   const std::string kind = fmt::format("attention {}", label_of(r.spec));

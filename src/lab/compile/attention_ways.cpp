@@ -34,7 +34,7 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
     return other.status == Status::kOk && is_same_attention(other.spec, r.spec);
   });
   const bool has_base = base != results.end() && &*base != &r;
-  const auto part = [&](AttentionPart AttentionResult::*member) {
+  const auto part = [&](PartTimes AttentionResult::*member) {
     const auto samples = [member](const AttentionResult& of) {
       return TimedSamples((of.*member).samples_ms, of.visits, true);
     };

@@ -55,6 +55,11 @@ RoofTime roof_time(const Cost& cost, bool is_product, DType dtype, const Ceiling
   return roof_time(cost, gflops * 1e-3, ceilings.bandwidth_gb_s);
 }
 
+RoofTime roof_time(const Program& program, const Node& node, const Ceilings& ceilings) {
+  const ValueId typed = node.inputs.empty() ? node.outputs[0] : node.inputs[0];
+  return roof_time(cost_of(program, node), is_product(node), program.type(typed).dtype, ceilings);
+}
+
 Ceilings device_ceilings(const RunSpec& run) {
   const auto device = plain_device(run);
   const HostFacts before = read_host_facts();

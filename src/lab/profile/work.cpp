@@ -133,10 +133,7 @@ class Collector {
   void add_cost(NodeId id, WorkSums& sums) const {
     const Node& node = profile_.program.node(id);
     const Cost cost = cost_of(profile_.program, node);
-    const bool is_gemm = is_product(node);
-    const DType dtype =
-        profile_.program.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]).dtype;
-    const RoofTime roof = roof_time(cost, is_gemm, dtype, ceilings_);
+    const RoofTime roof = roof_time(profile_.program, node, ceilings_);
     sums.flops += static_cast<double>(cost.flops);
     sums.bytes += static_cast<double>(cost.bytes_read + cost.bytes_written);
     sums.roof_ms += roof.ms();

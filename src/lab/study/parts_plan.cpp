@@ -151,7 +151,7 @@ std::vector<Table> attention_predictions(StudyContext& context) {
   std::optional<AttentionResult> beyond;
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
     spec.run.shape.context = tokens;
-    const AttentionBytes bytes = predict_attention(spec, *device);
+    const PartsBytes bytes = predict_attention(spec, *device);
     table.add_cells({{"width", spec.width},
                      {"context", tokens},
                      {"before_backward_bytes", bytes.before_backward},

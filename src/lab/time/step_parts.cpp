@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lab/measure/parts.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
 
@@ -11,43 +12,6 @@ namespace {
 double ms_between(std::int64_t start_ns, std::int64_t end_ns) {
   return static_cast<double>(end_ns - start_ns) * 1e-6;
 }
-
-// Pauses an executor where parts begin, for the lifetime of this object.
-class PartClock {
- public:
-  PartClock(Executor& executor, Device& device, const PartStarts& starts)
-      : observation_(executor, [&](RunObserver& o) { o.pauses = pauses_at(device, starts); }) {}
-
-  void add(const StepTimes& step, const PartStarts& starts, StepParts& out) const {
-    const std::int64_t forward_end = starts.backward == kNoNode ? step.end_ns : backward_ns_;
-    const std::int64_t backward_end = starts.optimizer == kNoNode ? step.end_ns : optimizer_ns_;
-    out.forward_ms.push_back(ms_between(step.start_ns, forward_end));
-    if (starts.backward != kNoNode) {
-      out.backward_ms.push_back(ms_between(forward_end, backward_end));
-    }
-    if (starts.optimizer != kNoNode) {
-      out.optimizer_ms.push_back(ms_between(backward_end, step.end_ns));
-    }
-  }
-
- private:
-  std::vector<RunObserver::Pause> pauses_at(Device& device, const PartStarts& starts) {
-    std::vector<RunObserver::Pause> pauses;
-    const auto pause = [&](NodeId node, std::int64_t& at) {
-      if (node == kNoNode) return;
-      pauses.push_back({node, [&device, &at] {
-                          device.synchronize();
-                          at = now_ns();
-                        }});
-    };
-    pause(starts.backward, backward_ns_);
-    pause(starts.optimizer, optimizer_ns_);
-    return pauses;
-  }
-
-  std::int64_t backward_ns_ = 0, optimizer_ns_ = 0;
-  const Observation observation_;
-};
 
 // A row of `bench` with parts.
 struct PartRow {
@@ -109,9 +73,17 @@ PartStarts part_starts(const Program& program) {
 StepParts time_step_parts(Executor& executor, Device& device, Measurement& measurement, int steps) {
   StepParts out;
   const PartStarts starts = part_starts(executor.program());
-  const PartClock clock(executor, device, starts);
+  const PauseClock clock(executor, device, {starts.backward, starts.optimizer});
   measurement.warm_up(1);
-  for (int i = 0; i < steps; ++i) clock.add(measurement.step(), starts, out);
+  for (int i = 0; i < steps; ++i) {
+    const StepTimes step = measurement.step();
+    const bool has_backward = starts.backward != kNoNode, has_last = starts.optimizer != kNoNode;
+    const std::int64_t backward_end = has_last ? clock.at_ns(1) : step.end_ns;
+    const std::int64_t forward_end = has_backward ? clock.at_ns(0) : step.end_ns;
+    out.forward_ms.push_back(ms_between(step.start_ns, forward_end));
+    if (has_backward) out.backward_ms.push_back(ms_between(forward_end, backward_end));
+    if (has_last) out.optimizer_ms.push_back(ms_between(backward_end, step.end_ns));
+  }
   return out;
 }
 

@@ -92,7 +92,7 @@ AttentionSpec flash_of(std::int64_t context, std::int64_t width, const char* pre
 TEST(FlashAttentionBytesTest, OneNumberForEachRowIsSavedBesideTheTensors) {
   const auto device = planning()({});
   const AttentionSpec spec = flash_of(128, 64);
-  const AttentionProgram p = attention_program(spec, *device);
+  const PartsProgram p = attention_program(spec, *device);
   std::vector<Shape> saved;
   for (const LedgerItem& item : saved_ledger(p.program)) {
     saved.push_back(p.program.type(item.value).shape);
@@ -162,7 +162,7 @@ TEST(FlashAttentionBytesTest, AModelSavesNothingOfTheSizeOfItsScores) {
 
 TEST(AttentionTest, TheLossIsInNeitherPart) {
   const auto device = planning()({});
-  const AttentionProgram p = attention_program(spec_of(32, 8), *device);
+  const PartsProgram p = attention_program(spec_of(32, 8), *device);
   int outside = 0;
   for (std::size_t i = 0; i < p.program.nodes.size(); ++i) {
     const Node& node = p.program.nodes[i];
@@ -262,7 +262,7 @@ TEST(AttentionTest, APartThatTakesLongerThanBothIsInvalid) {
   AttentionResult r = measure_attention(planning(), spec_of(64, 8));
   r.computes = true;  // with times by hand
   r.device = "cpu";
-  const auto set = [](AttentionPart& part, double ms) {
+  const auto set = [](PartTimes& part, double ms) {
     part.warmup_ms = {ms};
     part.samples_ms = {ms, ms, ms, 1.001 * ms, ms, ms, ms};
     part.busy_ms = 0.9 * ms;
@@ -285,7 +285,7 @@ AttentionResult timed(const AttentionSpec& spec, double ms) {
   AttentionResult r = measure_attention(planning(), spec);
   r.computes = true;
   r.device = "cpu";
-  for (AttentionPart* part : {&r.forward, &r.backward, &r.whole}) {
+  for (PartTimes* part : {&r.forward, &r.backward, &r.whole}) {
     const double time = part == &r.whole ? 2.5 * ms : ms;
     part->warmup_ms = {time};
     part->samples_ms = {time, time, time, 1.001 * time, time, time, time};

@@ -1,0 +1,126 @@
+#include "cli/bench_op.h"
+
+#include <map>
+
+#include "cli/devices.h"
+#include "cli/output.h"
+#include "lab/measure/ceilings.h"
+
+namespace tracestep::cli {
+namespace {
+
+// Calls by commas, but for those within brackets.
+std::vector<std::string> split_calls(const std::string& where, const std::string& text) {
+  std::string separated = text;
+  int depth = 0;
+  for (char& c : separated) {
+    depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+    if (c == ',' && depth > 0) c = '\n';
+  }
+  std::vector<std::string> out = split_list(where, separated);
+  for (std::string& call : out) std::ranges::replace(call, '\n', ',');
+  return out;
+}
+
+void check_fields(const RunGrid& grid) {
+  for (const RunField& field : run_fields()) {
+    const bool means =
+        is_of_attention(field) && !is_shape(field) && (!field.is_form || field.name == "ops");
+    if (means || !grid.is_given(field.name)) continue;
+    throw Error(ErrorCode::kUsage, field.name, "it is of a model's step, and option op is one op",
+                "leave one out");
+  }
+}
+
+}  // namespace
+
+void add_op_options(OptionSet& set, OpOptions& options) {
+  set.value("--op", "CALL[,CALL]",
+            "instead of steps, these ops by themselves, forward and gradient, with attributes as "
+            "programs show them: softmax, sum{axes=[0]}",
+            [&options](const std::string& where, const std::string& text) {
+              options.calls = split_calls(where, text);
+            });
+  set.value("--shape", "SHAPES[,SHAPES]",
+            "with --op, the operands' shapes joined by +: 512x64+64x256; of another dtype "
+            "8x64:i32, of indices below a number 8x64:50257, of rank 0 scalar",
+            [&options](const std::string& where, const std::string& text) {
+              options.shapes = split_list(where, text);
+            });
+  set.choices("--cache", options.caches, {"warm", "cold"},
+              "with --op, whether caches hold what the step before left in them, or are swept");
+}
+
+std::vector<OpSpec> op_specs(const OpOptions& options, const RunGrid& grid,
+                             const Protocol& protocol, DeviceUse use) {
+  check_fields(grid);
+  if (protocol.max_noise_percent > 0 || protocol.part_steps > 0) {
+    throw Error(ErrorCode::kUsage, protocol.part_steps > 0 ? "--part-steps" : "--max-noise",
+                "parts of an op take --steps samples each", "leave one out");
+  }
+  std::vector<OpSpec> out;
+  for (const RunSpec& run : runs_of(grid, Takes::kAll, use)) {
+    for (const std::string& call : options.calls) {
+      for (const std::string& shape :
+           options.shapes.empty() ? std::vector<std::string>{""} : options.shapes) {
+        for (const std::string& cache : options.caches) {
+          OpSpec spec{.run = run,
+                      .call = call,
+                      .shape = shape,
+                      .is_cold = cache == "cold",
+                      .protocol = protocol};
+          spec.protocol.max_seconds = 0;
+          check_op(spec);
+          out.push_back(std::move(spec));
+        }
+      }
+    }
+  }
+  return out;
+}
+
+int run_ops(const OutputOptions& output, std::vector<OpSpec> specs, RoundOptions rounds,
+            std::optional<double> roof, Cells& cells) {
+  probe_output(output);
+  const Json environment = environment_of(cells.arguments(), specs[0].run);
+  const StopSignal& stop = cells.stop("ops");
+  rounds.seed = specs[0].run.seed;
+  auto results = cells.measure<OpResult>(
+      "op", specs, rounds,
+      [&](const OpSpec& spec, const StepObserver&) { return visit(make_device, spec, &stop); });
+  std::map<std::string, Ceilings> known;  // by precision
+  std::vector<OpWork> work;
+  std::string how;
+  double company = 0;
+  for (const OpResult& result : results) {
+    const RunSpec& run = result.spec.run;
+    const auto ceilings = cells.besides<Ceilings>("ceilings", result.spec, [&] {
+      const auto [found, is_new] = known.try_emplace(name_of(run.precision));
+      if (is_new && roof != 0.0) found->second = device_ceilings(run);
+      return found->second;
+    });
+    work.push_back(work_of(op_program(result.spec, *make_device(run)), ceilings));
+    if (how.empty() && ceilings.known()) how = "at best: " + ceilings.how;
+    company = std::max(company, ceilings.others_cores.value_or(0));
+  }
+  std::vector<Table> tables{op_table(results, work, environment)};
+  if (!how.empty()) tables[0].notes.push_back(std::move(how));
+  if (company > 0.1) {
+    tables[0].notes.push_back(fmt::format(
+        "other programs kept {:.1f} cores busy while that was measured: it may be too low",
+        company));
+  }
+  cells.add_beside("op", results, tables);
+  CellTables out{.output = output,
+                 .schema = "tracestep.op/1",
+                 .environment = environment,
+                 .tables = std::move(tables),
+                 .done = results.size(),
+                 .wanted = specs.size() * static_cast<std::size_t>(rounds.repeat)};
+  if (out.wanted == 1 && out.done == 1 && results[0].status == Status::kOutOfMemory) {
+    out.last_words = Error(ErrorCode::kOutOfMemory, "bench", results[0].detail);
+  }
+  return cells.finish(std::move(out));
+}
+
+}  // namespace tracestep::cli
