@@ -7,14 +7,11 @@
 #include "analysis/assembly.h"
 #include "analysis/saved.h"
 #include "analysis/view_strides.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Planner {
  public:

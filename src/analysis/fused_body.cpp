@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <set>
 
+#include "base/indexed.h"
 #include "ir/op_def.h"
 #include "ir/rewrite.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // --- the body in parts --------------------------------------------------------------------------
 bool has_parts(const OpDef& op) {

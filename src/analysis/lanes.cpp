@@ -4,16 +4,13 @@
 #include <deque>
 
 #include "analysis/buffer_plan.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::size_t kBatchesInFlight = 2;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 int attr_of(const Node& node, std::string_view name) {
   return node.op->find_attr(name) == nullptr ? 0 : static_cast<int>(node.attrs.integer(name));

@@ -5,14 +5,11 @@
 #include <fmt/format.h>
 
 #include "analysis/cost.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Walks a step as an executor does: results and workspace are allocated, the node runs, the
 // workspace is freed, then every buffer without further readers. `live(node, bytes)` is called at

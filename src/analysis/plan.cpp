@@ -1,13 +1,10 @@
 #include "analysis/plan.h"
 
 #include "analysis/cost.h"
+#include "base/indexed.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Places in order of first need, without offsets.
 void list_places(const Program& program, const DeviceTraits& traits, Plan& plan) {

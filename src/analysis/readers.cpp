@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
+#include "base/indexed.h"
+
 namespace tracestep {
-namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 Readers::Readers(const Program& program)
     : nodes(program.values.size()), at_end(program.values.size(), false) {

@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "analysis/view_strides.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // --- views --------------------------------------------------------------------------------------
 // Strides of the view over its operand's elements; nullopt: the view skips some of them.

@@ -1,21 +1,12 @@
 #include "base/dtype.h"
 
+#include "base/indexed.h"
+
 namespace tracestep {
 
 std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF64: return "f64";
-    case DType::kF32: return "f32";
-    case DType::kBF16: return "bf16";
-    case DType::kF16: return "f16";
-    case DType::kF8E4M3: return "f8e4m3";
-    case DType::kF8E5M2: return "f8e5m2";
-    case DType::kI64: return "i64";
-    case DType::kI32: return "i32";
-    case DType::kU8: return "u8";
-    case DType::kBool: return "bool";
-  }
-  return "?";
+  return word_of<DType::kBool>(
+      dtype, {"f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i64", "i32", "u8", "bool"});
 }
 
 std::optional<DType> parse_dtype(std::string_view name) {

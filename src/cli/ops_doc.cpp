@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "base/indexed.h"
 #include "cli/text_lines.h"
 #include "ir/op_def.h"
 #include "ir/print.h"
@@ -21,23 +22,13 @@ std::string signature(const OpDef& op) {
 }
 
 std::string_view meaning_of(PrecisionClass precision) {
-  switch (precision) {
-    case PrecisionClass::kLow: return "in the low dtype";
-    case PrecisionClass::kFull: return "in float32";
-    case PrecisionClass::kPromote: return "in the widest dtype of its operands";
-    case PrecisionClass::kKeep: return "in any dtype, as it is";
-  }
-  return "?";
+  return word_of<PrecisionClass::kKeep>(
+      precision, {"in the low dtype", "in float32", "in the widest dtype of its operands",
+                  "in any dtype, as it is"});
 }
 
 std::string_view meaning_of(Fusion fusion) {
-  switch (fusion) {
-    case Fusion::kNone: return "no";
-    case Fusion::kElementwise: return "elementwise";
-    case Fusion::kPairs: return "by pairs";
-    case Fusion::kRows: return "by rows";
-  }
-  return "?";
+  return word_of<Fusion::kRows>(fusion, {"no", "elementwise", "by pairs", "by rows"});
 }
 
 std::string donations(const OpDef& op) {

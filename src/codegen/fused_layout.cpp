@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/indexed.h"
+
 namespace tracestep {
 namespace {
 
@@ -20,10 +22,6 @@ constexpr std::int64_t kTileThreads = 128;  // of a tile of columns, side by sid
 constexpr std::int64_t kWantedThreads = std::int64_t{1} << 18;
 // With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
 constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;

@@ -1,5 +1,6 @@
 #include "codegen/fused_text.h"
 
+#include "base/indexed.h"
 #include "codegen/device_expressions.h"
 #include "codegen/fused_layout.h"
 #include "embedded/device_text.h"
@@ -9,10 +10,6 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kWarp = 32;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Writer {
  public:

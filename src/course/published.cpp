@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/indexed.h"
 #include "lab/compare/result_file.h"
 #include "lab/report/fields.h"
 #include "nn/config.h"
@@ -18,13 +19,8 @@ namespace tracestep {
 namespace {
 
 std::string_view clock_name(PublishedClock clock) {
-  switch (clock) {
-    case PublishedClock::kWall: return "wall";
-    case PublishedClock::kProfiled: return "profiled";
-    case PublishedClock::kHostRange: return "host range";
-    case PublishedClock::kDeviceSpan: return "device span";
-  }
-  return "?";
+  return word_of<PublishedClock::kDeviceSpan>(clock,
+                                              {"wall", "profiled", "host range", "device span"});
 }
 
 struct Counts {
@@ -195,13 +191,8 @@ int Published::saved_scores(std::string_view study) const {
 }
 
 std::string_view name_of(Agreement agreement) {
-  switch (agreement) {
-    case Agreement::kAgree: return "agree";
-    case Agreement::kExplainable: return "explainable";
-    case Agreement::kSuspicious: return "suspicious";
-    case Agreement::kNotCompared: return "not compared";
-  }
-  return "?";
+  return word_of<Agreement::kNotCompared>(agreement,
+                                          {"agree", "explainable", "suspicious", "not compared"});
 }
 
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment) {

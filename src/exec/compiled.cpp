@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/indexed.h"
 #include "base/integers.h"
 #include "base/log.h"
 #include "runtime/communicator.h"
@@ -10,10 +11,6 @@
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Keeps the arena's own allocation out of the recording: the arena is recorded as a segment, and
 // the buffers inside it as blocks.

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/indexed.h"
+
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Copies a strided host view into row-major order.
 void gather(const TensorRef& from, std::byte* to) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/indexed.h"
 #include "base/suggest.h"
 #include "ir/builder.h"
 
@@ -27,53 +28,22 @@ Type Val::type() const {
 }
 
 std::string_view name_of(KernelClass kernel_class) {
-  switch (kernel_class) {
-    case KernelClass::kGemm: return "matrix product";
-    case KernelClass::kElementwise: return "elementwise";
-    case KernelClass::kReduction: return "reduction";
-    case KernelClass::kAttention: return "attention";
-    case KernelClass::kGather: return "gather";
-    case KernelClass::kOptimizer: return "optimizer";
-    case KernelClass::kCopy: return "copy";
-    case KernelClass::kGenerator: return "generator";
-    case KernelClass::kView: return "view";
-    case KernelClass::kCollective: return "collective";
-    case KernelClass::kFused: return "fused";
-  }
-  return "?";
+  return word_of<KernelClass::kFused>(
+      kernel_class, {"matrix product", "elementwise", "reduction", "attention", "gather",
+                     "optimizer", "copy", "generator", "view", "collective", "fused"});
 }
 
 std::string_view name_of(PrecisionClass precision_class) {
-  switch (precision_class) {
-    case PrecisionClass::kLow: return "low";
-    case PrecisionClass::kFull: return "full";
-    case PrecisionClass::kPromote: return "promote";
-    case PrecisionClass::kKeep: return "keep";
-  }
-  return "?";
+  return word_of<PrecisionClass::kKeep>(precision_class, {"low", "full", "promote", "keep"});
 }
 
 std::string_view name_of(Composite composite) {
-  switch (composite) {
-    case Composite::kOther: return "other";
-    case Composite::kNorm: return "norm";
-    case Composite::kSwiglu: return "swiglu";
-    case Composite::kRope: return "rope";
-    case Composite::kSoftmax: return "softmax";
-    case Composite::kLoss: return "loss";
-    case Composite::kOptimizer: return "optimizer";
-  }
-  return "?";
+  return word_of<Composite::kOptimizer>(
+      composite, {"other", "norm", "swiglu", "rope", "softmax", "loss", "optimizer"});
 }
 
 std::string_view name_of(Fusion fusion) {
-  switch (fusion) {
-    case Fusion::kNone: return "none";
-    case Fusion::kElementwise: return "elementwise";
-    case Fusion::kPairs: return "pairs";
-    case Fusion::kRows: return "rows";
-  }
-  return "?";
+  return word_of<Fusion::kRows>(fusion, {"none", "elementwise", "pairs", "rows"});
 }
 
 const AttrDef* OpDef::find_attr(std::string_view attr) const {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/indexed.h"
+
 namespace tracestep {
 namespace {
 
@@ -94,14 +96,7 @@ ValueId Program::find_output(std::string_view wanted) const {
 }
 
 std::string_view name_of(LeafKind kind) {
-  switch (kind) {
-    case LeafKind::kNone: return "none";
-    case LeafKind::kInput: return "input";
-    case LeafKind::kParameter: return "parameter";
-    case LeafKind::kState: return "state";
-    case LeafKind::kConstant: return "constant";
-  }
-  return "?";
+  return word_of<LeafKind::kConstant>(kind, {"none", "input", "parameter", "state", "constant"});
 }
 
 std::string_view name_of(Role role) {
@@ -116,14 +111,8 @@ std::string_view name_of(Role role) {
 }
 
 std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::kForward: return "forward";
-    case Phase::kBackward: return "backward";
-    case Phase::kRecompute: return "recompute";
-    case Phase::kOptimizer: return "optimizer";
-    case Phase::kCommunication: return "communication";
-  }
-  return "?";
+  return word_of<Phase::kCommunication>(
+      phase, {"forward", "backward", "recompute", "optimizer", "communication"});
 }
 
 bool covers_base(const Program& program, ValueId id) {

@@ -3,16 +3,13 @@
 #include <optional>
 
 #include "analysis/readers.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 #include "ir/rewrite.h"
 #include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Terms of one sum that are slices, padded with zeros, and cover an axis together.
 struct Covering {

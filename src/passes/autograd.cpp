@@ -1,5 +1,6 @@
 #include "passes/autograd.h"
 
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 
 namespace tracestep {
@@ -34,8 +35,6 @@ class Autograd {
   }
 
  private:
-  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
   bool wants(const Value& leaf) const {
     if (!is_floating(leaf.type.dtype)) return false;
     return leaf.leaf == LeafKind::kParameter || (options_.inputs && leaf.leaf == LeafKind::kInput);

@@ -7,6 +7,7 @@
 
 #include "analysis/readers.h"
 #include "analysis/view_strides.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "ops/rules.h"
@@ -17,10 +18,6 @@ namespace {
 
 constexpr std::int64_t kLeastRows = 1024;
 constexpr const char* kProductAndSum = "matmul_add";
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 ProductAxes axes_of(const Program& p, const Node& product) {
   const std::vector<Type> types{p.type(product.inputs[0]), p.type(product.inputs[1])};

@@ -4,15 +4,12 @@
 #include <map>
 
 #include "analysis/fused_body.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "passes/fuse_regions.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // --- results in the order of their reader -------------------------------------------------------
 // A view that reads every element once.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "analysis/fused_body.h"
+#include "base/indexed.h"
 #include "ir/builder.h"
 
 namespace tracestep {
@@ -14,10 +15,6 @@ namespace {
 // The most operands and results of a region; kernels with more gain nothing from fusion.
 constexpr std::size_t kMostOperands = 24;
 constexpr std::size_t kMostNodes = 64;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 }  // namespace
 

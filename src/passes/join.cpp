@@ -8,15 +8,12 @@
 #include <fmt/format.h>
 
 #include "analysis/lanes.h"
+#include "base/indexed.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 struct Member {
   const Node* call = nullptr;

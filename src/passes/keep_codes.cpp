@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analysis/readers.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
@@ -61,7 +62,6 @@ class KeepCodes {
   };
   static constexpr std::size_t kResults = 4;  // of each weight
 
-  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   const Node* maker_of(ValueId id) const {
     const NodeId maker = program_.value(id).producer;
     return maker == kNoNode ? nullptr : &program_.node(maker);

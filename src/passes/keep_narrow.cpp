@@ -4,15 +4,12 @@
 #include <optional>
 
 #include "analysis/readers.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 class KeepNarrow {
  public:

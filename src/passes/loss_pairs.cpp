@@ -2,14 +2,11 @@
 
 #include <optional>
 
+#include "base/indexed.h"
 #include "passes/form_passes.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Finder {
  public:

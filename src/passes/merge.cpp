@@ -4,16 +4,13 @@
 #include <map>
 
 #include "analysis/readers.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/merge_groups.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 // Writes the program with merged products.
 class Merge {

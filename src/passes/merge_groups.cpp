@@ -7,16 +7,13 @@
 
 #include "analysis/readers.h"
 #include "analysis/view_strides.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 #include "ir/print.h"
 #include "passes/kernel_passes.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 class Finder {
  public:

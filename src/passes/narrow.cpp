@@ -4,6 +4,7 @@
 
 #include "analysis/readers.h"
 #include "analysis/view_strides.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/shared_attrs.h"
 #include "passes/kernel_passes.h"
@@ -11,10 +12,6 @@
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool run_together(const Node& a, const Node& b) {
   return a.origin().phase == b.origin().phase && a.epoch == b.epoch;

@@ -7,15 +7,12 @@
 
 #include "analysis/lanes.h"
 #include "analysis/readers.h"
+#include "base/indexed.h"
 #include "ir/layer_path.h"
 #include "ir/rewrite.h"
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 enum class Kind : std::uint8_t {
   kOther,

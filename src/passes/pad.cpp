@@ -6,6 +6,7 @@
 
 #include "analysis/readers.h"
 #include "analysis/view_strides.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 
@@ -15,10 +16,6 @@ namespace {
 constexpr std::int64_t kReadBytes = 16, kLineBytes = 128;
 constexpr std::int64_t kLongRow = 16 * kLineBytes;
 constexpr const char* kColumns = "columns";
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 ProductAxes axes_of(const Program& p, const Node& product) {
   std::vector<Type> types;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
@@ -29,8 +30,6 @@ class Sources {
   }
 
  private:
-  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
   // The node that computes the value, with reshapes of its result in between; nullptr where
   // something else reads one of these, or the value is a leaf.
   const Node* source_of(ValueId id) const {

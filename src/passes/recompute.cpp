@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/indexed.h"
 #include "base/suggest.h"
 #include "ir/layer_path.h"
 #include "ir/rewrite.h"
@@ -17,10 +18,6 @@ using Kind = Recomputation::Kind;
 
 constexpr Phase kRecomputePhase = Phase::kRecompute;
 constexpr int kOutside = kOutsideParts, kShared = kConstantPart;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;

@@ -6,6 +6,7 @@
 #include "analysis/min_cut.h"
 #include "analysis/roofline.h"
 #include "analysis/saved.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 #include "passes/recompute.h"
 
@@ -13,10 +14,6 @@ namespace tracestep {
 namespace {
 
 constexpr double kSame = 1e-9;  // relative
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;

@@ -6,14 +6,12 @@
 #include <queue>
 #include <utility>
 
+#include "base/indexed.h"
+
 namespace tracestep {
 namespace {
 
 using Again = std::vector<bool>;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 }  // namespace
 

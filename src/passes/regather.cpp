@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 
 namespace tracestep {
@@ -36,8 +37,6 @@ class Regather {
   }
 
  private:
-  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
-
   // True for a gather, and for views and casts by forward of a gather or of what is gathered.
   bool is_made_again(const Node& node) const {
     if (node.inputs.size() != 1 || is_later(node)) return false;

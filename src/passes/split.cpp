@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
@@ -102,7 +103,6 @@ class Split {
  private:
   using Rule = void (Split::*)(const Node&);
 
-  static std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
   const Part& part(ValueId id) const { return parts_[at(id)]; }
   const Shape& shape(ValueId id) const { return program_.type(id).shape; }
 

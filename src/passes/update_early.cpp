@@ -4,16 +4,13 @@
 #include <map>
 #include <vector>
 
+#include "base/indexed.h"
 #include "ir/rewrite.h"
 
 namespace tracestep {
 namespace {
 
 constexpr NodeId kAtOnce = -1;
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 class EarlyUpdates {
  public:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/indexed.h"
 #include "planning/workspace_rules.h"
 
 namespace tracestep {
@@ -19,12 +20,7 @@ std::span<const WorkspaceRule> rules_of(DeviceKind kind) {
 }  // namespace
 
 std::string_view name_of(DeviceKind kind) {
-  switch (kind) {
-    case DeviceKind::kCpu: return "cpu";
-    case DeviceKind::kCuda: return "cuda";
-    case DeviceKind::kReference: break;
-  }
-  return "reference";
+  return word_of<DeviceKind::kReference>(kind, {"cpu", "cuda", "reference"});
 }
 
 DeviceTraits traits_named(std::string_view device, int threads) {

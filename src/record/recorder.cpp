@@ -2,25 +2,17 @@
 
 #include <algorithm>
 
+#include "base/indexed.h"
+
 namespace tracestep {
 
 std::string_view name_of(MemoryAction action) {
-  switch (action) {
-    case MemoryAction::kAlloc: return "alloc";
-    case MemoryAction::kFree: return "free";
-    case MemoryAction::kSegmentAlloc: return "segment_alloc";
-    case MemoryAction::kSegmentFree: return "segment_free";
-    case MemoryAction::kOom: return "oom";
-  }
-  return "unknown";
+  return word_of<MemoryAction::kOom>(action,
+                                     {"alloc", "free", "segment_alloc", "segment_free", "oom"});
 }
 
 std::string_view name_of(Counter counter) {
-  switch (counter) {
-    case Counter::kAllocations: return "allocations";
-    case Counter::kSegmentAllocations: return "segment_allocations";
-  }
-  return "unknown";
+  return word_of<Counter::kSegmentAllocations>(counter, {"allocations", "segment_allocations"});
 }
 
 void Recorder::reserve(std::size_t spans, std::size_t memory_events) {

@@ -2,15 +2,12 @@
 
 #include <cmath>
 
+#include "base/indexed.h"
+
 namespace tracestep {
 
 std::string_view name_of(Overlap overlap) {
-  switch (overlap) {
-    case Overlap::kBackward: return "on";
-    case Overlap::kOff: return "off";
-    case Overlap::kUpdates: return "updates";
-  }
-  return "?";
+  return word_of<Overlap::kUpdates>(overlap, {"off", "on", "updates"});
 }
 
 Parallel resolve_bucket(Parallel choice, std::int64_t gradient_bytes) {

@@ -1,15 +1,11 @@
 #include "run/words.h"
 
+#include "base/indexed.h"
+
 namespace tracestep {
 
 std::string_view name_of(Mode mode) {
-  switch (mode) {
-    case Mode::kInference: return "inference";
-    case Mode::kForward: return "forward";
-    case Mode::kForwardBackward: return "forward-backward";
-    case Mode::kStep: return "step";
-  }
-  return "?";
+  return word_of<Mode::kStep>(mode, {"inference", "forward", "forward-backward", "step"});
 }
 
 std::string_view name_of(AttentionForm form) {
@@ -25,12 +21,7 @@ std::string_view name_of(Offload offload) {
 }
 
 std::string_view name_of(Moments moments) {
-  switch (moments) {
-    case Moments::kF32: return "fp32";
-    case Moments::kBF16: return "bf16";
-    case Moments::k8Bit: return "8bit";
-  }
-  return "?";
+  return word_of<Moments::k8Bit>(moments, {"fp32", "bf16", "8bit"});
 }
 
 std::string_view name_of(DecayOn decay_on) {
@@ -46,12 +37,7 @@ std::string_view name_of(Float8Scaling scaling) {
 }
 
 std::string_view name_of(ExecutorKind kind) {
-  switch (kind) {
-    case ExecutorKind::kEager: return "eager";
-    case ExecutorKind::kArena: return "arena";
-    case ExecutorKind::kCompiled: return "compiled";
-  }
-  return "?";
+  return word_of<ExecutorKind::kCompiled>(kind, {"eager", "arena", "compiled"});
 }
 
 std::string_view name_of(LaunchOrder order) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/indexed.h"
 #include "base/suggest.h"
 #include "ir/print.h"
 #include "passes/pipeline.h"
@@ -106,12 +107,7 @@ RunSpec naive_run(RunSpec run) {
 }
 
 std::string_view name_of(RungEffect effect) {
-  switch (effect) {
-    case RungEffect::kProgram: return "program";
-    case RungEffect::kExecution: return "execution";
-    case RungEffect::kNothing: return "nothing";
-  }
-  return "?";
+  return word_of<RungEffect::kNothing>(effect, {"program", "execution", "nothing"});
 }
 
 std::vector<RunSpec> ladder_runs(const RunSpec& run, std::span<const Rung* const> rungs) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/indexed.h"
 #include "lab/report/columns.h"
 #include "lab/report/fields.h"
 
@@ -106,13 +107,8 @@ double RankRates::over(int span) const {
 }
 
 std::string_view name_of(RankForm form) {
-  switch (form) {
-    case RankForm::kData: return "data parallel";
-    case RankForm::kSharded: return "fully sharded";
-    case RankForm::kTensor: return "tensor parallel";
-    case RankForm::kMesh: break;
-  }
-  return "sharded × tensor";
+  return word_of<RankForm::kMesh>(
+      form, {"data parallel", "fully sharded", "tensor parallel", "sharded × tensor"});
 }
 
 int mesh_width(const ModelConfig& model) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/indexed.h"
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "captured/captured_model.h"
@@ -168,15 +169,9 @@ Choices narrower_moments(const RunSpec& step) {
 }  // namespace
 
 std::string_view name_of(ChangeSeverity severity) {
-  switch (severity) {
-    case ChangeSeverity::kSameNumbers: return "same numbers";
-    case ChangeSeverity::kOtherRoundings: return "other roundings";
-    case ChangeSeverity::kOtherPrecision: return "lower precision";
-    case ChangeSeverity::kOtherStates: return "other states";
-    case ChangeSeverity::kCodedStates: return "states in 8 bits";
-    case ChangeSeverity::kOtherTask: return "another task";
-  }
-  return "?";
+  return word_of<ChangeSeverity::kOtherTask>(
+      severity, {"same numbers", "other roundings", "lower precision", "other states",
+                 "states in 8 bits", "another task"});
 }
 
 bool is_pure(const Precision& precision) {

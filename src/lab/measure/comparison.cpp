@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/indexed.h"
 #include "lab/measure/statistics.h"
 
 namespace tracestep {
@@ -51,13 +52,7 @@ std::string_view fine_words_of(const Comparison& comparison) {
 }
 
 std::string_view name_of(Change change) {
-  switch (change) {
-    case Change::kSame: return "same";
-    case Change::kFaster: return "faster";
-    case Change::kSlower: return "slower";
-    case Change::kUnclear: return "unclear";
-  }
-  return "?";
+  return word_of<Change::kUnclear>(change, {"same", "faster", "slower", "unclear"});
 }
 
 bool is_slower(const Comparison& c) {

@@ -1,5 +1,6 @@
 #include "lab/measure/measurement.h"
 
+#include "base/indexed.h"
 #include "runtime/wishes.h"
 
 namespace tracestep {
@@ -10,12 +11,7 @@ struct Interrupted {};
 }  // namespace
 
 std::string_view name_of(Status status) {
-  switch (status) {
-    case Status::kOk: return "ok";
-    case Status::kOutOfMemory: return "oom";
-    case Status::kInterrupted: return "interrupted";
-  }
-  return "?";
+  return word_of<Status::kInterrupted>(status, {"ok", "oom", "interrupted"});
 }
 
 Outcome attempt(const std::function<void()>& work,

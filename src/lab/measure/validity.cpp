@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/indexed.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -98,12 +99,7 @@ std::string ResultRow::label() const {
 }
 
 std::string_view name_of(Severity severity) {
-  switch (severity) {
-    case Severity::kNote: return "note";
-    case Severity::kDoubt: return "doubt";
-    case Severity::kInvalid: return "invalid";
-  }
-  return "?";
+  return word_of<Severity::kInvalid>(severity, {"note", "doubt", "invalid"});
 }
 
 std::vector<Verdict> judge(const ResultRow& row) {

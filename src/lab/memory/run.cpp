@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "analysis/cost.h"
+#include "base/indexed.h"
 #include "lab/measure/statistics.h"
 #include "passes/pipeline.h"
 #include "passes/recompute_budget.h"
@@ -12,10 +13,6 @@
 
 namespace tracestep {
 namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
 
 bool is_block(const MemoryEvent& e) {
   return e.action == MemoryAction::kAlloc || e.action == MemoryAction::kFree;
@@ -242,13 +239,12 @@ void plan(PipelineResult passes, const DeviceTraits& traits, MemoryRun& run) {
 }
 
 OutOfMemoryState state_of(const OutOfMemory& e, const MemoryRun& run, Device& device) {
-  OutOfMemoryState out{
-      .requested_bytes = e.requested_bytes(),
-      .limit_bytes = e.limit_bytes(),
-      .reserved_bytes = device.allocator().stats().reserved_bytes,
-      .on_host = device.traits().has_own_memory() && !e.where().ends_with(device.name()),
-      .live = e.live(),
-      .message = e.what()};
+  OutOfMemoryState out{.requested_bytes = e.requested_bytes(),
+                       .limit_bytes = e.limit_bytes(),
+                       .reserved_bytes = device.allocator().stats().reserved_bytes,
+                       .on_host = device.traits().has_own_memory() && !e.where().ends_with(device.name()),
+                       .live = e.live(),
+                       .message = e.what()};
   for (const MemoryEvent& event : run.events) {
     if (event.action != MemoryAction::kOom) continue;
     out.node = event.node;

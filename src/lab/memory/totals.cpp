@@ -4,15 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "base/indexed.h"
 #include "lab/memory/tables.h"
 
 namespace tracestep {
-namespace {
-
-std::size_t at(std::int32_t id) {
-  return static_cast<std::size_t>(id);
-}
-}  // namespace
 
 CategoryTotals predicted_totals(const MemoryRun& run) {
   std::vector<ByCategory> change(run.program.nodes.size() + 1);

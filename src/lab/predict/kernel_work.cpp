@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/cost.h"
+#include "base/indexed.h"
 #include "base/integers.h"
 #include "lab/predict/reuse.h"
 #include "planning/cpu_plans.h"
@@ -242,19 +243,9 @@ ProductShape product_shape(const Program& program, const Node& node) {
 }
 
 std::string_view name_of(Effort effort) {
-  switch (effort) {
-    case Effort::kLaunches: return "launches";
-    case Effort::kOperations: return "operations";
-    case Effort::kNearBytes: return "near bytes";
-    case Effort::kSharedBytes: return "shared bytes";
-    case Effort::kMemoryBytes: return "memory bytes";
-    case Effort::kPackedA: return "packed a";
-    case Effort::kPackedB: return "packed b";
-    case Effort::kResults: return "results";
-    case Effort::kDepth: return "depth";
-    case Effort::kRows: return "rows";
-  }
-  return "?";
+  return word_of<Effort::kRows>(
+      effort, {"launches", "operations", "near bytes", "shared bytes", "memory bytes", "packed a",
+               "packed b", "results", "depth", "rows"});
 }
 
 double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, const Node& node) {

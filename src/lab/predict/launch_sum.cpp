@@ -3,15 +3,9 @@
 #include <algorithm>
 
 #include "analysis/origins.h"
+#include "base/indexed.h"
 
 namespace tracestep {
-namespace {
-
-std::size_t at(NodeId id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
 
 bool has_lanes(const Program& program) {
   return std::ranges::any_of(program.nodes, [](const Node& node) {

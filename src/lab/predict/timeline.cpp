@@ -3,18 +3,11 @@
 #include <algorithm>
 
 #include "analysis/cost.h"
+#include "base/indexed.h"
 #include "ir/op_def.h"
 #include "ops/collective_sizes.h"
 
 namespace tracestep {
-namespace {
-
-std::size_t at(NodeId id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
-
 double Link::us(const Program& program, const Node& node, bool is_first) const {
   const auto bytes = static_cast<double>(received_bytes(program, node, 0));
   const RankGroup group = group_of(node.attrs);

@@ -2,6 +2,8 @@
 // kernels agree again is looked for; what was replaced by as many others there is matched by place.
 #include "lab/read/replay_names.h"
 
+#include "base/indexed.h"
+
 #include <algorithm>
 
 namespace tracestep {
@@ -23,13 +25,7 @@ bool agree(std::span<const std::uint32_t> a, std::size_t i, std::span<const std:
 }  // namespace
 
 std::string_view name_of(TracePass pass) {
-  switch (pass) {
-    case TracePass::kForward: return "forward";
-    case TracePass::kBackward: return "backward";
-    case TracePass::kOptimizer: return "optimizer";
-    case TracePass::kGraph: return "CUDA graph";
-  }
-  return "?";
+  return word_of<TracePass::kGraph>(pass, {"forward", "backward", "optimizer", "CUDA graph"});
 }
 
 void EagerKernels::add(std::uint32_t name, const HostPlace& place) {

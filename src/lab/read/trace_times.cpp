@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/indexed.h"
 #include "lab/measure/statistics.h"
 #include "lab/read/host_walk.h"
 
@@ -263,15 +264,10 @@ void add_piece(const WorkPiece& piece, bool is_of_device, TraceTimes& times) {
 }
 
 std::string_view name_of(GapCause cause) {
-  switch (cause) {
-    case GapCause::kWait: return "the host waits for the device";
-    case GapCause::kLoading: return "the host gets data";
-    case GapCause::kHostWork: return "the host is in ops and calls";
-    case GapCause::kPython: return "Python, or nothing recorded";
-    case GapCause::kLaunch: return "the launch itself";
-    case GapCause::kDevice: return "launched long before, not begun";
-  }
-  return "?";
+  return word_of<GapCause::kDevice>(
+      cause,
+      {"the host waits for the device", "the host gets data", "the host is in ops and calls",
+       "Python, or nothing recorded", "the launch itself", "launched long before, not begun"});
 }
 
 TraceTimes::TraceTimes() {

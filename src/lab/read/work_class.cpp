@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 
+#include "base/indexed.h"
+
 namespace tracestep {
 namespace {
 
@@ -45,15 +47,8 @@ constexpr std::pair<std::span<const std::string_view>, WorkClass> kRules[] = {
 }  // namespace
 
 std::string_view name_of(WorkClass work) {
-  switch (work) {
-    case WorkClass::kProducts: return "matrix products";
-    case WorkClass::kAttention: return "attention";
-    case WorkClass::kMemoryBound: return "memory-bound work";
-    case WorkClass::kOptimizer: return "the optimizer";
-    case WorkClass::kCollectives: return "collectives";
-    case WorkClass::kCopies: return "copies";
-  }
-  return "?";
+  return word_of<WorkClass::kCopies>(work, {"matrix products", "attention", "memory-bound work",
+                                            "the optimizer", "collectives", "copies"});
 }
 
 WorkClass work_class_of(std::string_view name) {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "base/indexed.h"
 #include "base/utf8.h"
 
 #include "embedded/question_pages.h"
@@ -253,15 +254,8 @@ std::vector<Answer> answer_all(std::span<const Question> questions, std::span<co
 }
 
 std::string_view name_of(Standing standing) {
-  switch (standing) {
-    case Standing::kSound: return "sound";
-    case Standing::kNotJudged: return "not judged";
-    case Standing::kSingle: return "single sample";
-    case Standing::kInterrupted: return "interrupted";
-    case Standing::kDoubtful: return "noisy";
-    case Standing::kInvalid: return "impossible";
-  }
-  return "?";
+  return word_of<Standing::kInvalid>(
+      standing, {"sound", "not judged", "single sample", "interrupted", "noisy", "impossible"});
 }
 
 Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows) {
