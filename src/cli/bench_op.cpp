@@ -5,6 +5,7 @@
 #include "cli/devices.h"
 #include "cli/output.h"
 #include "lab/measure/ceilings.h"
+#include "spec/axes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -58,24 +59,17 @@ std::vector<OpSpec> op_specs(const OpOptions& options, const RunGrid& grid,
     throw Error(ErrorCode::kUsage, protocol.part_steps > 0 ? "--part-steps" : "--max-noise",
                 "parts of an op take --steps samples each", "leave one out");
   }
-  std::vector<OpSpec> out;
-  for (const RunSpec& run : runs_of(grid, Takes::kAll, use)) {
-    for (const std::string& call : options.calls) {
-      for (const std::string& shape :
-           options.shapes.empty() ? std::vector<std::string>{""} : options.shapes) {
-        for (const std::string& cache : options.caches) {
-          OpSpec spec{.run = run,
-                      .call = call,
-                      .shape = shape,
-                      .is_cold = cache == "cold",
-                      .protocol = protocol};
-          spec.protocol.max_seconds = 0;
-          check_op(spec);
-          out.push_back(std::move(spec));
-        }
-      }
-    }
-  }
+  using S = OpSpec;
+  S usual{.protocol = protocol};
+  usual.protocol.max_seconds = 0;
+  std::vector<bool> are_cold;
+  for (const std::string& cache : options.caches) are_cold.push_back(cache == "cold");
+  std::vector<Axis<S>> axes = {axis<S>(runs_of(grid, Takes::kAll, use), &S::run),
+                               axis<S>(options.calls, &S::call)};
+  if (!options.shapes.empty()) axes.push_back(axis<S>(options.shapes, &S::shape));
+  axes.push_back(axis<S>(are_cold, &S::is_cold));
+  std::vector<S> out = product<S>({usual}, axes);
+  for (const S& spec : out) check_op(spec);
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include "cli/output.h"
 #include "lab/attention/tables.h"
 #include "lab/measure/ceilings.h"
+#include "spec/axes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -61,41 +62,35 @@ void complete(AttentionOptions& o) {
   }
 }
 
-// The forms that a cell is run in: naive once for every set of saved tensors.
-std::vector<AttentionSpec> forms_of(const AttentionOptions& o, const RunSpec& run) {
-  std::vector<AttentionSpec> out;
-  for (const RunChange& change : o.grid.changes("attention")) {
-    AttentionSpec spec = o.base;
-    spec.run = run;
-    change(spec.run);
-    const bool is_flash = spec.run.attention == AttentionForm::kFlash;
-    for (std::size_t i = 0; i < (is_flash ? 1 : o.saved.size()); ++i) {
-      spec.saved = is_flash ? SavedScores{} : o.saved[i];
-      out.push_back(spec);
-    }
+// The values of a field as an axis.
+Axis<AttentionSpec> axis_of(const RunGrid& grid, std::string_view field) {
+  Axis<AttentionSpec> out;
+  for (const RunChange& change : grid.changes(field)) {
+    out.push_back([change](AttentionSpec& spec) { change(spec.run); });
   }
   return out;
 }
 
-// Specifications by precision, then form, mask, width and context. `run`: the fields of all.
-std::vector<AttentionSpec> specs_of(const AttentionOptions& o, RunSpec run) {
-  std::vector<AttentionSpec> out;
-  for (const RunChange& precision : o.grid.changes("precision")) {
-    precision(run);
-    for (AttentionSpec spec : forms_of(o, run)) {
-      for (const std::string& mask : o.masks) {
-        spec.causal = mask == "causal";
-        for (std::int64_t width : o.widths) {
-          spec.width = width;
-          for (const RunChange& context : o.grid.changes("context")) {
-            context(spec.run);
-            out.push_back(spec);
-          }
-        }
-      }
-    }
+// Specifications by precision, then form, saved tensors, mask, width and context. `run`: the fields
+// of all. The tiled form, which saves none, is there once.
+std::vector<AttentionSpec> specs_of(const AttentionOptions& o, const RunSpec& run) {
+  using S = AttentionSpec;
+  S usual = o.base;
+  usual.run = run;
+  std::vector<S> forms = product<S>(
+      {usual},
+      {axis_of(o.grid, "precision"), axis_of(o.grid, "attention"), axis<S>(o.saved, &S::saved)});
+  std::erase_if(forms, [&](const S& spec) {
+    return spec.run.attention == AttentionForm::kFlash &&
+           name_of(spec.saved) != name_of(o.saved.front());
+  });
+  for (S& spec : forms) {
+    if (spec.run.attention == AttentionForm::kFlash) spec.saved = {};
   }
-  return out;
+  std::vector<bool> are_causal;
+  for (const std::string& mask : o.masks) are_causal.push_back(mask == "causal");
+  return product(std::move(forms), {axis<S>(are_causal, &S::causal), axis<S>(o.widths, &S::width),
+                                    axis_of(o.grid, "context")});
 }
 
 // Notes the first context that failed for lack of memory, and what twice the largest needs.

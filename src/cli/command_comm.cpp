@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/processes.h"
 #include "lab/comm/collectives.h"
+#include "spec/axes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -40,19 +41,9 @@ std::vector<std::int64_t> parse_sizes(const std::string& where, const std::strin
 }
 
 std::vector<CollectiveSpec> specs_of(const CommOptions& o) {
-  std::vector<CollectiveSpec> out;
-  for (const std::string& op : o.collectives) {
-    for (const std::int64_t ranks : o.ranks) {
-      for (const std::int64_t bytes : o.sizes) {
-        CollectiveSpec spec = o.each;
-        spec.op = op;
-        spec.ranks = static_cast<int>(ranks);
-        spec.bytes = bytes;
-        out.push_back(spec);
-      }
-    }
-  }
-  return out;
+  using S = CollectiveSpec;
+  return product<S>({o.each}, {axis<S>(o.collectives, &S::op), axis<S>(o.ranks, &S::ranks),
+                               axis<S>(o.sizes, &S::bytes)});
 }
 
 int run_comm(CommOptions o, Cells& cells) {

@@ -10,6 +10,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
+#include "spec/axes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -24,14 +25,12 @@ struct ThroughputOptions {
 
 // Every run with every batch, the smallest first.
 std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
-  std::vector<RunSpec> out;
-  for (RunSpec run : runs_of(o.grid, Takes::kPlanner, use)) {
-    for (const std::int64_t batch : o.batches) {
-      run.shape.batch = batch;
-      check_run(run);
-      out.push_back(run);
-    }
-  }
+  const auto batch = [](RunSpec & run) -> auto& {
+    return run.shape.batch;
+  };
+  std::vector<RunSpec> out =
+      product(runs_of(o.grid, Takes::kPlanner, use), {axis<RunSpec>(o.batches, batch)});
+  for (const RunSpec& run : out) check_run(run);
   return out;
 }
 

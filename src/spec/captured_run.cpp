@@ -1,9 +1,8 @@
-#include "spec/captured_run.h"
-
+// Runs of captured modules: the module decides what flags decide elsewhere.
 #include "base/error.h"
 #include "captured/captured_model.h"
 #include "planning/device_traits.h"
-#include "spec/fields.h"
+#include "spec/run_grid.h"
 
 namespace tracestep {
 namespace {

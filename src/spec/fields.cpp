@@ -8,7 +8,6 @@
 #include "base/suggest.h"
 #include "passes/pipeline.h"
 #include "run/memory_limit.h"
-#include "spec/effects.h"
 #include "spec/model_fields.h"
 #include "spec/parse_words.h"
 
@@ -194,6 +193,27 @@ RunField form_of_speed(const char* name, const char* about, std::string help,
   return out;
 }
 
+// Gives a row its effect: where it applies, why it has none elsewhere, and what gives it one.
+void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, const char* needs,
+                RunField& row) {
+  row.applies = applies;
+  row.no_effect = no_effect;
+  row.needs = needs;
+}
+
+constexpr const char *kStep = "option mode step", *kFp8 = "option precision fp8",
+                     *kNoCodes = "no step has products in 8 bits";
+
+bool is_step(const RunSpec& run) {
+  return run.mode == Mode::kStep;
+}
+bool has_loss(const RunSpec& run) {
+  return run.mode != Mode::kInference;
+}
+bool has_codes(const RunSpec& run) {
+  return run.precision.float8;
+}
+
 void add_form_fields(Rows& rows) {
   rows.choice(
       {.name = "precision",
@@ -206,24 +226,28 @@ void add_form_fields(Rows& rows) {
                "option moments says: in float32, or with bf16 in 16 bits too",
        .about = "of parameters and activations"},
       all_precisions(), in(&RunSpec::precision));
-  rows.choice(
-      {.name = "fp8_products",
-       .show = Show::kVarying,
-       .is_axis = true,
-       .is_optional = true,
-       .help = "with fp8, which products of the layers run in 8 bits: those large enough for a "
-               "GPU to gain by it, or all whose sizes are multiples of 16",
-       .about = "which products fp8 runs in 8 bits: paying or all"},
-      kAllFloat8Products, in(&RunSpec::fp8_products));
-  rows.choice(
-      {.name = "fp8_scaling",
-       .show = Show::kVarying,
-       .is_axis = true,
-       .is_optional = true,
-       .help = "with fp8, what scales an operand: its largest magnitude in the step before, so "
-               "that it is read once, or now; what is no step takes it now",
-       .about = "where the scales of fp8 come from: delayed or current"},
-      kAllFloat8Scaling, in(&RunSpec::fp8_scaling));
+  only_where(
+      has_codes, kNoCodes, kFp8,
+      rows.choice(
+          {.name = "fp8_products",
+           .show = Show::kVarying,
+           .is_axis = true,
+           .is_optional = true,
+           .help = "with fp8, which products of the layers run in 8 bits: those large enough for a "
+                   "GPU to gain by it, or all whose sizes are multiples of 16",
+           .about = "which products fp8 runs in 8 bits: paying or all"},
+          kAllFloat8Products, in(&RunSpec::fp8_products)));
+  only_where(
+      has_codes, kNoCodes, kFp8,
+      rows.choice(
+          {.name = "fp8_scaling",
+           .show = Show::kVarying,
+           .is_axis = true,
+           .is_optional = true,
+           .help = "with fp8, what scales an operand: its largest magnitude in the step before, so "
+                   "that it is read once, or now; what is no step takes it now",
+           .about = "where the scales of fp8 come from: delayed or current"},
+          kAllFloat8Scaling, in(&RunSpec::fp8_scaling)));
   rows.parsed(
       granularity_field(
           {.name = "ops",
@@ -260,52 +284,68 @@ void add_form_fields(Rows& rows) {
           "update_beside only with the optimizer in the host's memory",
           fmt::join(compile_passes(), ", ")),
       "SET")));
-  rows.choice(
-      {.name = "moments",
-       .show = Show::kVarying,
-       .is_axis = true,
-       .is_optional = true,
-       .is_kept = true,
-       .help = "how AdamW's states m and v are stored, in every precision: fp32; bf16, rounded at "
+  only_where(
+      is_step, "nothing is updated, so there are no moments", kStep,
+      rows.choice(
+          {.name = "moments",
+           .show = Show::kVarying,
+           .is_axis = true,
+           .is_optional = true,
+           .is_kept = true,
+           .help =
+               "how AdamW's states m and v are stored, in every precision: fp32; bf16, rounded at "
                "random, which the "
                "step's number and the data decide; or 8bit, rounded so to codes in blocks of 128, "
                "each with a scale",
-       .about = "how AdamW's states are stored"},
-      kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments));
+           .about = "how AdamW's states are stored"},
+          kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments)));
 }
 
 // Adds fields that decide when and where a step does its work: same numbers, other bytes and times.
 void add_schedule_fields(Rows& rows) {
-  rows.choice(
-      form_of_speed(
-          "launch_order", "when captured kernels are launched",
-          "when the kernels of a captured step are launched: serial, each when those before "
-          "it have ended, or dependent, a little earlier where the kernel itself waits for "
-          "them; the same elsewhere than on GPUs of compute capability 9.0 and later"),
-      kAllLaunchOrders, in(&RunSpec::launch_order));
-  rows.choice(
-      of_speed("updates", "when weights are updated",
-               "when weights are updated: after backward, all together, or inside it, each as soon "
-               "as its gradient is there, so that gradients are never alive all together"),
-      kAllUpdateTimes, in(&RunSpec::updates));
-  rows.choice(
-      of_speed("offload", "what lies in the host's memory",
-               "what lies in the host's memory instead of the device's: none, or optimizer, which "
-               "is AdamW's moments and, where products read narrow copies, the weights; no effect "
-               "on a CPU, whose memory is the host's"),
-      kAllOffloads, in(&RunSpec::offload));
-  rows.parsed(recompute_field(of_speed(
-                  "recompute", "what backward computes again",
-                  "what backward computes again instead of keeping it: none; blocks, one by one; "
-                  "every=N, groups of N blocks; nested, by repeated halving; budget=20GiB, the "
-                  "cheapest choice with that peak; or model paths such as layers.*.ffn+lm_head",
-                  "WHAT")),
-              parse_recomputation, in(&RunSpec::recompute));
-  rows.add(loss_chunks_field(
-      of_speed("loss_chunks", "parts that the loss is computed in",
-               "parts of the batch's rows that logits, loss and their gradients are computed in, "
-               "one after the other, so that the logits never exist as a whole; auto: as many "
-               "chunks of at least 1024 rows as save memory")));
+  only_where(
+      [](const RunSpec& run) { return run.executor == ExecutorKind::kCompiled; },
+      "no step is captured, so its launches have no order of their own", "option executor compiled",
+      rows.choice(
+          form_of_speed(
+              "launch_order", "when captured kernels are launched",
+              "when the kernels of a captured step are launched: serial, each when those before "
+              "it have ended, or dependent, a little earlier where the kernel itself waits for "
+              "them; the same elsewhere than on GPUs of compute capability 9.0 and later"),
+          kAllLaunchOrders, in(&RunSpec::launch_order)));
+  only_where(
+      is_step, "nothing is updated, early or late", kStep,
+      rows.choice(
+          of_speed(
+              "updates", "when weights are updated",
+              "when weights are updated: after backward, all together, or inside it, each as soon "
+              "as its gradient is there, so that gradients are never alive all together"),
+          kAllUpdateTimes, in(&RunSpec::updates)));
+  only_where(
+      is_step, "nothing is updated, so nothing waits in the host's memory", kStep,
+      rows.choice(
+          of_speed(
+              "offload", "what lies in the host's memory",
+              "what lies in the host's memory instead of the device's: none, or optimizer, which "
+              "is AdamW's moments and, where products read narrow copies, the weights; no effect "
+              "on a CPU, whose memory is the host's"),
+          kAllOffloads, in(&RunSpec::offload)));
+  only_where(
+      has_loss, "inference keeps nothing for backward, so there is nothing to compute again", kStep,
+      rows.parsed(
+          recompute_field(of_speed(
+              "recompute", "what backward computes again",
+              "what backward computes again instead of keeping it: none; blocks, one by one; "
+              "every=N, groups of N blocks; nested, by repeated halving; budget=20GiB, the "
+              "cheapest choice with that peak; or model paths such as layers.*.ffn+lm_head",
+              "WHAT")),
+          parse_recomputation, in(&RunSpec::recompute)));
+  only_where(has_loss, "inference ends with logits, so there is no loss to divide", kStep,
+             rows.add(loss_chunks_field(of_speed(
+                 "loss_chunks", "parts that the loss is computed in",
+                 "parts of the batch's rows that logits, loss and their gradients are computed in, "
+                 "one after the other, so that the logits never exist as a whole; auto: as many "
+                 "chunks of at least 1024 rows as save memory"))));
   rows.parsed(parallel_field(
                   {.name = "parallel",
                    .role = Role::kSpeed,
@@ -370,13 +410,7 @@ std::vector<RunField> all_fields() {
 }  // namespace
 
 std::span<const RunField> run_fields() {
-  static const std::vector<RunField> all = [] {
-    std::vector<RunField> out = all_fields();
-    for (const FieldEffect& effect : field_effects()) {
-      std::ranges::find(out, effect.field, &RunField::name)->applies = effect.applies;
-    }
-    return out;
-  }();
+  static const std::vector<RunField> all = all_fields();
   return all;
 }
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "spec/captured_run.h"
-#include "spec/effects.h"
+#include "spec/axes.h"
 #include "spec/parse_words.h"
 
 namespace tracestep {
@@ -108,17 +107,13 @@ void RunGrid::check_model() const {
 }
 
 std::vector<RunSpec> RunGrid::combinations() const {
-  std::vector<RunSpec> out{base};
-  if (is_custom()) out[0].model = {};
-  for (const auto& field : run_fields()) {
-    const std::vector<RunChange> values = changes(field.name);
-    if (values.empty()) continue;
-    std::vector<RunSpec> next;
-    for (const RunSpec& spec : out) {
-      for (const RunChange& change : values) change(next.emplace_back(spec));
-    }
-    out = std::move(next);
+  RunSpec usual = base;
+  if (is_custom()) usual.model = {};
+  std::vector<Axis<RunSpec>> axes;
+  for (const RunField& field : run_fields()) {
+    if (Axis<RunSpec> values = changes(field.name); !values.empty()) axes.push_back(values);
   }
+  std::vector<RunSpec> out = product<RunSpec>({usual}, axes);
   const std::vector<RunChange> sizes = changes("size");
   for (std::size_t i = 0; i < out.size(); ++i) {
     RunSpec named = base;
@@ -146,11 +141,11 @@ bool RunGrid::is_usual(const RunField& field) const {
 
 // A value without effect would be the named difference of two results that are alike.
 void RunGrid::check_effects(const std::vector<RunSpec>& runs) const {
-  for (const FieldEffect& effect : field_effects()) {
-    const RunField& field = field_named(effect.field);
-    if (is_usual(field) || std::ranges::any_of(runs, effect.applies)) continue;
-    throw Error(ErrorCode::kUsage, field.name, effect.why,
-                fmt::format("leave it out, or give {}", effect.needs));
+  for (const RunField& field : run_fields()) {
+    if (field.no_effect == nullptr || is_usual(field)) continue;
+    if (std::ranges::any_of(runs, field.applies)) continue;
+    throw Error(ErrorCode::kUsage, field.name, field.no_effect,
+                fmt::format("leave it out, or give {}", field.needs));
   }
 }
 

@@ -69,6 +69,9 @@ struct SpecField {
   std::function<Change(const std::string& where, const std::string& text)> parse = {};
   // True if the field applies, given the other fields. Empty: always.
   std::function<bool(const Spec&)> applies = {};
+  // Set where a grid is refused in which the field applies nowhere: why it has no effect then
+  // ("nothing is updated, early or late"), and what gives it one ("option mode step").
+  const char *no_effect = nullptr, *needs = nullptr;
 };
 
 // "max-steps" for "max_steps".

@@ -9,7 +9,7 @@
 #include "lab/memory/run.h"
 #include "nn/captured_programs.h"
 #include "session/session.h"
-#include "spec/captured_run.h"
+#include "spec/run_grid.h"
 #include "support/backends.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "lab/pages/page.h"
 #include "lab/study/study.h"
+#include "spec/axes.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -91,18 +92,16 @@ std::vector<RunSpec> expanded(const StudyContext& context, const Request& reques
   const std::string text = fmt::format(fmt::runtime(request.runs),
                                        fmt::arg("contexts", fmt::join(context.sizes.contexts, ",")),
                                        fmt::arg("precisions", fmt::join(precisions, ",")));
-  std::vector<RunSpec> out{base};
+  std::vector<Axis<RunSpec>> axes;
   for (const std::string& part : pages::split(text, ";")) {
     const std::size_t space = part.find(' ');
     const RunField& field = field_named(part.substr(0, space));
-    std::vector<RunSpec> next;
-    for (const RunSpec& run : out) {
-      for (const std::string& value : pages::split(part.substr(space), ",")) {
-        field.parse(field.name, value)(next.emplace_back(run));
-      }
+    axes.emplace_back();
+    for (const std::string& value : pages::split(part.substr(space), ",")) {
+      axes.back().push_back(field.parse(field.name, value));
     }
-    out = std::move(next);
   }
+  std::vector<RunSpec> out = product<RunSpec>({base}, axes);
   // Composites in parts are there as plain framework code runs them.
   std::erase_if(out, [](const RunSpec& run) {
     return run.ops == Granularity::kPrimitive && run.executor == ExecutorKind::kCompiled;
