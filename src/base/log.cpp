@@ -26,7 +26,7 @@ constexpr const char* kEraseLine = "\r\x1b[K";
 
 // Guards stderr and `progress_text`, the line that has to be drawn again under a message.
 std::mutex mutex;
-std::string progress_text, progress_prefix;
+std::string progress_text;
 std::atomic<int> level_override{-1};
 std::atomic<bool> may_be_lost{false};
 
@@ -130,19 +130,9 @@ void ProgressLine::update(std::string_view text) {
   if (now < next_) return;
   next_ = now + kRedrawInterval;
   const std::lock_guard lock(mutex);
-  const std::string line = message_line(progress_prefix + std::string(text));
+  const std::string line = message_line(std::string(text));
   progress_text = cut(line, terminal_columns() - 1);
   put(kEraseLine + progress_text);
-}
-
-ProgressPrefix::ProgressPrefix(std::string text) {
-  const std::lock_guard lock(mutex);
-  progress_prefix = std::move(text);
-}
-
-ProgressPrefix::~ProgressPrefix() {
-  const std::lock_guard lock(mutex);
-  progress_prefix.clear();
 }
 
 void ProgressLine::done() {

@@ -63,14 +63,4 @@ class ProgressLine {
   std::chrono::steady_clock::time_point next_{};
 };
 
-// While it exists, its text stands before every progress line and names the whole of which the line
-// shows a part.
-class ProgressPrefix {
- public:
-  explicit ProgressPrefix(std::string text);
-  ~ProgressPrefix();
-  ProgressPrefix(const ProgressPrefix&) = delete;
-  ProgressPrefix& operator=(const ProgressPrefix&) = delete;
-};
-
 }  // namespace tracestep

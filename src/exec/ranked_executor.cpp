@@ -100,7 +100,8 @@ void RankedExecutor::rethrow(const RankThreads::Failure& failure) const {
   try {
     std::rethrow_exception(failure.error);
   } catch (const OutOfMemory& e) {
-    const OutOfMemory out(named(e.where()), e.requested_bytes(), e.limit_bytes(), e.live());
+    const OutOfMemory out(named(e.where()), e.requested_bytes(), e.limit_bytes(), e.live(),
+                          e.on_host());
     if (ends_all) throw Error(out.code(), out.where(), out.message(), out.hint());
     throw out;
   } catch (const Error& e) {

@@ -40,11 +40,4 @@ inline std::string_view of_activation(const ModelConfig& model) {
   return model.is_gated && model.activation == Activation::kSilu ? kSwiglu : kActivation;
 }
 
-// Components that tables look for by name.
-inline std::vector<std::string> looked_for() {
-  return {std::string(kEmbedding),     std::string(kHead),           std::string(kFirstNorm),
-          path({kAttention, kScores}), path({kAttention, kSoftmax}), path({kAttention, kValues}),
-          path({kFeedForward, kGate}), path({kFeedForward, kSwiglu})};
-}
-
 }  // namespace tracestep::scope

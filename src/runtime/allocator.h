@@ -23,6 +23,8 @@ class MemorySource {
   virtual void unmap(void* address, std::int64_t bytes) = 0;
   // False: the addresses must never be read or written (null device, device memory).
   virtual bool host_accessible() const { return true; }
+  // True for the host's memory, page-locked for a device or not.
+  virtual bool is_of_host() const { return host_accessible(); }
   // The alignment in bytes that kernels may rely on; the guarded allocator gives exactly this.
   virtual std::int64_t block_alignment() const { return 64; }
   // True if set_bytes, copy_in and copy_out work; they wait for all work issued before.
@@ -57,15 +59,18 @@ struct LiveAllocation {
 // Carries the live allocations, so that a report can say exactly what held the memory.
 class OutOfMemory : public Error {
  public:
+  // `on_host`: what ran out is the host's memory.
   OutOfMemory(const std::string& device, std::int64_t requested_bytes, std::int64_t limit_bytes,
-              std::vector<LiveAllocation> live);
+              std::vector<LiveAllocation> live, bool on_host);
   std::int64_t requested_bytes() const { return requested_bytes_; }
   std::int64_t limit_bytes() const { return limit_bytes_; }  // 0: the device itself was full
   const std::vector<LiveAllocation>& live() const { return live_; }
+  bool on_host() const { return on_host_; }
 
  private:
   std::int64_t requested_bytes_, limit_bytes_;
   std::vector<LiveAllocation> live_;
+  bool on_host_;
 };
 
 struct AllocatorStats {

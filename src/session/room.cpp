@@ -64,7 +64,7 @@ std::optional<DoesNotFit> lack_of_host(std::span<const Wanted> wanted, Processes
   Device& device = *wanted.front().device;
   const std::string where =
       device.traits().has_own_memory() ? device.name() + ", host memory" : device.name();
-  return DoesNotFit(where, missing + sum.held, usable_part(*available) + sum.held);
+  return DoesNotFit(where, missing + sum.held, usable_part(*available) + sum.held, true);
 }
 
 std::optional<DoesNotFit> lack_of_own(const Wanted& wanted) {
@@ -74,7 +74,7 @@ std::optional<DoesNotFit> lack_of_own(const Wanted& wanted) {
   const AllocatorStats& stats = device.allocator().stats();
   const std::int64_t needed = stats.requested_bytes + wanted.bytes;
   if (!free || needed <= *free + stats.reserved_bytes) return std::nullopt;
-  return DoesNotFit(device.name(), needed, *free + stats.reserved_bytes);
+  return DoesNotFit(device.name(), needed, *free + stats.reserved_bytes, false);
 }
 
 // Throws in every process the error of the first process that lacks room.
@@ -84,17 +84,19 @@ void end_together(Processes& processes, const std::optional<DoesNotFit>& lack) {
   };
   const auto needed = share(lack ? lack->requested_bytes() : 0);
   const auto free = share(lack ? lack->limit_bytes() : 0);
+  const auto on_host = share(lack && lack->on_host() ? 1 : 0);
   const auto found = std::ranges::find_if(needed, [](std::uint64_t bytes) { return bytes > 0; });
   if (found == needed.end()) return;
   const auto rank = static_cast<std::size_t>(found - needed.begin());
   throw DoesNotFit(fmt::format("rank {}", rank), static_cast<std::int64_t>(*found),
-                   static_cast<std::int64_t>(free[rank]));
+                   static_cast<std::int64_t>(free[rank]), on_host[rank] > 0);
 }
 
 }  // namespace
 
-DoesNotFit::DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes)
-    : OutOfMemory(where, needed_bytes, free_bytes, {}) {
+DoesNotFit::DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes,
+                       bool on_host)
+    : OutOfMemory(where, needed_bytes, free_bytes, {}, on_host) {
   // Replaces the base's message, which speaks of a failed request: none was made.
   Error::operator=(Error(ErrorCode::kOutOfMemory, where,
                          fmt::format("it does not fit: it needs {}, {} {} free",

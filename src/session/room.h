@@ -25,7 +25,8 @@ inline constexpr std::string_view kNoRoom = "and this machine has";
 // free.
 class DoesNotFit : public OutOfMemory {
  public:
-  DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes);
+  DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes,
+             bool on_host);
 };
 
 // The memory that one device needs beside what lives on it already.

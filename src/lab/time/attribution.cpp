@@ -127,33 +127,6 @@ void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
   }
 }
 
-// Bytes that were live when the recorded step was at its fullest, by category. Blocks that were
-// there before the step are the leaves of the program.
-std::map<Category, std::int64_t> measured_at_peak(const CellResult& result) {
-  std::map<Category, std::int64_t> live, peak;
-  std::int64_t total = 0, most = -1;
-  const BufferPlan buffer_plan = plan_buffers(result.program);
-  for (const Buffer& b : buffer_plan.buffers) {
-    if (b.first != kNoNode) continue;
-    live[b.category] += b.bytes;
-    total += b.bytes;
-  }
-  for (const MemoryEvent& e : result.memory_events) {
-    if (e.action == MemoryAction::kAlloc) {
-      live[e.category] += e.requested_bytes;
-      total += e.requested_bytes;
-    } else if (e.action == MemoryAction::kFree) {
-      live[e.category] -= e.requested_bytes;
-      total -= e.requested_bytes;
-    }
-    if (total > most) {
-      most = total;
-      peak = live;
-    }
-  }
-  return peak;
-}
-
 }  // namespace
 
 ComponentTimes component_times(const CellResult& result) {
@@ -265,29 +238,6 @@ Table time_by_class(const CellResult& result) {
                    {"share_percent", or_null(clocks.span_percent())},
                    {"recorded_ms", clocks.recorded_span_ms}});
   add_notes(result, clocks, table);
-  return table;
-}
-
-Table bytes_by_category(const CellResult& result) {
-  const MemoryMap map = map_memory(result.program, result.traits);
-  const std::map<Category, std::int64_t> measured = measured_at_peak(result);
-  Table table{.name = "bytes_by_category", .title = "Bytes per category at the peak of one step"};
-  table.columns = {text_column("category", "", "stated by the program"),
-                   bytes_column("predicted_bytes", "predicted"),
-                   bytes_column("measured_bytes", "measured"),
-                   timed(real_column("share_percent", "share", "%", 2))};
-  std::int64_t predicted_total = 0, measured_total = 0;
-  for (const auto& [category, bytes] : measured) measured_total += bytes;
-  for (Category category : kAllCategories) {
-    const std::int64_t predicted = map.by_category[static_cast<std::size_t>(category)];
-    const auto found = measured.find(category);
-    const std::int64_t bytes = found == measured.end() ? 0 : found->second;
-    predicted_total += predicted;
-    if (predicted == 0 && bytes == 0) continue;
-    table.add_row({name_of(category), predicted, bytes,
-                   percent_of(static_cast<double>(bytes), static_cast<double>(measured_total))});
-  }
-  table.add_row({"total", predicted_total, measured_total, 100.0});
   return table;
 }
 

@@ -28,8 +28,6 @@ ComponentTimes component_times(const CellResult& result);
 Table time_by_component(const CellResult& result);
 // Rows: kernel class; columns: launches, milliseconds, share, GFLOP/s, GB/s.
 Table time_by_class(const CellResult& result);
-// Rows: category; columns: predicted and measured bytes at the peak, share.
-Table bytes_by_category(const CellResult& result);
 
 // --- the warm-up study ---------------------------------------------------------------------------
 // Compares a cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start, with the same number of

@@ -221,10 +221,7 @@ TEST_P(CellTest, TimesAddUpToTheSpanAndBytesToThePeak) {
     EXPECT_NEAR(table.rows.back().back().as_double(), static_cast<double>(result.span_ns) * 1e-6,
                 1e-9);
   }
-  const Table bytes = bytes_by_category(result);
-  EXPECT_EQ(bytes.rows.back()[1].as_int(), result.predicted_peak_bytes);
-  EXPECT_EQ(bytes.rows.back()[2].as_int(), result.peak_bytes);
-  for (const auto& row : bytes.rows) EXPECT_EQ(row[1].as_int(), row[2].as_int()) << row[0].dump();
+  EXPECT_EQ(result.predicted_peak_bytes, result.peak_bytes);
 }
 
 TEST_P(CellTest, WhatRecordingAddsIsNoPartOfTheGaps) {

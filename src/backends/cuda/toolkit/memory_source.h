@@ -28,6 +28,7 @@ class DeviceMemory : public MemorySource {
 class HostMemory final : public DeviceMemory {
  public:
   using DeviceMemory::DeviceMemory;
+  bool is_of_host() const override { return true; }
   // nullptr when the host has no more that can be page-locked.
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
