@@ -28,17 +28,12 @@ void add_note(const std::string& line) {
   if (std::ranges::find(notes(), line) == notes().end()) notes().push_back(line);
 }
 
-struct SourceFacts {
-  ReadModel read;
-  bool has_own_head = false;
-};
-
-// Facts about the source of a model, read once for each source, as a grid has many cells.
-const SourceFacts& facts_of(const std::string& source) {
-  static std::map<std::string, SourceFacts> all;
+// has_own_head(), asked once for each source, as a grid has many cells.
+bool holds_own_head(const std::string& source) {
+  static std::map<std::string, bool> all;
   const auto found = all.find(source);
-  if (found != all.end()) return found->second;
-  return all.emplace(source, SourceFacts{read_model(source), has_own_head(source)}).first->second;
+  return found != all.end() ? found->second
+                            : all.emplace(source, has_own_head(source)).first->second;
 }
 
 // True if the sizes come from a file: those of a changed preset have its name for a source.
@@ -49,12 +44,12 @@ bool is_of_file(const ModelConfig& model) {
 
 // The positions that the model was made for; 0: not known.
 std::int64_t positions_of(const ModelConfig& model, const fs::path& origin) {
-  if (is_of_file(model)) return facts_of(model.source).read.positions;
+  if (is_of_file(model)) return known_model_at(model.source).positions;
   const auto& all = known_models();
   const auto known =
       std::ranges::find(all, model.name, [](const KnownModel& m) { return m.config.name; });
   if (known != all.end()) return known->positions;
-  return is_model_folder(origin) ? facts_of(origin.string()).read.positions : 0;
+  return is_model_folder(origin) ? known_model_at(origin).positions : 0;
 }
 
 void note_captured(const CapturedModel& model) {
@@ -85,12 +80,12 @@ ModelConfig checked_model(ModelConfig out, std::int64_t context, bool runs) {
   }
   note_positions(out, {}, context);
   if (!is_of_file(out)) return out;
-  const SourceFacts& facts = facts_of(out.source);
-  if (runs) require_no_doubts(facts.read, out.source);
-  for (const std::string& doubt : doubts_of(facts.read)) {
+  const ReadModel& read = known_model_at(out.source);
+  if (runs) require_no_doubts(read, out.source);
+  for (const std::string& doubt : doubts_of(read)) {
     add_note(fmt::format("[{}] {}", out.source, doubt));
   }
-  if (!out.is_tied || !facts.has_own_head) return out;
+  if (!out.is_tied || !holds_own_head(out.source)) return out;
   add_note(own_head_note(out.source));
   out.is_tied = false;
   return out;

@@ -160,7 +160,7 @@ void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Wei
   if (init == "none") return init.clear();
   const std::filesystem::path folder = grid.combinations().front().model.source;
   if (!init.empty() || find_model(folder.string()) != nullptr || !is_model_folder(folder)) return;
-  require_no_doubts(read_model(folder), folder.string());
+  require_no_doubts(known_model_at(folder), folder.string());
   if (has_family_weights(folder)) {
     init = folder;
     log_info("weights: those in {} (--init none starts from --seed)", folder.string());

@@ -40,6 +40,8 @@ void require_no_doubts(const ReadModel& model, const std::string& where);
 // of a file that is called otherwise; "custom" where that is the name of another known model.
 // Error{kInput}.
 ReadModel read_model(const std::filesystem::path& path);
+// Returns it read once for each state of the file: whoever asks later gets what was read first.
+const ReadModel& known_model_at(const std::filesystem::path& path);
 
 // The model that a flag names: a preset or a published model by name, in any case, a path, or a
 // published model as it is stored ("meta-llama/Llama-3.1-8B-Instruct", with or without its owner);

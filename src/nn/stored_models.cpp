@@ -1,5 +1,6 @@
 // Published models under the names that they are stored by, and names of models that are not read.
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "nn/families.h"
@@ -127,6 +128,17 @@ std::string_view type_that_is_not_read(std::string_view name) {
     if (wanted.starts_with(row.beginning)) return row.type;
   }
   return {};
+}
+
+const ReadModel& known_model_at(const std::filesystem::path& path) {
+  std::error_code none;
+  const bool is_folder = std::filesystem::is_directory(path, none);
+  const auto written =
+      std::filesystem::last_write_time(is_folder ? path / "config.json" : path, none);
+  static std::map<std::pair<std::string, std::int64_t>, ReadModel> all;
+  const std::pair key(path.string(), std::int64_t{written.time_since_epoch().count()});
+  const auto found = all.find(key);
+  return found != all.end() ? found->second : all.emplace(key, read_model(path)).first->second;
 }
 
 }  // namespace tracestep

@@ -274,7 +274,7 @@ std::vector<fs::path> family_weight_files(const fs::path& folder) {
 bool has_own_head(const fs::path& folder) {
   constexpr std::uint64_t kEnough = std::uint64_t{4} << 20;
   try {
-    const ReadModel model = read_model(folder);
+    const ReadModel& model = known_model_at(folder);
     if (!model.config.is_tied || !has_family_weights(folder)) return false;
     const Files files = open_files(folder);
     Spelling spelled;
@@ -292,7 +292,7 @@ std::string own_head_note(const fs::path& folder) {
 }
 
 SavedTensors open_family_weights(const fs::path& folder) {
-  ReadModel model = read_model(folder);
+  ReadModel model = known_model_at(folder);
   require_no_doubts(model, (folder / "config.json").string());
   Files files = open_files(folder);
   Spelling spelled;

@@ -1,11 +1,16 @@
 // Published models by name: their parameters are those that transformers counts on its meta device
 // (tests/golden/count_parameters.py), by formula and by program.
+#include <chrono>
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "base/error.h"
 #include "nn/families.h"
 #include "nn/transformer.h"
 #include "spec/step_program.h"
+#include "support/family_folder.h"
+#include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {
@@ -59,6 +64,23 @@ TEST(KnownModelsTest, HaveTheParametersThatTransformersCounts) {
 TEST(KnownModelsTest, AreFoundInAnyCase) {
   EXPECT_EQ(preset("Llama-3.1-8B").name, "llama-3.1-8b");
   EXPECT_THROW(preset("llama-3.1-9b"), Error);
+}
+
+// Facts about one folder are asked for in many places.
+TEST(ModelFolderTest, IsReadOnceUntilItChanges) {
+  const TempFolder folder;
+  std::filesystem::copy_file(testing::family_fixture("llama3", ".json"), folder / "config.json");
+  const ReadModel* first = &known_model_at(folder.path());
+  EXPECT_EQ(first->config.source, folder.path().string());
+  EXPECT_EQ(&known_model_at(folder.path()), first);
+  std::filesystem::remove(folder / "config.json");
+  std::filesystem::copy_file(testing::family_fixture("gemma", ".json"), folder / "config.json");
+  std::filesystem::last_write_time(
+      folder / "config.json",
+      std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  EXPECT_EQ(known_model_at(folder.path()).family, "gemma");
+  std::filesystem::remove(folder / "config.json");
+  EXPECT_THROW(known_model_at(folder.path()), Error);
 }
 
 }  // namespace
