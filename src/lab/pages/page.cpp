@@ -266,10 +266,29 @@ class Reader {
       check_words(page(), text, false);
       outcome_ = nullptr;
       page().blocks.push_back({.is_alternative = label == "Or", .text = text});
+    } else if (label == "Company" || label == "Threads") {
+      add_clause(label, text);
     } else if (label == "Chart") {
       page().charts.push_back(drawing_of(text));
     } else {
       page().labelled.emplace_back(label, text);
+    }
+  }
+
+  // Clauses that many pages end with: `table` has the rows whose company counts.
+  void add_clause(const std::string& label, const std::string& table) {
+    if (page().selection("here") == nullptr) read("- here: machine");
+    if (label == "Company") {
+      read("- busiest: most others_cores of " + table + "[others_cores is there]");
+      read("? busiest.others_cores with 0.1");
+      read(
+          "more: Noisy: other programs used {busiest.others_cores:.1f} of your "
+          "{here.cores:count core}.");
+    } else {
+      read("? here.threads with here.cores");
+      read(
+          "more: Threads outnumber cores, {here.threads} to {here.cores}, and wait for each "
+          "other.");
     }
   }
 
