@@ -7,7 +7,7 @@
 #include "analysis/memory_map.h"
 #include "backends/cpu/cpu_device.h"
 #include "backends/reference/reference_device.h"
-#include "cli/program.h"
+#include "cli/command.h"
 #include "exec/executor.h"
 #include "ir/print.h"
 #include "ops/functions.h"

@@ -62,6 +62,12 @@ void measures_with(Command& command, const std::shared_ptr<Options>& options, Ru
 // NAME_command() of a file command_NAME.cpp, found by its name.
 const std::vector<Command>& all_commands();
 
+// The program `tracestep` as a function, also for programs of one's own that add ops or devices:
+// runs the command of this command line, with all ops and devices of this build and those that were
+// registered before. Turns what it throws into a message. Returns the exit status. Call it before
+// any thread is started, as it takes the signals.
+int run_program(int argc, char** argv);
+
 // The headings of the help text, in its order.
 std::span<const std::string_view> help_sections();
 // A line for each command; the help of the program and of one command, at most 100 columns wide.

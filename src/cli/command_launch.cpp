@@ -203,7 +203,7 @@ std::optional<JobPlan> checked_plan(const std::vector<std::string>& words, int p
     }
     return plan;
   } catch (const Error& error) {
-    throw in_flags(command->options, error);
+    throw in_flags(command->options, error, words);
   }
 }
 

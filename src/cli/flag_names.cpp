@@ -63,10 +63,15 @@ std::string with_flags(const OptionSet& options, std::string_view text) {
   return out;
 }
 
-Error in_flags(const OptionSet& options, const Error& error) {
+Error in_flags(const OptionSet& options, const Error& error,
+               std::span<const std::string> arguments) {
+  const bool is_of_file =
+      error.code() == ErrorCode::kInput || error.code() == ErrorCode::kOutput;
+  const auto names_it = [&](const std::string& word) {
+    return word == error.where() || word.ends_with("=" + error.where());
+  };
   const bool is_about_options = error.code() == ErrorCode::kUsage ||
-                                error.code() == ErrorCode::kInput ||
-                                error.code() == ErrorCode::kOutput;
+                                (is_of_file && std::ranges::none_of(arguments, names_it));
   const std::string flag = is_about_options ? flag_of(options, error.where()) : std::string();
   return {error.code(), flag.empty() ? error.where() : flag, with_flags(options, error.message()),
           with_flags(options, error.hint())};

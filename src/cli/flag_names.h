@@ -2,6 +2,7 @@
 // the program know flags.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,9 @@ std::string flag_of(const OptionSet& options, std::string_view field);
 // options of the command stay as they are.
 std::string with_flags(const OptionSet& options, std::string_view text);
 
-// An error of the lower layers in the words of the command line.
-Error in_flags(const OptionSet& options, const Error& error);
+// An error of the lower layers in the words of the command line. `arguments`: a file that the user
+// named there keeps its name, though it be that of a field.
+Error in_flags(const OptionSet& options, const Error& error,
+               std::span<const std::string> arguments);
 
 }  // namespace tracestep::cli

@@ -1,4 +1,4 @@
-#include "cli/program.h"
+#include "cli/command.h"
 
 int main(int argc, char** argv) {
   return tracestep::cli::run_program(argc, argv);

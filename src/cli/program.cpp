@@ -1,5 +1,4 @@
-#include "cli/program.h"
-
+// The program `tracestep`: runs a command and turns what it throws into a message and exit status.
 #include <cstdio>
 #include <new>
 #include <string>
@@ -37,7 +36,7 @@ int run(std::span<const std::string> arguments) {
     leave_processes();
     return status;
   } catch (const Error& error) {
-    throw in_flags(command->options, error);
+    throw in_flags(command->options, error, arguments);
   }
 }
 

@@ -43,6 +43,20 @@ TEST(BenchOpTest, WorkIsThatOfTheOpAndNotOfWhatStandsAroundIt) {
   EXPECT_EQ(column(product, "peak_bytes"), column(product, "predicted_peak_bytes"));
 }
 
+// More than caches hold is read and written before each part, and is no part of it.
+TEST(BenchOpTest, ColdPartsHaveTheWorkOfWarmOnesBehindASweep) {
+  const ProgramRun both = run("--op gelu --shape 64x64 --device null --format json");
+  ASSERT_EQ(both.status, 0) << both.err;
+  const std::vector<std::string> bytes = column(both, "bytes"), launches = column(both, "launches");
+  const std::vector<std::string> peaks = column(both, "predicted_peak_bytes");
+  ASSERT_EQ(bytes.size(), 4u);
+  for (std::size_t warm : {0, 1}) {
+    EXPECT_EQ(bytes[warm], bytes[warm + 2]);
+    EXPECT_EQ(launches[warm], launches[warm + 2]);
+    EXPECT_GE(std::stoll(peaks[warm + 2]) - std::stoll(peaks[warm]), 256 << 20);
+  }
+}
+
 TEST(BenchOpTest, OpsWithoutAGradientHaveTheirForwardAlone) {
   const ProgramRun one = run("--op iota{shape=[64],dtype=i64,axis=0} --format json");
   ASSERT_EQ(one.status, 0) << one.err;

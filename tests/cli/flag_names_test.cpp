@@ -1,5 +1,7 @@
 #include "cli/flag_names.h"
 
+#include <vector>
+
 #include <gtest/gtest.h>
 
 namespace tracestep::cli {
@@ -40,6 +42,17 @@ TEST_F(FlagNamesTest, OtherWordsStay) {
 
 TEST_F(FlagNamesTest, OneOptionIsNoList) {
   EXPECT_EQ(flags("option size or heads"), "--size or heads");
+}
+
+// "--resume size" names a file; an error about it must not speak of the option --size.
+TEST_F(FlagNamesTest, AFileOfTheCommandLineKeepsItsName) {
+  const auto where = [&](ErrorCode code, const std::vector<std::string>& arguments) {
+    return in_flags(options_, Error(code, "size", "it holds something else"), arguments).where();
+  };
+  EXPECT_EQ(where(ErrorCode::kInput, {"bench", "--resume", "size"}), "size");
+  EXPECT_EQ(where(ErrorCode::kOutput, {"bench", "--resume=size"}), "size");
+  EXPECT_EQ(where(ErrorCode::kInput, {"bench", "--resume", "rows"}), "--size");
+  EXPECT_EQ(where(ErrorCode::kUsage, {"bench", "--resume", "size"}), "--size");
 }
 
 TEST_F(FlagNamesTest, FieldsThatAreNoOptionsHaveNoFlag) {
