@@ -24,7 +24,7 @@ FLAGS = ["-std=c++20", "-fopenmp", "-Wall", "-Wextra", "-Wconversion", "-Isrc"]
 SKIPPED = ("backends/cuda/", "backends/comm/nccl/", "backends/comm/mpi/")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 COMMENT = re.compile(rb"//.*")
-# What the precompiled headers (cmake/precompiled.cmake) define and our headers use.
+# The precompiled headers (cmake/precompiled.cmake) define these, and our headers use them.
 NAMES = {header: re.compile(names.encode()) for header, names in {
     "algorithm": r"std::(min|max|clamp|equal|copy|fill|find|sort|(any|all|none)_of|ranges::[a-z_]+)\b",
     "array": r"std::array\b",

@@ -17,7 +17,7 @@ import tempfile
 import zipfile
 
 PLATFORM = "manylinux_2_35_x86_64"
-# What a system of this name has at least: Ubuntu 22.04's libraries.
+# A system of this name has these at least: Ubuntu 22.04's libraries.
 NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": (12, 0, 0)}
 SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libgcc_s.so.1",
           "libstdc++.so.6", "ld-linux-x86-64.so.2"}

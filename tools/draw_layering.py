@@ -14,7 +14,7 @@ from check_layering import ROWS
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "layering.svg"
 WIDTH, BOX, HEIGHT, GAP, MARGIN = 1080, 142, 30, 44, 16
-# What is left out of the drawing: everybody includes it.
+# The drawing leaves this out: everybody includes it.
 GROUND = "base"
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-# What a kernel gives any machine, by kind of file system.
+# A kernel gives these to any machine, by kind of file system.
 MOUNTS = {"proc": "proc", "devpts": "dev/pts", "tmpfs": "dev/shm"}
 INSIDE = "TRACESTEP_IN_OWN_MOUNTS"
 ENVIRONMENT = {"HOME": "/root",

@@ -11,7 +11,7 @@ class MadeFolders {
  public:
   // Makes the folder and what is missing above it; what could not be made is in error().
   explicit MadeFolders(std::filesystem::path path);
-  // Those that are still empty go again, so that a run which is refused leaves nothing.
+  // Removes folders that are still empty, so that a run which is refused leaves nothing.
   ~MadeFolders();
   MadeFolders(MadeFolders&&) noexcept = default;
   MadeFolders& operator=(MadeFolders&&) = delete;

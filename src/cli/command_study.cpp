@@ -151,7 +151,7 @@ void check_files(const StudyOptions& o) {
   if (!o.pictures.empty()) check_writable_folder(o.pictures);
 }
 
-// Those that hold nothing at the end go again.
+// Folders that hold nothing at the end go again.
 struct StudyFolders {
   explicit StudyFolders(const StudyOptions& o) : charts(o.folder / kCharts), pictures(o.pictures) {
     check_files(o);

@@ -50,7 +50,8 @@ void check_save(const TrainOptions& options) {
   if (is_stream(options.save)) return;
   const std::filesystem::path tokenizer = tokenizer_beside(options.save);
   if (options.tokenizer) {
-    // The same file may stay: a published one lacks the mark that check_writable() asks for.
+    // A file that holds this tokenizer may stay: a published one lacks the mark that
+    // check_writable() asks for.
     if (!options.tokenizer->is_saved_at(tokenizer)) check_writable(tokenizer, "save");
     return;
   }

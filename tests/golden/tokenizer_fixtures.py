@@ -176,7 +176,7 @@ def families(corpus, entries):
             added=special("<|endoftext|>") + special("<|user|>", "<|end|>", rstrip=True)),
         "phi4_mini": lambda: byte_level(corpus, entries, by_expression(GPT4O), ignore_merges=True,
                                         added=special("<|endoftext|>", "<|user|>", lstrip=True, rstrip=True)),
-        # Of no family: the other behaviors, flags of added tokens, and text without tokens.
+        # Belongs to no family: the other behaviors, flags of added tokens, and text without tokens.
         "unknown": lambda: sentence_piece(
             corpus, entries, normalizers.NFC(), pre_tokenizers.Metaspace(prepend_scheme="always", split=True),
             added=plain("word", single_word=True, lstrip=True) + plain("é", "Hello"),

@@ -28,7 +28,7 @@ import tracestep  # noqa: E402
 from tracestep import _stub  # noqa: E402
 from tracestep._commands import COMMANDS, LEFT_OUT, keyword_of, options_of, words_of  # noqa: E402
 
-# What a parser or a shell could take for something else.
+# A parser or a shell could take these for something else.
 HOSTILE = ["--save=PWNED", "--overwrite", "--help", "-h", "-x", "--", "-", "=", "--run=touch PWNED; cat z #",
            "$(touch PWNED)", "a b", "a\nb", "%s", "{}", "[a]", "@file", "é"]
 TINY = {"size": "tiny", "vocab": 256, "batch": 1, "threads": 1}

@@ -29,7 +29,7 @@ DEVICE = "cpu"
 # batch, queries, keys, heads, heads of keys, width, causal
 CASES = [(2, 7, 7, 3, 3, 16, False), (2, 7, 7, 3, 3, 16, True), (1, 33, 65, 4, 2, 64, True),
          (1, 65, 33, 4, 1, 80, True), (1, 128, 128, 2, 2, 128, True), (2, 5, 9, 2, 2, 1, False)]
-# Of the largest of a tensor, by dtype; against float64 of the same values.
+# Bounds hold for the largest of a tensor, by dtype, against float64 of the same values.
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 
 

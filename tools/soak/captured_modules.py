@@ -36,7 +36,7 @@ SIZES = dict(vocab_size=131, hidden_size=32, num_hidden_layers=2, num_attention_
              max_position_embeddings=64)
 GROUPED = dict(num_key_value_heads=2)
 WINDOWED = dict(num_key_value_heads=2, head_dim=8, sliding_window=8)
-# What a config needs beside the sizes above.
+# A config needs these beside the sizes above.
 ARCHITECTURES = {
     "bert": {}, "bloom": dict(n_layer=2, n_head=4), "cohere": GROUPED,
     "distilbert": dict(dim=32, n_heads=4, n_layers=2, hidden_dim=48), "falcon": {},

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from empty_root import empty_root, in_own_mounts, run_inside  # noqa: E402
 
 PLACE, CACHE = "root/tracestep", "root/.cache/ccache"
-# What must hold behind a command; run in the folder of the source.
+# Each must hold behind its command; they run in the folder of the source.
 CHECKS = {
     "build/tracestep fit": "test -s plan.html",
     "build/tracestep study": "test -s out/study.html",

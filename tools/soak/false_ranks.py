@@ -70,9 +70,9 @@ def failed(dice, said):
     return message(FAILED, dice.choice((0, 1, 3, 130, 255, -1)), len(text), text)
 
 
-# What is said in place of the messages from some moment on: once, or of each of them.
+# Each changes the messages from some moment on: one, or all of them.
 CHANGES = (changed_length, flipped, another_kind, noise, cut, twice, left_out, failed)
-# What becomes of the connection from then on.
+# The connection goes on so from then on.
 AFTERWARDS = ("goes on", "goes on", "is silent", "ends", "is reset", "drips", "lives for ever")
 
 

@@ -34,7 +34,7 @@ VALUES = ["", "--", "-", "-x", "=", "--save=PWNED", "--output=PWNED", "--overwri
           "--run=touch PWNED; cat bench.json #", "; touch PWNED", "$(touch PWNED)", "`touch PWNED`",
           "| touch PWNED", "a b", " ", "a\nb", "\t", "%s%n", "%%", "{}", "[a]", "[a,b]", "{{run}}", "@text.txt",
           "é\u202ex", "日本", "'q'", '"q"', "\\", "*", "~", "#", "!", "&", "a=b", "-n4", "x" * 300, "\udcff"]
-# What makes a command work, and quickly; a study reads what is not there.
+# These make a command work, and quickly; a study reads what is not there.
 WORDS = {"compare": ["bench.json", "bench.json"], "pivot": ["bench.json"], "export": ["m.safetensors", "made"],
          "completions": ["bash"], "explain": ["oom"], "merge": ["missing"], "read": ["missing"]}
 MORE = {"train": ["--text=text.txt", "--tokenizer=bytes"], "eval": ["--text=text.txt", "--init=m.safetensors"],

@@ -36,7 +36,7 @@ TEXTS = [f"<script>{RUN}</script>", f"</script><script>{RUN}</script>", f"<img s
          "\r\n", "\\input{/etc/passwd}", "\\end{tabular}\\write18{touch pwned}", "$ % # & _ { } ~ ^", "\\", "\\\\",
          "#read(\"/etc/passwd\")", "#eval(\"1\")", "*_@x<y>", "[x](javascript:pwned)", "| a | b |\n|---|", "```",
          "__proto__", "constructor", "=cmd|'/C calc'!A0", "x" * 3000, "]]]]><a href=//pwned>", "<x y=z>", "%00<script>"]
-# What a report must not hold, outside of what cannot be taken for it: strings of Typst, code of Markdown.
+# A report must not hold these, outside of what cannot be taken for them: strings of Typst, code of Markdown.
 FORBIDDEN = {".tex": r"(?<!\\)\\(input|write18)\b", ".typ": r"(?<![\\\w])#(read|eval)\(",
              ".md": r"(?<!\\)<(script|img|svg|iframe)\b"}
 HARMLESS = {".typ": re.compile(r'"(\\.|[^"\\])*"', re.DOTALL), ".md": re.compile(r"```.*?```|(`+)[^`].*?\1", re.DOTALL)}

@@ -57,7 +57,7 @@ def normalizer_of(rng):
         return {"type": "Replace", "pattern": {"String": " "}, "content": rng.choice(["\u2581", "\u2581", "~", ""])}
     if kind < 11 or rng.random() < 0.7:
         pattern, content = pattern_of(rng), rng.choice(SIGNS[:10] + ["", "", " "])
-        # What stands for a space lies in no name of a byte, <0x..>, where decoding would find it.
+        # A sign for the space lies in no name of a byte, <0x..>, where decoding would find it.
         return {"type": "Replace", "pattern": pattern, "content": "~" if pattern == {"String": " "} else content}
     return rng.choice(FOREIGN)
 

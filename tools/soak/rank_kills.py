@@ -74,7 +74,7 @@ def strike(battery, training, form, seconds, which, number, arguments):
         try:
             said = launch.communicate(timeout=PATIENCE_S)[1]
         except subprocess.TimeoutExpired:
-            # One that is stopped when the others are done has nobody to notice it.
+            # A rank that is stopped when the others are done has nobody to notice it.
             others = [process for process in processes if process != processes[which]]
             battery.check(not any(map(runs_program, others)),
                           f"still there {PATIENCE_S} s after {number.name} of rank {which}")

@@ -13,7 +13,7 @@ namespace tracestep {
 // `dtype`: of the operands. 0 when the ceilings are not known.
 RoofTime roof_time(const Cost& cost, bool is_product, DType dtype, const Ceilings& ceilings);
 
-// The same of a node's kernels, by the dtype of its first operand.
+// Takes cost and class from a node, and the dtype from its first operand.
 RoofTime roof_time(const Program& program, const Node& node, const Ceilings& ceilings);
 
 // Measures in the run's precision, in about two seconds. Empty for devices that are not measured

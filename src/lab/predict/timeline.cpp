@@ -8,6 +8,7 @@
 #include "ops/collective_sizes.h"
 
 namespace tracestep {
+
 double Link::us(const Program& program, const Node& node, bool is_first) const {
   const auto bytes = static_cast<double>(received_bytes(program, node, 0));
   const RankGroup group = group_of(node.attrs);

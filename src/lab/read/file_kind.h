@@ -1,4 +1,4 @@
-// What a file is that somebody brings, told by its content and never by its name.
+// Tells what a file is that somebody brings, by its content and never by its name.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ namespace tracestep {
 // A text that is longer is refused, so that no file takes more memory than a few of these.
 inline constexpr std::size_t kMaxJsonItemBytes = std::size_t{16} << 20;
 
-// What is called with texts of JSON values.
+// Is called with the texts of JSON values.
 struct JsonVisitor {
   std::function<void(std::string_view key, std::string_view value)> member;
   std::function<void(std::string_view item)> item;  // of the list named `list`

@@ -62,8 +62,8 @@ struct SnapshotFacts {
   std::vector<SnapshotMoment> moments;  // at most some hundred, in order
 };
 
-// Of the device with the most events, or the most reserved bytes where none has any. Errors: kInput
-// for a file that is no snapshot, or larger than 2 GiB.
+// Reads what happened on the device with the most events, or the most reserved bytes where none has
+// any. Errors: kInput for a file that is no snapshot, or larger than 2 GiB.
 SnapshotFacts read_snapshot_facts(const std::filesystem::path& path);
 
 // "snapshot", one row; "holders"; "unused"; "out_of_memory"; "timeline".

@@ -1,4 +1,4 @@
-// What kind of work a kernel or an op of others does, told by its name alone.
+// Tells by its name alone what kind of work a kernel or an op of others does.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ inline constexpr WorkClass kAllWorkClasses[] = {WorkClass::kProducts,    WorkCla
 
 std::string_view name_of(WorkClass work);  // "matrix products"
 
-// Of a kernel, or of an op where a recording has no kernels. What no rule knows is memory-bound:
+// Takes the name of a kernel, or of an op where a recording has no kernels. What no rule knows is
+// memory-bound:
 // names of products, attention and collectives are few, those of pointwise kernels are not.
 WorkClass work_class_of(std::string_view name);
 

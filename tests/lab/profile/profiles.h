@@ -14,8 +14,8 @@ ProfileSpec tiny_profile(Mode mode, Granularity ops = Granularity::kFused);
 // 2000. The second step is 20000 later.
 Profile two_kernel_profile();
 
-// That profile as a device's profiler would tell it: the product is two kernels, of 3000 and 1000
-// ns, asked for by calls of the driver.
+// Returns that profile as a device's profiler would tell it: the product is two kernels, of 3000
+// and 1000 ns, asked for by calls of the driver.
 Profile traced_profile();
 
 }  // namespace tracestep::testing

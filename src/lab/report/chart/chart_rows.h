@@ -1,4 +1,4 @@
-// What a chart reads: the rows of its table, and its options.
+// A chart reads the rows of its table, and its options, through these.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What charts share: the place of the plot, axes with names and ticks, the legend.
+// All charts share these: the place of the plot, axes with names and ticks, the legend.
 #pragma once
 
 #include <span>

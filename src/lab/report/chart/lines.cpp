@@ -41,7 +41,7 @@ std::string series_name(std::span<const std::string> columns, const ChartRows& r
   return out;
 }
 
-// Those that the chart names, and the keys in which rows of one line would differ besides.
+// Returns the columns that the chart names, and the keys in which rows of one line would differ.
 std::vector<std::string> series_columns(const Chart& chart, const ChartRows& rows) {
   std::vector<std::string> out = names_of(chart, "series");
   RowGroups groups;
@@ -98,7 +98,7 @@ class Lines {
       }
     }
   }
-  // So that the axis ends at the next of these values.
+  // Ends the axis at the next of these values.
   void reach(std::span<const double> marks) {
     for (const Series& s : series_) {
       for (const Point& p : s.points) top_ = std::max(top_, p.y);
@@ -256,7 +256,7 @@ void draw_names(Svg& svg, const std::vector<Series>& series, const Box& box, con
   }
 }
 
-// What a usual card holds, for plots of bytes.
+// Usual cards hold so many bytes.
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr std::array kCards = {24 * kGiB, 40 * kGiB, 80 * kGiB};
 
