@@ -58,9 +58,9 @@ TEST(BenchOpTest, ColdPartsHaveTheWorkOfWarmOnesBehindASweep) {
 }
 
 TEST(BenchOpTest, OpsWithoutAGradientHaveTheirForwardAlone) {
-  const ProgramRun one = run("--op iota{shape=[64],dtype=i64,axis=0} --format json");
+  const ProgramRun one = run("--op iota{shape=[64],dtype=i64,axis=0} --cache warm --format json");
   ASSERT_EQ(one.status, 0) << one.err;
-  EXPECT_EQ(column(one, "part"), (std::vector<std::string>{"\"forward\"", "\"forward\""}));
+  EXPECT_EQ(column(one, "part"), (std::vector<std::string>{"\"forward\""}));
 }
 
 TEST(BenchOpTest, AttributesIndicesAndOtherDtypesAreRead) {
@@ -70,16 +70,17 @@ TEST(BenchOpTest, AttributesIndicesAndOtherDtypesAreRead) {
   EXPECT_EQ(column(sums, "op")[1], "\"sum{axes=[1]}\"");
   for (const char* words : {"--op gather --shape 50x8+4x6:50", "--op add --shape 8x4:bf16+8x4:bf16",
                             "--op softmax --shape 4x8 --precision bf16-pure,fp32"}) {
-    EXPECT_EQ(run(words).status, 0) << words << run(words).err;
+    const ProgramRun one = run(std::string(words) + " --cache warm");
+    EXPECT_EQ(one.status, 0) << words << one.err;
   }
 }
 
 TEST(BenchOpTest, AFileOfRowsGoesOnAndDevicesThatOnlyPlanHaveBytes) {
   const TempFolder folder;
   const std::string words =
-      "--op gelu --shape 8x8,16x16 --resume " + (folder / "rows.jsonl").string();
+      "--op gelu --shape 8x8,16x16 --cache warm --resume " + (folder / "rows.jsonl").string();
   ASSERT_EQ(run(words).status, 0);
-  EXPECT_THAT(run(words).err, HasSubstr("4 of 4 rows are there"));
+  EXPECT_THAT(run(words).err, HasSubstr("2 of 2 rows are there"));
   EXPECT_THAT(run("--op gelu --shape 8x8 --device null").out,
               StartsWith("gelu of 8x8 reads and writes 512 B"));
   EXPECT_THAT(run("--op gelu --shape 1024x1024 --memory-limit 1MiB --cache warm").out,

@@ -136,8 +136,12 @@ void set_values(const OpSpec& spec, Store& store, Executor& executor) {
       store.set(name, random(name, operands[i].below));
     }
   }
-  for (const char* name : {kUpstream, kSwept}) {
-    if (program.find_leaf(name) != kNoValue) executor.set_input(name, random(name, 2));
+  if (program.find_leaf(kUpstream) != kNoValue) {
+    executor.set_input(kUpstream, random(kUpstream, 2));
+  }
+  if (const ValueId swept = program.find_leaf(kSwept); swept != kNoValue) {
+    const Type& type = program.type(swept);
+    executor.set_input(kSwept, HostTensor::zeros(type.dtype, type.shape));
   }
 }
 
