@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "cli/run_binary.h"
+#include "lab/report/html.h"
 #include "support/temp_folder.h"
 #include "support/trace_text.h"
 
@@ -70,6 +71,27 @@ TEST_F(ReadTest, AFolderHoldsTheTracesOfRanks) {
   const ProgramRun shown = run("ranks");
   ASSERT_EQ(shown.status, 0) << shown.err;
   EXPECT_THAT(shown.out, ::testing::StartsWith("Rank 1 comes last in 100.0 % of the collectives"));
+}
+
+TEST_F(ReadTest, APageHasTheStepAndTheTablesAndAsksNothingOfANetwork) {
+  folder_.write("trace.json", late_steps(6, 40).text());
+  ASSERT_EQ(run("trace.json --output page.html").status, 0);
+  std::string page = content_of(folder_.path() / "page.html");
+  EXPECT_THAT(page, HasSubstr("data-kind=\"work\" data-table=\"step\""));
+  EXPECT_THAT(page, HasSubstr("Launch-bound: in "));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("https:")));
+  const Json step = result_of_page(page, "page").at("tables").at("step");
+  ASSERT_EQ(step.at("rows").items().size(), 2u);
+  EXPECT_EQ(step.at("rows").items()[0].at("kernel").as_string(), "sm90_gemm");
+  ASSERT_EQ(
+      run_tracestep(
+          words_of("memory --size tiny --batch 1 --context 16 --mode step --snapshot s.pickle"),
+          {.folder = folder_.path()})
+          .status,
+      0);
+  ASSERT_EQ(run("s.pickle --output held.html").status, 0);
+  EXPECT_THAT(content_of(folder_.path() / "held.html"), HasSubstr("data-kind=\"timeline\""));
 }
 
 // Our own snapshot of a step stands for one of PyTorch: then both sides peak at the same bytes.

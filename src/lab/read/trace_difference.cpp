@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <tuple>
 
@@ -33,6 +34,8 @@ struct ChangeRow {
   double change_ms() const { return mean_of(b) - mean_of(a); }
 };
 
+constexpr const char* kWhole = "whole module";
+
 using Lists = std::map<std::string, std::vector<double>>;
 
 constexpr std::pair<PartLevel, const char*> kLevels[] = {{PartLevel::kKind, "kind"},
@@ -51,6 +54,26 @@ Lists lists_of(const ReadTrace& t, PartLevel level) {
     part->times.add_to(ms);
   }
   if (level == PartLevel::kKind) out["gaps"] = t.times.ms_of(PartLevel::kGap);
+  return out;
+}
+
+// Modules with all that lies in them, of those in which other modules are: a change that is spread
+// over these may be too small in each of them.
+Lists whole_modules(const Lists& modules) {
+  Lists out;
+  for (const auto& [path, ms] : modules) {
+    for (std::size_t end = path.find('/'); end != std::string::npos;
+         end = path.find('/', end + 1)) {
+      std::vector<double>& sum = out[path.substr(0, end)];
+      sum.resize(ms.size());
+      std::ranges::transform(sum, ms, sum.begin(), std::plus());
+    }
+  }
+  for (auto& [path, sum] : out) {
+    if (const auto own = modules.find(path); own != modules.end()) {
+      std::ranges::transform(sum, own->second, sum.begin(), std::plus());
+    }
+  }
   return out;
 }
 
@@ -104,6 +127,7 @@ class Difference {
           in_b.erase(to);
         }
       }
+      if (level == PartLevel::kModule) add(kWhole, whole_modules(in_a), whole_modules(in_b));
       add(word, std::move(in_a), std::move(in_b));
     }
     const double least =

@@ -384,6 +384,32 @@ TEST(TraceDifferenceTest, AChangeIsFoundWhereItIsAndNowhereElse) {
   for (const auto& row : none.rows) EXPECT_EQ(row.back().as_string(), "same");
 }
 
+// 3 % in each of two modules of 5 % of a step: too little in either, enough in the one around them.
+TEST(TraceDifferenceTest, AChangeThatIsSpreadOverAModuleIsFoundInItAsAWhole) {
+  const auto steps = [](double linear_us) {
+    TraceText t;
+    for (int s = 0; s < 20; ++s) {
+      const double at = 2000.0 * s, noise = 0.1 * (s % 3);
+      t.range("ProfilerStep#" + std::to_string(s), at, at + 2000).module("GPT_0", at + 1, at + 90);
+      t.module("MLP_1", at + 2, at + 50).module("Linear_1", at + 3, at + 20);
+      t.op("aten::mm", at + 4, at + 10)
+          .launched("gemm", at + 5, at + 100, at + 100 + linear_us + noise);
+      t.module("Linear_2", at + 21, at + 40);
+      t.op("aten::mm", at + 22, at + 30)
+          .launched("gemm", at + 23, at + 300, at + 300 + linear_us + noise);
+      t.op("aten::add", at + 60, at + 70)
+          .launched("add_kernel", at + 61, at + 500, at + 1400 + noise);
+    }
+    return read(t);
+  };
+  const ReadTrace a = steps(100), b = steps(103);
+  const Table changes = difference_table(a, b, {});
+  EXPECT_EQ(verdict_of(changes, "module", "GPT_0/MLP_1/Linear_1"), "same");
+  EXPECT_EQ(verdict_of(changes, "whole module", "GPT_0/MLP_1"), "slower");
+  const Table none = difference_table(a, steps(100), {});
+  EXPECT_EQ(verdict_of(none, "whole module", "GPT_0/MLP_1"), "same");
+}
+
 TEST(TraceDifferenceTest, FewStepsTellNothing) {
   const ReadTrace a = read(steps_of(100, 0.2, 3)), b = read(steps_of(150, 0.2, 3));
   EXPECT_EQ(verdict_of(difference_table(a, b, {}), "step", ""), "too few steps");
