@@ -13,8 +13,8 @@ namespace tracestep {
 void set_step_inputs(Executor& executor, const RunSpec& spec);
 // Sets the inputs of a text's batch, with checked tokens: a captured module has its own names.
 void set_batch(Executor& executor, const RunSpec& spec, const Batch& batch);
-// Tells a captured module with dropout which batch of the run its ranks work on: one rank that takes
-// N micro-batches has the numbers of N ranks that take one each.
+// Tells a captured module with dropout which batch of the run its ranks work on: one rank that
+// takes N micro-batches has the numbers of N ranks that take one each.
 void set_batch_number(Executor& executor, const RunSpec& spec, std::int64_t number);
 
 // Fills weights and inputs quickly, for steps whose results are not read.

@@ -57,8 +57,8 @@ void set_text(Executor& executor, const RunSpec& run, const Batch& batch, std::i
   set_batch_number(executor, run, number);
 }
 
-// The tokens of batch `number` of the run, or the example of a captured module that is trained on it
-// alone.
+// The tokens of batch `number` of the run, or the example of a captured module that is trained on
+// it alone.
 void set_inputs(Executor& executor, const TrainOptions& options, const Batch& batch,
                 std::int64_t number) {
   if (!options.on_example) return set_text(executor, options.run, batch, number);

@@ -479,12 +479,14 @@ std::vector<OpTest> sequence_tests() {
        .cases = {dropout_on(plain({5, 7}), 0.5, 0), dropout_on(plain({1031}), 0.1, 7),
                  dropout_on(plain({67, 256}), 0.9, std::int64_t{1} << 40),
                  dropout_on(plain({0}), 0.5, 1), dropout_on(plain({33}), 0.0, 2),
-                 dropout_on(plain({33}), 1.0, 2), dropout_on(stored({13, 5}, kTransposed), 0.3, 4)}},
-      composite("pow",
-                {pow_on({5, 7}, 0.2, 2.5, -2.0, 2.0, false), pow_on({1031}, 0.5, 4.0, 0.1, 1.5, false),
-                 pow_on({13}, -2.0, -0.5, 3.0, 3.0, true), pow_on({13}, -2.0, -0.5, 2.0, 2.0, true),
-                 pow_on({0}, 0.5, 1.0, 1.0, 1.0, true)},
-                {0}),
+                 dropout_on(plain({33}), 1.0, 2),
+                 dropout_on(stored({13, 5}, kTransposed), 0.3, 4)}},
+      composite(
+          "pow",
+          {pow_on({5, 7}, 0.2, 2.5, -2.0, 2.0, false), pow_on({1031}, 0.5, 4.0, 0.1, 1.5, false),
+           pow_on({13}, -2.0, -0.5, 3.0, 3.0, true), pow_on({13}, -2.0, -0.5, 2.0, 2.0, true),
+           pow_on({0}, 0.5, 1.0, 1.0, 1.0, true)},
+          {0}),
   };
 }
 

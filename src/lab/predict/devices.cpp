@@ -99,6 +99,7 @@ Generation read_generation(const CsvRecord& r) {
   return {.name = r.text("generation"),
           .shares = {.products = r.number("products"),
                      .attention = r.number("attention"),
+                     .half_context = r.number_or("half_context", 0),
                      .adds_bytes = r.text("adds_bytes") == "yes"}};
 }
 

@@ -71,7 +71,10 @@ class OfPeaks : public TimeModel {
     if (is_by_parts(node)) return kShareByParts;
     const bool is_whole = program.type(node.inputs[0]).dtype == DType::kF32 && !run.precision.tf32;
     if (is_whole) return kFloat32Share;
-    return is_attention ? shares_.attention : shares_.products;
+    if (!is_attention) return shares_.products;
+    const Shape& rows = program.type(node.inputs[1]).shape;  // of keys, in a gradient of queries
+    const auto context = static_cast<double>(rows.back(1));
+    return shares_.attention * context / (context + shares_.half_context);
   }
 
   double us_over_link(double bytes) const {

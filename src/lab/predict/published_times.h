@@ -13,7 +13,9 @@ namespace tracestep {
 // nothing is known.
 struct ReachedShares {
   double products = 0.68;   // of 16-bit products' peak
-  double attention = 0.32;  // of the same peak, by kernels that work tile by tile
+  double attention = 0.32;  // of the same peak, by kernels that work tile by tile, in long contexts
+  double half_context =
+      0;  // tokens at which attention reaches half of that; 0: it reaches it anywhere
   // A product takes the time to compute and that to move its bytes; else the longer of the two.
   bool adds_bytes = false;
 };

@@ -28,8 +28,8 @@ struct AllocationEvent {
 inline constexpr std::int64_t kWorkspace = -1;
 
 struct AllocationList {
-  std::string torch;                // the version that ran it; empty: none did
-  bool is_recorded = false;         // false: estimated
+  std::string torch;                      // the version that ran it; empty: none did
+  bool is_recorded = false;               // false: estimated
   std::vector<std::string> names = {""};  // sites "model.py:84 forward", modules, ops
   std::vector<AllocationEvent> events;
   std::vector<std::size_t> steps;  // the first event of each
@@ -38,8 +38,8 @@ struct AllocationList {
   const std::string& name(std::uint32_t number) const { return names[number]; }
 };
 
-// Reads a recording: a JSON object of "format", "torch", "phases", "names", "steps" and "events", in
-// which [number, bytes, site, module, op, phase] is a birth and [-number] a death
+// Reads a recording: a JSON object of "format", "torch", "phases", "names", "steps" and "events",
+// in which [number, bytes, site, module, op, phase] is a birth and [-number] a death
 // (docs/your-module.md). Error{kInput} naming the file and the event for anything else.
 AllocationList read_recorded_step(const std::filesystem::path& path);
 AllocationList recorded_step_from(const std::string& text, const std::string& where);

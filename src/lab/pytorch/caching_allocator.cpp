@@ -326,8 +326,8 @@ void CachingAllocator::give_back_all() {
 
 // Gives back whole segments that were not used for longer than the mean, until enough are.
 void CachingAllocator::collect() {
-  const auto threshold = static_cast<std::int64_t>(settings_.gc_threshold *
-                                                   static_cast<double>(limit_bytes_));
+  const auto threshold =
+      static_cast<std::int64_t>(settings_.gc_threshold * static_cast<double>(limit_bytes_));
   const std::int64_t target = statistics_.reserved_bytes - threshold;
   const auto age = [&](BlockId id) { return large_.searches - blocks_[id].born_at_search; };
   std::vector<BlockId> whole;

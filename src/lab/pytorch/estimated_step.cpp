@@ -58,12 +58,12 @@ class Estimate {
  private:
   void add(const Node& node, std::size_t at) {
     const Origin& origin = node.origin();
-    AllocationEvent e{.part = part_of(origin.phase),
-                      .site = number(origin.file.empty()
-                                         ? std::string()
-                                         : fmt::format("{}:{}", origin.file, origin.line)),
-                      .module = number(origin.path),
-                      .op = number(node.op->name)};
+    AllocationEvent e{
+        .part = part_of(origin.phase),
+        .site = number(origin.file.empty() ? std::string()
+                                           : fmt::format("{}:{}", origin.file, origin.line)),
+        .module = number(origin.path),
+        .op = number(node.op->name)};
     const bool is_product = node.op->kernel_class == KernelClass::kGemm;
     bool& has_workspace = e.part == StepPart::kForward ? has_forward_ : has_backward_;
     if (is_product && !has_workspace) birth(e, kWorkspace);

@@ -100,7 +100,8 @@ PytorchReplay replay(const AllocationList& list, const AllocatorSettings& settin
   std::int64_t most = 0, step = 0;
   StepPart part = StepPart::kSetup;
   for (std::size_t at = 0; at < list.events.size(); ++at) {
-    while (step < std::ssize(list.steps) && list.steps[static_cast<std::size_t>(step)] <= at) ++step;
+    while (step < std::ssize(list.steps) && list.steps[static_cast<std::size_t>(step)] <= at)
+      ++step;
     const AllocationEvent& event = list.events[at];
     if (event.bytes != 0) part = event.part;
     if (event.bytes == kWorkspace) ++out.workspaces;

@@ -50,8 +50,8 @@ struct PytorchReplay {
   std::int64_t reserved_at_peak_bytes = 0, workspaces = 0;
   CachingAllocator::Unused unused_at_peak;
   std::optional<PytorchOutOfMemory> out_of_memory;
-  std::vector<PytorchHolder> holders;   // at the peak, the largest first
-  std::vector<PytorchMoment> moments;   // some hundred, in order
+  std::vector<PytorchHolder> holders;  // at the peak, the largest first
+  std::vector<PytorchMoment> moments;  // some hundred, in order
 };
 
 // Ends where memory runs out. O(events · log).

@@ -300,6 +300,27 @@ TEST_F(PredictTest, AttentionTakesItsOwnShareOfThePeak) {
   EXPECT_GT(width(half), 1.5);
 }
 
+// Tiles on the diagonal are half empty: short contexts reach less of what long ones do.
+TEST_F(PredictTest, AttentionOfShortContextsReachesLess) {
+  const DeviceTraits gpu{.kind = DeviceKind::kCuda};
+  const auto attention_ms = [&](double half_context, std::int64_t context) {
+    RunSpec run{.model = preset("small"), .shape = {.batch = 1, .context = context}};
+    run.attention = AttentionForm::kFlash;
+    run.precision = parse_precision("test", "bf16");
+    const ReachedShares shares{.half_context = half_context};
+    double out = 0;
+    for (const PredictedClass& c :
+         predict_run(run, gpu, {*make_time_model(DevicePeaks{"a", 10, 100, 1e6}, shares)})
+             .time.classes) {
+      if (c.kernel_class != KernelClass::kAttention) continue;
+      out += c.ms - 3e-3 * static_cast<double>(c.launches);
+    }
+    return out;
+  };
+  EXPECT_NEAR(attention_ms(1024, 1024), 2 * attention_ms(0, 1024), 1e-9);
+  EXPECT_NEAR(attention_ms(1024, 4096), 1.25 * attention_ms(0, 4096), 1e-9);
+}
+
 // Where a product's bytes are not hidden behind its arithmetic, both take their time.
 TEST_F(PredictTest, BytesOfProductsAreAddedWhereTheGenerationHasIt) {
   const DeviceTraits gpu{.kind = DeviceKind::kCuda};

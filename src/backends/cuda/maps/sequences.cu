@@ -11,7 +11,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 
-// --- cumsum ---------------------------------------------------------------------------------------
+// --- cumsum
+// ---------------------------------------------------------------------------------------
 template <class T>
 struct SumOf {
   using Type = float;
@@ -43,8 +44,8 @@ __device__ T rounded_sum(Sum x) {
   }
 }
 
-// A block takes rows, a tile of kThreads elements of one at a time: sums within each warp, then of the
-// warps before it, then of the tiles before. Their order is that of the places alone.
+// A block takes rows, a tile of kThreads elements of one at a time: sums within each warp, then of
+// the warps before it, then of the tiles before. Their order is that of the places alone.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cumsum_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,
@@ -95,7 +96,8 @@ void cumsum(const KernelCall& call) {
   with_floating(y.dtype, run);
 }
 
-// --- dropout --------------------------------------------------------------------------------------
+// --- dropout
+// --------------------------------------------------------------------------------------
 struct Dropped {
   const std::int64_t* batch;  // its number
   std::int64_t stream, count;
@@ -150,8 +152,8 @@ void dropout(const KernelCall& call) {
   const Grid grid{.blocks = blocks_for(call, (d.count + 3) / 4, kThreads, kResident),
                   .threads = kThreads};
   with_floating(y.dtype, [&]<class T>(T) {
-    const bool is_packed = d.count % 4 == 0 && is_aligned(x.data, 4 * sizeof(T)) &&
-                           is_aligned(y.data, 4 * sizeof(T));
+    const bool is_packed =
+        d.count % 4 == 0 && is_aligned(x.data, 4 * sizeof(T)) && is_aligned(y.data, 4 * sizeof(T));
     const auto kernel = is_packed ? dropout_kernel<T, true> : dropout_kernel<T, false>;
     launch(call, grid, kernel, x.as<const T>(), y.as<T>(), d);
   });
