@@ -139,6 +139,20 @@ INSTANTIATE_TEST_SUITE_P(All, DifferentiableCompositeTest,
                          })),
                          name_of_record);
 
+// By intent not the slope of what is computed: the rows of a padding stay as they are.
+TEST(OpGradientSupportTest, TheRowOfThePaddingHasNoGradient) {
+  ops::register_all();
+  Builder b("padded");
+  const Val table = b.parameter("w", {DType::kF64, {3, 2}});
+  const Val rows = b.call1("gather", {table, b.input("i", {DType::kI64, {4}})}, {{"padding", std::int64_t{1}}});
+  b.output("loss", ops::sum(rows, {0, 1}));
+  Tensors leaves{{"w", HostTensor::zeros(DType::kF64, {3, 2})}, {"i", HostTensor::zeros(DType::kI64, {4})}};
+  const auto ids = leaves.at("i").as<std::int64_t>();
+  std::ranges::copy({1, 2, 1, 2}, ids.begin());
+  const Tensors found = reference_values(autograd(b.finish(), {.loss = "loss"}), leaves);
+  EXPECT_EQ(to_doubles(found.at(gradient_name("w"))), (std::vector<double>{0, 0, 0, 0, 2, 2}));
+}
+
 TEST(OpGradientSupportTest, WhatIsKeptForBackwardCannotBeDifferentiated) {
   ops::register_all();
   Builder b("statistics");

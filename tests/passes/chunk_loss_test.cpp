@@ -13,6 +13,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "ops/functions.h"
+#include "passes/form_passes.h"
 #include "passes/kernel_passes.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
@@ -141,6 +142,30 @@ TEST(ChunkLossTest, TheLossAloneIsCutWhereThereIsNoGradient) {
                                 {.origins = false});
   EXPECT_THAT(out, HasSubstr("%12 : f32[2,5] = matmul(%11, %w) {transpose_b=true}"));
   EXPECT_THAT(out, HasSubstr("affine(%16) {scale=0.3333333333333333}"));
+}
+
+// Sums over chunks that are divided by one count are added, whatever rows each has left out.
+TEST(ChunkLossTest, ChunksOfALossWithIgnoredTargetsAddUp) {
+  std::string text = kLoss;
+  const auto put = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  put("  input %d : f32[]\n", "  input %d : f32[]\n  input %n : f32[]\n");
+  put("cross_entropy(%0, %t)", "cross_entropy(%0, %t, %n) {ignore_index=1}");
+  put("cross_entropy_grad(%d, %0, %t, %2)", "cross_entropy_grad(%d, %0, %t, %2, %n) {ignore_index=1}");
+  const Program cut = chunked(text, 3);
+  EXPECT_THAT(print(cut, {.origins = false}), Not(HasSubstr("affine(%d)")));
+  const Program whole = as_float64(parse_program(text));
+  Tensors leaves = testing::random_leaves(whole, -1.0, 1.0);
+  const std::int64_t targets[] = {1, 1, 0, 4, 1, 2};  // none of the first chunk counts
+  const double count[] = {3.0};
+  leaves.at("t") = HostTensor::of<std::int64_t>(DType::kI64, {6}, targets);
+  leaves.at("n") = HostTensor::of<double>(DType::kF64, {}, count);
+  const Tensors expected = testing::reference_values(whole, leaves);
+  for (const auto& [name, value] : testing::reference_values(as_float64(cut), leaves)) {
+    const std::vector<double> wanted = testing::to_doubles(expected.at(name));
+    EXPECT_LE(testing::max_difference(testing::to_doubles(value), wanted), 1e-14) << name;
+  }
 }
 
 TEST(ChunkLossTest, LogitsThatSomethingElseReadsAreNotCut) {

@@ -49,6 +49,20 @@ constexpr const char* kNarrowLogits = R"(program "p" {
   output "grad" = %6
 })";
 
+TEST_F(OverwriteTest, OnlyALossAndAGradientOverTheSameCountAreAPair) {
+  std::string text = kNarrowLogits;
+  const auto put = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  put("  input %d", "  input %n : f32[]\n  input %d");
+  put("cross_entropy(%1, %t)", "cross_entropy(%1, %t, %n)");
+  EXPECT_THAT(overwritten(text), Not(HasSubstr("with_grad")));
+  put("cross_entropy_grad(%d, %1, %t, %3)", "cross_entropy_grad(%d, %1, %t, %3, %n)");
+  EXPECT_THAT(overwritten(text), HasSubstr("cross_entropy_with_grad(%d, %0, %t, %n)"));
+  put("%3, %n)", "%3, %n) {ignore_index=0}");
+  EXPECT_THAT(overwritten(text), Not(HasSubstr("with_grad")));
+}
+
 // The loss is read where it is not known yet, and its reader moves.
 TEST_F(OverwriteTest, NarrowLogitsAreReadAndOverwrittenAsTheyAre) {
   const std::string text = overwritten(kNarrowLogits);

@@ -132,7 +132,7 @@ def course_loss(logits, targets):
 class Translator(nn.Module):
     def __init__(self, vocab=53, width=32):
         super().__init__()
-        self.source, self.target = nn.Embedding(vocab, width, padding_idx=0), nn.Embedding(vocab, width)
+        self.source, self.target = nn.Embedding(vocab, width, padding_idx=5), nn.Embedding(vocab, width)
         self.inner = nn.Transformer(width, 4, 1, 1, 64, dropout=0.0, batch_first=True)
         self.out = nn.Linear(width, vocab)
 
@@ -161,7 +161,7 @@ class Patches(nn.Module):
 
 
 class Odd(nn.Module):
-    """Frozen weights, a module called twice, writing in place, no_grad, detach, complex rotation and eval()."""
+    """Frozen weights, a module called twice, writing in place, no_grad, detach, complex rotation, powers and eval()."""
 
     def __init__(self):
         super().__init__()
@@ -178,7 +178,8 @@ class Odd(nn.Module):
             z = self.other(y)
         pairs = torch.view_as_complex(y.unflatten(-1, (4, 2)))
         turned = torch.view_as_real(pairs * self.turn).flatten(-2)
-        return (turned * z.sigmoid() + y.detach() * y).pow(3).mean()
+        powers = (y.abs() + 0.1).pow(0.3) + torch.pow(y.abs() + 1.0, turned) + torch.cumsum(y, 1)
+        return (turned * z.sigmoid() + y.detach() * y).pow(3).mean() + powers.square().mean()
 
 
 IDS, TARGETS = (torch.randint(1, 53, (3, 19), generator=torch.Generator().manual_seed(s)) for s in (1, 2))
@@ -271,6 +272,72 @@ class EqualTest(unittest.TestCase):
         torch.manual_seed(3)
         (_, found), = read(Course(window=7), (IDS,), CASES["course"][2], (PATTERNS,))
         self.assertEqual([n.attrs["window"] for n in found.program.nodes if n.op == "attention"], [7])
+
+
+class Dropping(nn.Module):
+    """Dropout by a module, by a function, within attention by hand and within PyTorch's."""
+
+    def __init__(self, width=16, p=0.3):
+        super().__init__()
+        self.embedding, self.drop, self.p = nn.Embedding(61, width), nn.Dropout(p), p
+        self.h = nn.ModuleList(nn.MultiheadAttention(width, 2, dropout=p, batch_first=True) for _ in range(2))
+        self.head = nn.Linear(width, 61)
+
+    def forward(self, ids, targets):
+        x = self.drop(self.embedding(ids))
+        for block in self.h:
+            x = x + F.dropout(block(x, x, x, need_weights=False)[0], self.p, self.training)
+        q = x.unflatten(2, (2, -1)).transpose(1, 2)
+        x = x + F.scaled_dot_product_attention(q, q, q, dropout_p=self.p * self.training).transpose(1, 2).flatten(2)
+        return F.cross_entropy(self.head(x).flatten(0, 1), targets.flatten())
+
+
+class DropoutTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        torch.manual_seed(3)
+        cls.module = Dropping()
+        with torch.no_grad():
+            for p in cls.module.parameters():
+                p.mul_(3.0)
+        cls.inputs = torch.randint(0, 61, (2, 2, 7))
+        cls.captured = tracestep.capture(cls.module, *cls.inputs)  # held to the module without dropout
+
+    def losses(self, steps=4, **options):
+        found = []
+        with tempfile.TemporaryDirectory() as place:
+            text = pathlib.Path(place) / "ids"
+            text.write_bytes(bytes(n % 61 if i % 2 == 0 else 0 for i, n in enumerate(range(2000))))
+            tracestep.train(program=self.captured, tokens=text, token_dtype="uint16", steps=steps,
+                            on_step=lambda row: found.append(row["loss"]), **{"threads": 1, **options})
+        return found
+
+    def test_evaluation_drops_nothing(self):
+        wanted = float(self.module.eval()(*self.inputs))
+        self.module.train()
+        self.assertAlmostEqual(tracestep.eval(program=self.captured).table["loss"][0], wanted, places=5)
+        self.assertIn("dropout", (self.captured.folder / "program.txt").read_text())
+
+    def test_threads_recomputation_and_forms_drop_the_same(self):
+        plain = self.losses()
+        self.assertEqual(self.losses(threads=2), plain)
+        self.assertEqual(self.losses(recompute="blocks"), plain)
+        self.assertEqual(self.losses(executor="compiled", compile_passes="none"), plain)
+        self.assertNotEqual(self.losses(seed=1), plain)
+
+    def test_ranks_drop_what_one_rank_drops_in_its_micro_batches(self):
+        for a, b in zip(self.losses(parallel="dp=2"), self.losses(accumulate=2)):
+            self.assertAlmostEqual(a, b, places=5)
+
+    def test_losses_are_distributed_as_the_module_has_them(self):
+        mine = []
+        tracestep.train(program=self.captured, steps=300, lr=1e-12, threads=1, on_step=lambda row: mine.append(row["loss"]))
+        theirs = [float(self.module(*self.inputs)) for _ in range(300)]
+        a, b = (torch.tensor(x, dtype=torch.float64) for x in (mine, theirs))
+        error = math.sqrt((float(a.var()) + float(b.var())) / 300)
+        self.assertLess(abs(float(a.mean() - b.mean())), 4.5 * error)
+        self.assertLess(abs(math.log(float(a.std() / b.std()))), 0.25)
+        self.assertEqual(len(set(mine)), 300)
 
 
 class FolderTest(unittest.TestCase):

@@ -30,14 +30,11 @@ def detach(w: Lowering, x: Val) -> Val:
     return w.p.stop_gradient(x)
 
 
-@op("dropout", "dropout_", "feature_dropout", "alpha_dropout")
-def dropout(w: Lowering, x: Any, p: float, train: bool = True) -> Any:
-    """Nothing, with p = 0 or behind eval()."""
-    if not (p and train):
-        return x
-    if w.node.target._schema.name.split("::")[1] in ("feature_dropout", "alpha_dropout"):
-        raise w.refuse(f"{w.target} with p={p:g} while training has no counterpart; dropout of single elements has")
-    return w.dropped(x, p)
+@op("dropout", "dropout_", "native_dropout")
+def dropout(w: Lowering, x: Any, p: float, train: bool | None = True) -> Any:
+    """Nothing, with p = 0 or behind eval(); nobody reads the mask."""
+    y = x if not p or train is False else w.dropped(x, p)
+    return (y, None) if "native" in w.target else y
 
 
 # --- views ----------------------------------------------------------------------------------------
