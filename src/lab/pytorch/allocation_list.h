@@ -13,12 +13,12 @@ struct MemoryRun;  // lab/memory/run.h
 
 inline constexpr const char* kRecordedStep = "pytorch-step.json";  // in a captured module's folder
 
-enum class StepPart : std::uint8_t { kSetup, kForward, kBackward, kRecompute, kOptimizer };
+enum class AllocationPart : std::uint8_t { kSetup, kForward, kBackward, kRecompute, kOptimizer };
 
 // A birth, or where `bytes` is 0 the death of the block of that number.
 struct AllocationEvent {
   std::uint32_t block = 0;  // numbers are dense, from 0, in the order of births
-  StepPart part = StepPart::kSetup;
+  AllocationPart part = AllocationPart::kSetup;
   std::uint32_t site = 0, module = 0, op = 0;  // in AllocationList::names
   std::int64_t bytes = 0;
   std::int64_t stream = 0;
@@ -28,8 +28,8 @@ struct AllocationEvent {
 inline constexpr std::int64_t kWorkspace = -1;
 
 struct AllocationList {
-  std::string torch;                // the version that ran it; empty: none did
-  bool is_recorded = false;         // false: estimated
+  std::string torch;                      // the version that ran it; empty: none did
+  bool is_recorded = false;               // false: estimated
   std::vector<std::string> names = {""};  // sites "model.py:84 forward", modules, ops
   std::vector<AllocationEvent> events;
   std::vector<std::size_t> steps;  // the first event of each
@@ -38,8 +38,8 @@ struct AllocationList {
   const std::string& name(std::uint32_t number) const { return names[number]; }
 };
 
-// Reads a recording: a JSON object of "format", "torch", "phases", "names", "steps" and "events", in
-// which [number, bytes, site, module, op, phase] is a birth and [-number] a death
+// Reads a recording: a JSON object of "format", "torch", "phases", "names", "steps" and "events",
+// in which [number, bytes, site, module, op, phase] is a birth and [-number] a death
 // (docs/your-module.md). Error{kInput} naming the file and the event for anything else.
 AllocationList read_recorded_step(const std::filesystem::path& path);
 AllocationList recorded_step_from(const std::string& text, const std::string& where);

@@ -11,13 +11,16 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kMegabyte = std::int64_t{1} << 20;
-constexpr std::string_view kIgnored[] = {
-    "backend", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register",
-    "pinned_num_register_threads", "pinned_use_background_threads",
-    "graph_capture_record_stream_reuse", "pinned_reserve_segment_size_mb"};
-constexpr std::string_view kKnown[] = {
-    "expandable_segments",       "max_split_size_mb",          "garbage_collection_threshold",
-    "roundup_power2_divisions",  "max_non_split_rounding_mb",  "large_segment_size_mb"};
+constexpr std::string_view kIgnored[] = {"backend",
+                                         "release_lock_on_cudamalloc",
+                                         "pinned_use_cuda_host_register",
+                                         "pinned_num_register_threads",
+                                         "pinned_use_background_threads",
+                                         "graph_capture_record_stream_reuse",
+                                         "pinned_reserve_segment_size_mb"};
+constexpr std::string_view kKnown[] = {"expandable_segments",          "max_split_size_mb",
+                                       "garbage_collection_threshold", "roundup_power2_divisions",
+                                       "max_non_split_rounding_mb",    "large_segment_size_mb"};
 
 // "[256:1,512:2,>:8]": divisions below 256 MiB, from there, and beyond the last.
 void read_divisions(const std::string& where, std::string_view text, AllocatorSettings& out) {
@@ -100,7 +103,8 @@ AllocatorSettings parse_allocator_settings(const std::string& where, std::string
                   fmt::format("it has {}", fmt::join(kKnown, ", ")));
     }
     const std::size_t used = colon + 1 + value.size();
-    if (used < text.size() && text[used] != ',') fail_usage(where, "a comma is missing behind {}", key);
+    if (used < text.size() && text[used] != ',')
+      fail_usage(where, "a comma is missing behind {}", key);
     text.remove_prefix(std::min(text.size(), used + 1));
   }
   return out;

@@ -12,15 +12,15 @@
 namespace tracestep {
 namespace {
 
-StepPart part_of(Phase phase) {
+AllocationPart part_of(Phase phase) {
   switch (phase) {
-    case Phase::kForward: return StepPart::kForward;
-    case Phase::kRecompute: return StepPart::kRecompute;
-    case Phase::kOptimizer: return StepPart::kOptimizer;
+    case Phase::kForward: return AllocationPart::kForward;
+    case Phase::kRecompute: return AllocationPart::kRecompute;
+    case Phase::kOptimizer: return AllocationPart::kOptimizer;
     case Phase::kBackward:
     case Phase::kCommunication: break;
   }
-  return StepPart::kBackward;
+  return AllocationPart::kBackward;
 }
 
 class Estimate {
@@ -58,14 +58,14 @@ class Estimate {
  private:
   void add(const Node& node, std::size_t at) {
     const Origin& origin = node.origin();
-    AllocationEvent e{.part = part_of(origin.phase),
-                      .site = number(origin.file.empty()
-                                         ? std::string()
-                                         : fmt::format("{}:{}", origin.file, origin.line)),
-                      .module = number(origin.path),
-                      .op = number(node.op->name)};
+    AllocationEvent e{
+        .part = part_of(origin.phase),
+        .site = number(origin.file.empty() ? std::string()
+                                           : fmt::format("{}:{}", origin.file, origin.line)),
+        .module = number(origin.path),
+        .op = number(node.op->name)};
     const bool is_product = node.op->kernel_class == KernelClass::kGemm;
-    bool& has_workspace = e.part == StepPart::kForward ? has_forward_ : has_backward_;
+    bool& has_workspace = e.part == AllocationPart::kForward ? has_forward_ : has_backward_;
     if (is_product && !has_workspace) birth(e, kWorkspace);
     has_workspace |= is_product;
     for (const MappedBuffer* b : born_[at]) {
@@ -85,7 +85,7 @@ class Estimate {
   }
   // foreach kernels take the root of every second moment before they divide by it.
   void add_lists() {
-    const AllocationEvent e{.part = StepPart::kOptimizer, .op = number("_foreach_sqrt")};
+    const AllocationEvent e{.part = AllocationPart::kOptimizer, .op = number("_foreach_sqrt")};
     for (std::int64_t bytes : parameters_) lists_.push_back(birth(e, bytes));
   }
   std::uint32_t birth(AllocationEvent e, std::int64_t bytes) {

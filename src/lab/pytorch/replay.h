@@ -26,13 +26,13 @@ struct PytorchCard {
 
 struct PytorchHolder {
   std::uint32_t module = 0, site = 0;
-  StepPart part = StepPart::kSetup;
+  AllocationPart part = AllocationPart::kSetup;
   std::int64_t bytes = 0, blocks = 0;
 };
 
 struct PytorchMoment {
   std::int64_t event = 0, step = 0;
-  StepPart part = StepPart::kSetup;
+  AllocationPart part = AllocationPart::kSetup;
   std::int64_t allocated_bytes = 0, reserved_bytes = 0;
 };
 
@@ -50,8 +50,8 @@ struct PytorchReplay {
   std::int64_t reserved_at_peak_bytes = 0, workspaces = 0;
   CachingAllocator::Unused unused_at_peak;
   std::optional<PytorchOutOfMemory> out_of_memory;
-  std::vector<PytorchHolder> holders;   // at the peak, the largest first
-  std::vector<PytorchMoment> moments;   // some hundred, in order
+  std::vector<PytorchHolder> holders;  // at the peak, the largest first
+  std::vector<PytorchMoment> moments;  // some hundred, in order
 };
 
 // Ends where memory runs out. O(events · log).

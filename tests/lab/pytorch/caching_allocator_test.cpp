@@ -86,7 +86,8 @@ TEST(CachingAllocator, GivesFreeSegmentsBackBeforeItFails) {
 }
 
 TEST(CachingAllocator, KeepsLargeBlocksWholeWithMaxSplit) {
-  const Sequence s({256 * kMiB, -1, 40 * kMiB}, parse_allocator_settings("s", "max_split_size_mb:128"));
+  const Sequence s({256 * kMiB, -1, 40 * kMiB},
+                   parse_allocator_settings("s", "max_split_size_mb:128"));
   EXPECT_THAT(s.bytes(), ElementsAre(40 * kMiB, 256 * kMiB, 296 * kMiB));
   EXPECT_EQ(s.allocator.unused().largest_bytes, 256 * kMiB);
 }
@@ -131,8 +132,8 @@ TEST(AllocatorSettings, NameWhatPyTorchHas) {
   for (const char* wrong :
        {"expandable_segments", "expandable_segments:true", "max_split_size_mb:20", "no_key:1",
         "max_split_size_mb:999999999999999999999", "roundup_power2_divisions:3",
-        "roundup_power2_divisions:[256", "roundup_power2_divisions:[x:1]", ":", "max_split_size_mb:64;",
-        "roundup_power2_divisions:[1:1]x", "roundup_power2_divisions:["}) {
+        "roundup_power2_divisions:[256", "roundup_power2_divisions:[x:1]", ":",
+        "max_split_size_mb:64;", "roundup_power2_divisions:[1:1]x", "roundup_power2_divisions:["}) {
     EXPECT_THROW(parse_allocator_settings("s", wrong), Error) << wrong;
   }
   EXPECT_NO_THROW(parse_allocator_settings("s", ""));
