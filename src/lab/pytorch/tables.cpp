@@ -19,7 +19,7 @@ constexpr double kRecordedBand = 3.0, kEstimatedBand = 15.0;
 constexpr const char* kPartNames[] = {"before the steps", "forward", "backward", "recompute",
                                       "optimizer"};
 
-const char* name_of(AllocationPart part) {
+const char* name_of(PytorchPart part) {
   return kPartNames[static_cast<std::size_t>(part)];
 }
 
