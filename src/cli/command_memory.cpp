@@ -96,6 +96,7 @@ constexpr OneTable kTables[] = {
 std::vector<std::string> table_names() {
   std::vector<std::string> out{"all"};
   for (const OneTable& t : kTables) out.emplace_back(t.name);
+  for (const char* name : kPytorchTables) out.emplace_back(name);  // of --as pytorch
   return out;
 }
 

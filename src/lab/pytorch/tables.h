@@ -27,6 +27,9 @@ Table pytorch_ways_table(const PytorchQuestion& question);
 // "pytorch_holders": modules and lines at the peak; "pytorch_timeline": bytes over events.
 std::vector<Table> pytorch_detail_tables(const PytorchQuestion& question);
 
+inline constexpr const char* kPytorchTables[] = {"pytorch", "pytorch_ways", "pytorch_holders",
+                                                 "pytorch_timeline"};
+
 // The step as PyTorch's own recording would show it; its frames are line, module, op and part.
 MemorySnapshot pytorch_snapshot(const PytorchQuestion& question);
 
