@@ -120,8 +120,7 @@ AllocationList with_fused_optimizer(const AllocationList& list) {
   }
   for (std::size_t at = 0; at < list.events.size(); ++at) {
     const AllocationEvent& e = list.events[at];
-    if (e.bytes == 0 || e.part != PytorchPart::kOptimizer || deaths[e.block] >= ends[at])
-      continue;
+    if (e.bytes == 0 || e.part != PytorchPart::kOptimizer || deaths[e.block] >= ends[at]) continue;
     edit.drop(at);
     edit.drop(deaths[e.block]);
   }
@@ -168,8 +167,7 @@ AllocationList with_loss_in_chunks(const AllocationList& list) {
     if (list.name(e.op) == "_log_softmax") whole = std::max(whole, e.bytes);
   }
   for (AllocationEvent& e : out.events) {
-    const bool is_of_step =
-        e.part != PytorchPart::kSetup && e.part != PytorchPart::kOptimizer;
+    const bool is_of_step = e.part != PytorchPart::kSetup && e.part != PytorchPart::kOptimizer;
     if (whole > 0 && is_of_step && (e.bytes == whole || 2 * e.bytes == whole)) e.bytes /= kChunks;
   }
   return out;
