@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "lab/pytorch/tables.h"
 #include "lab/pytorch/ways.h"
+#include "support/tables.h"
 
 namespace tracestep {
 namespace {
@@ -82,9 +83,9 @@ TEST(PytorchTables, AnswerFromTheSameRows) {
                           .card = {.usable_bytes = 120 * kMiB, .outside_bytes = 10 * kMiB},
                           .ours_bytes = kMiB};
   const Table answer = pytorch_table(q), ways = pytorch_ways_table(q);
-  EXPECT_EQ(answer.at(0, "where").as_string(), "model.py:84 forward, of layers.1");
-  EXPECT_EQ(answer.at(0, "needed_bytes"), ways.at(0, "needed_bytes"));
-  EXPECT_EQ(answer.at(0, "missing_bytes"), ways.at(0, "missing_bytes"));
+  EXPECT_EQ(cell(answer, std::size_t{0}, "where").as_string(), "model.py:84 forward, of layers.1");
+  EXPECT_EQ(cell(answer, std::size_t{0}, "needed_bytes"), cell(ways, std::size_t{0}, "needed_bytes"));
+  EXPECT_EQ(cell(answer, std::size_t{0}, "missing_bytes"), cell(ways, std::size_t{0}, "missing_bytes"));
   EXPECT_EQ(broken_rule(pytorch_snapshot(q)), "");
 }
 
