@@ -13,6 +13,7 @@
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/memory_as_pytorch.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -40,6 +41,8 @@ struct MemoryOptions {
   std::string account_as;
   Accounting accounting;
   TimeOptions times;
+  std::string as;  // "pytorch"
+  PytorchOptions pytorch;
 
   bool has_times() const { return !times.published.empty() || !times.calibration.empty(); }
 };
@@ -93,6 +96,7 @@ constexpr OneTable kTables[] = {
 std::vector<std::string> table_names() {
   std::vector<std::string> out{"all"};
   for (const OneTable& t : kTables) out.emplace_back(t.name);
+  for (const char* name : kPytorchTables) out.emplace_back(name);  // of --as pytorch
   return out;
 }
 
@@ -343,6 +347,16 @@ int run_memory_command(const MemoryOptions& o, Cells& driver) {
                                {"--output", o.output.path}};
   check_apart(input, outputs);
   if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
+  if (!o.as.empty()) {
+    probe_output(o.output);
+    return run_as_pytorch({.grid = o.grid,
+                           .times = o.times,
+                           .output = o.output,
+                           .pytorch = o.pytorch,
+                           .snapshot = o.snapshot,
+                           .snapshot_json = o.snapshot_json},
+                          arguments);
+  }
   check_published(o);
   PlannedMemory plan = planned_memory(o);
   const std::vector<RunSpec>& runs = plan.runs;
@@ -425,7 +439,7 @@ void add_filter(OptionSet& set, BufferFilter& filter) {
 JobPlan plan_of(const MemoryOptions& o) {
   std::vector<RunSpec> runs = runs_of(o.grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed);
   // A prediction touches no device.
-  if (o.predict) return {.place = {.threads = 1}, .has_time = false};
+  if (o.predict || !o.as.empty()) return {.place = {.threads = 1}, .has_time = false};
   return plan_of_runs(std::move(runs), o.protocol.warmup + 1 + 2 * o.protocol.steps);
 }
 
@@ -440,6 +454,10 @@ Command memory_command() {
   set.toggle("--predict", o.predict, "compute the bytes from the program alone; touch no device");
   add_time_options(set, o.times);
   add_run_fields(set, o.grid, Values::kGrid, "cpu; cuda[:N]; null (plans and counts only)");
+  set.group("What PyTorch would take");
+  set.choice("--as", o.as, {"pytorch"},
+             "the bytes of the same step in eager PyTorch: its caching allocator, replayed");
+  add_pytorch_options(set, o.pytorch);
   set.group("How it is measured");
   add_protocol_flag(set, o.protocol, "warmup", "steps before the recorded one");
   set.integer("--cost-steps", o.protocol.steps, {0, 1000},

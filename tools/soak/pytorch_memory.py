@@ -13,6 +13,7 @@ print where the two lists of allocations differ. Needs a card; no program of our
 """
 import argparse
 import difflib
+import gc
 import gzip
 import json
 import os
@@ -268,6 +269,7 @@ def peaks(options):
                             step(*made_here)
                     try:
                         torch.cuda.synchronize()
+                        gc.collect()  # cycles of the row before hold its tensors
                         torch._C._cuda_clearCublasWorkspaces()
                         torch.cuda.empty_cache()
                         torch.cuda.reset_peak_memory_stats()
@@ -277,6 +279,7 @@ def peaks(options):
                         row.update({k: s[f"{k}_bytes.all.peak"] for k in ("allocated", "reserved", "requested")})
                         row["retries"] = s["num_alloc_retries"]
                         if update == "foreach" and options.tracker:
+                            gc.collect()
                             torch.cuda.empty_cache()
                             row["tracker"] = tracked(made, step, options.steps)
                     except Exception as problem:  # of any type: the other rows are worth having

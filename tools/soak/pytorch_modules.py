@@ -206,7 +206,7 @@ def published(kind, b, t, **sizes):
         config.use_cache = False
         is_pair = kind in ("t5", "bart")
         model = (transformers.AutoModelForSeq2SeqLM if is_pair else transformers.AutoModelForMaskedLM if kind == "bert" else
-                 transformers.AutoModelForCausalLM).from_config(config, attn_implementation="eager" if kind == "t5" else "sdpa")
+                 transformers.AutoModelForCausalLM).from_config(config, attn_implementation="eager" if kind in ("t5", "bloom") else "sdpa")
         ids = ids_of(config.vocab_size, b, t)
         return Published(model.train(), again), (), {"input_ids": ids, "labels": ids}
     return build

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 import tempfile
 import warnings
@@ -16,7 +17,7 @@ import torch
 from .._program import UsageError
 from .check import compared
 from .export import Exported, Inputs, Step, exported
-from .folder import prepare, write
+from .folder import RECORDING, prepare, write
 from .patterns import NAMES as PATTERNS
 
 
@@ -44,14 +45,17 @@ class Captured:
 
 def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, targets: Any = (),
             folder: Any = None, patterns: str | Iterable[str] = "all", check: bool = True, overwrite: bool = False,
-            weights: bool = True, name: str | None = None, optimizer: Any = None, **keywords: Any) -> Captured:
+            weights: bool = True, name: str | None = None, optimizer: Any = None, step: Any = None,
+            autocast: str | None = None, **keywords: Any) -> Captured:
     """Writes `module`, called with `inputs` and `keywords`, and its loss as a program.
 
     The loss is loss(outputs, *targets), or what the module returns as one: alone, in a tuple or as `.loss`.
     `folder` is made, or is a temporary one; `patterns`: "all", "none" or names of composites that are looked for.
     `check` holds loss and every gradient to the module, small and in float64. Without `weights`, and for a module
     on the meta device, none are read or written, and nothing is checked: for plans. With an `optimizer`, its groups
-    of parameters are written down. Errors: UsageError naming the line and the op that has no counterpart, or the
+    of parameters are written down. `step` records what eager PyTorch would allocate: a function
+    step(module, optimizer, *inputs, *targets, **keywords) of yours, or True for the usual one, under `autocast` "bf16"
+    or "fp16" if it is given, with AdamW if there is no `optimizer`. Errors: UsageError naming the line and the op that has no counterpart, or the
     gradient that differs; OutputError for a folder that has a capture.
     """
     if not isinstance(module, torch.nn.Module):
@@ -63,6 +67,10 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
         targets = targets if isinstance(targets, (tuple, list)) else (targets,)
         if any(p.device.type == "meta" for p in module.parameters()):
             module, weights = _off_meta(module), False
+        recording = None
+        if step:
+            from .recorded_step import recorded  # needs parts of PyTorch that a capture alone does not
+            recording = recorded(module, (inputs, keywords, targets), loss, step, optimizer, autocast)
         step = Step(module, loss, Inputs.of(module, inputs, keywords, targets))
         title = name or type(module).__name__
         with warnings.catch_warnings():
@@ -70,6 +78,8 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
             found = exported(step, step.inputs.tensors, title, wanted)
             held = compared(step, found, wanted) if check and weights else None
         write(place, found, title, held, weights, _groups(optimizer, found) if optimizer else None)
+        if recording:
+            (place / RECORDING).write_text(json.dumps(recording, separators=(",", ":")) + "\n", encoding="utf-8")
     except BaseException:
         if folder is None:
             shutil.rmtree(place, ignore_errors=True)

@@ -28,6 +28,8 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--overwrite", action="store_true", help="replace a capture that is there")
     out.add_argument("--patterns", default="all", help="composites that are looked for: all, none, or names joined by +")
     out.add_argument("--no-check", action="store_true", help="leave out the comparison with the module")
+    out.add_argument("--no-step", action="store_true", help="do not record what a step of eager PyTorch allocates")
+    out.add_argument("--autocast", choices=("bf16", "fp16"), help="of that step, where the script has none of its own")
     out.add_argument("--batch", type=int, default=1, help="of DIR: rows [default: 1]")
     out.add_argument("--context", type=int, default=128, help="of DIR: tokens of a row [default: 128]")
     out.add_argument("--plan", action="store_true", help="of DIR: without weights and check, for models of any size")
@@ -104,7 +106,8 @@ def main(words: Sequence[str]) -> int:
                                 else from_script(options.what))
         name = folder.resolve().name if is_folder else options.what.rpartition(":")[2]
         print(capture(module, *inputs, **{"folder": options.folder or f"captured-{name}", "patterns": options.patterns,
-                                          "check": not options.no_check,
+                                          "check": not options.no_check, "step": not options.no_step,
+                                          "autocast": options.autocast,
                                           "overwrite": options.overwrite, **more}))
     except Error as problem:
         print(f"tracestep: {problem}", file=sys.stderr)

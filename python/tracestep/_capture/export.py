@@ -90,12 +90,17 @@ class Step(torch.nn.Module):
         """(loss,), or (loss, logits) where the module returns any."""
         args, keywords, targets = self.inputs.call(tensors)
         outputs = self.module(*args, **keywords)
-        loss = self.loss(outputs, *targets) if self.loss else _part(outputs, "loss", lambda x: x.dim() == 0)
+        loss = self.loss(outputs, *targets) if self.loss else loss_of(outputs)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.is_floating_point():
             raise UsageError("the step has no loss: loss= takes a function of the outputs (and targets=) that returns "
                              "a scalar; without it the module returns one, alone, in a tuple or as .loss", 2)
         logits = _part(outputs, "logits", lambda x: x.dim() > 0)
         return (loss.reshape(()), logits) if logits is not None else (loss.reshape(()),)
+
+
+def loss_of(outputs: Any) -> Any:
+    """What a module returns as its loss: alone, in a tuple or as `.loss`."""
+    return _part(outputs, "loss", lambda x: x.dim() == 0)
 
 
 def _part(outputs: Any, name: str, fits: Callable[[torch.Tensor], bool]) -> torch.Tensor | None:

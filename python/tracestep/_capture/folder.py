@@ -14,7 +14,8 @@ from .._program import OutputError
 from .export import Exported
 
 FORMAT = 1
-FILES = ("program.txt", "capture.json", "weights.safetensors", "constants.safetensors", "inputs.safetensors")
+RECORDING = "pytorch-step.json"  # what a step of PyTorch allocates (recorded_step.py)
+FILES = ("program.txt", "capture.json", "weights.safetensors", "constants.safetensors", "inputs.safetensors", RECORDING)
 NAMES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16",
          torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"}
 

@@ -10,6 +10,8 @@ import contextlib
 import copy
 import functools
 import sys
+import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,6 +24,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from .export import loss_of
 from .inside_kernels import LT_WORKSPACE, scratch_of, takes_workspace
 
 WORKSPACE = -1  # bytes that the card decides
@@ -297,14 +300,19 @@ class Faked:
 
 
 @contextlib.contextmanager
-def _hooks(recording: Recording, module: torch.nn.Module) -> Iterator[None]:
+def _hooks(recording: Recording, module: torch.nn.Module, is_moved: bool) -> Iterator[None]:
+    """Names modules while they run; `is_moved`: what they make without naming a device is on the card as they are."""
     names = {id(m): name for name, m in module.named_modules()}
+    here = threading.local()  # backward computes again on a thread of its own
 
     def enter(m: torch.nn.Module, _: Any) -> None:
         recording.modules.append(names.get(id(m), recording.modules[-1]))
+        here.defaults = [*getattr(here, "defaults", ()), torch.device(DEVICE) if is_moved else contextlib.nullcontext()]
+        here.defaults[-1].__enter__()
 
     def leave(m: torch.nn.Module, _: Any, __: Any) -> None:
         recording.modules.pop()
+        here.defaults.pop().__exit__(None, None, None)
 
     def updating(is_on: bool) -> Callable[..., None]:
         def change(*_: Any) -> None:
@@ -329,6 +337,7 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
     on the meta device. Errors: those of the user's code; DynamicOutputShapeException where sizes depend on values.
     """
     recording, marks = Recording(), []
+    is_moved = all(p.device.type != "cuda" for p in module.parameters())
     with pretended_card():
         faked = Faked()
         with recording:
@@ -339,10 +348,40 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
         inputs = pytree.tree_unflatten(leaves, tree)
         del leaves
         recording.is_setup = False
-        with _hooks(recording, own), chosen_attention(attention), recording:
+        with _hooks(recording, own, is_moved), chosen_attention(attention), recording:
             for _ in range(steps):
                 marks.append(len(recording.events))
                 step(own, update, *inputs)
         events = list(recording.events)
     return {"format": 1, "torch": torch.__version__.partition("+")[0], "attention": attention, "phases": list(PHASES),
             "names": list(recording.names), "steps": marks, "events": events}
+
+
+def usual_step(loss: Callable[..., Any] | None, autocast: str | None) -> Callable[..., None]:
+    """Forward, backward and update as most people write them."""
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, None: torch.bfloat16}[autocast]
+
+    def step(module: Any, optimizer: Any, inputs: Any, keywords: Any, targets: Any) -> None:
+        with torch.autocast("cuda", dtype, enabled=autocast is not None):
+            outputs = module(*inputs, **keywords)
+            value = loss(outputs, *targets) if loss else loss_of(outputs)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return step
+
+
+def recorded(module: torch.nn.Module, call: Any, loss: Any, step: Any, optimizer: Any, autocast: str | None) -> dict[str, Any] | None:
+    """The recording of a capture; None, with a warning, where the step cannot run without values."""
+    if optimizer is None:
+        optimizer = torch.optim.AdamW([p for p in module.parameters() if p.requires_grad], lr=1e-4)
+    run = usual_step(loss, autocast)
+    if callable(step):
+        def run(module: Any, optimizer: Any, inputs: Any, keywords: Any, targets: Any) -> None:
+            step(module, optimizer, *inputs, *targets, **keywords)
+    try:
+        return record_step(module, call, run, optimizer)
+    except Exception as problem:  # of any type: what the user's code says of tensors without values
+        first = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+        warnings.warn(f"the step of PyTorch was not recorded, so its memory is estimated: {first[:300]}", stacklevel=3)
+        return None

@@ -13,12 +13,12 @@ struct MemoryRun;  // lab/memory/run.h
 
 inline constexpr const char* kRecordedStep = "pytorch-step.json";  // in a captured module's folder
 
-enum class StepPart : std::uint8_t { kSetup, kForward, kBackward, kRecompute, kOptimizer };
+enum class PytorchPart : std::uint8_t { kSetup, kForward, kBackward, kRecompute, kOptimizer };
 
 // A birth, or where `bytes` is 0 the death of the block of that number.
 struct AllocationEvent {
   std::uint32_t block = 0;  // numbers are dense, from 0, in the order of births
-  StepPart part = StepPart::kSetup;
+  PytorchPart part = PytorchPart::kSetup;
   std::uint32_t site = 0, module = 0, op = 0;  // in AllocationList::names
   std::int64_t bytes = 0;
   std::int64_t stream = 0;

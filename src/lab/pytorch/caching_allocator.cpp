@@ -138,6 +138,7 @@ void CachingAllocator::join(BlockId into, BlockId from) {
     if (a.after != kNone) blocks_[a.after].before = into;
   }
   a.bytes += b.bytes;
+  b.pool = nullptr;
   unused_ids_.push_back(from);
 }
 
@@ -283,6 +284,7 @@ void CachingAllocator::unmap(BlockId id) {
 void CachingAllocator::give_back(BlockId id) {
   erase(id);
   statistics_.reserved_bytes -= blocks_[id].bytes;
+  blocks_[id].pool = nullptr;
   unused_ids_.push_back(id);
 }
 
@@ -360,6 +362,21 @@ CachingAllocator::Unused CachingAllocator::unused() const {
       out.largest_bytes = std::max(out.largest_bytes, bytes);
     }
   }
+  return out;
+}
+
+std::vector<CachingAllocator::Piece> CachingAllocator::pieces() const {
+  std::vector<Piece> out;
+  for (const Block& b : blocks_) {
+    if (b.pool == nullptr || !b.is_mapped) continue;
+    out.push_back({.segment = b.segment,
+                   .address = b.address,
+                   .bytes = b.bytes,
+                   .requested_bytes = b.is_allocated ? b.requested : 0,
+                   .is_allocated = b.is_allocated,
+                   .is_small = b.pool->is_small});
+  }
+  std::ranges::sort(out, {}, &Piece::address);
   return out;
 }
 

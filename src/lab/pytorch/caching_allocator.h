@@ -49,7 +49,7 @@ class CachingAllocator {
     std::int64_t most_allocated_bytes = 0, most_reserved_bytes = 0;
     std::int64_t retries = 0;  // after all that was cached went back
   };
-  // What is reserved and not allocated.
+  // Bytes that are reserved and not allocated.
   struct Unused {
     std::int64_t bytes = 0, pieces = 0, largest_bytes = 0;
   };
@@ -65,7 +65,15 @@ class CachingAllocator {
   void free(BlockId id);
 
   const Statistics& statistics() const { return statistics_; }
+  // A piece of a segment, allocated or free.
+  struct Piece {
+    std::int64_t segment = 0, address = 0, bytes = 0, requested_bytes = 0;
+    bool is_allocated = false, is_small = false;
+  };
+
   Unused unused() const;
+  // All that is reserved, by address.
+  std::vector<Piece> pieces() const;
   std::int64_t address(BlockId id) const { return blocks_[id].address; }
   std::int64_t rounded(std::int64_t bytes) const;
 

@@ -12,15 +12,15 @@
 namespace tracestep {
 namespace {
 
-StepPart part_of(Phase phase) {
+PytorchPart part_of(Phase phase) {
   switch (phase) {
-    case Phase::kForward: return StepPart::kForward;
-    case Phase::kRecompute: return StepPart::kRecompute;
-    case Phase::kOptimizer: return StepPart::kOptimizer;
+    case Phase::kForward: return PytorchPart::kForward;
+    case Phase::kRecompute: return PytorchPart::kRecompute;
+    case Phase::kOptimizer: return PytorchPart::kOptimizer;
     case Phase::kBackward:
     case Phase::kCommunication: break;
   }
-  return StepPart::kBackward;
+  return PytorchPart::kBackward;
 }
 
 class Estimate {
@@ -32,8 +32,7 @@ class Estimate {
     for (const MappedBuffer& b : run.map.buffers) {
       if (b.bytes == 0 || b.category == Category::kWorkspace) continue;
       if (b.first == kNoNode) {
-        const std::uint32_t block = birth({.module = number(b.path), .op = number(b.op)}, b.bytes);
-        if (b.last != kNoNode) dead_[static_cast<std::size_t>(b.last)].push_back(block);
+        birth({.module = number(b.path), .op = number(b.op)}, b.bytes);
         if (b.category == Category::kParameter) parameters_.push_back(b.bytes);
       } else {
         born_[static_cast<std::size_t>(b.first)].push_back(&b);
@@ -65,12 +64,13 @@ class Estimate {
         .module = number(origin.path),
         .op = number(node.op->name)};
     const bool is_product = node.op->kernel_class == KernelClass::kGemm;
-    bool& has_workspace = e.part == StepPart::kForward ? has_forward_ : has_backward_;
+    bool& has_workspace = e.part == PytorchPart::kForward ? has_forward_ : has_backward_;
     if (is_product && !has_workspace) birth(e, kWorkspace);
     has_workspace |= is_product;
     for (const MappedBuffer* b : born_[at]) {
       const std::uint32_t block = birth(e, b->bytes);
-      if (b->last != kNoNode) dead_[static_cast<std::size_t>(b->last)].push_back(block);
+      const auto last = static_cast<std::size_t>(b->last);
+      if (last < dead_.size()) dead_[last].push_back(block);
     }
     // log_softmax beside its input, and beside two gradients: the loss is two ops in PyTorch.
     if (node.op->name.starts_with("cross_entropy")) {
@@ -85,7 +85,7 @@ class Estimate {
   }
   // foreach kernels take the root of every second moment before they divide by it.
   void add_lists() {
-    const AllocationEvent e{.part = StepPart::kOptimizer, .op = number("_foreach_sqrt")};
+    const AllocationEvent e{.part = PytorchPart::kOptimizer, .op = number("_foreach_sqrt")};
     for (std::int64_t bytes : parameters_) lists_.push_back(birth(e, bytes));
   }
   std::uint32_t birth(AllocationEvent e, std::int64_t bytes) {

@@ -58,7 +58,7 @@ class Reader {
       fail_input(where_, "event {}: block {} is there already", at_, number);
     }
     out_.events.push_back({.block = out_.blocks++,
-                           .part = static_cast<StepPart>(below(row[5], kParts, "phase")),
+                           .part = static_cast<PytorchPart>(below(row[5], kParts, "phase")),
                            .site = below(row[2], std::ssize(out_.names), "name"),
                            .module = below(row[3], std::ssize(out_.names), "name"),
                            .op = below(row[4], std::ssize(out_.names), "name"),

@@ -51,7 +51,7 @@ class Run {
 };
 
 std::vector<PytorchHolder> Run::holders() const {
-  std::map<std::tuple<std::uint32_t, std::uint32_t, StepPart>, PytorchHolder> found;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, PytorchPart>, PytorchHolder> found;
   for (std::size_t block = 0; block < ids_.size(); ++block) {
     if (ids_[block] == kDead) continue;
     const AllocationEvent& e = list_.events[births_[block]];
@@ -98,7 +98,7 @@ PytorchReplay replay(const AllocationList& list, const AllocatorSettings& settin
   PytorchReplay out;
   Run run(list, settings, card, card.limit_bytes(), has_fraction);
   std::int64_t most = 0, step = 0;
-  StepPart part = StepPart::kSetup;
+  PytorchPart part = PytorchPart::kSetup;
   for (std::size_t at = 0; at < list.events.size(); ++at) {
     while (step < std::ssize(list.steps) && list.steps[static_cast<std::size_t>(step)] <= at)
       ++step;

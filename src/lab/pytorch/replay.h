@@ -26,13 +26,13 @@ struct PytorchCard {
 
 struct PytorchHolder {
   std::uint32_t module = 0, site = 0;
-  StepPart part = StepPart::kSetup;
+  PytorchPart part = PytorchPart::kSetup;
   std::int64_t bytes = 0, blocks = 0;
 };
 
 struct PytorchMoment {
   std::int64_t event = 0, step = 0;
-  StepPart part = StepPart::kSetup;
+  PytorchPart part = PytorchPart::kSetup;
   std::int64_t allocated_bytes = 0, reserved_bytes = 0;
 };
 

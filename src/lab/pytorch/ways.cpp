@@ -89,12 +89,12 @@ std::vector<PartPass> passes_of(const AllocationList& list) {
     const std::string_view part = e.bytes > 0 ? numbered_part(list.name(e.module)) : "";
     if (part.empty()) continue;
     PartPass& pass = found[{step, part}];
-    if (e.part == StepPart::kForward && pass.backward == kNever) {
+    if (e.part == PytorchPart::kForward && pass.backward == kNever) {
       pass.births.push_back(at);
       pass.end = at;
-    } else if (e.part == StepPart::kRecompute) {
+    } else if (e.part == PytorchPart::kRecompute) {
       pass.births.clear();  // it is computed again as it is
-    } else if (e.part == StepPart::kBackward && pass.backward == kNever) {
+    } else if (e.part == PytorchPart::kBackward && pass.backward == kNever) {
       pass.backward = at;
     }
   }
@@ -115,12 +115,12 @@ AllocationList with_fused_optimizer(const AllocationList& list) {
   std::size_t end = list.events.size();
   for (std::size_t at = list.events.size(); at-- > 0;) {
     const AllocationEvent& e = list.events[at];
-    if (e.bytes != 0 && e.part != StepPart::kOptimizer) end = at;
+    if (e.bytes != 0 && e.part != PytorchPart::kOptimizer) end = at;
     ends[at] = end;
   }
   for (std::size_t at = 0; at < list.events.size(); ++at) {
     const AllocationEvent& e = list.events[at];
-    if (e.bytes == 0 || e.part != StepPart::kOptimizer || deaths[e.block] >= ends[at]) continue;
+    if (e.bytes == 0 || e.part != PytorchPart::kOptimizer || deaths[e.block] >= ends[at]) continue;
     edit.drop(at);
     edit.drop(deaths[e.block]);
   }
@@ -143,7 +143,7 @@ AllocationList with_checkpoints(const AllocationList& list) {
         edit.drop(death);
       }
       e.block = edit.new_block();
-      e.part = StepPart::kRecompute;
+      e.part = PytorchPart::kRecompute;
       repeated.emplace_back(birth, e);
       const bool dies_in_backward = is_saved && death != kNever && death > pass.backward;
       if (!is_saved) {
@@ -167,7 +167,7 @@ AllocationList with_loss_in_chunks(const AllocationList& list) {
     if (list.name(e.op) == "_log_softmax") whole = std::max(whole, e.bytes);
   }
   for (AllocationEvent& e : out.events) {
-    const bool is_of_step = e.part != StepPart::kSetup && e.part != StepPart::kOptimizer;
+    const bool is_of_step = e.part != PytorchPart::kSetup && e.part != PytorchPart::kOptimizer;
     if (whole > 0 && is_of_step && (e.bytes == whole || 2 * e.bytes == whole)) e.bytes /= kChunks;
   }
   return out;

@@ -16,6 +16,7 @@
 #include "base/text_encoding.h"
 #include "base/utf8.h"
 #include "lab/read/byte_stream.h"
+#include "lab/read/snapshot_replay.h"
 #include "lab/report/pickle.h"
 #include "lab/report/unpickle.h"
 
@@ -63,6 +64,7 @@ struct Event {
   enum Kind : std::uint8_t { kAlloc, kFree, kReserve, kRelease, kOutOfMemory } kind;
   std::int64_t address, bytes, time_us;
   std::uint32_t site, category;
+  std::int64_t stream;
 };
 
 constexpr std::pair<std::string_view, Event::Kind> kActions[] = {{"alloc", Event::kAlloc},
@@ -317,7 +319,7 @@ class SnapshotReader {
       events_.push_back({known->second, number(event, is_oom ? "device_free" : "addr"),
                          bytes(event, "size"), number(event, "time_us"),
                          is_oom || known->second == Event::kAlloc ? site_of(event) : 0,
-                         number_of(text(event, "category"))});
+                         number_of(text(event, "category")), number(event, "stream")});
     }
     out_.events = static_cast<std::int64_t>(events_.size());
   }
@@ -327,6 +329,7 @@ class SnapshotReader {
     Memory start = end_;
     for (auto event = events_.rbegin(); event != events_.rend(); ++event) start.undo(*event);
     if (!events_.empty()) start.name_all(number_of("before the recording"));
+    list_events(start);
     Memory now = start;
     out_.peak_bytes = now.allocated;
     out_.reserved_at_peak_bytes = out_.most_reserved_bytes = now.reserved;
@@ -379,6 +382,18 @@ class SnapshotReader {
       }
       ++moment;
     }
+  }
+
+  void list_events(const Memory& start) {
+    AddressedList list;
+    std::map<std::int64_t, std::int64_t> first;
+    for (const auto& [address, block] : start.live()) first[address] = block.bytes;
+    for (const auto& [address, size] : first) list.birth(address, size, 0);
+    for (const Event& event : events_) {
+      if (event.kind == Event::kAlloc) list.birth(event.address, event.bytes, event.stream);
+      if (event.kind == Event::kFree) list.death(event.address);
+    }
+    out_.list = std::move(list).take();
   }
 
   void add_holders(const Memory& peak) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/pytorch/allocation_list.h"
 #include "lab/report/table.h"
 
 namespace tracestep {
@@ -60,6 +61,7 @@ struct SnapshotFacts {
   std::map<std::int64_t, std::int64_t> sizes_at_peak;  // how many blocks have these bytes
   std::vector<SnapshotOutOfMemory> out_of_memory;
   std::vector<SnapshotMoment> moments;  // at most some hundred, in order
+  AllocationList list;                  // what was there before the first event, then all events
 };
 
 // Reads what happened on the device with the most events, or the most reserved bytes where none has

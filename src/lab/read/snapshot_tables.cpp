@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lab/read/snapshot_file.h"
+#include "lab/read/snapshot_replay.h"
 #include "lab/report/columns.h"
 #include "lab/report/fields.h"
 
@@ -104,6 +105,9 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
         fmt::format("{} more hold less", facts.holders.size() - kMostHolders));
   }
 
+  if (Table settings = snapshot_settings_table(facts); !settings.rows.empty()) {
+    out.push_back(std::move(settings));
+  }
   if (!facts.out_of_memory.empty()) {
     const Fields<SnapshotOutOfMemory> oom{
         {text_column("site", "asked at"),

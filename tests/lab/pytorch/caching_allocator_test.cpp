@@ -124,6 +124,108 @@ TEST(CachingAllocator, DividesPowersOfTwo) {
   EXPECT_EQ(rounded("roundup_power2_divisions:[256:1,512:2,>:8]", 700 * kMiB), 704 * kMiB);
 }
 
+// Sequences that ran on an H200 with PyTorch 2.11 (tools/soak/pytorch_memory.py allocator).
+struct OnCard {
+  const char* settings;
+  std::uint64_t seed;
+  int count, largest;
+  std::int64_t limit_mib, most_allocated, most_reserved;
+  std::uint64_t hash;  // of allocated, reserved, retries and failures after every event
+};
+constexpr OnCard kOnCard[] = {
+    {"", 1, 500, 24, 0, 52272128, 73400320, 0x947c57ab044e2b65u},
+    {"", 2, 500, 27, 0, 217656832, 341835776, 0x41cc5f3ba0495f65u},
+    {"expandable_segments:True", 1, 500, 24, 0, 52116992, 88080384, 0x6dc3500598a4d165u},
+    {"expandable_segments:True", 2, 500, 27, 0, 217315328, 297795584, 0xb5414d7566825965u},
+    {"roundup_power2_divisions:4", 1, 500, 24, 0, 54019584, 73400320, 0x730b8afb2f9e6365u},
+    {"roundup_power2_divisions:4", 2, 500, 27, 0, 234840064, 402653184, 0xc7dc03f8d0a3c165u},
+    {"large_segment_size_mb:40", 1, 500, 24, 0, 52272128, 77594624, 0x90fded6b3dfbab65u},
+    {"large_segment_size_mb:40", 2, 500, 27, 0, 217315328, 264241152, 0xf4eb6d938fb0dd65u},
+    {"", 3, 400, 29, 900, 703117312, 822083584, 0xf9f008badc8dfbb6u},
+    {"", 4, 400, 27, 260, 189476864, 226492416, 0x2984289d2d2bbf67u},
+    {"", 6, 400, 28, 400, 370377216, 390070272, 0x616c143d7ef44872u},
+    {"", 5, 300, 24, 32, 24716288, 25165824, 0x1d175380243ce8b6u},
+    {"expandable_segments:True", 3, 400, 29, 900, 828593664, 864026624, 0x648a9b915446c73cu},
+    {"expandable_segments:True", 4, 400, 27, 260, 246567936, 276824064, 0x21c59def190285f7u},
+    {"expandable_segments:True", 6, 400, 28, 400, 396969984, 423624704, 0x425a6849303d6161u},
+    {"expandable_segments:True", 5, 300, 24, 32, 23820288, 27262976, 0xf381816bc41e80b6u},
+    {"max_split_size_mb:64", 3, 400, 29, 900, 835555328, 924844032, 0xe84fe726b190ba25u},
+    {"max_split_size_mb:64", 4, 400, 27, 260, 249433600, 270532608, 0x88ed2d7805bcfb83u},
+    {"max_split_size_mb:64", 6, 400, 28, 400, 391933952, 419430400, 0xf1a698386c68e27eu},
+    {"max_split_size_mb:64", 5, 300, 24, 32, 24716288, 25165824, 0x1d175380243ce8b6u},
+    {"garbage_collection_threshold:0.6", 3, 400, 29, 900, 703117312, 784334848,
+     0xa982d3ee17778db6u},
+    {"garbage_collection_threshold:0.6", 4, 400, 27, 260, 189476864, 226492416,
+     0x2984289d2d2bbf67u},
+    {"garbage_collection_threshold:0.6", 6, 400, 28, 400, 370377216, 390070272,
+     0x616c143d7ef44872u},
+    {"garbage_collection_threshold:0.6", 5, 300, 24, 32, 24716288, 25165824, 0xbc96675a5cbce8b6u},
+    {"expandable_segments:True,garbage_collection_threshold:0.6", 3, 400, 29, 900, 828593664,
+     864026624, 0x648a9b915446c73cu},
+    {"expandable_segments:True,garbage_collection_threshold:0.6", 4, 400, 27, 260, 246567936,
+     276824064, 0x21c59def190285f7u},
+    {"expandable_segments:True,garbage_collection_threshold:0.6", 6, 400, 28, 400, 396969984,
+     423624704, 0x425a6849303d6161u},
+    {"expandable_segments:True,garbage_collection_threshold:0.6", 5, 300, 24, 32, 23820288,
+     27262976, 0xf381816bc41e80b6u},
+    {"max_split_size_mb:64,garbage_collection_threshold:0.8", 3, 400, 29, 900, 833458176, 933232640,
+     0xa936391ae51b24e5u},
+    {"max_split_size_mb:64,garbage_collection_threshold:0.8", 4, 400, 27, 260, 249433600, 270532608,
+     0x00e55900e2f4d4ccu},
+    {"max_split_size_mb:64,garbage_collection_threshold:0.8", 6, 400, 28, 400, 391933952, 402653184,
+     0x5010a96c00a4b48eu},
+    {"max_split_size_mb:64,garbage_collection_threshold:0.8", 5, 300, 24, 32, 24716288, 25165824,
+     0x1d175380243ce8b6u},
+};
+
+// Draws as the script does.
+class Draws {
+ public:
+  explicit Draws(std::uint64_t seed) : state_(seed) {}
+  std::uint64_t below(std::uint64_t n) {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return (state_ >> 33) % n;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+TEST(CachingAllocator, DoesWhatPyTorchDidOnACard) {
+  for (const OnCard& card : kOnCard) {
+    SCOPED_TRACE(testing::Message() << card.settings << " seed " << card.seed);
+    const std::int64_t limit = card.limit_mib == 0 ? kNoLimitBytes : card.limit_mib * kMiB;
+    CachingAllocator allocator(parse_allocator_settings("s", card.settings), limit, true);
+    Draws draws(card.seed);
+    std::vector<std::size_t> alive;
+    std::vector<std::optional<CachingAllocator::BlockId>> blocks;
+    std::uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < card.count; ++i) {
+      bool has_failed = false;
+      const std::uint64_t chance = 45 + std::min<std::uint64_t>(alive.size(), 40) / 4;
+      if (!alive.empty() && draws.below(100) < chance) {
+        const auto at = alive.begin() + static_cast<std::ptrdiff_t>(draws.below(alive.size()));
+        if (blocks[*at]) allocator.free(*blocks[*at]);
+        alive.erase(at);
+      } else {
+        const std::uint64_t bits = 1 + draws.below(static_cast<std::uint64_t>(card.largest));
+        const auto bytes = static_cast<std::int64_t>(1 + draws.below(std::uint64_t{1} << bits));
+        alive.push_back(blocks.size());
+        blocks.push_back(allocator.allocate(bytes));
+        has_failed = !blocks.back();
+      }
+      const CachingAllocator::Statistics& s = allocator.statistics();
+      for (std::int64_t value :
+           {s.allocated_bytes, s.reserved_bytes, s.retries, std::int64_t{has_failed}}) {
+        hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3u;
+      }
+    }
+    EXPECT_EQ(allocator.statistics().most_allocated_bytes, card.most_allocated);
+    EXPECT_EQ(allocator.statistics().most_reserved_bytes, card.most_reserved);
+    EXPECT_EQ(hash, card.hash);
+  }
+}
+
 TEST(AllocatorSettings, NameWhatPyTorchHas) {
   const AllocatorSettings s = parse_allocator_settings(
       "s", "backend:native,expandable_segments:True,garbage_collection_threshold:0.8");
