@@ -53,7 +53,8 @@ const std::pair<const char*, const char*> kOthers[] = {{"kv_heads", "2"},
                                                        {"score_cap", "50"},
                                                        {"logit_cap", "30"},
                                                        {"window", "4"},
-                                                       {"window_layers", "wf"}};
+                                                       {"window_layers", "wf"},
+                                                       {"rope_layers", "rn"}};
 
 // Sets the other fields that a field needs to mean something.
 void prepare(std::string_view field, RunSpec& run) {
