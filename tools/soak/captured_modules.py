@@ -10,8 +10,8 @@ every gradient are compared with the module's, relative to the largest of the te
 for rounding: to 1e-3 of the largest of all). With --program, capture's own check runs too, by that program.
 With it, loss, logits and gradients in float32 on the CPU, eager and compiled, are compared with the module's in float32,
 and so are the losses and weights of ten steps of AdamW with torch.optim.AdamW's (weights whose gradient is 0 but for
-rounding move by its sign, and are left out). With --bytes, the peaks of their steps are measured beside the predicted ones. Modules of other packages are tried
-where these are installed. Exit status 1: something differs.
+rounding move by its sign, and are left out; the others are compared by the norm of a tensor). With --bytes, the peaks of
+their steps are measured beside the predicted ones. Modules of other packages are tried where these are installed. Exit status 1: something differs.
 """
 import argparse
 import pathlib
@@ -173,7 +173,6 @@ def in_float32(module, inputs, options):
     parameters = {n: p for n, p in leaves_of(module)[0].items() if p.requires_grad}
     gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in parameters.items()}
     overall = max(float(g.abs().max()) for g in gradients.values() if g.numel())
-    found = {}
     with tempfile.TemporaryDirectory() as place:
         files = {name: pathlib.Path(place) / name for name in ("gradients", "logits", "weights")}
         backward = 0.0
@@ -204,9 +203,9 @@ def in_float32(module, inputs, options):
             saved = read_tensors(files["weights"])
             for name, p in parameters.items():
                 moves = gradients[name].abs() > 1e-4 * overall
-                weights = max(weights, relative(saved[name].reshape(p.shape)[moves], p.detach()[moves], float(p.detach().abs().max())))
-    found.update({"float32": backward, "losses": steps, "weights": weights})
-    return found
+                apart = (saved[name].reshape(p.shape) - p.detach())[moves].norm()
+                weights = max(weights, float(apart) / max(float(p.detach().norm()), 1e-30))
+    return {"float32": backward, "losses": steps, "weights": weights}
 
 
 def tried(make, checks):
