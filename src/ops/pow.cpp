@@ -17,7 +17,8 @@ Val is_whole(const Val& x) {
   return binary("eq", cast(cast(x, DType::kI64), x.dtype()), x);
 }
 
-// e^(b log|a|), 1 for b = 0, with the sign of a where b is odd; NaN, 0/0, for negative a and other b.
+// e^(b log|a|), 1 for b = 0, with the sign of a where b is odd; NaN, 0/0, for negative a and other
+// b.
 std::vector<Val> decomposed(Expansion e) {
   const DType narrow = e.inputs[0].dtype(), wide = rules::accumulation_dtype(narrow);
   const Val a = cast(e.inputs[0], wide), b = cast(e.inputs[1], wide);
