@@ -1,4 +1,4 @@
-// Dropout: which elements stay is a function of the batch's number (ops/scalar/dropout.h), so that
+// Dropout: which elements stay is a function of the batch's number (ops/dropout_words.h), so that
 // nothing is kept for backward.
 #include "ops/functions.h"
 #include "ops/registers.h"

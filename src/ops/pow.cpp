@@ -17,15 +17,15 @@ Val is_whole(const Val& x) {
   return binary("eq", cast(cast(x, DType::kI64), x.dtype()), x);
 }
 
-// e^(b log|a|), 1 for b = 0, with the sign of a where b is odd; NaN for negative a and other b, as
-// log(a) is.
+// e^(b log|a|), 1 for b = 0, with the sign of a where b is odd; NaN, 0/0, for negative a and other
+// b.
 std::vector<Val> decomposed(Expansion e) {
   const DType narrow = e.inputs[0].dtype(), wide = rules::accumulation_dtype(narrow);
   const Val a = cast(e.inputs[0], wide), b = cast(e.inputs[1], wide);
   const Val zero = constant(e, 0.0, a), one = constant(e, 1.0, a);
   const Val size = unary("exp", mul(b, unary("log", unary("abs", a))));
   const Val odd = select(is_whole(affine(b, 0.5)), size, unary("neg", size));
-  const Val below = select(is_whole(b), odd, unary("exp", mul(b, unary("log", a))));
+  const Val below = select(is_whole(b), odd, div(zero, zero));
   const Val y = select(binary("lt", a, zero), below, size);
   return {cast(select(binary("eq", b, zero), one, y), narrow)};
 }

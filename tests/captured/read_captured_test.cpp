@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "captured/captured_model.h"
+#include "captured/forward_program.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ops/functions.h"
@@ -113,6 +114,35 @@ TEST(ReadCapturedTest, ProgramsThatNoForwardPassHasAreRefused) {
               HasSubstr("written as f32[8,7], inferred as f32[8,8]"));
 }
 
+// Three products of one value in one part of the model; that of another part, and a weight that is
+// read twice, stay by themselves.
+TEST(ReadCapturedTest, WeightsThatMultiplyOneInputLieSideBySide) {
+  const char* const text = R"(program "p" {
+  input %x : f32[3,4]
+  parameter %a.q : f32[2,4]
+  parameter %a.k : f32[3,4]
+  parameter %b.w : f32[2,4]
+  parameter %a.t : f32[2,4]
+  parameter %a.bq : f32[2]
+  parameter %a.bk : f32[3]
+  %0 : f32[3,3] = matmul_bias(%x, %a.k, %a.bk) {transpose_b=true} @ a.k forward
+  %1 : f32[3,2] = matmul_bias(%x, %a.q, %a.bq) {transpose_b=true} @ a.q forward
+  %2 : f32[3,2] = matmul(%x, %b.w) {transpose_b=true} @ b.w forward
+  %3 : f32[3,2] = matmul(%x, %a.t) {transpose_b=true} @ a.t forward
+  %4 : f32[3,2] = matmul(%x, %a.t) {transpose_b=true} @ a.u forward
+  %5 : f32[] = sum(%0) {axes=[0,1]} @ loss forward
+  output "loss" = %5
+})";
+  Program program = read_forward_program(text, "p");
+  place_side_by_side(program);
+  const auto part = [&](const char* name) { return program.value(program.find_leaf(name)).part; };
+  EXPECT_EQ(part("a.k"), (BlockPart{"a.k.and_beside", 0, 20}));
+  EXPECT_EQ(part("a.q"), (BlockPart{"a.k.and_beside", 12, 20}));
+  EXPECT_EQ(part("a.bk"), (BlockPart{"a.bk.and_beside", 0, 5}));
+  EXPECT_EQ(part("a.bq"), (BlockPart{"a.bk.and_beside", 3, 5}));
+  for (const char* alone : {"b.w", "a.t"}) EXPECT_EQ(part(alone), BlockPart{}) << alone;
+}
+
 TEST(ReadCapturedTest, AConstantIsNotUpdated) {
   EXPECT_THAT(refused_program("  output \"loss\"", "  update %mix = %mix\n  output \"loss\""),
               HasSubstr("only a parameter or a state can be updated"));
@@ -131,7 +161,9 @@ TEST(ReadCapturedTest, IndexesThatDoNotGoWithTheProgramAreRefused) {
   EXPECT_THAT(refused_index("\"name\": \"ids\"", "\"name\": \"mix\""), HasSubstr("is no input"));
   EXPECT_THAT(refused_index("\"name\": \"labels\"", "\"name\": \"ids\""), HasSubstr("twice"));
   EXPECT_THAT(refused_index("\"role\": \"tokens\"", "\"role\": \"words\""),
-              HasSubstr("there are tokens, targets and given"));
+              HasSubstr("there are tokens, targets, batch and given"));
+  EXPECT_THAT(refused_index("\"role\": \"tokens\"", "\"role\": \"batch\""),
+              HasSubstr("the number of a batch is i64[1]"));
   EXPECT_THAT(refused_index("\"high\": 11", "\"high\": 0"), HasSubstr("has 0 values"));
   EXPECT_THAT(refused_index("\"embed.weight\"\n },", "\"nothing\"\n },"), HasSubstr("nothing"));
   EXPECT_THAT(refused_index("\"head.weight\"", "\"mix\""), HasSubstr("and a leaf itself"));

@@ -152,7 +152,8 @@ TEST(ChunkLossTest, ChunksOfALossWithIgnoredTargetsAddUp) {
   };
   put("  input %d : f32[]\n", "  input %d : f32[]\n  input %n : f32[]\n");
   put("cross_entropy(%0, %t)", "cross_entropy(%0, %t, %n) {ignore_index=1}");
-  put("cross_entropy_grad(%d, %0, %t, %2)", "cross_entropy_grad(%d, %0, %t, %2, %n) {ignore_index=1}");
+  put("cross_entropy_grad(%d, %0, %t, %2)",
+      "cross_entropy_grad(%d, %0, %t, %2, %n) {ignore_index=1}");
   const Program cut = chunked(text, 3);
   EXPECT_THAT(print(cut, {.origins = false}), Not(HasSubstr("affine(%d)")));
   const Program whole = as_float64(parse_program(text));

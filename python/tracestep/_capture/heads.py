@@ -30,13 +30,12 @@ def attention(f: Finder, node: Node) -> Val | None:
     q, k = product.inputs
     if not product.attrs.get("transpose_b"):
         k = _turned(f, k)
+    lead = weights.shape[:-2]
+    if math.prod(lead) != math.prod(q.shape[:-2]):
+        return None
+    q, k, v = (f.p.reshape(x, lead + x.shape[-2:]) if math.prod(x.shape[:-2]) == math.prod(lead) else x for x in (q, k, v))
     if k.shape != v.shape or q.shape[-1] != v.shape[-1] or not q.dtype == k.dtype == v.dtype == node.outputs[0].dtype:
         return None
-    lead = weights.shape[:-2]
-    if lead != q.shape[:-2]:
-        if math.prod(lead) != math.prod(q.shape[:-2]):
-            return None
-        q, k, v = (f.p.reshape(x, lead + x.shape[-2:]) for x in (q, k, v))
     return f.p.reshape(attended(f.w, q, k, v, scale, kind, cap), node.outputs[0].shape)
 
 

@@ -150,8 +150,8 @@ def gelu(f: Finder, node: Node) -> Val | None:
                 return f.p.unary("gelu_erf", x)
         if (tanh := made_by(gate, "tanh")) and near(scale, shift) and near(outer * scale, 0.5):
             terms = polynomial(tanh.inputs[0], x)
-            if terms and not terms[0] and not terms[2] and abs(terms[1] - math.sqrt(2 / math.pi)) < 1e-7 \
-                    and abs(terms[3] - 0.044715 * math.sqrt(2 / math.pi)) < 1e-8:
+            if terms and not terms[0] and not terms[2] and near(terms[1], math.sqrt(2 / math.pi)) \
+                    and near(terms[3], 0.044715 * math.sqrt(2 / math.pi)):
                 return f.p.unary("gelu", x)
     return None
 

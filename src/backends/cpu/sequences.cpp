@@ -2,7 +2,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/numbers.h"
 #include "backends/cpu/plain_chunks.h"
-#include "ops/scalar/dropout.h"
+#include "ops/dropout_words.h"
 
 namespace tracestep::cpu {
 namespace {
@@ -55,14 +55,13 @@ void cumsum_kernel(const KernelCall& call) {
 void dropout_kernel(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   const std::int64_t batch = integer_at(call.inputs[1], 0), stream = call.attrs.integer("stream");
-  const std::uint32_t threshold = scalar::dropout_threshold(call.attrs.real("rate"));
-  const auto scale = static_cast<float>(scalar::dropout_scale(call.attrs.real("rate")));
+  const std::uint32_t threshold = ops::dropout_threshold(call.attrs.real("rate"));
+  const auto scale = static_cast<float>(ops::dropout_scale(call.attrs.real("rate")));
   with_numbers(y.dtype, [&]<class T, class Wide>(T, Wide) {
     static_assert(kPlainChunk % 4 == 0);
     for_plain_chunks(call, y.count(), [&](std::int64_t begin, std::int64_t n) {
       for (std::int64_t i = begin; i < begin + n; i += 4) {
-        const Uint32x4 words =
-            scalar::dropout_words(stream, batch, static_cast<std::uint64_t>(i / 4));
+        const Uint32x4 words = ops::dropout_words(stream, batch, static_cast<std::uint64_t>(i / 4));
         const std::int64_t end = std::min(i + 4, begin + n);
         for (std::int64_t j = i; j < end; ++j) {
           const bool is_kept = words[static_cast<std::size_t>(j - i)] >= threshold;

@@ -3,7 +3,7 @@
 
 #include "backends/reference/kernels.h"
 #include "backends/reference/tensor_access.h"
-#include "ops/scalar/dropout.h"
+#include "ops/dropout_words.h"
 
 namespace tracestep::reference {
 namespace {
@@ -35,14 +35,14 @@ void cumsum(const KernelCall& call) {
   });
 }
 
-// The words are those of every device (ops/scalar/dropout.h): what is checked is their use.
+// The words are those of every device (ops/dropout_words.h): what is checked is their use.
 void dropout(const KernelCall& call) {
   const double rate = call.attrs.real("rate");
   const std::int64_t batch = integer_at(call.inputs[1], {0});
   const View<double> x(call.inputs[0]), y(call.outputs[0]);
   std::uint64_t place = 0;
   for_each_index(call.outputs[0].shape, [&](const Dims& i) {
-    const auto words = scalar::dropout_words(call.attrs.integer("stream"), batch, place / 4);
+    const auto words = ops::dropout_words(call.attrs.integer("stream"), batch, place / 4);
     const double word = words[place++ % 4];
     y[i] = word < std::floor(rate * 0x1p32) || rate == 1.0 ? 0.0 : x[i] / (1.0 - rate);
   });

@@ -3,7 +3,7 @@
 #include "backends/cuda/launch.cuh"
 #include "backends/cuda/maps/indices.cuh"
 #include "backends/cuda/numbers.cuh"
-#include "ops/scalar/dropout.h"
+#include "ops/dropout_words.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThreads)
         if (4 * i + j < d.count) pack.at[j] = x[4 * i + j];
       }
     }
-    const Uint32x4 words = scalar::dropout_words(d.stream, batch, static_cast<std::uint64_t>(i));
+    const Uint32x4 words = ops::dropout_words(d.stream, batch, static_cast<std::uint64_t>(i));
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float value = words[j] >= d.threshold ? to_float(pack.at[j]) * d.scale : 0.0f;
@@ -146,8 +146,8 @@ void dropout(const KernelCall& call) {
   const Dropped d{.batch = call.inputs[1].as<const std::int64_t>(),
                   .stream = call.attrs.integer("stream"),
                   .count = y.count(),
-                  .threshold = scalar::dropout_threshold(rate),
-                  .scale = static_cast<float>(scalar::dropout_scale(rate))};
+                  .threshold = ops::dropout_threshold(rate),
+                  .scale = static_cast<float>(ops::dropout_scale(rate))};
   if (d.count == 0) return;
   const Grid grid{.blocks = blocks_for(call, (d.count + 3) / 4, kThreads, kResident),
                   .threads = kThreads};

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 
-namespace tracestep::scalar {
+namespace tracestep::ops {
 
 // The words of four elements, 4·group and those behind it. `batch`: its number in the run.
 constexpr Uint32x4 dropout_words(std::int64_t stream, std::int64_t batch, std::uint64_t group) {
@@ -28,4 +28,4 @@ inline double dropout_scale(double rate) {
   return rate < 1.0 ? 1.0 / (1.0 - rate) : 0.0;
 }
 
-}  // namespace tracestep::scalar
+}  // namespace tracestep::ops
