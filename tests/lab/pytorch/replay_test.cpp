@@ -11,6 +11,8 @@
 namespace tracestep {
 namespace {
 
+using testing::cell;
+
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 // Names: 1 a line, 2 and 3 parts of the model, 4 log-softmax.
