@@ -86,8 +86,10 @@ TEST(PytorchTables, AnswerFromTheSameRows) {
                           .ours_bytes = kMiB};
   const Table answer = pytorch_table(q), ways = pytorch_ways_table(q);
   EXPECT_EQ(cell(answer, std::size_t{0}, "where").as_string(), "model.py:84 forward, of layers.1");
-  EXPECT_EQ(cell(answer, std::size_t{0}, "needed_bytes"), cell(ways, std::size_t{0}, "needed_bytes"));
-  EXPECT_EQ(cell(answer, std::size_t{0}, "missing_bytes"), cell(ways, std::size_t{0}, "missing_bytes"));
+  EXPECT_EQ(cell(answer, std::size_t{0}, "needed_bytes"),
+            cell(ways, std::size_t{0}, "needed_bytes"));
+  EXPECT_EQ(cell(answer, std::size_t{0}, "missing_bytes"),
+            cell(ways, std::size_t{0}, "missing_bytes"));
   EXPECT_EQ(broken_rule(pytorch_snapshot(q)), "");
 }
 
