@@ -39,7 +39,7 @@ TEST(PytorchReplay, FindsPeakAndHolders) {
 }
 
 TEST(PytorchReplay, SaysWhereMemoryRunsOut) {
-  const PytorchCard card{.usable_bytes = 120 * kMiB, .outside_bytes = 10 * kMiB};
+  const PytorchCard card{.usable_bytes = 118 * kMiB, .outside_bytes = 10 * kMiB};
   const PytorchReplay r = replay(list_of(kStep), {}, card);
   ASSERT_TRUE(r.out_of_memory);
   EXPECT_EQ(r.out_of_memory->event, 3u);
@@ -82,10 +82,10 @@ TEST(PytorchTables, AnswerFromTheSameRows) {
   const PytorchQuestion q{.list = list_of(kStep),
                           .settings = {},
                           .settings_text = "",
-                          .card = {.usable_bytes = 120 * kMiB, .outside_bytes = 10 * kMiB},
+                          .card = {.usable_bytes = 118 * kMiB, .outside_bytes = 10 * kMiB},
                           .ours_bytes = kMiB};
   const Table answer = pytorch_table(q), ways = pytorch_ways_table(q);
-  EXPECT_EQ(cell(answer, std::size_t{0}, "where").as_string(), "model.py:84 forward, of layers.1");
+  EXPECT_EQ(cell(answer, std::size_t{0}, "where").as_string(), "model.py:84 forward of layers.1");
   EXPECT_EQ(cell(answer, std::size_t{0}, "needed_bytes"),
             cell(ways, std::size_t{0}, "needed_bytes"));
   EXPECT_EQ(cell(answer, std::size_t{0}, "missing_bytes"),
