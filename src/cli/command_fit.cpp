@@ -9,9 +9,11 @@
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
+#include "captured/captured_model.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/fit_plan.h"
+#include "cli/memory_as_pytorch.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -165,6 +167,14 @@ void check_captured(const RunSpec& run, const FitOptions& o) {
   }
 }
 
+// What PyTorch would take, where the module's own step was recorded.
+void add_pytorch(const FitQuestion& asked, std::vector<Table>& tables) {
+  const auto& captured = asked.step.model.captured;
+  if (captured == nullptr || !std::filesystem::exists(captured->folder / kRecordedStep)) return;
+  const std::int64_t ours = predict_memory(asked.step, asked.traits).predicted_peak_bytes;
+  tables.push_back(pytorch_table(pytorch_question(asked.step, asked.limit_bytes, {}, ours)));
+}
+
 int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
   FitOptions o = given;
   check_plan(o.plan, o.grid, o.largest);
@@ -192,6 +202,7 @@ int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
   asked.progress("planning " + label_of(run), {});
   Fitted found = answer_to(asked, o, progress);
   progress.done();
+  if (o.largest.empty()) add_pytorch(asked, found.tables);
   if (const std::string why = note_of(found); !why.empty()) {
     found.tables.front().notes.push_back(why);
   }

@@ -29,8 +29,10 @@ void add_pytorch_options(OptionSet& set, PytorchOptions& options) {
   set.text("--alloc-conf", "TEXT", options.alloc_conf,
            "settings of its allocator as in PYTORCH_CUDA_ALLOC_CONF, such as "
            "expandable_segments:True");
-  set.integer("--outside-mib", options.outside_mib, {0, 1 << 20},
-              "MiB of the card beside the allocator: the context, kernels, libraries' handles");
+  set.integer(
+      "--outside-mib", options.outside_mib, {0, 1 << 20},
+      "MiB of the card beside the allocator: the context, kernels, libraries' handles; 0: as "
+      "measured on an H200");
   set.integer("--workspace-mib", options.workspace_mib, {1, 1 << 16},
               "MiB of a workspace of cuBLAS; a step has two, one of backward's thread");
   set.toggle("--fused-optimizer", options.is_fused,
@@ -39,23 +41,22 @@ void add_pytorch_options(OptionSet& set, PytorchOptions& options) {
 
 PytorchQuestion pytorch_question(const RunSpec& run, std::int64_t limit_bytes,
                                  const PytorchOptions& options, std::int64_t ours_bytes) {
-  PytorchQuestion out{.list = {},
-                      .settings = parse_allocator_settings("--alloc-conf", options.alloc_conf),
-                      .settings_text = options.alloc_conf,
-                      .card = {.usable_bytes = limit_bytes,
-                               .outside_bytes = kMebibyte * options.outside_mib,
-                               .workspace_bytes = kMebibyte * options.workspace_mib},
-                      .ours_bytes = ours_bytes};
-  if (run.model.captured != nullptr) {
-    const std::filesystem::path file = run.model.captured->folder / kRecordedStep;
-    if (std::filesystem::exists(file)) {
-      out.list = read_recorded_step(file);
-      return out;
-    }
+  PytorchQuestion out{
+      .list = {},
+      .settings = parse_allocator_settings("--alloc-conf", options.alloc_conf),
+      .settings_text = options.alloc_conf,
+      .card = {.usable_bytes = limit_bytes, .workspace_bytes = kMebibyte * options.workspace_mib},
+      .ours_bytes = ours_bytes};
+  const auto& captured = run.model.captured;
+  if (captured != nullptr && std::filesystem::exists(captured->folder / kRecordedStep)) {
+    out.list = read_recorded_step(captured->folder / kRecordedStep);
+  } else {
+    RunSpec eager = run;
+    eager.executor = ExecutorKind::kEager;
+    out.list = estimated_step(predict_memory(eager, traits_of(eager.place)), options.is_fused);
   }
-  RunSpec eager = run;
-  eager.executor = ExecutorKind::kEager;
-  out.list = estimated_step(predict_memory(eager, traits_of(eager.place)), options.is_fused);
+  out.card.outside_bytes =
+      options.outside_mib > 0 ? kMebibyte * options.outside_mib : outside_bytes_of(out.list);
   return out;
 }
 

@@ -12,8 +12,8 @@
 namespace tracestep::cli {
 
 struct PytorchOptions {
-  std::string alloc_conf;  // as PYTORCH_CUDA_ALLOC_CONF
-  std::int64_t outside_mib = PytorchCard{}.outside_bytes >> 20;
+  std::string alloc_conf;        // as PYTORCH_CUDA_ALLOC_CONF
+  std::int64_t outside_mib = 0;  // 0: as measured
   std::int64_t workspace_mib = PytorchCard{}.workspace_bytes >> 20;
   bool is_fused = false;  // the optimizer of an estimated step
 };

@@ -74,7 +74,7 @@ def scratch_of(func: Any, args: Any, out: Any) -> tuple[list[int], list[int]]:
     if op is aten.embedding_dense_backward:
         return _copied(args[0]), of_embedding(args[0], args[1])
     if op is aten._safe_softmax:
-        return [], [out.numel(), out.numel() * out.element_size()]
+        return [out.numel() * out.element_size(), out.numel(), out.numel() // out.shape[-1]], []
     if op in (aten.native_layer_norm_backward, aten._fused_rms_norm_backward, aten._softmax_backward_data,
               aten._log_softmax_backward_data):
         return _copied(args[0]), []

@@ -52,6 +52,7 @@ class Recording(TorchDispatchMode):
         self._made_at: dict[int, tuple[int, int]] = {}  # by sequence number of a gradient's node: site and module
         self._workspaces: set[bool] = set()
         self._has_lt = False
+        self._is_all = 0  # the storage of the last result of `all`
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the op on fake tensors and looks at its results."""
@@ -70,6 +71,8 @@ class Recording(TorchDispatchMode):
         if func is torch.ops.aten.add.Tensor and place[3] == 2 and _is_alone(args[0]):
             return args[0]  # the engine adds to a gradient that nobody else holds in its place, but not to a fake one
         out = func(*args, **kwargs)
+        if func.overloadpacket is torch.ops.aten.all:
+            self._is_all = out.untyped_storage()._cdata
         before, after = scratch_of(func, args, out)
         held = [self._born(size, place) for size in before]
         for x in pytree.tree_leaves(out):
@@ -118,8 +121,9 @@ class Recording(TorchDispatchMode):
         return torch.device("cpu") if is_engine else x.device
 
     def _value_of(self, x: torch.Tensor) -> Any:
-        """What reading a number gives: 0 of the device (no overflow was found), 1 of the host (a count of steps)."""
-        value = 0 if x.device.type == "cuda" else 1
+        """What reading a number gives: 0 of the device (no overflow was found), 1 of `all` (nothing is masked), and of the
+        host (a count of steps)."""
+        value = 0 if x.device.type == "cuda" and self._is_all != x.untyped_storage()._cdata else 1
         return bool(value) if x.dtype == torch.bool else float(value) if x.is_floating_point() else value
 
     def _place(self, op: str) -> tuple[int, int, int, int]:
@@ -264,9 +268,14 @@ def pretended_card() -> Iterator[fake_tensor.FakeTensorMode]:
     found = [(torch.cuda, name, getattr(torch.cuda, name)) for name in answers]
     found.append((torch.cuda, "_initialized", torch.cuda._initialized))  # states of random numbers are not kept
     found.append((fake_tensor, "init_gpu_context", getattr(fake_tensor, "init_gpu_context", None)))
+    asks = sys.modules.get("transformers.utils.import_utils")  # makes masks of tensors without values that it leaves out else
+    if hasattr(asks, "is_fake_tensor"):
+        found.append((asks, "is_fake_tensor", asks.is_fake_tensor))
     with mode:
         for name, answer in answers.items():
             setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
+        if hasattr(asks, "is_fake_tensor"):
+            asks.is_fake_tensor = lambda _: False
         torch.cuda._initialized = False
         fake_tensor.init_gpu_context = lambda _: None
         _foreach_supported_types.append(fake_tensor.FakeTensor)

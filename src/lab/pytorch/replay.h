@@ -14,15 +14,18 @@ namespace tracestep {
 
 // The card's side: bytes that do not come from the step. Measured on an H100 and an H200.
 struct PytorchCard {
-  std::int64_t usable_bytes = 0;  // of the whole device; 0: no limit
-  // The context of the driver, PyTorch's kernels and its libraries' handles.
-  std::int64_t outside_bytes = std::int64_t{600} << 20;
+  std::int64_t usable_bytes = 0;                          // of the whole device; 0: no limit
+  std::int64_t outside_bytes = 0;                         // outside_bytes_of()
   std::int64_t workspace_bytes = std::int64_t{32} << 20;  // of cuBLAS, on Hopper and later
 
   std::int64_t limit_bytes() const {
     return usable_bytes == 0 ? kNoLimitBytes : usable_bytes - outside_bytes;
   }
 };
+
+// The context of the driver, PyTorch's kernels and its libraries' handles: 770 MiB, and as much
+// again where cuDNN has a part, as in attention of 16 bits and in convolutions.
+std::int64_t outside_bytes_of(const AllocationList& list);
 
 struct PytorchHolder {
   std::uint32_t module = 0, site = 0;
