@@ -65,8 +65,7 @@ std::string with_flags(const OptionSet& options, std::string_view text) {
 
 Error in_flags(const OptionSet& options, const Error& error,
                std::span<const std::string> arguments) {
-  const bool is_of_file =
-      error.code() == ErrorCode::kInput || error.code() == ErrorCode::kOutput;
+  const bool is_of_file = error.code() == ErrorCode::kInput || error.code() == ErrorCode::kOutput;
   const auto names_it = [&](const std::string& word) {
     return word == error.where() || word.ends_with("=" + error.where());
   };
