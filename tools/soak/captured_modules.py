@@ -11,7 +11,8 @@ for rounding: to 1e-3 of the largest of all). With --program, capture's own chec
 With it, loss, logits and gradients in float32 on the CPU, eager and compiled, are compared with the module's in float32,
 and so are the losses and weights of ten steps of AdamW with torch.optim.AdamW's (weights whose gradient is 0 but for
 rounding move by its sign, and are left out; the others are compared by the norm of a tensor). With --bytes, the peaks of
-their steps are measured beside the predicted ones. Modules of other packages are tried where these are installed. Exit status 1: something differs.
+their steps are measured beside the predicted ones. Modules of other packages are tried where these are installed.
+Exit status 1: something differs.
 """
 import argparse
 import pathlib
@@ -323,7 +324,8 @@ def page(rows, checks):
                 lines.append(f"| {name} | {'refused' if 'reason' in row else 'failed'} | |{' |' * 4 if checks else ''} | | {why} |")
                 continue
             lines.append(f"| {name} | {row['with']:.1e} | {row['without']:.1e} |"
-                         + (" " + "".join(f"{row[n]:.1e} | " for n in MORE) if checks else " ") + f"{row['nodes']} | {row['constants']} | {row['found']} |")
+                         + (" " + "".join(f"{row[n]:.1e} | " for n in MORE) if checks else " ")
+                         + f"{row['nodes']} | {row['constants']} | {row['found']} |")
         lines.append("")
     return "\n".join(line for i, line in enumerate(lines) if line or i and lines[i - 1]) + "\n"
 
