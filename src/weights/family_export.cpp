@@ -99,8 +99,10 @@ Json alone_document(const Json& given, const ReadModel& read) {
   constexpr const char* kOfTheWhole[] = {"vision_", "image_", "video_", "rope_", "architectures"};
   Json out = Json::object();
   for (const auto& [key, value] : given.members()) {
-    const bool is_of_whole = std::ranges::any_of(
-        kOfTheWhole, [&](const char* beginning) { return key.starts_with(beginning); });
+    const bool is_of_whole =
+        std::ranges::any_of(kOfTheWhole, [key = std::string_view(key)](const char* beginning) {
+          return key.starts_with(beginning);
+        });
     if (!is_of_whole) out[key] = value;
   }
   const Json sizes = llama_document(read.config, DType::kF32);

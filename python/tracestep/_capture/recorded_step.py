@@ -137,10 +137,8 @@ class Recording(TorchDispatchMode):
             place = self.name(site), self.name(module)
             self._made_at[torch.autograd._get_sequence_nr() - 1] = place
             return *place, self.name(op), 1
-        if is_inside:
-            place = self.name(site), self.name(module)
-            self._made_at[torch.autograd._get_sequence_nr() - 1] = place
-            return *place, self.name(op), 3
+        if is_inside:  # numbers of that thread's nodes are those of others, which forward made
+            return self.name(site), self.name(module), self.name(op), 3
         place = self._made_at.get(node._sequence_nr(), (self.name(node.name()), 0))
         return *place, self.name(op), 2
 
@@ -152,20 +150,21 @@ def _is_alone(x: Any) -> bool:
 
 def _site(frame: Any) -> tuple[str, bool]:
     """The innermost line of the user's own, within a backward pass if one runs; else a library's."""
-    library = ""
+    library, is_in_module = "", False
     while frame is not None:
         file = frame.f_code.co_filename
+        is_in_module |= frame.f_code.co_name == "_call_impl"
         if file.startswith(_OWN) or "contextlib" in file:
             frame = frame.f_back
             continue
         if file.endswith("torch/autograd/graph.py") and frame.f_code.co_name == "_engine_run_backward":
-            return "", False
+            return library, is_in_module
         if not any(part in file for part in LIBRARIES):
             return _line(frame), True
         if not library and "/torch/" not in file and "<frozen" not in file:
             library = _line(frame)
         frame = frame.f_back
-    return library, False
+    return library, is_in_module
 
 
 def _line(frame: Any) -> str:
@@ -253,7 +252,15 @@ def _replace_accelerator() -> None:
         def type_(self) -> Any:
             return torch._C._autograd.DeviceType.PrivateUse1
 
-    _setup_privateuseone_for_python_backend(rename="pretended", hook=Hooks(), device_guard=Guard())
+    class Module:
+        """Without devices; what is asked of an accelerator by steps that run on the CPU later."""
+
+        is_initialized = is_available = _is_in_bad_fork = staticmethod(lambda: False)
+        device_count = current_device = staticmethod(lambda: 0)
+        manual_seed_all = staticmethod(lambda _: None)
+        get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16, torch.float16])
+
+    _setup_privateuseone_for_python_backend(rename="pretended", backend_module=Module(), hook=Hooks(), device_guard=Guard())
 
 
 @contextlib.contextmanager

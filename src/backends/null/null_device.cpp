@@ -10,6 +10,7 @@ namespace {
 // Addresses that must not be accessed: they only go up, so none is ever given out twice.
 class NowhereSource final : public MemorySource {
  public:
+  explicit NowhereSource(bool is_of_host) : is_of_host_(is_of_host) {}
   void* map(std::int64_t bytes) override {
     const std::uint64_t address = next_;
     next_ += (static_cast<std::uint64_t>(bytes) + kPage - 1) / kPage * kPage;
@@ -17,8 +18,10 @@ class NowhereSource final : public MemorySource {
   }
   void unmap(void*, std::int64_t) override {}
   bool host_accessible() const override { return false; }
+  bool is_of_host() const override { return is_of_host_; }
 
  private:
+  const bool is_of_host_;
   static constexpr std::uint64_t kPage = 4096;
   std::uint64_t next_ = std::uint64_t{1} << 40;  // far from anything a program could own
 };
@@ -34,7 +37,7 @@ class NullDevice final : public Device {
       : traits_(std::move(options.traits)),
         has_kernel_(std::move(options.has_kernel)),
         allocator_(make_caching_allocator(name_, source_)),
-        host_allocator_(make_caching_allocator(name_ + ", host memory", source_)) {
+        host_allocator_(make_caching_allocator(name_ + ", host memory", host_source_)) {
     allocator_->set_limit(options.memory_limit);
   }
 
@@ -58,7 +61,7 @@ class NullDevice final : public Device {
   const std::string name_ = "null";
   const DeviceTraits traits_;
   const std::function<bool(const OpDef&)> has_kernel_;
-  NowhereSource source_;
+  NowhereSource source_{false}, host_source_{true};
   std::unique_ptr<Allocator> allocator_, host_allocator_;
 };
 

@@ -40,6 +40,8 @@ constexpr Rung kRungs[] = {
      [](RunSpec& run) { add_pass(run, "narrow"); }},
     {"keep_narrow", "backward widens products again where norms read them",
      [](RunSpec& run) { add_pass(run, "keep_narrow"); }},
+    {"assemble_slices", "gradients of slices that cover a tensor are written into it",
+     [](RunSpec& run) { add_pass(run, "assemble_slices"); }},
     {"merge", "weights that multiply the same operand are one product",
      [](RunSpec& run) { add_pass(run, "merge"); }},
     {"pad", "logits have columns of padding, where their rows are not aligned",

@@ -41,9 +41,10 @@ std::vector<Form> forms_of(const Parallel& asked, std::int64_t gradient_bytes) {
   add("beside backward, each gradient",
       [](Parallel& p) { p.bucket_bytes = Parallel::kEachTensor; });
   for (const auto& [count, name] : {std::pair{16, "sixteen"}, {4, "four"}}) {
-    add(fmt::format("beside backward, {} buckets", name), [=](Parallel& p) {
-      p.bucket_bytes = (gradient_bytes / count + 1023) / 1024 * 1024;  // written in KiB
-    });
+    add(fmt::format("beside backward, {} buckets", name),
+        [gradient_bytes, count = count](Parallel& p) {
+          p.bucket_bytes = (gradient_bytes / count + 1023) / 1024 * 1024;  // written in KiB
+        });
   }
   add("beside backward, buckets by the model", [](Parallel&) {});
   add("states in parts", [](Parallel& p) { p.shard = 1; });
