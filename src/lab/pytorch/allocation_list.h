@@ -25,7 +25,7 @@ struct AllocationEvent {
 };
 
 // Bytes of a product's workspace, which the card decides (PytorchCard::workspace_bytes).
-inline constexpr std::int64_t kWorkspace = -1;
+inline constexpr std::int64_t kLibraryWorkspace = -1;
 
 struct AllocationList {
   std::string torch;                      // the version that ran it; empty: none did

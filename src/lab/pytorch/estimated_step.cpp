@@ -65,7 +65,7 @@ class Estimate {
         .op = number(node.op->name)};
     const bool is_product = node.op->kernel_class == KernelClass::kGemm;
     bool& has_workspace = e.part == PytorchPart::kForward ? has_forward_ : has_backward_;
-    if (is_product && !has_workspace) birth(e, kWorkspace);
+    if (is_product && !has_workspace) birth(e, kLibraryWorkspace);
     has_workspace |= is_product;
     for (const MappedBuffer* b : born_[at]) {
       const std::uint32_t block = birth(e, b->bytes);

@@ -46,10 +46,14 @@ class Reader {
 
  private:
   void read_event(const Json::Array& row) {
-    if (row.size() == 1) return read_death(-row[0].as_int());
+    if (row.size() == 1) {
+      const std::int64_t freed = row[0].as_int();
+      if (freed >= 0 || freed < -kMaxAllBytes) fail_input(where_, "event {} frees {}", at_, freed);
+      return read_death(-freed);
+    }
     if (row.size() != 6) fail_input(where_, "event {} has {} numbers, not 1 or 6", at_, row.size());
     const std::int64_t number = row[0].as_int(), bytes = row[1].as_int();
-    if (bytes != kWorkspace && (bytes < 1 || bytes > kMaxBlockBytes)) {
+    if (bytes != kLibraryWorkspace && (bytes < 1 || bytes > kMaxBlockBytes)) {
       fail_input(where_, "event {} allocates {} bytes", at_, bytes);
     }
     total_ += std::max<std::int64_t>(0, bytes);

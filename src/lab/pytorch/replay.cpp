@@ -37,7 +37,7 @@ class Run {
     return true;
   }
   std::int64_t bytes_of(const AllocationEvent& event) const {
-    return event.bytes == kWorkspace ? card_.workspace_bytes : event.bytes;
+    return event.bytes == kLibraryWorkspace ? card_.workspace_bytes : event.bytes;
   }
   const CachingAllocator& allocator() const { return allocator_; }
   std::vector<PytorchHolder> holders() const;
@@ -113,7 +113,7 @@ PytorchReplay replay(const AllocationList& list, const AllocatorSettings& settin
       ++step;
     const AllocationEvent& event = list.events[at];
     if (event.bytes != 0) part = event.part;
-    if (event.bytes == kWorkspace) ++out.workspaces;
+    if (event.bytes == kLibraryWorkspace) ++out.workspaces;
     if (!run.step(at)) {
       out.out_of_memory = {.event = at,
                            .asked_bytes = run.bytes_of(event),

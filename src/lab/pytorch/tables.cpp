@@ -214,7 +214,7 @@ MemorySnapshot pytorch_snapshot(const PytorchQuestion& question) {
       continue;
     }
     births[e.block] = &e;
-    event.bytes = e.bytes == kWorkspace ? question.card.workspace_bytes : e.bytes;
+    event.bytes = e.bytes == kLibraryWorkspace ? question.card.workspace_bytes : e.bytes;
     ids[e.block] = *allocator.allocate(event.bytes);
     event.address = allocator.address(ids[e.block]);
     event.action = "alloc";
