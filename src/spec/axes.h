@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace tracestep {

@@ -29,7 +29,7 @@ TEST(RandomProgramsTest, EveryLawHolds) {
 
 TEST(MoreRandomProgramsTest, EveryLawHoldsAndEveryOpOccurs) {
   RandomChecks checks;
-  expect_laws(checks, 200);
+  expect_laws(checks, 340);
   const RandomShares& shares = checks.shares();
   std::cout << shares.text() << "\n";
   const auto device = make_cpu_device({.threads = 1});

@@ -291,12 +291,12 @@ void RandomOps::multiply_quantized() {
   const auto codes = [&](DType dtype, double largest) {
     const Val x = operand({dice_.pick({DType::kF32, DType::kBF16, DType::kF16}), {16, 16}});
     Attrs attrs{{"dtype", dtype}, {"largest", AttrValue(largest)}};
-    const std::int64_t source = dice_.between(0, 5);
+    const std::int64_t source = dice_.between(0, 6);
     if (source == 0) return b_.call(find_op("quantize"), {x}, attrs);
     attrs.set("room", AttrValue(16.0));
     // Magnitudes are none, outgrown, fitting or far too large, so that no rounding changes a code.
     const Val last = ops::fill(b_, dice_.pick({0.0, 1e-3, 2.0, 1e4}), {DType::kF32, {1}});
-    if (source == 1) return b_.call(find_op("quantize_delayed"), {x, last}, attrs);
+    if (source == 1 || source == 6) return b_.call(find_op("quantize_delayed"), {x, last}, attrs);
     if (source == 2) {
       return b_.call(find_op("swiglu_quantized"), {x, operand(x.type()), last}, attrs);
     }
@@ -328,7 +328,7 @@ void RandomOps::multiply() {
     a = {batch, a[0], a[1]};
     c = {batch, c[0], c[1]};
   }
-  if (!differentiable_ && dice_.chance(0.15)) return multiply_quantized();
+  if (!differentiable_ && dice_.chance(0.3)) return multiply_quantized();
   const Val y = ops::matmul(operand({dtype, a}), operand({dtype, c}), {ta, tb});
   const double reach = 4.0 * static_cast<double>(k);
   switch (dice_.between(0, 8)) {
