@@ -20,8 +20,8 @@ class Beside {
   }
 
   void run() {
-    // Of one part of the model: a block's attention and its MLP stay two groups where both read one
-    // input, since what follows the products of each is its own.
+    // A group is of one part of the model: a block's attention and its MLP stay two groups where
+    // both read one input, since what follows the products of each is its own.
     std::map<std::tuple<ValueId, std::string, std::string>, std::vector<const Node*>> groups;
     for (const Node& node : program_.nodes) {
       if (!is_alone(node)) continue;

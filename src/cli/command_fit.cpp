@@ -167,7 +167,7 @@ void check_captured(const RunSpec& run, const FitOptions& o) {
   }
 }
 
-// What PyTorch would take, where the module's own step was recorded.
+// Adds what PyTorch would take, where the module's own step was recorded.
 void add_pytorch(const FitQuestion& asked, std::vector<Table>& tables) {
   const auto& captured = asked.step.model.captured;
   if (captured == nullptr || !std::filesystem::exists(captured->folder / kRecordedStep)) return;

@@ -99,7 +99,7 @@ std::string title_of(const ReadOptions& o) {
   return name(o.a) + (o.b.empty() ? "" : " and " + name(o.b));
 }
 
-// What only a page shows: all pieces of work of the step nearest to the median. A second reading
+// A page alone shows this: all pieces of work of the step nearest to the median. A second reading
 // picks them, as the first does not know that step.
 Table drawn_step(const ReadTrace& trace, const ReadTrace* eager) {
   return step_table(read_trace_of_file(trace.facts.path, eager, trace.times.middle_step()));

@@ -309,7 +309,7 @@ std::vector<OwnTime> read_own_times(std::string_view csv, const std::filesystem:
           "give each line a cell for each column");
     }
     OwnTime own{.cell = {}, .line = row.line};
-    // What a recording says comes first: other cells may then be empty.
+    // A recording is read first: other cells may then be empty.
     for (const bool is_trace : {true, false}) {
       for (std::size_t i = 0; i < head.size(); ++i) {
         if ((head[i] == kTrace) != is_trace) continue;

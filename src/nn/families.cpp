@@ -50,7 +50,7 @@ constexpr Family kFamilies[] = {
     {"gpt2", readers::read_gpt2, 50257, 768, 3072, 12, 12},
     {"gpt_neox", readers::read_gpt_neox, 50432, 6144, 24576, 44, 64}};
 
-// What files of a multimodal model say of its other parts.
+// Members by which files of a multimodal model describe its other parts.
 constexpr std::string_view kOtherParts[] = {"vision_config",       "image_token_id",
                                             "video_token_id",      "vision_start_token_id",
                                             "vision_end_token_id", "vision_token_id"};
@@ -103,7 +103,8 @@ std::string quantization_of(Fields& f) {
 }
 
 void say_part(ReadModel& model) {
-  model.notes.insert(model.notes.begin(), "only its text part is read");
+  model.notes.emplace_back("only its text part is read");
+  std::ranges::rotate(model.notes, model.notes.end() - 1);  // in front of the others
   model.is_part = true;
 }
 

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMostLayers = 4096;  // as by flags (spec/fields)
 
 Activation activation_of(Fields& f, std::string_view key, const std::string& usual);
 
-// What a family assumes of its positions, and which names of scalings it has.
+// A family makes assumptions of its positions, and has names of scalings.
 struct Lengths {
   std::int64_t most = 2048;    // max_position_embeddings
   std::int64_t original = 0;   // original_max_position_embeddings beside it; 0: there is none

@@ -23,7 +23,7 @@ inline std::uint32_t dropout_threshold(double rate) {
   return static_cast<std::uint32_t>(std::min(rate * 0x1p32, 0x1p32 - 1.0));
 }
 
-// What kept elements are multiplied by; 0 where none is kept.
+// Returns the factor of kept elements; 0 where none is kept.
 inline double dropout_scale(double rate) {
   return rate < 1.0 ? 1.0 / (1.0 - rate) : 0.0;
 }

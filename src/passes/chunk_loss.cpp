@@ -309,7 +309,7 @@ class ChunkLoss {
   // True if the rows of all chunks are divided by one number: their sums are added.
   bool has_count(const Cut& cut) const { return node(cut.pair.loss).inputs.size() > 2; }
 
-  // What of `x`, which is a mean over all rows or its gradient, is of a chunk with so many.
+  // Returns the part of `x`, a mean over all rows or its gradient, of a chunk with so many.
   Val share_of(const Cut& cut, Val x, std::int64_t rows) const {
     if (has_count(cut)) return x;
     return ops::affine(x, static_cast<double>(rows) / static_cast<double>(rows_of(cut)));

@@ -46,7 +46,7 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
                                                   const std::filesystem::path& file = {},
                                                   bool draws = false);
 
-// What dropout in batch `number` of a run depends on, for each replica: its number among the
+// Dropout in batch `number` of a run depends on this, for each replica: its number among the
 // batches of all, and the run's seed. i64 [replicas]
 HostTensor batch_numbers(const RunSpec& run, std::int64_t number);
 

@@ -140,7 +140,7 @@ void RandomChecks::check_passes(const RandomCase& random, const std::vector<Stag
   for (const Stage& stage : stages) {
     check_text(stage.pass, stage.program);
     Tensors after = in_float64(random, stage.program);
-    // What is meant: inference runs without dropout.
+    // Inference is meant to run without dropout.
     const bool drops = std::ranges::any_of(
         random.program.nodes, [](const Node& node) { return node.op->name == "dropout"; });
     if (stage.pass == "choose" && random.run.mode == Mode::kInference && drops) before.clear();

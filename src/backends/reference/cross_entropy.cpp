@@ -12,7 +12,7 @@
 namespace tracestep::reference {
 namespace {
 
-// What the sum over rows is divided by, and the target of rows that are left out of it.
+// The sum over rows is divided by `count`; rows with the ignored target are left out of it.
 struct Counted {
   double count;
   std::optional<std::int64_t> ignored;

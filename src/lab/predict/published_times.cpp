@@ -7,10 +7,10 @@
 namespace tracestep {
 namespace {
 
-// What a launch takes besides, and the share of the peak that products of float32 reach: fitted to
+// A launch takes this besides, and the share of the peak that products of float32 reach: fitted to
 // steps of an H200 (docs/predict.md).
 constexpr double kLaunchUs = 3.0, kFloat32Share = 0.68;
-// Of the nominal rate of the slot that joins the device to its host.
+// This share is of the nominal rate of the slot between device and host.
 constexpr double kHostLinkShare = 0.68;
 // Splitting included, products by parts reach this on model large (bench/results/cuda-h200.md).
 constexpr double kShareByParts = 0.5;

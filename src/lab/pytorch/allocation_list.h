@@ -1,4 +1,4 @@
-// What a step of PyTorch asks of its allocator, in order: recorded under fake tensors by
+// A step of PyTorch asks its allocator for this, in order: recorded under fake tensors by
 // tracestep.capture, taken from a memory snapshot, or estimated from a program of ours.
 #pragma once
 

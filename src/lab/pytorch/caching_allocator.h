@@ -35,7 +35,7 @@ struct AllocatorSettings {
   std::array<std::int64_t, 16> roundup_power2_divisions = {};
 };
 
-// What PYTORCH_CUDA_ALLOC_CONF says, "expandable_segments:True,max_split_size_mb:128". Keys that do
+// Reads PYTORCH_CUDA_ALLOC_CONF, "expandable_segments:True,max_split_size_mb:128". Keys that do
 // not change what is allocated are taken and ignored. Error{kUsage} naming `where` for others, and
 // for values that PyTorch refuses.
 AllocatorSettings parse_allocator_settings(const std::string& where, std::string_view text);

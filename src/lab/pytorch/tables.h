@@ -1,4 +1,4 @@
-// What PyTorch would take for a step, as tables and as a snapshot: the sentence, the charts and the
+// Shows what PyTorch would take for a step, as tables and a snapshot: sentence, charts and the
 // tables of `memory --as pytorch` and of `fit` read these rows.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What would help in PyTorch: the same step with one thing changed, as a list to replay.
+// Remedies within PyTorch: the same step with one thing changed, as a list to replay.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ bool is_trace_name(const std::string& name) {
   return name.ends_with(".json") || name.ends_with(".json.gz");
 }
 
-// What tells a file's kind stands in its first bytes, unpacked.
+// Returns the first bytes, unpacked: they tell a file's kind.
 std::string beginning_of(const std::filesystem::path& path) {
   std::string text(std::size_t{1} << 12, ' ');
   text.resize(ByteStream(path).read(text));

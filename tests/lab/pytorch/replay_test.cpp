@@ -58,7 +58,7 @@ TEST(PytorchReplay, FindsTheLeastCardOnWhichItRuns) {
 
 TEST(PytorchWays, ComputeNumberedPartsAgain) {
   const AllocationList changed = with_checkpoints(list_of(kStep));
-  // What the first part kept is gone while the second one runs.
+  // The first part keeps nothing while the second one runs.
   EXPECT_LT(replay(changed, {}, {}).statistics.most_allocated_bytes, 130 * kMiB);
   const CachingAllocator::Statistics end = replay(changed, {}, {}).statistics;
   EXPECT_EQ(end.allocated_bytes, replay(list_of(kStep), {}, {}).statistics.allocated_bytes);
