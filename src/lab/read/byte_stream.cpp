@@ -13,7 +13,7 @@ ByteStream::ByteStream(const std::filesystem::path& path) : name_(path.filename(
   const InputFile checked(path, name_);  // which waits for no pipe
   file_.reset(gzopen(path.c_str(), "rb"));
   if (!file_) fail_input(name_, "the file cannot be opened");
-  gzbuffer(file_.get(), 1 << 18);
+  gzbuffer(file_.get(), 1 << 16);
 }
 
 std::size_t ByteStream::read(std::span<char> out) {

@@ -8,7 +8,6 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kMostSpans = 1'000'000;
-constexpr std::size_t kForwardRoom = 1 << 20;  // sequence numbers rise: older ones are done
 constexpr std::string_view kOptimizerZero = "Optimizer.zero_grad#";
 constexpr std::string_view kSystemRanges[] = {
     kProfilerStep, kOptimizerStep, kOptimizerZero, "PyTorch Profiler", "## Call CompiledFxGraph",
@@ -39,7 +38,7 @@ void RecentSpans::forget(std::int64_t before) {
 }
 
 HostWalk::HostWalk(const TraceFacts& facts, TraceTimes& times)
-    : from_(facts), times_(times), threads_(facts.threads), forward_(kForwardRoom) {}
+    : from_(facts), times_(times), threads_(facts.threads), forward_(facts.ring_size()) {}
 
 HostPlace HostWalk::enter(const TraceEvent& event) {
   std::vector<Open>& open = threads_[event.thread];
@@ -136,7 +135,7 @@ HostPlace HostWalk::place_in(HostPlace place, const TraceEvent& event) {
   }
   if (event.kind != EventKind::kOp) return place;
   place.op = event.name;
-  Forward& forward = forward_[event.link % kForwardRoom];
+  Forward& forward = forward_[event.link % forward_.size()];
   if (event.is_gradient || facts.is_engine) {
     place.pass = TracePass::kBackward;
     if (event.link != kNoNumber && forward.sequence == event.link) place.module = forward.module;

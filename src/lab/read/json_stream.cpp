@@ -14,7 +14,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
-constexpr std::size_t kPart = std::size_t{1} << 20;
+constexpr std::size_t kPart = std::size_t{1} << 17;
 
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';

@@ -303,7 +303,12 @@ class SnapshotReader {
       look(1);
       const PickleValue block = (*blocks)[i];
       const std::int64_t size = bytes(block, "size");
-      if (text(block, "state") != "inactive") end_.put(at, {size, site_of(block)});
+      // Events speak of the bytes asked for, so that what has no event is counted by them as well.
+      const std::int64_t asked = bytes(block, "requested_size");
+      const bool is_said = asked > 0 && asked <= size;
+      if (text(block, "state") != "inactive") {
+        end_.put(at, {is_said ? asked : size, site_of(block)});
+      }
       at = end_.sum(at, size);
     }
   }
@@ -478,7 +483,7 @@ SnapshotFacts read_snapshot_facts(const std::filesystem::path& path) {
   ByteStream file(path);
   std::string bytes;
   bytes.reserve(std::filesystem::file_size(path));
-  std::string part(std::size_t{1} << 20, '\0');
+  std::string part(std::size_t{1} << 17, '\0');
   for (std::size_t count = file.read(part); count > 0; count = file.read(part)) {
     bytes.append(part, 0, count);
     if (bytes.size() > kMostSnapshotBytes) fail_input(file.name(), "it has more than 2 GiB");

@@ -3,6 +3,8 @@
 // form what they have is read. Events go on to an EventOrder; here is what else the file says.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -30,6 +32,15 @@ struct TraceFacts {
   std::int64_t count(EventKind kind) const { return counts[static_cast<std::size_t>(kind)]; }
   bool is_of_device() const { return count(EventKind::kKernel) + count(EventKind::kCopy) > 0; }
   bool has_modules() const { return count(EventKind::kModule) > 0; }
+
+  // Slots for facts by the last bits of a rising number (sequence, correlation), where the latest
+  // is the one asked for. A recording's numbers lie side by side: a short one needs no room for
+  // many.
+  std::size_t ring_size() const {
+    constexpr std::uint64_t kLeast = 1 << 12, kMost = 1 << 20;
+    const auto wanted = std::clamp(8 * static_cast<std::uint64_t>(events), kLeast, kMost);
+    return std::bit_ceil(wanted);
+  }
 };
 
 inline constexpr std::string_view kProfilerStep = "ProfilerStep#";

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::size_t kMostDelays = 1'000'000;
 constexpr std::size_t kMostCollectives = 1'000'000;
-constexpr std::size_t kCallRoom = std::size_t{1} << 20;
 constexpr std::size_t kMostReplays = 8;  // that run beside each other
 constexpr std::size_t kForgetEvery = 1 << 14;
 constexpr std::size_t kMostKept = 20'000;
@@ -28,7 +27,7 @@ class DeviceWalk {
         eager_(eager),
         begins_(times.count(), INT64_MAX),
         keeps_eager_(eager.is_empty()),
-        calls_(facts.is_of_device() ? kCallRoom : 1) {}
+        calls_(facts.is_of_device() ? facts.ring_size() : 1) {}
 
   void note_call(const TraceEvent& event, const HostPlace& place) {
     if (event.link == kNoNumber) return;

@@ -55,6 +55,15 @@ TEST(ReadSnapshotTest, ThePeakIsHeldByLinesOfTheUsersProgram) {
   EXPECT_EQ(facts.unused_at_end.releasable_bytes, 0);
 }
 
+TEST(ReadSnapshotTest, BlocksWithoutEventsCountByWhatWasAskedFor) {
+  MemorySnapshot s = small_snapshot();
+  s.segments[0].blocks[0].requested_bytes -= 508;  // as a tensor of four bytes in a block of 512
+  const SnapshotFacts facts = facts_of(s);
+  EXPECT_EQ(facts.peak_bytes, 12 * kMiB - 508);
+  EXPECT_EQ(facts.allocated_at_end_bytes, 7 * kMiB - 508);
+  EXPECT_EQ(facts.unused_at_end.bytes, 13 * kMiB);
+}
+
 TEST(ReadSnapshotTest, OursAsJsonSaysTheSame) {
   const TempFolder folder;
   const auto path = folder.write("s.json", json_of(small_snapshot()));
