@@ -16,6 +16,7 @@
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
 #include "weights/weights.h"
+#include "weights/whole_tensors.h"
 
 namespace tracestep {
 namespace {
@@ -42,6 +43,7 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
     return std::nullopt;
   }
   const SavedTensors file = open_weights(options.init).tensors;
+  initialize_adapters(WholeTensors(store), options.run.seed);
   load_parameters(store, file);
   return find_not_finite(file);
 }

@@ -11,6 +11,7 @@
 #include "train/sampling.h"
 #include "weights/model_store.h"
 #include "weights/weights.h"
+#include "weights/whole_tensors.h"
 
 namespace tracestep {
 namespace {
@@ -22,6 +23,7 @@ HostTensor integer_tensor(std::int64_t value, const Shape& shape) {
 void load(Store& store, const GenerateOptions& options) {
   if (options.init.empty()) return initialize_parameters(store, options.run.seed);
   const SavedTensors file = open_weights(options.init).tensors;
+  initialize_adapters(WholeTensors(store), options.run.seed);
   load_parameters(store, file);
   if (const auto bad = find_not_finite(file)) {
     throw Error(ErrorCode::kNotFinite, options.init.string(), bad->str(), "take other weights");

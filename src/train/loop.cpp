@@ -37,6 +37,7 @@ std::int64_t start(const WholeTensors& to, const RunSpec& run,
   if (run.model.captured != nullptr) {
     start_captured(to, run, init ? &init->tensors : nullptr);
   } else if (init) {
+    initialize_adapters(to, run.seed);
     load_parameters(to, init->tensors);
   } else {
     initialize_parameters(to, run.seed);
@@ -143,7 +144,7 @@ TrainOptions without_outputs(TrainOptions options) {
 // Checks that all processes start with the same weights and states; parts are not compared.
 void check_same_start(const WholeTensors& tensors, Processes& processes) {
   Hash hash;
-  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
+  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kConstant, LeafKind::kState}) {
     for (const std::string& name : tensors.names(kind)) {
       if (!tensors.is_part(name)) hash.add(tensors.get(name).bytes);
     }
@@ -289,7 +290,7 @@ class Run {
     options.run.shape = {.batch = 1, .context = longest_text(options.run.model, whole)};
     const WholeTensors tensors = trainer_.tensors();
     return generate(device_, options, nullptr, {}, [&](Store& to) {
-      for (const std::string& name : tensors.names(LeafKind::kParameter)) {
+      for (const std::string& name : tensors.weights()) {
         load_tensor(to, name, tensors.get(name));
       }
     });
