@@ -19,6 +19,7 @@ struct Adapters {
   bool is_rank_stabilised = false;  // scale = alpha/√rank (Kalajdzievski, 2023), not alpha/rank
   // Names of a projection ("q", "down"), or paths of weights as path_matches() reads them.
   std::vector<std::string> targets = {"q", "v"};
+  std::string from = {};  // the folder, as PEFT writes it, whose adapters they start as; or none
 
   bool is_on() const { return rank > 0; }
   double scale() const {

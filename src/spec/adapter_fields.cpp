@@ -5,6 +5,7 @@
 
 #include "spec/parse_words.h"
 #include "spec/parts.h"
+#include "spec/peft_config.h"
 
 namespace tracestep {
 namespace {
@@ -53,7 +54,22 @@ std::vector<Field> all_adapter_fields() {
   rows.add(targets_field());
   rows.real({.name = "dropout", .examples = {"0.1"}}, 0.0, kMostDropped, in(&Adapters::dropout));
   rows.toggle({.name = "rslora"}, in(&Adapters::is_rank_stabilised));
+  rows.text({.name = "from", .value_name = "DIR"}, in(&Adapters::from));
   return rows.take();
+}
+
+// What the folder says; what is given beside it must agree.
+Adapters settled(const std::string& where, const Adapters& given) {
+  const Adapters out = read_peft_config(given.from), usual{.rank = kUsualRank};
+  for (const Field& field : adapter_fields()) {
+    const Json value = field.value(given);
+    if (value == field.value(usual) || value == field.value(out)) continue;
+    throw Error(ErrorCode::kUsage, where,
+                fmt::format("{} is {} in {}, not {}", field.name, text_of(field, out), given.from,
+                            text_of(field, given)),
+                "leave it out: adapters of a folder are as they are");
+  }
+  return out;
 }
 
 }  // namespace
@@ -71,7 +87,7 @@ Adapters parse_adapters(const std::string& where, const std::string& text) {
                 fmt::format("give none, or some of {}, as r=16,alpha=32,targets=q+k+v+o",
                             forms_of(adapter_fields())));
   });
-  return out;
+  return out.from.empty() ? out : settled(where, out);
 }
 
 std::string name_of(const Adapters& choice) {

@@ -196,7 +196,8 @@ void add_trained_fields(Rows& rows) {
            .value_name = "HOW",
            .help = "train adapters of low rank beside the products of weights, and nothing else: "
                    "r=N (8), alpha=X (8), targets=q+v (also k, o, gate, up, down, all, or paths of "
-                   "weights with *), dropout=X, rslora (docs/fine-tuning.md)",
+                   "weights with *), dropout=X, rslora; or from=DIR, as PEFT has saved them "
+                   "(docs/fine-tuning.md)",
            .about = "the adapters that are trained alone"},
           adapter_fields()),
       parse_adapters, in(&RunSpec::lora));

@@ -22,7 +22,8 @@ Granularity parse_granularity(const std::string& where, const std::string& text)
 // "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by "+".
 Recomputation parse_recomputation(const std::string& where, const std::string& text);
 
-// The parts of --lora: "r=N", "alpha=X", "targets=NAMES", "dropout=X", "rslora".
+// The parts of --lora: "r=N", "alpha=X", "targets=NAMES", "dropout=X", "rslora",
+// "from=DIR" (a folder as PEFT writes it, which has all of these).
 std::span<const SpecField<Adapters>> adapter_fields();
 // "none", or some of these parts joined by commas; the rank is written always.
 Adapters parse_adapters(const std::string& where, const std::string& text);

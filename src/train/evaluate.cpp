@@ -15,8 +15,8 @@
 #include "train/text_parts.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 #include "weights/weights.h"
-#include "weights/whole_tensors.h"
 
 namespace tracestep {
 namespace {
@@ -40,10 +40,11 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   }
   if (options.init.empty()) {
     initialize_parameters(store, options.run.seed);
+    start_adapters(WholeTensors(store), options.run);
     return std::nullopt;
   }
   const SavedTensors file = open_weights(options.init).tensors;
-  initialize_adapters(WholeTensors(store), options.run.seed);
+  start_adapters(WholeTensors(store), options.run);
   load_parameters(store, file);
   return find_not_finite(file);
 }

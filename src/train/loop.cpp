@@ -21,6 +21,7 @@
 #include "train/trainer.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 #include "weights/weights.h"
 #include "weights/whole_tensors.h"
 
@@ -37,10 +38,11 @@ std::int64_t start(const WholeTensors& to, const RunSpec& run,
   if (run.model.captured != nullptr) {
     start_captured(to, run, init ? &init->tensors : nullptr);
   } else if (init) {
-    initialize_adapters(to, run.seed);
+    start_adapters(to, run);
     load_parameters(to, init->tensors);
   } else {
     initialize_parameters(to, run.seed);
+    start_adapters(to, run);
   }
   return 0;
 }
@@ -248,7 +250,7 @@ class Run {
     if (const auto& module = options_.run.model.captured) {
       if (const auto bad = save_captured(trainer_.tensors(), *module, options_.save)) end(bad);
     } else if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, tokenizer,
-                                                options_.save, origin_)) {
+                                                options_.save, origin_, options_.run.lora)) {
       end(bad);
     }
     if (tokenizer == nullptr || is_stream(options_.save) || !is_first_process(group_)) return;

@@ -18,7 +18,9 @@
 #include "run/adapters.h"
 #include "runtime/processes.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "tokens/tokenizer.h"
+#include "weights/peft_files.h"
 #include "weights/whole_tensors.h"
 
 namespace tracestep {
@@ -218,13 +220,6 @@ void initialize_for_timing(Store& store, std::uint64_t seed) {
   fill_parameters(fill_range_uniform, WholeTensors(store), seed);
 }
 
-void initialize_adapters(const WholeTensors& to, std::uint64_t seed) {
-  if (!to.computes()) return;
-  for (const std::string& name : to.names(LeafKind::kParameter)) {
-    if (is_adapter(name)) initialize_tensor(to, name, seed);
-  }
-}
-
 // Weights without adapters are the base of any: these stay as they are.
 void load_parameters(const WholeTensors& to, const SavedTensors& from) {
   const std::string where = from.path().string();
@@ -319,7 +314,7 @@ std::map<std::string, HostTensor> states_of(const Store& store, std::string_view
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const Tokenizer* tokenizer,
                                          const std::filesystem::path& path,
-                                         const std::string& origin) {
+                                         const std::string& origin, const Adapters& lora) {
   TensorTypes types;
   for (const std::string& name : from.weights()) types[name] = from.type(name);
   const bool writes = from.processes() == nullptr || from.first_rank() == 0;
@@ -328,6 +323,7 @@ std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelCo
     SavedTensors::Metadata metadata = metadata_of(config);
     if (tokenizer != nullptr) metadata[kTokenizerHash] = tokenizer->hash();
     if (!origin.empty()) metadata[kOrigin] = origin;
+    if (lora.is_on()) metadata[kLora] = name_of(lora);
     file.emplace(path, types, metadata);
   }
   std::optional<NotFinite> found;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nn/config.h"
+#include "run/adapters.h"
 #include "run/parallel.h"
 #include "runtime/communicator.h"
 #include "runtime/store.h"
@@ -86,8 +87,6 @@ void initialize_parameters(const WholeTensors& to, std::uint64_t seed);
 // Sets one tensor as initialize_parameters() would, if it is floating, and else to zeros.
 void initialize_tensor(const WholeTensors& to, const std::string& name, std::uint64_t seed);
 void initialize_states(const WholeTensors& to);
-// Sets the adapters as initialize_parameters() would: with B of zeros they change nothing.
-void initialize_adapters(const WholeTensors& to, std::uint64_t seed);
 void load_parameters(const WholeTensors& to, const SavedTensors& from);
 std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
 // Writes all weights, tensor by tensor, with the model's sizes as metadata, the hash of
@@ -97,6 +96,6 @@ std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const Tokenizer* tokenizer,
                                          const std::filesystem::path& path,
-                                         const std::string& origin = {});
+                                         const std::string& origin = {}, const Adapters& lora = {});
 
 }  // namespace tracestep
