@@ -210,10 +210,11 @@ TrainingView::Setup view_of(const TrainCommand& o, const Json& environment) {
   const RunSpec& run = o.train.run;
   const auto batch = static_cast<double>(run.shape.batch);
   const auto context = static_cast<double>(run.shape.context);
-  // Three times forward's products: 6·N for a token, and those of attention.
+  RunSpec step = run;
+  step.mode = Mode::kStep;
   return {.steps = o.train.steps,
           .log_every = o.log_every,
-          .flops_per_token = 3 * forward_flops(run.model, batch, context) / (batch * context),
+          .flops_per_token = needed_flops(step) / (batch * context),
           .peak_flops = peak_flops(run, environment),
           .prompt = o.train.sample_prompt,
           .tokenizer = o.train.tokenizer.get()};

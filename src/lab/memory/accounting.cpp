@@ -28,6 +28,9 @@ AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as) {
   if (step.precision != Precision{}) {
     fail_usage("account_as", "there is a form for fp32 alone, not for {}", name_of(step.precision));
   }
+  if (trains_part(step)) {
+    fail_usage("account_as", "there is a form for steps alone that train all weights");
+  }
   const std::int64_t p = parameter_formula(step.model);
   const std::int64_t graph = kFloat * step.model.layers *
                              course_elements_per_layer(step.model, step.shape, as.saved_scores);
