@@ -11,10 +11,10 @@ namespace tracestep {
 namespace {
 
 constexpr const char* kNoAdapters = "none";
-constexpr std::int64_t kMostRank = 1 << 16;
+constexpr std::int64_t kMostAdapterRank = 1 << 16;
 constexpr double kMostAlpha = 1e6, kMostDropped = 0.99;
 
-using Field = SpecField<Adapters>;
+using AdapterField = SpecField<Adapters>;
 
 // Paths with stars and ranges, or names, joined by +.
 std::vector<std::string> parse_paths(const std::string& where, const std::string& text) {
@@ -36,20 +36,21 @@ std::vector<std::string> parse_paths(const std::string& where, const std::string
   return out;
 }
 
-Field targets_field() {
+AdapterField targets_field() {
   return {
       .name = "targets",
       .value_name = "NAMES",
       .examples = {"q", "q+k+v+o", "all", "layers.0.*.q_proj"},
       .value = [](const Adapters& a) { return Json(fmt::format("{}", fmt::join(a.targets, "+"))); },
-      .parse = [](const std::string& where, const std::string& text) -> Field::Change {
+      .parse = [](const std::string& where, const std::string& text) -> AdapterField::Change {
         return [targets = parse_paths(where, text)](Adapters& a) { a.targets = targets; };
       }};
 }
 
-std::vector<Field> all_adapter_fields() {
+std::vector<AdapterField> all_adapter_fields() {
   FieldRows<Adapters> rows;
-  rows.integer({.name = "r", .examples = {"1", "4", "16"}}, 1, kMostRank, in(&Adapters::rank));
+  rows.integer({.name = "r", .examples = {"1", "4", "16"}}, 1, kMostAdapterRank,
+               in(&Adapters::rank));
   rows.real({.name = "alpha", .examples = {"16", "0.5"}}, 0.0, kMostAlpha, in(&Adapters::alpha));
   rows.add(targets_field());
   rows.real({.name = "dropout", .examples = {"0.1"}}, 0.0, kMostDropped, in(&Adapters::dropout));
@@ -61,7 +62,7 @@ std::vector<Field> all_adapter_fields() {
 // What the folder says; what is given beside it must agree.
 Adapters settled(const std::string& where, const Adapters& given) {
   const Adapters out = read_peft_config(given.from), usual{.rank = kUsualRank};
-  for (const Field& field : adapter_fields()) {
+  for (const AdapterField& field : adapter_fields()) {
     const Json value = field.value(given);
     if (value == field.value(usual) || value == field.value(out)) continue;
     throw Error(ErrorCode::kUsage, where,
@@ -75,7 +76,7 @@ Adapters settled(const std::string& where, const Adapters& given) {
 }  // namespace
 
 std::span<const SpecField<Adapters>> adapter_fields() {
-  static const std::vector<Field> all = all_adapter_fields();
+  static const std::vector<AdapterField> all = all_adapter_fields();
   return all;
 }
 

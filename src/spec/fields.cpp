@@ -190,7 +190,6 @@ void add_trained_fields(Rows& rows) {
       field_of_parts(
           {.name = "lora",
            .show = Show::kVarying,
-           .is_axis = true,
            .is_optional = true,
            .is_kept = true,
            .value_name = "HOW",

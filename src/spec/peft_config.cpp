@@ -11,22 +11,22 @@
 namespace tracestep {
 namespace {
 
-constexpr const char* kWhere = "lora";
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
-constexpr std::int64_t kMostRank = 1 << 16;
+constexpr const char* kPeftWhere = "lora";
+constexpr std::uint64_t kMostPeftBytes = std::uint64_t{1} << 20;
+constexpr std::int64_t kMostPeftRank = 1 << 16;
 
 // Fields that change what is computed unless they are null, false, empty or the word beside them.
-struct Plain {
+struct PlainField {
   const char *field, *usual;
 };
-constexpr Plain kPlain[] = {
+constexpr PlainField kPlainFields[] = {
     {"bias", "none"},          {"modules_to_save", ""},     {"use_dora", ""},
     {"lora_bias", ""},         {"rank_pattern", ""},        {"alpha_pattern", ""},
     {"layer_replication", ""}, {"layers_to_transform", ""}, {"layers_pattern", ""},
     {"exclude_modules", ""},   {"target_parameters", ""},   {"trainable_token_indices", ""},
     {"use_qalora", ""},        {"use_bdlora", ""},          {"alora_invocation_tokens", ""}};
 
-bool is_plain(const Json& value, const std::string& usual) {
+bool is_plain_value(const Json& value, const std::string& usual) {
   if (value.is_null() || (value.is_bool() && !value.as_bool())) return true;
   if (value.is_string()) return value.as_string() == usual;
   if (value.is_array()) return value.items().empty();
@@ -68,19 +68,19 @@ std::vector<std::string> targets_in(const Json& json, const std::string& where) 
 Adapters read_peft_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kPeftConfig;
   const std::string where = path.string();
-  const Json json = Json::parse(read_text_file(path, kWhere, kMostBytes), where);
+  const Json json = Json::parse(read_text_file(path, kPeftWhere, kMostPeftBytes), where);
   const Json* type = json.is_object() ? json.find("peft_type") : nullptr;
   if (type == nullptr || !type->is_string() || type->as_string() != "LORA") {
     fail_input(where, "peft_type is {}; of adapters, LORA alone is known",
                type == nullptr ? "missing" : printable(type->dump()));
   }
-  for (const Plain& plain : kPlain) {
+  for (const PlainField& plain : kPlainFields) {
     const Json* value = json.find(plain.field);
-    if (value == nullptr || is_plain(*value, plain.usual)) continue;
+    if (value == nullptr || is_plain_value(*value, plain.usual)) continue;
     fail_input(where, "{} is {}, and adapters with it are computed otherwise", plain.field,
                printable(value->dump()));
   }
-  const double rank = number_in(json, "r", 1, kMostRank, where);
+  const double rank = number_in(json, "r", 1, kMostPeftRank, where);
   if (rank != std::floor(rank)) fail_input(where, "r is {:g}, no whole number", rank);
   Adapters out{.rank = static_cast<std::int64_t>(rank), .from = folder.string()};
   out.alpha = number_in(json, "lora_alpha", 0, 1e6, where);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "lab/memory/tables.h"
 #include "lab/report/digits.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {

@@ -11,6 +11,7 @@
 #include "ops/moment_codes.h"
 #include "passes/memory_passes.h"
 #include "spec/fields.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
