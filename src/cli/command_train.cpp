@@ -368,6 +368,11 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   const RankDevices devices = make_rank_devices(*device, run);
   if (const std::string hint = split_hint(run, environment); !hint.empty()) log_info("{}", hint);
   log_info("{}", o.read);
+  if (trains_part(run)) {
+    log_info("trained: {} of {} parameters of the model",
+             format_count(static_cast<double>(trained_parameters(run))),
+             format_count(static_cast<double>(parameter_formula(run.model))));
+  }
   say_what_is_lost(o.train);
   if (split.validation) say_validation(o.train, *split.validation);
   TrainingView view(view_of(o, environment));

@@ -58,8 +58,8 @@ constexpr const char* kProducts = R"(program "p" {
   parameter %a.q_proj.weight : f32[4,8]
   parameter %a.v_proj.weight : f32[4,8]
   parameter %a.v_proj.bias : f32[4]
-  %0 : f32[6,4] = matmul(%x, %a.q_proj.weight) {transpose_b=true} @ a.q_proj
-  %1 : f32[6,4] = matmul_bias(%x, %a.v_proj.weight, %a.v_proj.bias) {transpose_b=true} @ a.v_proj
+  %0 : f32[6,4] = matmul(%x, %a.q_proj.weight) {transpose_b=true} @ a.q_proj forward
+  %1 : f32[6,4] = matmul_bias(%x, %a.v_proj.weight, %a.v_proj.bias) {transpose_b=true} @ a.v_proj forward
   output "q" = %0
   output "v" = %1
 })";
