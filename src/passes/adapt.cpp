@@ -189,7 +189,8 @@ class Adapt {
     const bool by_rows = node.attrs.flag("transpose_b"), is_turned = node.attrs.flag("transpose_a");
     const Shape& w = weight.type.shape;
     const std::int64_t in = by_rows ? w[1] : w[0], out = by_rows ? w[0] : w[1];
-    const Val a = tensor(path, kAdapterA, {weight.type.dtype, {lora_.rank, in}});
+    const Val a =
+        tensor(path, kAdapterA, {weight.type.dtype, {lora_.rank, in}}, beside(weight, in));
     const Val b = tensor(path, kAdapterB, {weight.type.dtype, {out, lora_.rank}});
     const Val x = dropped(r_.map(node.inputs[0]));
     const Val narrow = ops::matmul(x, a, {.transpose_a = is_turned, .transpose_b = true});
@@ -198,11 +199,29 @@ class Adapt {
   }
 
   // A weight that several products read has one adapter.
-  Val tensor(const std::string& path, std::string_view which, Type type) {
+  Val tensor(const std::string& path, std::string_view which, Type type, BlockPart part = {}) {
     const std::string name = path + std::string(which);
     const auto found = made_.find(name);
     if (found != made_.end()) return found->second;
-    return made_.emplace(name, r_.builder().parameter(name, std::move(type))).first->second;
+    return made_.emplace(name, r_.builder().parameter(name, std::move(type), std::move(part)))
+        .first->second;
+  }
+
+  // The A of weights that lie side by side do so as well, if all of them have one: what multiplies
+  // the same input can then be one product.
+  BlockPart beside(const Value& weight, std::int64_t in) const {
+    if (weight.part.block.empty()) return {};
+    std::int64_t before = 0, all = 0;
+    for (const ValueId id : program_.leaves) {
+      const Value& other = program_.value(id);
+      if (other.part.block != weight.part.block) continue;
+      if (!targets_->has(component_path(other.name))) return {};
+      before += other.part.offset < weight.part.offset ? 1 : 0;
+      ++all;
+    }
+    const std::int64_t count = lora_.rank * in;
+    return {component_path(weight.part.block) + std::string(kAdapterA), before * count,
+            all * count};
   }
 
   Val dropped(Val x) {

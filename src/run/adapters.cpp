@@ -17,7 +17,8 @@ std::optional<std::int64_t> number(std::string_view text) {
   return out;
 }
 
-// Whether the beginning of `path`, a whole name, is a number of the range A-B; and both cut off.
+// True if the first name of `path` is a number of the range A-B that `pattern` begins with; both
+// are cut off then.
 bool takes_range(std::string_view& pattern, std::string_view& path) {
   const std::string_view name = pattern.substr(0, pattern.find('.'));
   const std::size_t dash = name.find('-');

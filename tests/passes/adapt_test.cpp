@@ -105,6 +105,19 @@ TEST_F(AdaptTest, FrozenPartsAreConstantsAndABlockOfWhichSomeAreTrainedIsGivenUp
   EXPECT_EQ(block("layers.0.attn.k_proj.weight"), "layers.0.attn.qkv_proj.weight");
 }
 
+TEST_F(AdaptTest, InACompiledStepTheAdaptersOfOneInputAreOneProduct) {
+  RunSpec run = small({.rank = 2, .targets = {"all"}});
+  run.executor = ExecutorKind::kCompiled;
+  const Program program = adapt(loss_program(run), run.lora, {});
+  const Value& k = program.value(program.find_leaf("layers.1.attn.k_proj.lora_A.weight"));
+  EXPECT_EQ(k.part, (BlockPart{"layers.1.attn.qkv_proj.lora_A.weight", 2 * 16, 3 * 2 * 16}));
+  const auto block =
+      HasSubstr("block(%layers.1.attn.q_proj.lora_A.weight, %layers.1.attn.k_proj.lora_A.weight");
+  EXPECT_THAT(print(step_program(run)), block);
+  run.lora.targets = {"q", "k", "o", "gate", "up", "down"};
+  EXPECT_THAT(print(step_program(run)), ::testing::Not(block)) << "v has none";
+}
+
 TEST_F(AdaptTest, PathsHaveStarsRangesAndPartsOfAModel) {
   EXPECT_TRUE(path_matches("layers.0-15", "layers.7.attn.q_proj.weight"));
   EXPECT_TRUE(path_matches("layers.0-15.*", "layers.15.ln1.weight"));
