@@ -321,6 +321,7 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
       o.train.on_example ? example_of(o, run) : open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
+  take_adapters(run, pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
   note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(o, run, resumed);

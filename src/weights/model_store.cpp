@@ -156,7 +156,8 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value) {
   const Type type = to.type(name);
-  if (value.dtype != type.dtype && is_storable({value.dtype, value.shape}, type, false)) {
+  if (value.dtype != type.dtype &&
+      is_storable({value.dtype, value.shape}, type, to.is_frozen(name))) {
     to.set(name, as_dtype(value, type.dtype));
   } else {
     to.set(name, value);

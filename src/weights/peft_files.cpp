@@ -118,6 +118,10 @@ std::vector<std::string> targets_for(const std::set<std::string>& adapted,
 
 void load_adapters(const WholeTensors& to, const RunSpec& run) {
   const fs::path path = fs::path(run.lora.from) / kPeftWeights;
+  if (run.model.captured != nullptr) {
+    fail_usage(kWhere, "{} has names of its own, and no family's, by which to read {}",
+               run.model.name, path.string());
+  }
   const SafetensorsFile file(path);
   const Places places(run.model, family_of(run.model, {}));
   std::set<std::string> known;
