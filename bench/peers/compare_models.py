@@ -57,7 +57,8 @@ class Own(Tracestep):
                 "--executor", "compiled", "--attention", "flash", "--device", a.device,
                 *(["--threads", str(a.threads)] if a.threads else []), "--warmup", str(a.warmup),
                 "--steps", str(a.steps), "--seed", str(a.seed), "--roof", "0", "--format", "json",
-                "--resume", rows_file, *a.tracestep_flags.split()]
+                "--resume", rows_file, *(["--lora", a.lora] if a.lora else []),
+                *a.tracestep_flags.split()]
 
 
 class Visits:
@@ -104,6 +105,7 @@ def visit(runner, form, group, arguments, deadline, visits):
 def measure(group, arguments, own, deadline):
     """{form: Visits} of one group; the processes of PyTorch live as long as the group."""
     options = [*(["--site", arguments.site] if arguments.site else []),
+               *(["--lora", arguments.lora] if arguments.lora else []),
                *(["--threads", str(arguments.threads)] if arguments.threads else [])]
     turns = {OURS: own} if own else {}
     turns.update({form: Torch(arguments.python, arguments, BENCH_MODELS, options)
@@ -172,6 +174,8 @@ def parse_arguments():
     parser.add_argument("--precisions", default="bf16", help="comma separated: fp32, bf16, bf16-pure")
     parser.add_argument("--forms", default="layers,graph,graph-whole",
                         help="comma separated, of bench_models.py")
+    parser.add_argument("--lora", metavar="PARTS", help="train adapters alone, as tracestep's --lora "
+                        "says; PyTorch's are PEFT's")
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10, help="timed steps of a visit")
     parser.add_argument("--rounds", type=int, default=3)

@@ -101,6 +101,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   // Numbers are taken to be those of the weights' tokenizer.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   o.eval.tokenizer = std::move(input.tokenizer);
+  take_adapters(run, pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), o.eval.tokenizer.get());
   note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(run, o.grid, choose_forms(run));

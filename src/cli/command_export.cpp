@@ -9,6 +9,7 @@
 #include "weights/family_export.h"
 #include "weights/family_files.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 
 namespace tracestep::cli {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct ExportCommand {
   std::string weights, folder, dtype;
   std::filesystem::path model;
+  bool merges = false;
 };
 
 // The published model whose files are taken along: empty where the weights have none.
@@ -73,12 +75,24 @@ int run_export(const ExportCommand& o) {
     throw Error(ErrorCode::kInput, o.weights, "it does not say how many heads its model has",
                 "give weights or a checkpoint that tracestep has written");
   }
-  FamilyExport what{.model = config_of(tensors, {}), .origin = given_folder(o, weights)};
-  take_tokenizer(what, weights);
-  if (!o.dtype.empty()) what.dtype = parse_dtype(o.dtype);
   TensorsToSave from{.types = {},
                      .get = [&](const std::string& name) { return tensors.read(name); }};
   for (const std::string& name : tensors.names()) from.types[name] = tensors.type(name);
+  const Adapters adapters = adapters_of(tensors);
+  if (o.merges && !adapters.is_on()) {
+    fail_usage("--merge", "the weights of {} have no adapters", o.weights);
+  }
+  if (adapters.is_on() && !o.merges) {
+    if (!o.dtype.empty()) fail_usage("--dtype", "adapters are written as they are");
+    write_peft_folder(o.folder, config_of(tensors, {}), adapters, given_folder(o, weights), from);
+    log_info("export: the adapters are in {}{} (--merge writes the whole model)", o.folder,
+             chosen.said);
+    return 0;
+  }
+  if (o.merges) from = merged(from, adapters);
+  FamilyExport what{.model = config_of(tensors, {}), .origin = given_folder(o, weights)};
+  take_tokenizer(what, weights);
+  if (!o.dtype.empty()) what.dtype = parse_dtype(o.dtype);
   write_family_folder(o.folder, what, from);
   log_info("export: {} is written{}", o.folder, chosen.said);
   return 0;
@@ -98,6 +112,9 @@ Command export_command() {
            "the published model that it is; when left out the one that training began from");
   set.choice("--dtype", options->dtype, {"f32", "bf16", "f16"},
              "of the weights; when left out that of the published model, else as they are");
+  set.toggle("--merge", options->merges,
+             "with adapters: the model with them added to its weights; without it the adapters "
+             "alone, as PEFT reads them");
   command.run = [options](std::span<const std::string>) { return run_export(*options); };
   return command;
 }

@@ -202,6 +202,7 @@ int run_generate(GenerateCommand o, std::span<const std::string> arguments) {
   o.generate.prompt = prompt_of(o, tokenizer.get());
   const auto needed = static_cast<std::int64_t>(o.generate.prompt.size()) + o.generate.tokens;
   run.shape.context = o.context > 0 ? o.context : needed;
+  take_adapters(run, pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), tokenizer.get());
   check_positions(o, needed);
   note_positions(run.model, origin_of(weights), run.shape.context);

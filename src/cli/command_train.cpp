@@ -210,10 +210,11 @@ TrainingView::Setup view_of(const TrainCommand& o, const Json& environment) {
   const RunSpec& run = o.train.run;
   const auto batch = static_cast<double>(run.shape.batch);
   const auto context = static_cast<double>(run.shape.context);
-  // Three times forward's products: 6·N for a token, and those of attention.
+  RunSpec step = run;
+  step.mode = Mode::kStep;
   return {.steps = o.train.steps,
           .log_every = o.log_every,
-          .flops_per_token = 3 * forward_flops(run.model, batch, context) / (batch * context),
+          .flops_per_token = needed_flops(step) / (batch * context),
           .peak_flops = peak_flops(run, environment),
           .prompt = o.train.sample_prompt,
           .tokenizer = o.train.tokenizer.get()};
@@ -320,6 +321,7 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
       o.train.on_example ? example_of(o, run) : open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
+  take_adapters(run, pointer_to(weights));
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
   note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(o, run, resumed);
@@ -367,6 +369,11 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
   const RankDevices devices = make_rank_devices(*device, run);
   if (const std::string hint = split_hint(run, environment); !hint.empty()) log_info("{}", hint);
   log_info("{}", o.read);
+  if (trains_part(run)) {
+    log_info("trained: {} of {} parameters of the model",
+             format_count(static_cast<double>(trained_parameters(run))),
+             format_count(static_cast<double>(parameter_formula(run.model))));
+  }
   say_what_is_lost(o.train);
   if (split.validation) say_validation(o.train, *split.validation);
   TrainingView view(view_of(o, environment));

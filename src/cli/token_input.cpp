@@ -9,11 +9,13 @@
 #include "captured/captured_model.h"
 #include "cli/model_notes.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "tokens/text_source.h"
 #include "weights/captured_tensors.h"
 #include "weights/checkpoint_names.h"
 #include "weights/family_files.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 #include "weights/weight_files.h"
 
 namespace tracestep::cli {
@@ -213,6 +215,12 @@ TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
   const TokenSourcePtr tokens = open_token_file(options.tokens, options.dtype);
   return {.tokens = tokens,
           .words = fmt::format("tokens: {} in {}", tokens->size(), tokens->name())};
+}
+
+void take_adapters(RunSpec& run, const Weights* weights) {
+  if (weights == nullptr || run.lora.is_on() || run.frozen.any()) return;
+  run.lora = adapters_of(weights->tensors);
+  if (run.lora.is_on()) log_info("adapters: those of the weights, {}", name_of(run.lora));
 }
 
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer) {

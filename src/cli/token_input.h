@@ -66,5 +66,8 @@ std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name);
 // base of `grid`; its vocabulary from --vocab, the weights or the tokenizer. Errors: kUsage when
 // they disagree, kInput when the weights are no model.
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer);
+// Takes the adapters that the weights hold, unless the run says itself what of the model is
+// trained.
+void take_adapters(RunSpec& run, const Weights* weights);
 
 }  // namespace tracestep::cli

@@ -3,14 +3,28 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "ir/builder.h"
 #include "ir/op_def.h"
 #include "ir/program.h"
+#include "run/adapters.h"
 #include "run/words.h"
 
 namespace tracestep {
+
+// What is trained. With adapters every parameter becomes a constant, and beside each product of a
+// targeted weight two of low rank are added to its result; else the frozen parts become constants.
+// A dropout of adapters reads the input kAdapterBatch, i64 [1], the number of the batch. A weight
+// keeps its place in a block if all of the block are trained, or none. Throws Error{kUsage} for
+// targets or parts that match nothing, and where nothing is left to train.
+inline constexpr std::string_view kAdapterBatch = "dropout.batch";
+Program adapt(const Program& program, const Adapters& lora, const FrozenParts& parts);
+
+// Behind `autocast`: constants of float32 that are read as `low` alone, or by rows, are of that
+// dtype, and have no cast. `kept`: constants that keep their dtype.
+Program narrow_frozen(const Program& program, DType low, const std::set<std::string>& kept);
 
 // Replaces ops by the form that the user chose (`--attention flash`). `forms`: from an op's name to
 // the name of one of its OpDef::forms. Throws Error{kUsage} for a form that the op does not have.

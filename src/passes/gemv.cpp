@@ -63,11 +63,12 @@ class ProductsOfRows {
   bool is_dense(ValueId id) const {
     return is_contiguous(type(id).shape, program_.value(id).layout.strides);
   }
-  // True if `id` is made of parameters that the program does not change.
+  // True if `id` is made of weights that the program does not change.
   bool stays(ValueId id) const {
     const std::vector<ValueId> leaves = leaves_of(program_, id);
     return !leaves.empty() && can_wait(id) && std::ranges::all_of(leaves, [&](ValueId leaf) {
-      return program_.value(leaf).leaf == LeafKind::kParameter;
+      const LeafKind kind = program_.value(leaf).leaf;
+      return kind == LeafKind::kParameter || kind == LeafKind::kConstant;
     });
   }
   // True if `id` may be read later than it is: no leaf behind it gets a new value.

@@ -40,10 +40,11 @@ class KeepNarrow {
   }
   bool is_low(ValueId id) const { return is_low_precision(program_.type(id).dtype); }
 
-  // True for a parameter, or views of one.
+  // True for a parameter or a constant, or views of one.
   bool is_of_parameter(ValueId id) const {
     const Node* maker = maker_of(id);
-    if (maker == nullptr) return program_.value(id).leaf == LeafKind::kParameter;
+    const LeafKind kind = program_.value(id).leaf;
+    if (maker == nullptr) return kind == LeafKind::kParameter || kind == LeafKind::kConstant;
     return maker->op->is_view() && maker->inputs.size() == 1 && is_of_parameter(maker->inputs[0]);
   }
 

@@ -97,6 +97,9 @@ bool divides(const Options& o) {
   const bool is_summed = o.context.has_gradients && o.context.sums_shards;
   return o.run.parallel.is_on() && (steps(o) || o.run.mode == Mode::kForwardBackward) && !is_summed;
 }
+bool adapts(const Options& o) {
+  return (o.run.lora.is_on() || o.run.frozen.any()) && !o.context.has_gradients;
+}
 bool is_split(const Options& o) {
   return o.run.parallel.is_divided() && !o.context.has_gradients;
 }
@@ -173,6 +176,25 @@ bool scales(const Options& o) {
 
 Program differentiate(const Program& p, const Options& o) {
   return autograd(p, {.kind = o.run.gradients, .scaled = scales(o)});
+}
+
+// Nothing is dropped where nothing is trained.
+Program add_adapters(const Program& p, const Options& o) {
+  Adapters lora = o.run.lora;
+  if (o.run.mode == Mode::kInference) lora.dropout = 0.0;
+  return adapt(p, lora, o.run.frozen);
+}
+
+// The constants of a captured module are as the module has them.
+Program narrow_constants(const Program& p, const Options& o) {
+  std::set<std::string> kept;
+  if (const auto& module = o.run.model.captured) {
+    for (const ValueId id : module->program.leaves) {
+      const Value& leaf = module->program.value(id);
+      if (leaf.leaf == LeafKind::kConstant) kept.insert(leaf.name);
+    }
+  }
+  return narrow_frozen(p, *o.run.precision.autocast, kept);
 }
 
 std::set<std::string> vectors_of(const ModelConfig& model) {
@@ -256,6 +278,8 @@ Program recompute_again(const Program& p, const Options& o) {
 // The forward program becomes a step: what is computed.
 std::vector<Pass> computing_passes() {
   return {
+      {"adapt", "adapters beside products, constants for weights that are not trained", adapts,
+       add_adapters},
       {"split", "weights, heads and the vocabulary divided among the ranks of a replica", is_split,
        [](const Program& p, const Options& o) { return split(p, o.run.parallel); }},
       {"choose", "attention in the form that was asked for; in inference no dropout", chooses,
@@ -267,6 +291,8 @@ std::vector<Pass> computing_passes() {
        }},
       {"autocast", "matrix products in the low dtype, sums and norms in float32", casts,
        [](const Program& p, const Options& o) { return autocast(p, *o.run.precision.autocast); }},
+      {"narrow_frozen", "weights that are not trained in the low dtype alone",
+       [](const Options& o) { return adapts(o) && casts(o); }, narrow_constants},
       {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},
       {"sum_shards", "gradients in states summed over all ranks, micro-batch by micro-batch",
        [](const Options& o) {
@@ -504,10 +530,14 @@ PipelineResult run_pipeline(const Program& program, const RunSpec& run,
                             const PassContext& context) {
   check_names(context);
   Options options{run, context};
-  options.run.parallel = resolve_bucket(run.parallel, gradient_bytes(program, run));
+  const bool is_begun = !context.start_after.empty();
+  const Program trained =
+      adapts(options) && !is_begun ? adapt(program, run.lora, run.frozen) : Program();
+  options.run.parallel =
+      resolve_bucket(run.parallel, gradient_bytes(trained.leaves.empty() ? program : trained, run));
   PipelineResult out{program, {}};
   VerifyStage stage = VerifyStage::kBuilt;
-  bool is_made = !context.start_after.empty();
+  bool is_made = is_begun;
   for (const Pass& pass : passes()) {
     if (is_made) {
       is_made = pass.name != context.start_after;

@@ -9,6 +9,7 @@
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
 #include "ops/functions.h"
+#include "run/adapters.h"
 
 namespace tracestep {
 namespace {
@@ -55,14 +56,18 @@ void divide(Value& leaf, int axis, int ranks) {
   leaf.part.count /= ranks;
 }
 
-// The program with smaller leaves in the places of its parameters; it is read by Rewriter only,
-// which makes new nodes.
+bool is_weight(const Value& leaf) {
+  return leaf.leaf == LeafKind::kParameter || leaf.leaf == LeafKind::kConstant;
+}
+
+// The program with smaller leaves in the places of its weights; it is read by Rewriter only, which
+// makes new nodes.
 Program with_parts(const Program& program, int ranks) {
   Program out = program;
   for (ValueId id : program.leaves) {
     Value& leaf = out.values[static_cast<std::size_t>(id)];
     const auto axis = split_axis(leaf.name);
-    if (leaf.leaf == LeafKind::kParameter && axis) divide(leaf, *axis, ranks);
+    if (is_weight(leaf) && axis) divide(leaf, *axis, ranks);
   }
   return out;
 }
@@ -90,7 +95,7 @@ class Split {
     for (ValueId id : program.leaves) {
       const Value& leaf = program.value(id);
       const auto axis = split_axis(leaf.name);
-      if (leaf.leaf == LeafKind::kParameter && axis) parts_[at(id)].axis = *axis;
+      if (is_weight(leaf) && axis) parts_[at(id)].axis = *axis;
     }
   }
 
@@ -431,6 +436,13 @@ class Split {
 }  // namespace
 
 std::optional<int> split_axis(std::string_view parameter) {
+  // Of an adapter, A has the columns of the product's weight and B its rows.
+  if (is_adapter(parameter)) {
+    const bool is_a = parameter.ends_with(kAdapterA);
+    const std::string_view path = parameter.substr(0, parameter.size() - kAdapterA.size());
+    const auto axis = split_axis(std::string(path) + ".weight");
+    return axis == (is_a ? 1 : 0) ? axis : std::nullopt;
+  }
   for (const Division& d : kDivisions) {
     if (parameter.ends_with(d.suffix)) return d.axis;
   }

@@ -9,6 +9,7 @@
 
 #include "base/precision.h"
 #include "nn/transformer.h"
+#include "run/adapters.h"
 #include "run/granularity.h"
 #include "run/optimizer_options.h"
 #include "run/parallel.h"
@@ -47,6 +48,9 @@ struct RunSpec {
   BatchShape shape = {};
   Mode mode = Mode::kStep;
   LossKind loss = LossKind::kCrossEntropy;
+  // What of the model is trained: adapters alone, or all but its frozen parts.
+  Adapters lora = {};
+  FrozenParts frozen = {};
   Precision precision = {};
   Float8Products fp8_products = Float8Products::kPaying;
   Float8Scaling fp8_scaling = Float8Scaling::kDelayed;  // of steps on one rank; else current

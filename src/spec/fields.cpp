@@ -24,6 +24,8 @@ std::vector<Precision> all_precisions() {
   return out;
 }
 
+constexpr const char* kNone = "none";
+
 RunField recompute_field(RunField row) {
   row.examples = {"none",         "blocks",        "every=2",      "nested",
                   "budget=90KiB", "layers.*.attn", "layers.*.ffn", "lm_head"};
@@ -45,17 +47,17 @@ RunField loss_chunks_field(RunField row) {
   return row;
 }
 
-RunField parallel_field(RunField row) {
-  row.examples = {"none"};
-  for (const auto& part : parallel_fields()) {
+// A field whose text joins parts by commas.
+template <class Spec>
+RunField field_of_parts(RunField row, std::span<const SpecField<Spec>> parts) {
+  row.examples = {kNone};
+  for (const auto& part : parts) {
     if (part.value_name.empty()) row.examples.push_back(part.name);
     for (const std::string& value : part.examples) row.examples.push_back(part.name + "=" + value);
   }
   row.joint = ',';
   return row;
 }
-
-constexpr const char* kNone = "none";
 
 // Lets the limit be "none" as well as a number of bytes.
 void add_none(RunField& limit) {
@@ -174,6 +176,47 @@ void add_step_fields(Rows& rows) {
       kAllLossKinds, in(&RunSpec::loss));
 }
 
+// Gives a row its effect: where it applies, why it has none elsewhere, and what gives it one.
+void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, const char* needs,
+                RunField& row) {
+  row.applies = applies;
+  row.no_effect = no_effect;
+  row.needs = needs;
+}
+
+// Adds fields that decide what of the model is trained.
+void add_trained_fields(Rows& rows) {
+  rows.parsed(
+      field_of_parts(
+          {.name = "lora",
+           .show = Show::kVarying,
+           .is_optional = true,
+           .is_kept = true,
+           .value_name = "HOW",
+           .help = "train adapters of low rank beside the products of weights, and nothing else: "
+                   "r=N (8), alpha=X (8), targets=q+v (also k, o, gate, up, down, all, or paths of "
+                   "weights with *), dropout=X, rslora; or from=DIR, as PEFT has saved them "
+                   "(docs/fine-tuning.md)",
+           .about = "the adapters that are trained alone"},
+          adapter_fields()),
+      parse_adapters, in(&RunSpec::lora));
+  RunField frozen{.name = "freeze",
+                  .show = Show::kVarying,
+                  .is_axis = true,
+                  .is_optional = true,
+                  .is_kept = true,
+                  .value_name = "PATHS",
+                  .examples = {"none", "token_embeddings", "layers.0", "*.ln1", "layers.*.attn"},
+                  .joint = '+',
+                  .help =
+                      "parts of the model whose weights are not trained, joined by +: paths "
+                      "such as layers.0-15+token_embeddings, with * for any names",
+                  .about = "parts that are not trained"};
+  only_where([](const RunSpec& run) { return !run.lora.is_on(); },
+             "with adapters all weights of the model are frozen", "option lora none",
+             rows.parsed(std::move(frozen), parse_frozen, in(&RunSpec::frozen)));
+}
+
 // A field that selects another schedule of the same step, which a grid can vary.
 RunField of_speed(const char* name, const char* about, std::string help,
                   const char* value_name = "N") {
@@ -191,14 +234,6 @@ RunField form_of_speed(const char* name, const char* about, std::string help,
   RunField out = of_speed(name, about, std::move(help), value_name);
   out.is_form = true;
   return out;
-}
-
-// Gives a row its effect: where it applies, why it has none elsewhere, and what gives it one.
-void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, const char* needs,
-                RunField& row) {
-  row.applies = applies;
-  row.no_effect = no_effect;
-  row.needs = needs;
 }
 
 constexpr const char *kStep = "option mode step", *kFp8 = "option precision fp8",
@@ -346,7 +381,7 @@ void add_schedule_fields(Rows& rows) {
                  "parts of the batch's rows that logits, loss and their gradients are computed in, "
                  "one after the other, so that the logits never exist as a whole; auto: as many "
                  "chunks of at least 1024 rows as save memory"))));
-  rows.parsed(parallel_field(
+  rows.parsed(field_of_parts(
                   {.name = "parallel",
                    .role = Role::kSpeed,
                    .show = Show::kVarying,
@@ -355,7 +390,8 @@ void add_schedule_fields(Rows& rows) {
                    .help = "split the step over ranks: dp=N (the batch), shard=1|2|3 (ZeRO's "
                            "stages), tp=N (the "
                            "model); also bucket, sums, overlap, prefetch and sp (docs/parallel.md)",
-                   .about = "how ranks share the step"}),
+                   .about = "how ranks share the step"},
+                  parallel_fields()),
               parse_parallel, in(&RunSpec::parallel));
 }
 
@@ -400,6 +436,7 @@ std::vector<RunField> all_fields() {
   Rows rows;
   add_model_fields(rows);
   add_step_fields(rows);
+  add_trained_fields(rows);
   add_form_fields(rows);
   add_schedule_fields(rows);
   add_place_fields(rows);

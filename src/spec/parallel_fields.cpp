@@ -1,11 +1,8 @@
-#include <algorithm>
-#include <set>
 #include <vector>
-
-#include <fmt/ranges.h>
 
 #include "base/units.h"
 #include "spec/parse_words.h"
+#include "spec/parts.h"
 
 namespace tracestep {
 namespace {
@@ -82,33 +79,12 @@ std::vector<Field> all_fields_of_parallel() {
   return rows.take();
 }
 
-// "shard=0|1|2|3"
-std::string form_of(const Field& field) {
-  if (field.value_name.empty()) return field.name;
-  return field.choices.empty() ? fmt::format("{}={}", field.name, field.value_name)
-                               : fmt::format("{}={}", field.name, fmt::join(field.choices, "|"));
-}
-
 [[noreturn]] void fail_part(const std::string& where, const std::string& part) {
   const bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
   if (is_number) fail_usage(where, "\"{0}\" is no choice; did you mean dp={0}?", part);
-  std::vector<std::string> forms;
-  for (const Field& field : parallel_fields()) forms.push_back(form_of(field));
-  throw Error(
-      ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
-      fmt::format("give none, or some of {}, as dp=2,bucket=25MiB,tp=2", fmt::join(forms, ", ")));
-}
-
-void set_part(const std::string& where, const std::string& part, std::set<std::string>& seen,
-              Parallel& out) {
-  const std::size_t equals = part.find('=');
-  const std::string name = part.substr(0, equals);
-  const auto fields = parallel_fields();
-  const auto field = std::ranges::find(fields, name, &Field::name);
-  const bool has_value = equals != std::string::npos;
-  if (field == fields.end() || has_value == field->value_name.empty()) fail_part(where, part);
-  if (!seen.insert(name).second) fail_usage(where, "{} is there twice", name);
-  field->parse(where, has_value ? part.substr(equals + 1) : "")(out);
+  throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
+              fmt::format("give none, or some of {}, as dp=2,bucket=25MiB,tp=2",
+                          forms_of(parallel_fields())));
 }
 
 // The choice as it was read, where `ranks` is still the number of replicas. What one replica or one
@@ -139,12 +115,8 @@ std::span<const SpecField<Parallel>> parallel_fields() {
 Parallel parse_parallel(const std::string& where, const std::string& text) {
   Parallel out;
   if (text == "none") return out;
-  std::set<std::string> seen;
-  for (std::size_t start = 0; start <= text.size();) {
-    const std::size_t end = std::min(text.find(',', start), text.size());
-    set_part(where, text.substr(start, end - start), seen, out);
-    start = end + 1;
-  }
+  set_parts(where, text, parallel_fields(), out,
+            [&](const std::string& part) { fail_part(where, part); });
   const bool gathers_ahead = out.shards_weights() && !out.is_divided();
   if (!gathers_ahead && out.prefetch != Parallel().prefetch) {
     throw Error(ErrorCode::kUsage, where,
@@ -160,14 +132,7 @@ Parallel parse_parallel(const std::string& where, const std::string& text) {
 
 std::string name_of(const Parallel& choice) {
   if (!choice.is_on()) return "none";
-  std::vector<std::string> parts;
-  for (const Field& field : parallel_fields()) {
-    if (field.value(choice) == field.value(Parallel())) continue;
-    const bool is_switch = field.value_name.empty();
-    parts.push_back(is_switch ? field.name
-                              : fmt::format("{}={}", field.name, text_of(field, choice)));
-  }
-  return fmt::format("{}", fmt::join(parts, ","));
+  return text_of_parts(parallel_fields(), choice, Parallel());
 }
 
 }  // namespace tracestep

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nn/config.h"
+#include "run/adapters.h"
 #include "run/granularity.h"
 #include "run/parallel.h"
 #include "run/recomputation.h"
@@ -20,6 +21,15 @@ RopeScaling parse_rope_scaling(const std::string& where, const std::string& text
 Granularity parse_granularity(const std::string& where, const std::string& text);
 // "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by "+".
 Recomputation parse_recomputation(const std::string& where, const std::string& text);
+
+// The parts of --lora: "r=N", "alpha=X", "targets=NAMES", "dropout=X", "rslora",
+// "from=DIR" (a folder as PEFT writes it, which has all of these).
+std::span<const SpecField<Adapters>> adapter_fields();
+// "none", or some of these parts joined by commas; the rank is written always.
+Adapters parse_adapters(const std::string& where, const std::string& text);
+std::string name_of(const Adapters& choice);
+// "none", or paths joined by "+".
+FrozenParts parse_frozen(const std::string& where, const std::string& text);
 
 // The parts of --parallel, in the order in which they are written: "dp=N", "shard=N", …, "sp".
 std::span<const SpecField<Parallel>> parallel_fields();

@@ -71,6 +71,45 @@ Program greedy_program(const RunSpec& spec) {
 
 namespace {
 
+// The model on one token, as it is trained.
+Program trained_model(const RunSpec& spec) {
+  const Program whole = spec.model.captured != nullptr
+                            ? spec.model.captured->program
+                            : logits_program(spec.model, {.batch = 1, .context = 1});
+  return trains_part(spec) ? adapt(whole, spec.lora, spec.frozen) : whole;
+}
+
+// Elements of frozen weights, for each product that multiplies by them.
+double frozen_in_products(const RunSpec& spec) {
+  const Program program = trained_model(spec);
+  double out = 0;
+  for (const Node& node : program.nodes) {
+    if (!node.op->product) continue;
+    const Value& weight = program.value(node.inputs[1]);
+    const bool is_frozen = weight.leaf == LeafKind::kConstant;
+    if (is_frozen) out += static_cast<double>(weight.type.count());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::int64_t trained_parameters(const RunSpec& spec) {
+  return parameter_count(trained_model(spec));
+}
+
+double needed_flops(const RunSpec& spec) {
+  const auto batch = static_cast<double>(spec.shape.batch),
+             context = static_cast<double>(spec.shape.context);
+  const double forward = forward_flops(spec.model, batch, context);
+  const bool has_backward = spec.mode == Mode::kForwardBackward || spec.mode == Mode::kStep;
+  if (!has_backward) return forward;
+  if (!trains_part(spec) || spec.model.captured != nullptr) return 3 * forward;
+  return 3 * forward - 2 * batch * context * frozen_in_products(spec);
+}
+
+namespace {
+
 PipelineResult passed(const Program& forward, const RunSpec& spec, const Device& device,
                       PassContext context) {
   context.has_kernel = [&device](const OpDef& op) { return device.has_kernel(op); };

@@ -21,6 +21,17 @@ Program decode_program(const RunSpec& spec, std::int64_t count = 1);
 // Decodes greedily: the program takes the most likely token, and the next run reads it on device.
 Program greedy_program(const RunSpec& spec);
 
+// True if some of the model's weights are not trained.
+inline bool trains_part(const RunSpec& spec) {
+  return spec.lora.is_on() || spec.frozen.any();
+}
+// Elements of the weights that the run trains.
+std::int64_t trained_parameters(const RunSpec& spec);
+// FLOPs of the products that the model's weights and attention need: of forward, and with backward
+// three times as many, less those of the gradients of weights that are not trained. Those of
+// adapters are left out.
+double needed_flops(const RunSpec& spec);
+
 // Moves the last tokens of the caches of layers with a window to their beginning.
 Program slide_program(const RunSpec& spec);
 

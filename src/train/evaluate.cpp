@@ -15,6 +15,7 @@
 #include "train/text_parts.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 #include "weights/weights.h"
 
 namespace tracestep {
@@ -39,9 +40,11 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   }
   if (options.init.empty()) {
     initialize_parameters(store, options.run.seed);
+    start_adapters(WholeTensors(store), options.run);
     return std::nullopt;
   }
   const SavedTensors file = open_weights(options.init).tensors;
+  start_adapters(WholeTensors(store), options.run);
   load_parameters(store, file);
   return find_not_finite(file);
 }

@@ -10,6 +10,7 @@
 #include "train/generate.h"
 #include "train/sampling.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 #include "weights/weights.h"
 
 namespace tracestep {
@@ -20,8 +21,12 @@ HostTensor integer_tensor(std::int64_t value, const Shape& shape) {
 }
 
 void load(Store& store, const GenerateOptions& options) {
-  if (options.init.empty()) return initialize_parameters(store, options.run.seed);
+  if (options.init.empty()) {
+    initialize_parameters(store, options.run.seed);
+    return start_adapters(WholeTensors(store), options.run);
+  }
   const SavedTensors file = open_weights(options.init).tensors;
+  start_adapters(WholeTensors(store), options.run);
   load_parameters(store, file);
   if (const auto bad = find_not_finite(file)) {
     throw Error(ErrorCode::kNotFinite, options.init.string(), bad->str(), "take other weights");

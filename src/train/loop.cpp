@@ -21,6 +21,7 @@
 #include "train/trainer.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 #include "weights/weights.h"
 #include "weights/whole_tensors.h"
 
@@ -37,9 +38,11 @@ std::int64_t start(const WholeTensors& to, const RunSpec& run,
   if (run.model.captured != nullptr) {
     start_captured(to, run, init ? &init->tensors : nullptr);
   } else if (init) {
+    start_adapters(to, run);
     load_parameters(to, init->tensors);
   } else {
     initialize_parameters(to, run.seed);
+    start_adapters(to, run);
   }
   return 0;
 }
@@ -143,7 +146,7 @@ TrainOptions without_outputs(TrainOptions options) {
 // Checks that all processes start with the same weights and states; parts are not compared.
 void check_same_start(const WholeTensors& tensors, Processes& processes) {
   Hash hash;
-  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
+  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kConstant, LeafKind::kState}) {
     for (const std::string& name : tensors.names(kind)) {
       if (!tensors.is_part(name)) hash.add(tensors.get(name).bytes);
     }
@@ -247,7 +250,7 @@ class Run {
     if (const auto& module = options_.run.model.captured) {
       if (const auto bad = save_captured(trainer_.tensors(), *module, options_.save)) end(bad);
     } else if (const auto bad = save_parameters(trainer_.tensors(), options_.run.model, tokenizer,
-                                                options_.save, origin_)) {
+                                                options_.save, origin_, options_.run.lora)) {
       end(bad);
     }
     if (tokenizer == nullptr || is_stream(options_.save) || !is_first_process(group_)) return;
@@ -289,7 +292,7 @@ class Run {
     options.run.shape = {.batch = 1, .context = longest_text(options.run.model, whole)};
     const WholeTensors tensors = trainer_.tensors();
     return generate(device_, options, nullptr, {}, [&](Store& to) {
-      for (const std::string& name : tensors.names(LeafKind::kParameter)) {
+      for (const std::string& name : tensors.weights()) {
         load_tensor(to, name, tensors.get(name));
       }
     });

@@ -29,10 +29,11 @@ bool is_saved(std::string_view state) {
          state == kLargestMagnitudes;
 }
 
+// kParameter: all weights, also those that are not trained.
 std::vector<std::string> saved_names(const WholeTensors& from, LeafKind kind) {
+  if (kind == LeafKind::kParameter) return from.weights();
   std::vector<std::string> names = from.names(kind);
-  std::erase_if(
-      names, [&](const std::string& name) { return kind == LeafKind::kState && !is_saved(name); });
+  std::erase_if(names, [](const std::string& name) { return !is_saved(name); });
   return names;
 }
 

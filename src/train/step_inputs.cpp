@@ -1,6 +1,7 @@
 #include "train/step_inputs.h"
 
 #include "base/random.h"
+#include "passes/form_passes.h"
 #include "train/schedule.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
@@ -32,6 +33,7 @@ void set_step_inputs(Executor& executor, const RunSpec& spec) {
     executor.set_input("tokens", random_tokens(spec, "tokens"));
     if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
   }
+  set_batch_number(executor, spec, 0);
   if (has("lr")) executor.set_scalar("lr", kLearningRate);
   if (has("step_size")) {
     const OptimizerOptions& o = spec.optimizer;
@@ -40,6 +42,8 @@ void set_step_inputs(Executor& executor, const RunSpec& spec) {
 }
 
 void set_batch_number(Executor& executor, const RunSpec& spec, std::int64_t number) {
+  const bool drops = executor.program().find_leaf(kAdapterBatch) != kNoValue;
+  if (drops) executor.set_input(kAdapterBatch, batch_numbers(spec, number));
   if (spec.model.captured == nullptr) return;
   for (const CapturedInput& input : spec.model.captured->inputs) {
     const bool is_read = executor.program().find_leaf(input.name) != kNoValue;

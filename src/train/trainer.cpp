@@ -129,10 +129,14 @@ WholeTensors Trainer::tensors() const {
   alone.parallel = {};
   const Program forward = forward_program(alone);
   std::map<std::string, Shape> parameters;
-  for (const ValueId id : forward.leaves) {
-    const Value& leaf = forward.value(id);
-    if (leaf.leaf == LeafKind::kParameter) parameters[leaf.name] = leaf.type.shape;
-  }
+  const auto add = [&](const Program& program) {
+    for (const ValueId id : program.leaves) {
+      const Value& leaf = program.value(id);
+      if (leaf.leaf == LeafKind::kParameter) parameters[leaf.name] = leaf.type.shape;
+    }
+  };
+  add(forward);
+  if (alone.lora.is_on()) add(adapt(forward, alone.lora, {}));  // the adapters
   std::vector<Store*> stores;
   for (int rank = 0; rank < stores_.ranks(); ++rank) stores.push_back(&stores_.at(rank));
   return {std::move(stores), std::move(parameters), options_.run.parallel, group_};

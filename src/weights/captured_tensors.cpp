@@ -6,6 +6,7 @@
 #include "base/random.h"
 #include "runtime/processes.h"
 #include "weights/model_store.h"
+#include "weights/peft_files.h"
 #include "weights/saved_tensors.h"
 
 namespace tracestep {
@@ -43,7 +44,7 @@ void check_names(const SavedTensors& file, const CapturedModel& model) {
   for (const std::string& name : file.names()) {
     const ValueId id = model.program.find_leaf(name);
     const bool is_leaf = id != kNoValue && model.program.value(id).leaf != LeafKind::kInput;
-    if (is_leaf || model.tied.contains(name)) continue;
+    if (is_leaf || model.tied.contains(name) || is_adapter(name)) continue;
     fail_input(file.path().string(), "{} has no weight '{}'", model.name, name);
   }
 }
@@ -146,6 +147,11 @@ void start_captured(const WholeTensors& to, const RunSpec& run, const SavedTenso
     initialize_parameters(to, run.seed);
   }
   load_captured_constants(to, run);
+  start_adapters(to, run);
+  for (const std::string& name : to.names(LeafKind::kParameter)) {
+    const bool has_adapter = is_adapter(name) && init != nullptr && init->has(name);
+    if (has_adapter) load_tensor(to, name, init->read(name));
+  }
 }
 
 std::optional<NotFinite> save_captured(const WholeTensors& from, const CapturedModel& model,
@@ -158,6 +164,9 @@ std::optional<NotFinite> save_captured(const WholeTensors& from, const CapturedM
     if (is_saved && from.has(leaf.name)) leaves[leaf.name] = leaf.name;
   }
   for (const auto& [other, leaf] : model.tied) leaves[other] = leaf;
+  for (const std::string& name : from.names(LeafKind::kParameter)) {
+    if (is_adapter(name)) leaves[name] = name;
+  }
   TensorTypes types;
   for (const auto& [name, leaf] : leaves) types[name] = from.type(leaf);
   const bool writes = from.processes() == nullptr || from.first_rank() == 0;

@@ -230,6 +230,8 @@ ModelAndState read_shards(const Directory& folder, const Description& descriptio
 void add_model(SavedTensors& model, const Json& meta) {
   const Json* origin = meta.is_object() ? meta.find(kOrigin) : nullptr;
   if (origin != nullptr) model.add_metadata(kOrigin, origin->as_string());
+  const Json* lora = meta.is_object() ? meta.find(kLora) : nullptr;
+  if (lora != nullptr && lora->is_string()) model.add_metadata(kLora, lora->as_string());
   constexpr std::size_t kHeads = 4, kBehind = 5;
   const Json* said = meta.is_object() ? meta.find("model") : nullptr;
   if (said == nullptr || !said->is_array() || said->items().size() < kBehind) return;

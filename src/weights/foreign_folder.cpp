@@ -69,7 +69,9 @@ void refuse_foreign_weights(const fs::path& folder) {
     throw Error(
         ErrorCode::kInput, folder.string(),
         fmt::format("it holds an adapter (LoRA){}, and no model", changed_by(folder / kAdapter)),
-        "merge it into its model first: merge_and_unload() of peft, then save_pretrained()");
+        "merge it into its model first (merge_and_unload() of peft, then save_pretrained()), or "
+        "give "
+        "the model by option model and this folder by option lora from=DIR");
   }
   for (const Kind& kind : kKinds) {
     const auto found = std::ranges::find_if(files, [&](const std::string& name) {

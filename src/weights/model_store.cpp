@@ -15,9 +15,12 @@
 #include "base/random.h"
 #include "nn/scopes.h"
 #include "passes/loss_scaling.h"
+#include "run/adapters.h"
 #include "runtime/processes.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "tokens/tokenizer.h"
+#include "weights/peft_files.h"
 #include "weights/whole_tensors.h"
 
 namespace tracestep {
@@ -34,8 +37,13 @@ struct Initial {
 constexpr std::string_view kEmbeddingTable = "token_embeddings.weight",
                            kHeadWeight = "lm_head.weight";
 
-// A tied embedding is the head as well, whose products want small weights.
+// A tied embedding is the head as well, whose products want small weights. Of adapters A has the
+// variance of PEFT's, 1/(3·in), and B is zero.
 Initial initial_of(std::string_view name, const Shape& shape, bool is_tied) {
+  if (name.ends_with(kAdapterB)) return {};
+  if (name.ends_with(kAdapterA)) {
+    return {.sigma = 1.0 / std::sqrt(3.0 * static_cast<double>(shape[1]))};
+  }
   if (shape.rank() < 2) return {.constant = name.ends_with(".weight") ? 1.0 : 0.0};
   if (name == kEmbeddingTable && !is_tied) return {.sigma = 1.0};
   const auto first = static_cast<double>(std::max<std::int64_t>(1, shape[0]));
@@ -148,7 +156,8 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value) {
   const Type type = to.type(name);
-  if (value.dtype != type.dtype && is_storable({value.dtype, value.shape}, type, false)) {
+  if (value.dtype != type.dtype &&
+      is_storable({value.dtype, value.shape}, type, to.is_frozen(name))) {
     to.set(name, as_dtype(value, type.dtype));
   } else {
     to.set(name, value);
@@ -175,7 +184,7 @@ namespace {
 void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   if (!to.computes()) return;
   initialize_states(to);
-  const std::vector<std::string> names = to.names(LeafKind::kParameter);
+  const std::vector<std::string> names = to.weights();
   const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
   std::int64_t largest = 0;
   for (const std::string& name : names) largest = std::max(largest, to.type(name).bytes());
@@ -212,22 +221,30 @@ void initialize_for_timing(Store& store, std::uint64_t seed) {
   fill_parameters(fill_range_uniform, WholeTensors(store), seed);
 }
 
+// Weights without adapters are the base of any: these stay as they are.
 void load_parameters(const WholeTensors& to, const SavedTensors& from) {
   const std::string where = from.path().string();
-  const std::vector<std::string> names = to.names(LeafKind::kParameter);
+  const std::vector<std::string> names = to.weights(), given = from.names();
   const std::set<std::string> wanted(names.begin(), names.end());
-  for (const std::string& name : from.names()) {
-    if (!wanted.contains(name)) fail_input(where, "the model has no tensor '{}'", name);
+  for (const std::string& name : given) {
+    if (wanted.contains(name)) continue;
+    if (!is_adapter(name)) fail_input(where, "the model has no tensor '{}'", name);
+    throw Error(ErrorCode::kInput, where,
+                fmt::format("the model has no adapter '{}', and the weights have", name),
+                "give by option lora the adapters that they were trained with, or merge them "
+                "(export)");
   }
+  const bool is_base = std::ranges::none_of(given, is_adapter);
   for (const std::string& name : names) {
+    if (is_base && is_adapter(name)) continue;
     if (!from.has(name)) fail_input(where, "tensor '{}' is missing", name);
-    const Type given = from.type(name);
+    const Type held = from.type(name);
     const Type type = to.type(name);
-    if (!is_storable(given, type, from.is_published())) {
-      fail_input(where, "tensor '{}' is {}, the model expects {}", name, given.str(), type.str());
+    if (!is_storable(held, type, from.is_published() || to.is_frozen(name))) {
+      fail_input(where, "tensor '{}' is {}, the model expects {}", name, held.str(), type.str());
     }
     const HostTensor value = from.read(name);
-    given == type ? to.set(name, value) : to.set(name, as_dtype(value, type.dtype));
+    held == type ? to.set(name, value) : to.set(name, as_dtype(value, type.dtype));
   }
 }
 
@@ -298,15 +315,16 @@ std::map<std::string, HostTensor> states_of(const Store& store, std::string_view
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const Tokenizer* tokenizer,
                                          const std::filesystem::path& path,
-                                         const std::string& origin) {
+                                         const std::string& origin, const Adapters& lora) {
   TensorTypes types;
-  for (const std::string& name : from.names(LeafKind::kParameter)) types[name] = from.type(name);
+  for (const std::string& name : from.weights()) types[name] = from.type(name);
   const bool writes = from.processes() == nullptr || from.first_rank() == 0;
   std::optional<SafetensorsOutput> file;
   if (writes) {
     SavedTensors::Metadata metadata = metadata_of(config);
     if (tokenizer != nullptr) metadata[kTokenizerHash] = tokenizer->hash();
     if (!origin.empty()) metadata[kOrigin] = origin;
+    if (lora.is_on()) metadata[kLora] = name_of(lora);
     file.emplace(path, types, metadata);
   }
   std::optional<NotFinite> found;

@@ -19,6 +19,9 @@ namespace tracestep {
 // one is the reference Transformer.
 inline constexpr const char* kArchitecture = "model";
 
+// The key that holds name_of() the adapters among the tensors (run/adapters.h).
+inline constexpr const char* kLora = "lora";
+
 // The key that holds SavedTensors::origin().
 inline constexpr const char* kOrigin = "origin";
 

@@ -52,8 +52,17 @@ WholeTensors::WholeTensors(std::vector<Store*> stores, std::map<std::string, Sha
       choice_(choice),
       group_(group) {}
 
+std::vector<std::string> WholeTensors::weights() const {
+  std::vector<std::string> out = names(LeafKind::kParameter);
+  for (const std::string& name : names(LeafKind::kConstant)) {
+    const bool is_weight = parameters_.empty() || parameters_.contains(name);
+    if (is_weight && is_floating(type(name).dtype)) out.push_back(name);
+  }
+  return out;
+}
+
 bool WholeTensors::has_parts() const {
-  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kState}) {
+  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kConstant, LeafKind::kState}) {
     if (std::ranges::any_of(names(kind), [&](const auto& name) { return is_part(name); })) {
       return true;
     }

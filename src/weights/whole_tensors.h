@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nn/config.h"
+#include "run/adapters.h"
 #include "run/parallel.h"
 #include "runtime/communicator.h"
 #include "runtime/store.h"
@@ -27,11 +28,16 @@ class WholeTensors {
   // For one rank, which holds everything.
   explicit WholeTensors(Store& store) : stores_{&store} {}
   // `stores`: of the ranks of this process, in their order. `parameters`: the shape of every whole
-  // parameter. `choice`: how they are divided. `group`: the first one's end.
+  // weight. `choice`: how they are divided. `group`: the first one's end.
   WholeTensors(std::vector<Store*> stores, std::map<std::string, Shape> parameters,
                const Parallel& choice, Communicator* group);
 
   std::vector<std::string> names(LeafKind kind) const { return first().names(kind); }
+  // The weights: parameters, and constants that are weights which are not trained.
+  std::vector<std::string> weights() const;
+  bool is_frozen(std::string_view name) const {
+    return first().at(name).kind == LeafKind::kConstant;
+  }
   bool has(std::string_view name) const { return first().find(name) != nullptr; }
   bool is_part(std::string_view name) const { return first().at(name).type != type(name); }
   bool has_parts() const;
@@ -83,13 +89,13 @@ void initialize_tensor(const WholeTensors& to, const std::string& name, std::uin
 void initialize_states(const WholeTensors& to);
 void load_parameters(const WholeTensors& to, const SavedTensors& from);
 std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
-// Writes all parameters, tensor by tensor, with the model's sizes as metadata, the hash of
+// Writes all weights, tensor by tensor, with the model's sizes as metadata, the hash of
 // `tokenizer`, if there is one, and where the weights began from, if that is not empty. When a
 // tensor is infinite or NaN, nothing is written, and it is returned. Every process must call this;
 // the first one writes. Throws Error{kOutput}.
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const Tokenizer* tokenizer,
                                          const std::filesystem::path& path,
-                                         const std::string& origin = {});
+                                         const std::string& origin = {}, const Adapters& lora = {});
 
 }  // namespace tracestep

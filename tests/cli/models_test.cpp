@@ -272,8 +272,8 @@ Json value_of(const Json& topic, const std::string& what) {
 
 TEST_F(ModelsCommandTest, TheTopicsOfExplainTakeAnyModel) {
   for (const std::string topic :
-       {"flops", "gemm-share", "peak-memory", "saved-for-backward", "residual-stream", "adamw",
-        "oom", "checkpointing", "attention-memory", "flash-attention", "data-parallel",
+       {"flops", "lora", "gemm-share", "peak-memory", "saved-for-backward", "residual-stream",
+        "adamw", "oom", "checkpointing", "attention-memory", "flash-attention", "data-parallel",
         "parallel-limits", "softmax", "mixed-precision", "accumulation", "autocast", "loss-scaling",
         "rmsnorm"}) {
     for (const std::string model : {"gpt2", "gemma3", "qwen3"}) {

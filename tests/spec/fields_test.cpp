@@ -147,6 +147,25 @@ TEST(FieldsTest, CompositesAndPassesAreSetsByName) {
   EXPECT_THAT(message_of([] { with("compile_passes", "simplify"); }), HasSubstr("one of shadow"));
 }
 
+TEST(FieldsTest, AdaptersAndFrozenPartsAreReadAsWhatIsPrinted) {
+  const RunField &lora = field_named("lora"), &freeze = field_named("freeze");
+  for (const char* text : {"none", "r=8", "r=16,alpha=32,targets=q+k+v+o", "r=4,dropout=0.1,rslora",
+                           "r=2,alpha=0.5,targets=layers.0-3.*.q_proj+all"}) {
+    EXPECT_EQ(text_of(lora, with("lora", text)), text);
+  }
+  EXPECT_EQ(text_of(lora, with("lora", "targets=k")), "r=8,targets=k");
+  EXPECT_DOUBLE_EQ(with("lora", "r=16,alpha=32").lora.scale(), 2.0);
+  EXPECT_DOUBLE_EQ(with("lora", "r=16,alpha=32,rslora").lora.scale(), 8.0);
+  EXPECT_THAT(message_of([] { with("lora", "rank=4"); }), HasSubstr("r=N, alpha=X"));
+  EXPECT_THAT(message_of([] { with("lora", "r=4,r=5"); }), HasSubstr("r is there twice"));
+  EXPECT_THAT(message_of([] { with("lora", "r=0"); }), HasSubstr("0"));
+  EXPECT_THAT(message_of([] { with("lora", "targets=q+"); }), HasSubstr("no path"));
+  for (const char* text : {"none", "layers.0-15+token_embeddings", "*.q_proj"}) {
+    EXPECT_EQ(text_of(freeze, with("freeze", text)), text);
+  }
+  EXPECT_THAT(message_of([] { with("freeze", "a b"); }), HasSubstr("\"a b\" is no path"));
+}
+
 TEST(FieldsTest, ALabelNamesTheAxesAndWhatIsUnusual) {
   RunSpec spec{.model = preset("tiny"), .shape = {4, 64}};
   EXPECT_EQ(label_of(spec), "tiny context 64 step fp32 fused");
@@ -184,6 +203,8 @@ TEST(FieldsTest, RunsWithDifferentProgramsHaveDifferentLabelsAndKeys) {
                                    {"moments", "bf16"},
                                    {"recompute", "every=2"},
                                    {"loss_chunks", "2"},
+                                   {"lora", "r=4,targets=q"},
+                                   {"freeze", "layers.0-1"},
                                    {"parallel", "dp=2,shard=1"}}) {
     RunSpec other = usual;
     field_named(name).parse("test", text)(other);

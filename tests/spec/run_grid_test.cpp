@@ -118,7 +118,8 @@ TEST(RunGridTest, AFieldWithoutEffectIsRefusedAloneAndOneRunAmongOthers) {
                         {"recompute", {"none", "blocks"}, "mode", "inference", "step"},
                         {"launch_order", {"serial", "dependent"}, "executor", "arena", "compiled"},
                         {"fp8_products", {"paying", "all"}, "precision", "bf16", "fp8"},
-                        {"fp8_scaling", {"delayed", "current"}, "precision", "fp32", "fp8"}};
+                        {"fp8_scaling", {"delayed", "current"}, "precision", "fp32", "fp8"},
+                        {"freeze", {"none", "layers.0"}, "lora", "r=2", "none"}};
   EXPECT_EQ(fields_that([](const RunField& f) { return f.no_effect != nullptr; }).size(),
             std::size(cases));
   for (const Case& c : cases) {

@@ -10,6 +10,7 @@
 #include "backends/reference/reference_device.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "support/host_values.h"
 #include "support/temp_folder.h"
@@ -247,6 +248,39 @@ TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
     TrainOptions whole = tiny_options();
     whole.run.optimizer.moments = moments;
     expect_exact_resume(whole, TempFolder().path());
+  }
+}
+
+// Frozen weights are in the checkpoint, so that nothing else is needed, and in 16 bits do not move.
+TEST_F(LoopTest, AdaptersAndFrozenPartsResumeExactlyAndKeepTheirBase) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const char* lora : {"none", "r=2,alpha=4,targets=all,dropout=0.2"}) {
+      TrainOptions options = tiny_options();
+      options.run.precision = parse_precision("test", precision);
+      options.run.lora = parse_adapters("test", lora);
+      if (!options.run.lora.is_on()) options.run.frozen = {{"layers.0", "token_embeddings"}};
+      const TempFolder folder;
+      expect_exact_resume(options, folder.path());
+      options.accumulate = 2;
+      const TempFolder again;
+      expect_exact_resume(options, again.path());
+      options.steps = 1;
+      options.save = folder / "first.safetensors";
+      run(options);
+      options.steps = 5;
+      options.save = folder / "last.safetensors";
+      EXPECT_LT(run(options).back().loss, 5.0);
+      const SafetensorsFile first(folder / "first.safetensors"), last(folder / "last.safetensors");
+      int moved = 0;
+      for (const std::string& name : first.names()) {
+        const bool is_frozen = options.run.lora.is_on()
+                                   ? !is_adapter(name)
+                                   : name.starts_with("layers.0") || name.starts_with("token");
+        EXPECT_EQ(first.read(name).bytes == last.read(name).bytes, is_frozen) << name;
+        moved += is_frozen ? 0 : 1;
+      }
+      EXPECT_GT(moved, 4);
+    }
   }
 }
 

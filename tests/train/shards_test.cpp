@@ -81,8 +81,9 @@ class ShardsTest : public ::testing::Test {
   void SetUp() override { ops::register_all(); }
 
   // Two checkpoints of four ranks, of steps 2 and 4.
-  TrainOptions two_checkpoints(const char* parallel) const {
+  TrainOptions two_checkpoints(const char* parallel, const char* lora = "none") const {
     TrainOptions options = tiny_options(parallel);
+    options.run.lora = parse_adapters("", lora);
     options.checkpoint = folder_.path() / "run";
     options.checkpoint_every = 2;
     options.save = folder_.path() / "weights.safetensors";
@@ -92,12 +93,43 @@ class ShardsTest : public ::testing::Test {
   }
   fs::path newest() const { return folder_.path() / "run/step-00000004"; }
 
+  // Runs on some numbers of ranks, and then on others, end with the weights of one that does not.
+  void expect_same_bits(const char* lora) const {
+    TrainOptions options = tiny_options("none");
+    options.run.lora = parse_adapters("", lora);
+    options.shards = 6;
+    options.save = folder_.path() / "whole.safetensors";
+    run(options);
+    const std::string expected = content_of(options.save);
+    const std::pair<const char*, const char*> numbers[] = {
+        {"dp=3", "dp=6"}, {"dp=6", "dp=2"}, {"dp=2", "none"}, {"none", "dp=3"}};
+    for (const auto& [before, after] : numbers) {
+      options.checkpoint = folder_.path() / fmt::format("from {} to {} {}", before, after, lora);
+      options.save.clear();
+      options.resume = false;
+      options.steps = 2;
+      options.run.parallel = parse_parallel("", before);
+      run(options);
+      options.resume = true;
+      options.steps = 4;
+      options.run.parallel = parse_parallel("", after);
+      options.save = folder_.path() / "resumed.safetensors";
+      run(options);
+      EXPECT_EQ(content_of(options.save), expected) << before << " to " << after << lora;
+    }
+  }
+
   TempFolder folder_;
 };
 
 TEST_F(ShardsTest, EveryElementIsInOneShardAndAllTogetherAreTheWeights) {
-  for (const char* parallel : {"dp=4", "dp=4,shard=3", "dp=2,tp=2", "dp=2,shard=1,tp=2,sp"}) {
-    two_checkpoints(parallel);
+  for (const auto& [parallel, lora] : {std::pair{"dp=4", "none"},
+                                       {"dp=4,shard=3", "none"},
+                                       {"dp=2,tp=2", "none"},
+                                       {"dp=2,shard=1,tp=2,sp", "none"},
+                                       {"dp=4,shard=3", "targets=all"},
+                                       {"dp=2,shard=2,tp=2", "targets=all"}}) {
+    two_checkpoints(parallel, lora);
     EXPECT_EQ(
         names_in(newest()),
         (std::set<std::string>{
@@ -125,27 +157,7 @@ TEST_F(ShardsTest, EveryElementIsInOneShardAndAllTogetherAreTheWeights) {
 }
 
 TEST_F(ShardsTest, WithFixedShardsOfTheBatchAnyNumberOfRanksGoesOnToTheSameBits) {
-  TrainOptions options = tiny_options("none");
-  options.shards = 6;
-  options.save = folder_.path() / "whole.safetensors";
-  run(options);
-  const std::string expected = content_of(options.save);
-  const std::pair<const char*, const char*> numbers[] = {
-      {"dp=3", "dp=6"}, {"dp=6", "dp=2"}, {"dp=2", "none"}, {"none", "dp=3"}};
-  for (const auto& [before, after] : numbers) {
-    options.checkpoint = folder_.path() / fmt::format("from {} to {}", before, after);
-    options.save.clear();
-    options.resume = false;
-    options.steps = 2;
-    options.run.parallel = parse_parallel("", before);
-    run(options);
-    options.resume = true;
-    options.steps = 4;
-    options.run.parallel = parse_parallel("", after);
-    options.save = folder_.path() / "resumed.safetensors";
-    run(options);
-    EXPECT_EQ(content_of(options.save), expected) << before << " to " << after;
-  }
+  for (const char* lora : {"none", "r=2,targets=all"}) expect_same_bits(lora);
 }
 
 TEST_F(ShardsTest, EveryKindOfDamageIsNamedAndTheOneBeforeIsContinued) {

@@ -6,7 +6,8 @@ under torch.compile, the trainer's torch_compile); `graph` (layers and loss comp
 asked for by its flag, and the whole step one CUDA graph); `graph-whole` (the same, compiled in one
 piece) and `graph-tuned` (and its products chosen by max-autotune). All have the fused AdamW.
 Precisions: `fp32` is IEEE, `bf16` is autocast over float32 parameters, `bf16-pure` stores all in bf16;
-`fp8` and `fp8-row` are `bf16` with torchao's products in the layers.
+`fp8` and `fp8-row` are `bf16` with torchao's products in the layers. With `--lora r=16,alpha=32,targets=all`
+PEFT's adapters are trained alone, and `bf16` is autocast over a base that is stored in bf16, as people load it.
 
     python3 bench/peers/pytorch/bench_models.py --cell gpt2,8,1024,bf16,layers
 
@@ -23,6 +24,7 @@ import sys
 # transformers may come from a folder, which stands behind what is installed.
 early = argparse.ArgumentParser(add_help=False)
 early.add_argument("--site")
+early.add_argument("--lora", metavar="PARTS", help="adapters of PEFT")
 if folder := early.parse_known_args()[0].site:
     sys.path.append(folder)
 
@@ -44,6 +46,12 @@ MODELS = {
         num_attention_heads=32, num_key_value_heads=8, head_dim=64, rms_norm_eps=1e-5,
         max_position_embeddings=131072, tie_word_embeddings=True, rope_scaling=dict(
             rope_type="llama3", rope_theta=500000.0, factor=32.0, low_freq_factor=1.0,
+            high_freq_factor=4.0, original_max_position_embeddings=8192))),
+    "llama-3.1-8b": ("llama", dict(
+        vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+        num_attention_heads=32, num_key_value_heads=8, rms_norm_eps=1e-5,
+        max_position_embeddings=131072, rope_scaling=dict(
+            rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0,
             high_freq_factor=4.0, original_max_position_embeddings=8192))),
     "qwen3-0.6b": ("qwen3", dict(
         vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
@@ -79,6 +87,21 @@ def config_of(name):
     return transformers.AutoConfig.for_model(family or fields.pop("model_type"), **fields)
 
 
+LORA = early.parse_known_args()[0].lora
+TARGETS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "gate": "gate_proj", "up": "up_proj",
+           "down": "down_proj"}
+
+
+def add_adapters(model, parts):
+    """PEFT's adapters in their places; everything else is frozen."""
+    import peft
+    given = dict(part.split("=") for part in parts.split(","))
+    names = given.get("targets", "q+v").split("+")
+    targets = "all-linear" if names == ["all"] else [TARGETS[name] for name in names]
+    peft.get_peft_model(model, peft.LoraConfig(r=int(given.get("r", 8)), lora_alpha=float(given.get("alpha", 8)),
+                                               target_modules=targets, task_type="CAUSAL_LM"))
+
+
 def causal_attention(module, query, key, value, mask, scaling=None, dropout=0.0, **_):
     """Attention without the mask that transformers would make, which asks the device a question."""
     out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling,
@@ -110,21 +133,24 @@ class Runner(bench_gpu.Runner):
         config = config_of(cell["size"])
         config.num_hidden_layers = cell.get("layers") or config.num_hidden_layers
         torch.manual_seed(cell["seed"])
-        dtype = torch.bfloat16 if cell["precision"] == "bf16-pure" else torch.float32
+        is_narrow = cell["precision"] == "bf16-pure" or (LORA and cell["precision"] == "bf16")
+        dtype = torch.bfloat16 if is_narrow else torch.float32
         with torch.device(device):
             self.model = transformers.AutoModelForCausalLM.from_config(
                 config, dtype=dtype, attn_implementation="causal_only" if self.is_graph else "sdpa")
         self.model.train()
         if cell["precision"] in float8.RECIPES:
             self.model = float8.convert(self.model, cell["precision"])
-        self.parameters = list(self.model.parameters())
+        if LORA:
+            add_adapters(self.model, LORA)
+        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.tokens = torch.randint(0, config.vocab_size, (cell["batch"], cell["context"] + 1),
                                     device=device)
         self.loss_of = self.compiled(cell["form"])
         self.batch = (self.tokens[:, :-1].contiguous(), self.tokens[:, 1:].contiguous())
 
     def parameter_count(self):
-        return sum(p.numel() for p in self.parameters)
+        return sum(p.numel() for p in self.model.parameters())
 
     def compiled(self, form):
         body = self.model.base_model

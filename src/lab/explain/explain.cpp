@@ -24,6 +24,7 @@ const std::vector<Topic>& all() {
       {"launch-bound", topic_pages::kLaunchBoundMd, explain_launch_bound, true},
       {"profiler-overhead", topic_pages::kProfilerOverheadMd, explain_profiler_overhead, true},
       {"flops", topic_pages::kFlopsMd, explain_flops},
+      {"lora", topic_pages::kLoraMd, explain_lora},
       {"roofline", topic_pages::kRooflineMd, explain_roofline, true},
       {"gemm-share", topic_pages::kGemmShareMd, explain_gemm_share},
       {"fusion", topic_pages::kFusionMd, explain_fusion, true},

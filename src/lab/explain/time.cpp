@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "analysis/cost.h"
+#include "analysis/memory_map.h"
 #include "ir/op_def.h"
 #include "lab/explain/topics.h"
 #include "lab/measure/statistics.h"
@@ -122,6 +123,29 @@ void explain_flops(const ExplainInput& input, Explanation& out) {
                  input.model.is_tied ? "" : "counts the embedding as a product and ");
   out.values.set("forward", gemm_flops(program_of(input, Mode::kForward)));
   out.values.set("step", gemm_flops(program_of(input, Mode::kStep)));
+}
+
+void explain_lora(const ExplainInput& input, Explanation& out) {
+  const RunSpec full{.model = input.model,
+                     .shape = input.shape,
+                     .precision = parse_precision("precision", "bf16")};
+  RunSpec lora = full;
+  lora.lora = {.rank = 16, .alpha = 32, .targets = {"all"}};
+  Values& v = out.values;
+  v.set("rank", lora.lora.rank).set("trained", trained_parameters(lora));
+  double adapters = 0;
+  for (const auto& [name, run] : {std::pair("full", full), std::pair("lora", lora)}) {
+    const Program program = step_program(run);
+    const Counted counted = count(program);
+    v.set(name, counted.product_flops).set(std::string(name) + "_products", counted.products);
+    v.set(std::string(name) + "_peak", predicted_peak_bytes(program, plan_buffers(program), {}));
+    for (const Node& node : program.nodes) {
+      const bool is_adapter = node.origin().path.ends_with(".lora");
+      if (is_adapter && is_product(node))
+        adapters += static_cast<double>(cost_of(program, node).flops);
+    }
+  }
+  v.set("adapters", adapters);
 }
 
 void explain_roofline(const ExplainInput& input, Explanation& out) {

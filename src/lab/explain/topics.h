@@ -26,6 +26,7 @@ void explain_std(const ExplainInput& input, Explanation& out);
 void explain_launch_bound(const ExplainInput& input, Explanation& out);
 void explain_profiler_overhead(const ExplainInput& input, Explanation& out);
 void explain_flops(const ExplainInput& input, Explanation& out);
+void explain_lora(const ExplainInput& input, Explanation& out);
 void explain_roofline(const ExplainInput& input, Explanation& out);
 void explain_gemm_share(const ExplainInput& input, Explanation& out);
 

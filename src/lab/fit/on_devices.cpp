@@ -10,6 +10,7 @@
 #include "nn/families.h"
 #include "run/parallel.h"
 #include "spec/planned.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -157,6 +158,8 @@ std::optional<Planned> planned(const FitQuestion& asked, const DevicesQuestion& 
 
 // A lower bound of device bytes per weight, which holds whatever changes are made to the step.
 std::int64_t least_bytes_of_weight(const FitQuestion& asked) {
+  constexpr std::int64_t kFrozen = 2;  // in the low dtype
+  if (trains_part(asked.step)) return kFrozen;
   const std::int64_t stored = is_pure(asked.step.precision) ? 2 : 4;
   if (asked.step.mode != Mode::kStep) return stored;
   constexpr std::int64_t kNarrowStates = 4, kNarrowCopy = 2;

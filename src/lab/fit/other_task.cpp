@@ -1,9 +1,11 @@
-// Changes of the task: a smaller batch, everything stored narrow, a shorter context.
+// Changes of the task: a smaller batch, everything stored narrow, a shorter context, adapters
+// alone.
 #include <numeric>
 #include <optional>
 
 #include "base/integers.h"
 #include "lab/fit/remedy.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -18,24 +20,30 @@ class OtherTask {
  public:
   explicit OtherTask(Judge& judge) : judge_(judge), q_(judge.question()) {}
 
+  // Adapters come last: all else trains the whole model.
   std::vector<Remedy> find(const std::vector<Remedy>& from) {
-    add_best(from, [&](const Remedy& r) { return smaller_batch(r); });
-    add_best(from, [&](const Remedy& r) { return all_narrow(r); });
-    add_best(from, [&](const Remedy& r) { return shorter_context(r); });
-    if (!found_.empty()) return found_;
-    std::vector<Remedy> one;
-    for (const Remedy& r : from) one.push_back(with_batch(judge_, r, 1));
-    add_best(one, [&](const Remedy& r) { return all_narrow(r); });
-    add_best(one, [&](const Remedy& r) { return shorter_context(r); });
-    if (!found_.empty()) return found_;
-    for (Remedy& r : one) {
-      if (!is_pure(r.step.precision)) r = pure(r);
-    }
-    add_best(one, [&](const Remedy& r) { return shorter_context(r); });
+    find_whole(from);
+    add_best(from, [&](const Remedy& r) { return adapters(r); });
     return found_;
   }
 
  private:
+  void find_whole(const std::vector<Remedy>& from) {
+    add_best(from, [&](const Remedy& r) { return smaller_batch(r); });
+    add_best(from, [&](const Remedy& r) { return all_narrow(r); });
+    add_best(from, [&](const Remedy& r) { return shorter_context(r); });
+    if (!found_.empty()) return;
+    std::vector<Remedy> one;
+    for (const Remedy& r : from) one.push_back(with_batch(judge_, r, 1));
+    add_best(one, [&](const Remedy& r) { return all_narrow(r); });
+    add_best(one, [&](const Remedy& r) { return shorter_context(r); });
+    if (!found_.empty()) return;
+    for (Remedy& r : one) {
+      if (!is_pure(r.step.precision)) r = pure(r);
+    }
+    add_best(one, [&](const Remedy& r) { return shorter_context(r); });
+  }
+
   Remedy with_context(const Remedy& r, std::int64_t units) {
     Remedy out = r;
     out.severity = ChangeSeverity::kOtherTask;
@@ -88,6 +96,18 @@ class OtherTask {
   std::optional<Remedy> all_narrow(const Remedy& r) {
     if (is_pure(r.step.precision)) return std::nullopt;
     Remedy out = pure(r);
+    if (!may_fit(out.figures.peak_bytes, q_.within_bytes())) return std::nullopt;
+    judge_.look_at(out);
+    return is_within(out.figures, q_.within_bytes()) ? std::optional(out) : std::nullopt;
+  }
+
+  // The usual adapters, beside every product of the layers.
+  std::optional<Remedy> adapters(const Remedy& r) {
+    if (r.step.mode != Mode::kStep || trains_part(r.step)) return std::nullopt;
+    Remedy out = r;
+    out.severity = ChangeSeverity::kOtherTask;
+    out.step.lora = {.rank = 16, .alpha = 32, .targets = {"all"}};
+    judge_.sketch(out);
     if (!may_fit(out.figures.peak_bytes, q_.within_bytes())) return std::nullopt;
     judge_.look_at(out);
     return is_within(out.figures, q_.within_bytes()) ? std::optional(out) : std::nullopt;

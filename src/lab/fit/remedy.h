@@ -23,7 +23,7 @@ enum class ChangeSeverity : std::uint8_t {
   kOtherPrecision,  // products in bfloat16
   kOtherStates,     // AdamW's states in bfloat16
   kCodedStates,     // AdamW's states in 8 bits
-  kOtherTask,       // a smaller batch, everything in bfloat16, a shorter context
+  kOtherTask,       // a smaller batch, everything in bfloat16, a shorter context, adapters alone
 };
 std::string_view name_of(ChangeSeverity severity);  // "same numbers", "another task"
 
@@ -143,8 +143,8 @@ class Judge {
   WeighedSets sets_;
 };
 
-// For each kind of change of the task (batch, everything narrow, context), the fastest remedy for a
-// token, built on one of `from`; several changes only where no single one is enough.
+// For each kind of change of the task (batch, everything narrow, context, adapters), the fastest
+// remedy for a token, built on one of `from`; several changes only where no single one is enough.
 std::vector<Remedy> of_another_task(Judge& judge, const std::vector<Remedy>& from);
 // The fewest sequences of a replica whose rows its ranks can share.
 std::int64_t least_sequences(const RunSpec& step);

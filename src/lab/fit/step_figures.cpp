@@ -11,6 +11,7 @@
 #include "exec/executor.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -40,8 +41,9 @@ bool grows_evenly(const Recomputation& choice) {
 std::int64_t summed_bytes(const RunSpec& step) {
   const bool is_low = step.parallel.low_sums && step.precision.autocast;
   const DType dtype = is_low ? *step.precision.autocast : step.precision.parameters;
-  return parameter_formula(step.model) * static_cast<std::int64_t>(size_of(dtype)) /
-         step.parallel.tensor;
+  const std::int64_t count =
+      trains_part(step) ? trained_parameters(step) : parameter_formula(step.model);
+  return count * static_cast<std::int64_t>(size_of(dtype)) / step.parallel.tensor;
 }
 
 // The step with so many layers; batches of sums are those of the whole model.

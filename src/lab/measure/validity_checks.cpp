@@ -238,6 +238,14 @@ double most_again(const ResultRow& row, const ModelConfig& m, double batch, doub
   return levels * forward_flops(m, batch, context);
 }
 
+// True if some weights are not trained, and formulas of whole steps do not hold.
+bool row_trains_part(const ResultRow& row) {
+  return std::ranges::any_of(std::array{"lora", "freeze"}, [&](const char* field) {
+    const Json* value = row.parameter(field);
+    return value != nullptr && *value != Json("none");
+  });
+}
+
 Found swapped_label(const ResultRow& row) {
   const auto found = [](std::string text) {
     return Verdict{"swapped_label", Severity::kInvalid, std::move(text)};
@@ -253,7 +261,7 @@ Found swapped_label(const ResultRow& row) {
     }
   }
   const std::optional<ModelConfig> model = labelled_model(row);
-  if (!model) return {};
+  if (!model || row_trains_part(row)) return {};
   const auto parameters = row.number("parameters"), flops = row.flops();
   const double expected_parameters = static_cast<double>(parameter_formula(*model));
   if (parameters && *parameters > 0 && differs(*parameters, expected_parameters)) {

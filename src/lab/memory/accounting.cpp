@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "lab/memory/tables.h"
 #include "lab/report/digits.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -27,6 +28,9 @@ AccountedPeak with_backward(std::int64_t held, std::int64_t p, std::int64_t grap
 AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as) {
   if (step.precision != Precision{}) {
     fail_usage("account_as", "there is a form for fp32 alone, not for {}", name_of(step.precision));
+  }
+  if (trains_part(step)) {
+    fail_usage("account_as", "there is a form for steps alone that train all weights");
   }
   const std::int64_t p = parameter_formula(step.model);
   const std::int64_t graph = kFloat * step.model.layers *

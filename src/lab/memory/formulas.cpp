@@ -11,6 +11,7 @@
 #include "ops/moment_codes.h"
 #include "passes/memory_passes.h"
 #include "spec/fields.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -113,6 +114,7 @@ class Rows {
   }
 
   void add_all() {
+    if (trains_part(step_)) return peak();  // the forms are of a model that is trained whole
     sizes();
     static_bytes();
     if (step_.model.captured == nullptr) activations();
@@ -237,7 +239,8 @@ class Rows {
   }
 
   void peak() {
-    const bool is_usual = step_.mode == Mode::kStep && host_bytes(run_.program) == 0;
+    const bool is_usual =
+        step_.mode == Mode::kStep && host_bytes(run_.program) == 0 && !trains_part(step_);
     if (is_usual && is_uniform_ && n_.s == 4) {
       const std::int64_t saved = saved_of(run_.program, n_.l).total;
       const std::int64_t transient = 4 + state_bytes(), kept = transient + 4;

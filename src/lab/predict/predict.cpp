@@ -94,12 +94,7 @@ double tokens_per_s(const Prediction& p) {
 
 double mfu_percent(const Prediction& p) {
   if (p.time.ms <= 0 || p.peak_tflops <= 0) return 0.0;
-  const RunSpec& run = p.run;
-  const bool has_backward = run.mode == Mode::kForwardBackward || run.mode == Mode::kStep;
-  const double flops =
-      (has_backward ? 3 : 1) * forward_flops(run.model, static_cast<double>(run.shape.batch),
-                                             static_cast<double>(run.shape.context));
-  return 100 * flops / (p.time.ms * 1e9 * p.peak_tflops * run.parallel.ranks);
+  return 100 * needed_flops(p.run) / (p.time.ms * 1e9 * p.peak_tflops * p.run.parallel.ranks);
 }
 
 double hfu_percent(const Prediction& p) {

@@ -108,6 +108,10 @@ TEST_F(ExplainTest, NumbersFollowTheModel) {
   EXPECT_EQ(value("flops", "scores and values"), 4.0 * 5 * 7 * 7 * 12 * 2);
   EXPECT_EQ(value("flops", "forward, all of them"), value("flops", "forward, by the program"));
   EXPECT_EQ(value("flops", "step over forward"), 3);
+  // Seven products in each of two layers: the gradient of each weight goes, six small ones come.
+  // The head's gradient goes as well, and those of what the first q, k and v read.
+  EXPECT_EQ(value("lora", "products with adapters") - value("lora", "products in a full step"),
+            (6 * 7 - 7) * 2 - 1 - 2 * 3);
   EXPECT_EQ(value("gemm-share", "products of a forward pass"), 9 * 2 + 1);
   EXPECT_EQ(value("gemm-share", "inference: kernels that are products"), 9 * 2 + 1);
   EXPECT_EQ(value("attention-memory", "the well-known case"), 8.0 * 1024 * 1024 * 1024);

@@ -436,6 +436,24 @@ TEST_F(SearchTest, ABatchThatFitsWholeIsNotDivided) {
   EXPECT_EQ(commands(advise(question)), commands(whole));
 }
 
+// Weights, gradients and moments are more than the limit: the adapters come behind all else.
+TEST_F(SearchTest, AdaptersAreTheLastChangeOfTheTask) {
+  RunSpec step = small_step();
+  step.model.d_model = 96;
+  step.shape = {.batch = 1, .context = 8};
+  RunSpec adapters = step;
+  adapters.lora = {.rank = 16, .alpha = 32, .targets = {"all"}};
+  const std::int64_t limit = peak_of(adapters, {}) + 1;
+  ASSERT_LT(2 * limit, peak_of(step, {}));
+  const Advice advice = advise({.step = step, .traits = {}, .limit_bytes = limit, .margin = 0});
+  ASSERT_FALSE(advice.remedies.empty());
+  EXPECT_EQ(advice.remedies.back().step.lora, adapters.lora);
+  EXPECT_EQ(advice.remedies.back().severity, ChangeSeverity::kOtherTask);
+  EXPECT_LE(advice.remedies.back().figures.peak_bytes, limit);
+  EXPECT_THAT(advice.remedies.back().command,
+              ::testing::HasSubstr("--lora r=16,alpha=32,targets=all"));
+}
+
 // No change of a form saves an inference step's logits.
 TEST_F(SearchTest, TheLargestBatchIsTheSmallestChangeOfTheTask) {
   RunSpec step = small_step();

@@ -1,0 +1,247 @@
+#include "weights/peft_files.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/output_file.h"
+#include "base/output_folder.h"
+#include "base/utf8.h"
+#include "nn/families.h"
+#include "nn/family_names.h"
+#include "spec/parse_words.h"
+#include "spec/peft_config.h"
+#include "weights/family_files.h"
+
+namespace tracestep {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char *kWhere = "lora", *kExport = "export";
+constexpr std::string_view kTheirs = "base_model.model.", kWeight = ".weight";
+
+std::string_view which_of(std::string_view adapter) {
+  return adapter.ends_with(kAdapterA) ? kAdapterA : kAdapterB;
+}
+std::string_view product_of(std::string_view adapter) {
+  return adapter.substr(0, adapter.size() - kAdapterA.size());
+}
+
+// The model_type by whose names the model's files are read and written.
+std::string family_of(const ModelConfig& model, const fs::path& base) {
+  const fs::path folder = base.empty() ? fs::path(model.source) : base;
+  if (!folder.empty() && is_model_folder(folder)) return known_model_at(folder).family;
+  const KnownModel* known = stored_as(model.source);
+  return known != nullptr ? std::string(known->family) : "llama";
+}
+
+// The places of weights in the family's files, by our names.
+class Places {
+ public:
+  Places(const ModelConfig& model, const std::string& family)
+      : family_(family),
+        shapes_(parameter_shapes(model)),
+        places_(tensors_in_family(family, model, shapes_)) {}
+
+  // The place of the weight of a product. Error{kUsage} where the files have it joined with others:
+  // the adapter of all of them is another one.
+  const FamilyTensor& of(std::string_view product) const {
+    const std::string weight = std::string(product) + std::string(kWeight);
+    const auto found = places_.find(weight);
+    if (found == places_.end()) fail_usage(kWhere, "models of {} have no {}", family_, weight);
+    const FamilyTensor& out = found->second;
+    if (out.shape.product() == shapes_.at(weight).product()) return out;
+    throw Error(ErrorCode::kUsage, kWhere,
+                fmt::format("files of {} join {} with others as {}, which has one adapter for all",
+                            family_, weight, out.name),
+                "merge the adapters into the weights (export)");
+  }
+
+  // "model.layers.0.self_attn.q_proj"
+  std::string module_of(std::string_view product) const {
+    const std::string& name = of(product).name;
+    return name.substr(0, name.size() - kWeight.size());
+  }
+  std::string name_of(std::string_view adapter) const {
+    return std::string(kTheirs) + module_of(product_of(adapter)) + std::string(which_of(adapter));
+  }
+
+  // Every matrix that the files have by itself, without ".weight".
+  std::vector<std::string> modules() const {
+    std::vector<std::string> out;
+    for (const auto& [weight, place] : places_) {
+      const bool is_whole = place.shape.product() == shapes_.at(weight).product();
+      if (is_whole && place.shape.rank() == 2 && place.name.ends_with(kWeight)) {
+        out.push_back(place.name.substr(0, place.name.size() - kWeight.size()));
+      }
+    }
+    return out;
+  }
+
+  // The rows of B are those of the weight, in the family's order.
+  HostTensor moved(Rows direction, std::string_view adapter, const HostTensor& from) const {
+    FamilyTensor place = of(product_of(adapter));
+    if (which_of(adapter) == kAdapterA || place.turned == 0) return from;
+    place.shape = from.shape;
+    place.is_transposed = false;
+    HostTensor out = HostTensor::zeros(from.dtype, from.shape), given = from;
+    auto& ours = direction == Rows::kToOurs ? out : given;
+    auto& theirs = direction == Rows::kToOurs ? given : out;
+    copy_rows(direction, place, from.shape, size_of(from.dtype), ours.bytes, theirs.bytes);
+    return out;
+  }
+
+ private:
+  const std::string family_;
+  const std::map<std::string, Shape> shapes_;
+  const std::map<std::string, FamilyTensor> places_;
+};
+
+std::string last_name(std::string_view path) {
+  return std::string(path.substr(path.rfind('.') + 1));
+}
+
+// PEFT takes a module whose name ends with a target: the last names, where that hits the adapted
+// modules alone, and else their whole names.
+std::vector<std::string> targets_for(const std::set<std::string>& adapted,
+                                     const std::vector<std::string>& modules) {
+  std::set<std::string> names;
+  for (const std::string& module : adapted) names.insert(last_name(module));
+  const bool is_exact = std::ranges::all_of(modules, [&](const std::string& module) {
+    return adapted.contains(module) || !names.contains(last_name(module));
+  });
+  const std::set<std::string>& out = is_exact ? names : adapted;
+  return {out.begin(), out.end()};
+}
+
+void load_adapters(const WholeTensors& to, const RunSpec& run) {
+  const fs::path path = fs::path(run.lora.from) / kPeftWeights;
+  if (run.model.captured != nullptr) {
+    fail_usage(kWhere, "{} has names of its own, and no family's, by which to read {}",
+               run.model.name, path.string());
+  }
+  const SafetensorsFile file(path);
+  const Places places(run.model, family_of(run.model, {}));
+  std::set<std::string> known;
+  for (const std::string& name : to.names(LeafKind::kParameter)) {
+    if (!is_adapter(name)) continue;
+    const std::string theirs = places.name_of(name);
+    known.insert(theirs);
+    if (file.find(theirs) == nullptr) fail_input(path.string(), "{} is missing", theirs);
+    const Type given = file.type(theirs), type = to.type(name);
+    if (given.shape != type.shape || !is_floating(given.dtype) || is_float8(given.dtype)) {
+      fail_input(path.string(), "{} is {}, the model expects {}: adapters of another base", theirs,
+                 given.str(), type.str());
+    }
+    const HostTensor ours = places.moved(Rows::kToOurs, name, file.read(theirs));
+    if (const auto bad = find_not_finite(theirs, ours)) {
+      throw Error(ErrorCode::kNotFinite, path.string(), bad->str(), "take other adapters");
+    }
+    given.dtype == type.dtype ? to.set(name, ours) : to.set(name, as_dtype(ours, type.dtype));
+  }
+  for (const std::string& name : file.names()) {
+    if (known.contains(name)) continue;
+    fail_input(path.string(), "the model has no product for {}", message_line(name, 200));
+  }
+}
+
+// W + scale·B·A, row by row.
+HostTensor with_adapter(const HostTensor& weight, const HostTensor& a, const HostTensor& b,
+                        double scale) {
+  HostTensor out = as_dtype(weight, DType::kF32);
+  const HostTensor wide_a = as_dtype(a, DType::kF32), wide_b = as_dtype(b, DType::kF32);
+  const auto w = out.as<float>();
+  const auto left = wide_b.as<float>(), right = wide_a.as<float>();
+  const auto rank = static_cast<std::size_t>(a.shape[0]);
+  const auto in = static_cast<std::size_t>(a.shape[1]);
+  std::vector<float> row(in);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(b.shape[0]); ++i) {
+    std::ranges::fill(row, 0.0f);
+    for (std::size_t k = 0; k < rank; ++k) {
+      const float factor = left[i * rank + k];
+      for (std::size_t j = 0; j < in; ++j) row[j] += factor * right[k * in + j];
+    }
+    for (std::size_t j = 0; j < in; ++j) w[i * in + j] += static_cast<float>(scale) * row[j];
+  }
+  return as_dtype(out, weight.dtype);
+}
+
+}  // namespace
+
+Adapters adapters_of(const SavedTensors& from) {
+  const auto found = from.metadata().find(kLora);
+  const std::string where = from.path().string();
+  const bool has_any = std::ranges::any_of(from.names(), is_adapter);
+  if (!has_any) return {};
+  if (found == from.metadata().end()) fail_input(where, "it does not say what its adapters are");
+  // The folder that they began from may be gone: they are here.
+  const std::string text = found->second.substr(0, found->second.find(",from="));
+  try {
+    return parse_adapters(where, text);
+  } catch (const Error& error) {
+    fail_input(where, "of the adapters in its metadata: {}", error.message());
+  }
+}
+
+void start_adapters(const WholeTensors& to, const RunSpec& run) {
+  if (!run.lora.is_on() || !to.computes()) return;
+  if (!run.lora.from.empty()) return load_adapters(to, run);
+  for (const std::string& name : to.names(LeafKind::kParameter)) {
+    if (is_adapter(name)) initialize_tensor(to, name, run.seed);
+  }
+}
+
+void write_peft_folder(const fs::path& path, const ModelConfig& model, const Adapters& adapters,
+                       const fs::path& base, const TensorsToSave& tensors) {
+  const Places places(model, family_of(model, base));
+  std::map<std::string, std::string> ours;  // by their names
+  std::set<std::string> adapted;
+  TensorTypes types;
+  for (const auto& [name, type] : tensors.types) {
+    if (!is_adapter(name)) continue;
+    const std::string theirs = places.name_of(name);
+    ours[theirs] = name;
+    types[theirs] = type;
+    adapted.insert(places.module_of(product_of(name)));
+  }
+  const Json config = peft_config(adapters, targets_for(adapted, places.modules()), base.string());
+  OutputFolder output(path, kExport);
+  const Directory& folder = output.folder();
+  {
+    OutputFile file(folder, kPeftConfig);
+    const std::string text = config.dump(2) + "\n";
+    file.write(std::as_bytes(std::span(text)));
+    file.commit();
+  }
+  SafetensorsOutput file(folder, kPeftWeights, types);
+  for (const std::string& theirs : file.order()) {
+    const std::string& name = ours.at(theirs);
+    const HostTensor value = tensors.get(name);
+    if (const auto bad = find_not_finite(name, value)) {
+      throw Error(ErrorCode::kNotFinite, kExport, bad->str());
+    }
+    file.add(places.moved(Rows::kToTheirs, name, value));
+  }
+  file.commit();
+  output.commit();
+}
+
+TensorsToSave merged(const TensorsToSave& tensors, const Adapters& adapters) {
+  TensorsToSave out{
+      .types = {}, .get = [tensors, scale = adapters.scale()](const std::string& name) {
+        HostTensor weight = tensors.get(name);
+        const std::string path = component_path(name);
+        const std::string a = path + std::string(kAdapterA), b = path + std::string(kAdapterB);
+        const bool has_adapter = name.ends_with(kWeight) && tensors.types.contains(a);
+        if (!has_adapter) return weight;
+        return with_adapter(weight, tensors.get(a), tensors.get(b), scale);
+      }};
+  for (const auto& [name, type] : tensors.types) {
+    if (!is_adapter(name)) out.types[name] = type;
+  }
+  return out;
+}
+
+}  // namespace tracestep
