@@ -135,6 +135,22 @@ class Recordings(unittest.TestCase):
         recording = recorded_step.record_step(nn.Linear(64, 64), (torch.randn(1, 2, 64, 64),), run, steps=1)
         self.assertIn("_scaled_dot_product_cudnn_attention_backward", recording["names"])
 
+    def test_a_bias_of_attention_that_learns_is_not_for_cudnn(self):
+        def run(model, optimizer, x):
+            with torch.autocast("cuda", torch.bfloat16):
+                y = model(x)
+                F.scaled_dot_product_attention(y, y, y, attn_mask=y[0, 0] @ y[0, 0].T).sum().backward()
+        recording = recorded_step.record_step(nn.Linear(64, 64), (torch.randn(1, 2, 64, 64),), run, steps=1)
+        self.assertIn("_scaled_dot_product_efficient_attention_backward", recording["names"])
+
+    def test_numbers_become_tensors_of_the_card(self):
+        def run(model, optimizer, x):
+            y = model(x)
+            least = torch.tensor(-1e4, dtype=y.dtype, device=y.device)
+            torch.where(y > 0, y, least).sum().backward()
+        recording = recorded_step.record_step(nn.Linear(64, 64), (torch.randn(2, 64),), run, steps=1)
+        self.assertIn(4, [event[1] for event in recording["events"] if len(event) > 1])
+
     def test_sums_of_columns_share_outputs_among_blocks(self):
         # As measured: rows × columns, and the bytes of partial sums on an H200.
         for rows, columns, size in ((2048, 3072, 50331648), (1024, 3072, 25165824), (8192, 8192, 138412032),

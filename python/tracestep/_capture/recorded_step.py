@@ -70,6 +70,8 @@ class Recording(TorchDispatchMode):
             self._born(LT_WORKSPACE, place)
         if func is torch.ops.aten.add.Tensor and place[3] == 2 and _is_alone(args[0]):
             return args[0]  # the engine adds to a gradient that nobody else holds in its place, but not to a fake one
+        if func is torch.ops.aten._to_copy.default and args[0].device.type == "cpu":
+            args = (torch.empty_strided(args[0].size(), args[0].stride(), dtype=args[0].dtype),)  # without a value to compute with
         out = func(*args, **kwargs)
         if func.overloadpacket is torch.ops.aten.all:
             self._is_all = out.untyped_storage()._cdata
@@ -220,7 +222,8 @@ def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> str
     is_low = q.dtype in (torch.float16, torch.bfloat16)
     if q.dim() != 4 or not (is_low or q.dtype == torch.float32):
         return "math"
-    if is_low and q.size(-1) % 8 == 0 and v.size(-1) % 8 == 0 and q.size(-1) <= 256:
+    is_trained = mask is not None and mask.requires_grad
+    if is_low and q.size(-1) % 8 == 0 and v.size(-1) % 8 == 0 and q.size(-1) <= 256 and not is_trained:
         return "cudnn"
     if is_low and mask is None and q.size(-1) <= 256 and q.size(-1) == v.size(-1):
         return "flash"
