@@ -89,7 +89,7 @@ def predict(options):
         shutil.copyfile(recording, folder / "pytorch-step.json")
         flags = ["--alloc-conf", row["settings"]] if row.get("settings") else []
         if row.get("limit_bytes"):
-            flags += ["--memory-limit", str(int(row["limit_bytes"]) + (OUTSIDE_MIB << 20))]
+            flags += ["--memory-limit", f"{int(row['limit_bytes']) + (OUTSIDE_MIB << 20)}B"]
         out = subprocess.run([options.tracestep, "memory", "--program", str(folder), "--as", "pytorch", "--outside-mib",
                               str(OUTSIDE_MIB), "--device", "cuda", "--format", "json", *flags], capture_output=True, text=True)
         if out.returncode != 0:
@@ -159,7 +159,8 @@ def ran(row, events_path):
         out["message"] = str(problem)[:300]
     except Exception as problem:  # of any type: the other rows are worth having
         out["error"] = f"{type(problem).__name__}: {str(problem)[:300]}"
-    s = torch.cuda.memory_stats()
+    if not (s := torch.cuda.memory_stats()):
+        return out
     out.update({k: s[f"{k}_bytes.all.peak"] for k in ("allocated", "reserved", "requested")})
     out.update(retries=s["num_alloc_retries"], ooms=s["num_ooms"], s=time.time() - began)
     snapshot = torch.cuda.memory._snapshot()
@@ -211,13 +212,19 @@ def run(options):
     if not options.separate:
         warmed()
     print(f"warm after {time.time() - began:.1f} s", file=sys.stderr)
+    done = False
     waiting, running, most = list(enumerate(rows)), {}, options.gib * GIB
     cost = [int(float(r["reserved"]) * 1.05 + 1.7 * GIB) for r in rows]
     with open(output / "rows.jsonl", "w") as out, open(output / "events.gz", "wb") as events:
         def ended(pid):
-            number = running.pop(pid)
+            nonlocal done
+            number, is_first, done = running.pop(pid), not done, True
             path = scratch / f"{number}.json"
             text = path.read_text() if path.exists() else json.dumps({**rows[number], "error": "the process ended"})
+            if is_first and not options.separate and ("fork" in text or "CUDA-capable" in text or "initialization error" in text):
+                options.separate = True  # children of one that has imported PyTorch cannot use the card here
+                waiting.insert(0, (number, rows[number]))
+                return
             out.write(text + "\n")
             out.flush()
             if (path := scratch / f"{number}.gz").exists():
@@ -227,7 +234,8 @@ def run(options):
             late = time.time() - began > options.seconds
             if late:
                 waiting.clear()
-            free = most - sum(cost[n] for n in running.values())
+            is_held = running and not done  # the first row shows how rows can be run
+            free = 0 if is_held else most - sum(cost[n] for n in running.values())
             fitting = next((i for i, (n, _) in enumerate(waiting) if cost[n] <= free), None)
             if fitting is not None and len(running) < options.at_once:
                 number, row = waiting.pop(fitting)

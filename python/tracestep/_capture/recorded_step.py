@@ -367,7 +367,7 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
         inputs = pytree.tree_unflatten(leaves, tree)
         del leaves
         recording.is_setup = False
-        with _hooks(recording, own, is_moved), chosen_attention(attention), recording:
+        with (_hooks(recording, own, is_moved), chosen_attention(attention), torch.jit.optimized_execution(False), recording):
             for _ in range(steps):
                 marks.append(len(recording.events))
                 step(own, update, *inputs)
