@@ -118,6 +118,9 @@ class Recordings(unittest.TestCase):
         self.assertEqual(backward, {f"blocks.{i}.2" for i in range(3)})
         self.assertTrue(all(site.startswith("pytorch_step_test.py:") for site, _, op, part in rows
                             if op == "gelu" and part == "forward"))
+        loss = {op: site for site, _, op, _ in rows if op.startswith("nll_loss")}
+        self.assertRegex(loss["nll_loss_backward"], "pytorch_step_test.py:[0-9]+ forward")
+        self.assertEqual(loss["nll_loss_backward"], loss["nll_loss_forward"])
 
     def test_nothing_of_the_module_changes(self):
         model = Model()

@@ -137,7 +137,7 @@ class Recording(TorchDispatchMode):
             return self.name(site), 0, self.name(op), 0 if self.is_setup else 4
         if node is None:
             place = self.name(site), self.name(module)
-            self._made_at[torch.autograd._get_sequence_nr() - 1] = place
+            self._made_at.setdefault(torch.autograd._get_sequence_nr() - 1, place)  # an op's first call made its node
             return *place, self.name(op), 1
         if is_inside:  # numbers of that thread's nodes are those of others, which forward made
             return self.name(site), self.name(module), self.name(op), 3
