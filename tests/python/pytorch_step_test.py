@@ -147,12 +147,18 @@ class Recordings(unittest.TestCase):
         self.assertIn("_scaled_dot_product_efficient_attention_backward", recording["names"])
 
     def test_numbers_become_tensors_of_the_card(self):
+        def bounded(y):  # in backward on a thread of its own
+            return torch.where(y > 0, y, torch.tensor(-1e4, device=y.device))[:, [0, 1]]
+
         def run(model, optimizer, x):
-            y = model(x)
-            least = torch.tensor(-1e4, dtype=y.dtype, device=y.device)
-            torch.where(y > 0, y, least).sum().backward()
+            checkpoint(bounded, model(x), use_reentrant=False).sum().backward()
+
         recording = recorded_step.record_step(nn.Linear(64, 64), (torch.randn(2, 64),), run, steps=1)
-        self.assertIn(4, [event[1] for event in recording["events"] if len(event) > 1])
+        sizes = [(event[1], recording["phases"][event[5]]) for event in recording["events"] if len(event) > 1]
+        for phase in ("forward", "recompute"):
+            self.assertIn((4, phase), sizes)
+            self.assertIn((16, phase), sizes)
+        self.assertFalse(torch._C._only_lift_cpu_tensors())
 
     def test_sums_of_columns_share_outputs_among_blocks(self):
         # As measured: rows × columns, and the bytes of partial sums on an H200.
