@@ -118,6 +118,9 @@ class Recordings(unittest.TestCase):
         self.assertEqual(backward, {f"blocks.{i}.2" for i in range(3)})
         self.assertTrue(all(site.startswith("pytorch_step_test.py:") for site, _, op, part in rows
                             if op == "gelu" and part == "forward"))
+        loss = {op: site for site, _, op, _ in rows if op.startswith("nll_loss")}
+        self.assertRegex(loss["nll_loss_backward"], "pytorch_step_test.py:[0-9]+ forward")
+        self.assertEqual(loss["nll_loss_backward"], loss["nll_loss_forward"])
 
     def test_nothing_of_the_module_changes(self):
         model = Model()
@@ -134,6 +137,28 @@ class Recordings(unittest.TestCase):
                 F.scaled_dot_product_attention(y, y, y, is_causal=True).sum().backward()
         recording = recorded_step.record_step(nn.Linear(64, 64), (torch.randn(1, 2, 64, 64),), run, steps=1)
         self.assertIn("_scaled_dot_product_cudnn_attention_backward", recording["names"])
+
+    def test_a_bias_of_attention_that_learns_is_not_for_cudnn(self):
+        def run(model, optimizer, x):
+            with torch.autocast("cuda", torch.bfloat16):
+                y = model(x)
+                F.scaled_dot_product_attention(y, y, y, attn_mask=y[0, 0] @ y[0, 0].T).sum().backward()
+        recording = recorded_step.record_step(nn.Linear(64, 64), (torch.randn(1, 2, 64, 64),), run, steps=1)
+        self.assertIn("_scaled_dot_product_efficient_attention_backward", recording["names"])
+
+    def test_numbers_become_tensors_of_the_card(self):
+        def bounded(y):  # in backward on a thread of its own
+            return torch.where(y > 0, y, torch.tensor(-1e4, device=y.device))[:, [0, 1]]
+
+        def run(model, optimizer, x):
+            checkpoint(bounded, model(x), use_reentrant=False).sum().backward()
+
+        recording = recorded_step.record_step(nn.Linear(64, 64), (torch.randn(2, 64),), run, steps=1)
+        sizes = [(event[1], recording["phases"][event[5]]) for event in recording["events"] if len(event) > 1]
+        for phase in ("forward", "recompute"):
+            self.assertIn((4, phase), sizes)
+            self.assertIn((16, phase), sizes)
+        self.assertFalse(torch._C._only_lift_cpu_tensors())
 
     def test_sums_of_columns_share_outputs_among_blocks(self):
         # As measured: rows × columns, and the bytes of partial sums on an H200.

@@ -3,17 +3,15 @@
 
     python tools/soak/pytorch_memory.py allocator --settings expandable_segments:True --output F
     python tools/soak/pytorch_memory.py ops --output F
-    python tools/soak/pytorch_memory.py peaks [the options of modules] [--tracker]
     python tools/soak/pytorch_memory.py modules [--only NAME,…] [--precision fp32,bf16] [--update foreach,fused]
                                                 [--checkpoint off,on] [--steps 2] [--output F]
 
 `allocator` runs sequences of allocations, worked examples and random ones, and writes what the allocator said after
 each: fixtures of the replay's tests. `ops` and `modules` run steps twice, on the card and under fake tensors, and
-print where the two lists of allocations differ. Needs a card; no program of ours.
+print where the two lists of allocations differ; pytorch_rows.py compares peaks of larger modules. Needs a card; no program of ours.
 """
 import argparse
 import difflib
-import gc
 import gzip
 import json
 import os
@@ -247,46 +245,6 @@ def tracked(made, step, steps):
     return max((row["Total"] for device, row in tracker.get_tracker_snapshot("peak").items() if device.type == "cuda"), default=0)
 
 
-def peaks(options):
-    """What each step takes on the card, for tables beside predictions that are made anywhere; with MemTracker's count."""
-    import pytorch_modules
-    for name in options.only.split(",") if options.only else pytorch_modules.LARGE:
-        for precision in options.precision.split(","):
-            for update in options.update.split(","):
-                for again in options.checkpoint.split(","):
-                    row = {"module": name, "precision": precision, "update": update, "checkpoint": again}
-                    step = trained(precision, True)
-
-                    def made(device):
-                        with torch.device(device):
-                            module, args, keywords = pytorch_modules.LARGE[name](again == "on")
-                        updates = {update: True}
-                        return module, torch.optim.AdamW(module.parameters(), lr=1e-4, **updates), args, keywords
-
-                    def run():
-                        made_here = made("cuda")
-                        for _ in range(options.steps):
-                            step(*made_here)
-                    try:
-                        torch.cuda.synchronize()
-                        gc.collect()  # cycles of the row before hold its tensors
-                        torch._C._cuda_clearCublasWorkspaces()
-                        torch.cuda.empty_cache()
-                        torch.cuda.reset_peak_memory_stats()
-                        row["before"] = torch.cuda.memory_allocated()
-                        run()
-                        s = torch.cuda.memory_stats()
-                        row.update({k: s[f"{k}_bytes.all.peak"] for k in ("allocated", "reserved", "requested")})
-                        row["retries"] = s["num_alloc_retries"]
-                        if update == "foreach" and options.tracker:
-                            gc.collect()
-                            torch.cuda.empty_cache()
-                            row["tracker"] = tracked(made, step, options.steps)
-                    except Exception as problem:  # of any type: the other rows are worth having
-                        row["error"] = f"{type(problem).__name__}: {str(problem)[:200]}"
-                    print(json.dumps(row), flush=True)
-
-
 def modules(options, table=None):
     """All combinations."""
     import pytorch_modules
@@ -333,7 +291,7 @@ def ops(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("allocator", "ops", "modules", "peaks"))
+    parser.add_argument("part", choices=("allocator", "ops", "modules"))
     parser.add_argument("--settings", default="")
     parser.add_argument("--only", default="")
     parser.add_argument("--precision", default="fp32,bf16")
@@ -342,10 +300,9 @@ def main():
     parser.add_argument("--shard", default="0/1", help="of ops: I/N takes every N-th case")
     parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--frames", action="store_true", help="with the stacks of allocations, and where the lists differ")
-    parser.add_argument("--tracker", action="store_true", help="of peaks: also what MemTracker counts")
     parser.add_argument("--output")
     options = parser.parse_args()
-    {"allocator": allocator, "ops": ops, "modules": modules, "peaks": peaks}[options.part](options)
+    {"allocator": allocator, "ops": ops, "modules": modules}[options.part](options)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import sys
 import threading
 import warnings
@@ -17,21 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses import fake_tensor
-from torch.optim.optimizer import (_foreach_supported_types, register_optimizer_step_post_hook,
-                                   register_optimizer_step_pre_hook)
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from .chosen_attention import chosen_attention
 from .export import loss_of
 from .inside_kernels import LT_WORKSPACE, scratch_of, takes_workspace
+from .pretended_card import IS_PRETENDED, pretended_card
 
 WORKSPACE = -1  # bytes that the card decides
 DEVICE = torch.device("cuda", 0)
 PHASES = ("setup", "forward", "backward", "recompute", "optimizer")
 LIBRARIES = ("/torch/", "/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
-_IS_PRETENDED = torch.backends.cuda.is_built() and not torch.cuda.is_available()
 _TORCH = torch.__file__.rpartition("/")[0]
 _WRAPPERS = ("inner", "_fn", "wrapper", "__torch_dispatch__")
 _OWN = __file__.rpartition("/")[0] + "/"
@@ -46,7 +43,7 @@ class Recording(TorchDispatchMode):
         self.names: dict[str, int] = {"": 0}
         self.modules: list[str] = [""]  # from outside in, of the forward that runs
         self.is_updating = False
-        self.is_setup = True
+        self.is_setup = self.is_lifting = True
         self._alive: dict[int, tuple[int, int, Any]] = {}  # by address of the storage: number, bytes, reference
         self._next = 1
         self._made_at: dict[int, tuple[int, int]] = {}  # by sequence number of a gradient's node: site and module
@@ -57,6 +54,7 @@ class Recording(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the op on fake tensors and looks at its results."""
         kwargs = kwargs or {}
+        torch._C._set_only_lift_cpu_tensors(self.is_lifting)  # of this thread: torch.tensor() copies to the card by an op
         if func is torch.ops.prim.device.default:
             return self._device(args[0])
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -70,6 +68,8 @@ class Recording(TorchDispatchMode):
             self._born(LT_WORKSPACE, place)
         if func is torch.ops.aten.add.Tensor and place[3] == 2 and _is_alone(args[0]):
             return args[0]  # the engine adds to a gradient that nobody else holds in its place, but not to a fake one
+        if func is torch.ops.aten._to_copy.default and args[0].device.type == "cpu":
+            args = (torch.empty_strided(args[0].size(), args[0].stride(), dtype=args[0].dtype),)  # without a value to compute with
         out = func(*args, **kwargs)
         if func.overloadpacket is torch.ops.aten.all:
             self._is_all = out.untyped_storage()._cdata
@@ -117,7 +117,7 @@ class Recording(TorchDispatchMode):
         frame = sys._getframe(2)
         while frame is not None and frame.f_code.co_filename.startswith(_TORCH) and frame.f_code.co_name in _WRAPPERS:
             frame = frame.f_back
-        is_engine = _IS_PRETENDED and (frame is None or frame.f_code.co_name == "_engine_run_backward")
+        is_engine = IS_PRETENDED and (frame is None or frame.f_code.co_name == "_engine_run_backward")
         return torch.device("cpu") if is_engine else x.device
 
     def _value_of(self, x: torch.Tensor) -> Any:
@@ -135,7 +135,7 @@ class Recording(TorchDispatchMode):
             return self.name(site), 0, self.name(op), 0 if self.is_setup else 4
         if node is None:
             place = self.name(site), self.name(module)
-            self._made_at[torch.autograd._get_sequence_nr() - 1] = place
+            self._made_at.setdefault(torch.autograd._get_sequence_nr() - 1, place)  # an op's first call made its node
             return *place, self.name(op), 1
         if is_inside:  # numbers of that thread's nodes are those of others, which forward made
             return self.name(site), self.name(module), self.name(op), 3
@@ -169,129 +169,6 @@ def _site(frame: Any) -> tuple[str, bool]:
 
 def _line(frame: Any) -> str:
     return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno} {frame.f_code.co_name}"
-
-
-@contextlib.contextmanager
-def chosen_attention(kind: str) -> Iterator[None]:
-    """Chooses the kernel of scaled_dot_product_attention as a card does, where there is none to ask."""
-    library = torch.library.Library("aten", "IMPL")
-
-    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
-                  is_causal: bool = False, *, scale: Any = None, enable_gqa: bool = False) -> Any:
-        way = kind if kind != "auto" else _choice(query, key, value, attn_mask)
-        return _attention(way, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-
-    for where in ("AutogradCUDA", "CUDA"):
-        library.impl("scaled_dot_product_attention", attention, where)
-    try:
-        yield
-    finally:
-        library._destroy()
-
-
-def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, dropout: float, is_causal: bool,
-               scale: Any, enable_gqa: bool) -> Any:
-    """The op that PyTorch calls in each of its ways, and what it does before."""
-    aten = torch.ops.aten
-    if way == "math":
-        return aten._scaled_dot_product_attention_math(q, k, v, mask, dropout, is_causal, None, scale=scale,
-                                                       enable_gqa=enable_gqa)[0]
-    width = q.size(-1)
-    if way == "flash":
-        if width % 8:
-            q, k, v = (torch.nn.functional.pad(x, (0, -width % 8)) for x in (q, k, v))
-        out = aten._scaled_dot_product_flash_attention(q, k, v, dropout, is_causal,
-                                                       scale=scale if scale is not None else width ** -0.5)[0]
-        return out[..., :width]
-    if enable_gqa and way == "efficient" and q.size(-3) != k.size(-3):
-        k, v = (x.repeat_interleave(q.size(-3) // x.size(-3), -3) for x in (k, v))
-    if mask is not None and way == "efficient":
-        if mask.dtype == torch.bool:
-            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(mask.logical_not(), float("-inf"))
-        mask = _aligned(mask.expand(q.size(0), q.size(1), q.size(2), k.size(2)))
-    needs = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-    if way == "efficient":
-        return aten._scaled_dot_product_efficient_attention(q, k, v, mask, needs, dropout, is_causal, scale=scale)[0]
-    return aten._scaled_dot_product_cudnn_attention(q, k, v, mask, needs, dropout, is_causal, False, scale=scale)[0]
-
-
-def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> str:
-    """The first way of PyTorch's order that takes these, on Hopper."""
-    is_low = q.dtype in (torch.float16, torch.bfloat16)
-    if q.dim() != 4 or not (is_low or q.dtype == torch.float32):
-        return "math"
-    if is_low and q.size(-1) % 8 == 0 and v.size(-1) % 8 == 0 and q.size(-1) <= 256:
-        return "cudnn"
-    if is_low and mask is None and q.size(-1) <= 256 and q.size(-1) == v.size(-1):
-        return "flash"
-    return "efficient" if q.size(-3) == k.size(-3) else "math"
-
-
-def _aligned(mask: torch.Tensor) -> torch.Tensor:
-    """A mask whose rows begin at multiples of 16 elements, copied where they do not."""
-    if mask.size(-1) % 16 == 0:
-        return mask
-    padded = torch.nn.functional.pad(mask, (0, -mask.size(-1) % 16))
-    return padded[..., :mask.size(-1)]
-
-
-@functools.cache
-def _replace_accelerator() -> None:
-    """Backward asks the accelerator for its streams, which fails where PyTorch is built for CUDA and no card is there."""
-    class Hooks(torch._C._acc.PrivateUse1Hooks):
-        def is_available(self) -> bool:
-            return False
-
-        def has_primary_context(self, _: int) -> bool:
-            return False
-
-        def is_built(self) -> bool:
-            return False
-
-    class Guard(torch._C._acc.DeviceGuard):
-        def type_(self) -> Any:
-            return torch._C._autograd.DeviceType.PrivateUse1
-
-    class Module:
-        """Without devices; what is asked of an accelerator by steps that run on the CPU later."""
-
-        is_initialized = is_available = _is_in_bad_fork = staticmethod(lambda: False)
-        device_count = current_device = staticmethod(lambda: 0)
-        manual_seed_all = staticmethod(lambda _: None)
-        get_amp_supported_dtype = staticmethod(lambda: [torch.bfloat16, torch.float16])
-
-    _setup_privateuseone_for_python_backend(rename="pretended", backend_module=Module(), hook=Hooks(), device_guard=Guard())
-
-
-@contextlib.contextmanager
-def pretended_card() -> Iterator[fake_tensor.FakeTensorMode]:
-    """Fake tensors of a card that need not be there, while Python's own questions about it are answered with yes."""
-    if _IS_PRETENDED:
-        torch._C._ensureCUDADeviceGuardSet()
-        _replace_accelerator()
-    mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
-    answers = {"is_available": True, "device_count": 1, "current_device": 0, "get_device_capability": (9, 0),
-               "is_bf16_supported": True, "synchronize": None, "empty_cache": None, "is_current_stream_capturing": False}
-    found = [(torch.cuda, name, getattr(torch.cuda, name)) for name in answers]
-    found.append((torch.cuda, "_initialized", torch.cuda._initialized))  # states of random numbers are not kept
-    found.append((fake_tensor, "init_gpu_context", getattr(fake_tensor, "init_gpu_context", None)))
-    asks = sys.modules.get("transformers.utils.import_utils")  # makes masks of tensors without values that it leaves out else
-    if hasattr(asks, "is_fake_tensor"):
-        found.append((asks, "is_fake_tensor", asks.is_fake_tensor))
-    with mode:
-        for name, answer in answers.items():
-            setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
-        if hasattr(asks, "is_fake_tensor"):
-            asks.is_fake_tensor = lambda _: False
-        torch.cuda._initialized = False
-        fake_tensor.init_gpu_context = lambda _: None
-        _foreach_supported_types.append(fake_tensor.FakeTensor)
-        try:
-            yield mode
-        finally:
-            _foreach_supported_types.remove(fake_tensor.FakeTensor)
-            for of, name, old in found:
-                setattr(of, name, old)
 
 
 class Faked:
@@ -364,11 +241,13 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
         inputs = pytree.tree_unflatten(leaves, tree)
         del leaves
         recording.is_setup = False
-        with _hooks(recording, own, is_moved), chosen_attention(attention), recording:
+        with (_hooks(recording, own, is_moved), chosen_attention(attention), torch.jit.optimized_execution(False), recording):
             for _ in range(steps):
                 marks.append(len(recording.events))
                 step(own, update, *inputs)
-        events = list(recording.events)
+            events = list(recording.events)
+            recording.is_lifting = False
+            torch.empty(1, device=DEVICE, requires_grad=True).sum().backward()  # on the thread of backward, too
     return {"format": 1, "torch": torch.__version__.partition("+")[0], "attention": attention, "phases": list(PHASES),
             "names": list(recording.names), "steps": marks, "events": events}
 
