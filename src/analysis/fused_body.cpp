@@ -89,6 +89,7 @@ void find_pair_tables(FusedBody& out) {
 bool find_cuts(FusedBody& out) {
   std::set<std::int64_t> cuts{1, out.count};
   if (out.width != 0) cuts.insert(out.width);
+  if (out.half != 0) cuts.insert(2 * out.half);
   const auto add = [&](ValueId id, bool per_pair) {
     const Shape& shape = out.program.type(id).shape;
     const Strides& place = out.place(id);
@@ -196,6 +197,7 @@ std::optional<FusedBody> find_walk(const Program& body) {
     if (!covers_the_walk(out, o.value)) return std::nullopt;
   }
   if (!find_cuts(out) || (out.has_pairs && out.cuts[1] % 2 != 0)) return std::nullopt;
+  if (out.half != 0 && out.cuts[1] != 2 * out.half) return std::nullopt;
   return out;
 }
 

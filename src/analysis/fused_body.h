@@ -23,6 +23,10 @@ struct FusedBody {
   // When columns are summed too: rows per block, with one partial sum per column and block; else 0.
   std::int64_t rows_per_block = 0;
   bool has_pairs = false;  // points 2j and 2j+1 must be computed together
+  // Where pairs are half a row apart (rotation by halves), the columns between the two; else 0. The
+  // walk goes by pairs then: points 2j and 2j+1 of `2 half` points are the columns j and j + half.
+  // Places are those of columns all the same; only what reads and writes memory tells them apart.
+  std::int64_t half = 0;
 
   // By value, then by dimension: distance in points between neighbouring elements; 0 along
   // dimensions of size 1. Points that differ only in a dimension a value lacks share its element.

@@ -173,7 +173,10 @@ class Placer {
 
   bool over_pairs(const Node& node) {
     const ValueId x = node.inputs[0], y = node.outputs[0];
+    const std::int64_t half = node.attrs.flag("halves") ? body_.type(x).shape.back() / 2 : 0;
+    if (out_.has_pairs && out_.half != half) return false;
     out_.has_pairs = true;
+    out_.half = half;
     if (!placed(x) && !placed(y)) return true;
     const Strides place = placed(x) ? out_.place(x) : out_.place(y);
     if (!put(x, place) || !put(y, place) || place.back() != 1) return false;

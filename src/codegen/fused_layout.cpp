@@ -29,8 +29,13 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 
 Access access_of(const FusedBody& body, ValueId id, std::string name, const FusedOperand& operand,
                  bool per_pair) {
-  Access a{id, std::move(name),  body.program.type(id).dtype,
-           {}, per_pair ? 2 : 1, operand.alignment_bytes};
+  Access a{id,
+           std::move(name),
+           body.program.type(id).dtype,
+           {},
+           per_pair ? 2 : 1,
+           operand.alignment_bytes,
+           per_pair ? 0 : body.half};
   for (std::size_t i = 0; i + 1 < body.cuts.size(); ++i) {
     const std::int64_t cut = body.cuts[i];
     // A pair of points shares one element: a point is half a step along the innermost part.
@@ -58,12 +63,13 @@ void add_accesses(const FusedBody& body, std::span<const FusedOperand> leaves,
   }
 }
 
-// Merges parts that are contiguous in all operands and results; rows are kept apart.
+// Merges parts that are contiguous in all operands and results; rows are kept apart, and so is what
+// has halves.
 void merge_parts(const FusedBody& body, FusedLayout& out) {
   std::vector<std::vector<std::int64_t>> steps(out.accesses.size());
   for (std::size_t i = 0; i + 1 < body.cuts.size(); ++i) {
     const Part part{body.cuts[i], body.cuts[i + 1] / body.cuts[i]};
-    bool merges = !out.parts.empty() && part.cut != body.width;
+    bool merges = !out.parts.empty() && part.cut != body.width && part.cut != 2 * body.half;
     for (std::size_t a = 0; a < out.accesses.size() && merges; ++a) {
       merges = out.accesses[a].steps[i] == steps[a].back() * out.parts.back().size;
     }
@@ -143,13 +149,14 @@ bool Access::repeats() const {
 }
 
 bool Access::has_packs(std::int64_t n) const {
-  const std::int64_t elements = n / divisor;
+  const std::int64_t elements = half != 0 ? n / 2 : n / divisor;
   const auto bytes = elements * static_cast<std::int64_t>(size_of(dtype));
   const bool aligned = alignment_bytes >= std::min<std::int64_t>(bytes, 16) &&
                        std::has_single_bit(static_cast<std::uint64_t>(elements));
-  return aligned && steps[0] == 1 &&
+  const std::int64_t apart = half != 0 ? elements : n;
+  return aligned && steps[0] == 1 && half % elements == 0 &&
          std::all_of(steps.begin() + 1, steps.end(),
-                     [&](std::int64_t step) { return step % n == 0; });
+                     [&](std::int64_t step) { return step % apart == 0; });
 }
 
 std::size_t FusedLayout::first_part_behind(std::int64_t points) const {

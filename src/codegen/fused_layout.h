@@ -23,9 +23,11 @@ struct Access {
   std::vector<std::int64_t> steps;
   int divisor = 1;  // 2: one element per pair
   int alignment_bytes = 16;
+  std::int64_t half = 0;  // columns between the elements of a pair; 0: they are neighbours
 
   bool repeats() const;
-  // True if n points along the first part are a pack of n / divisor adjacent, aligned elements.
+  // True if n points along the first part are a pack of n / divisor adjacent, aligned elements;
+  // where pairs are halves of a row, two packs of n / 2.
   bool has_packs(std::int64_t n) const;
 };
 

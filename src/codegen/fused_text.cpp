@@ -108,7 +108,9 @@ std::string Writer::offset(const Access& a, std::size_t first, std::size_t last)
   for (std::size_t k = first; k < last; ++k) {
     if (a.steps[k] == 0 || layout_.parts[k].size == 1) continue;
     out += out.empty() ? "" : " + ";
-    out += a.steps[k] == 1 ? fmt::format("c{}", k) : fmt::format("c{} * {}u", k, a.steps[k]);
+    out += fmt::format("c{}", k);
+    if (k == 0 && a.half != 0) out += " / 2u";
+    if (a.steps[k] != 1) out += fmt::format(" * {}u", a.steps[k]);
   }
   return out.empty() ? "0" : out;
 }
@@ -136,7 +138,10 @@ void Writer::each_pack(const std::function<void()>& body) {
 
 void Writer::load(const Access& a) {
   const std::int64_t n = layout_.pack / a.divisor;
-  if (a.has_packs(layout_.pack)) {
+  if (a.half != 0) {
+    line("load_halves<{}, {}>({}, {}, {}, v{} + k * {});", n, a.has_packs(n), address(a),
+         a.steps[0], a.half * a.steps[0], a.value, n);
+  } else if (a.has_packs(layout_.pack)) {
     line("load_pack<{}>({}, v{} + k * {});", n, address(a), a.value, n);
   } else {
     line("load_each<{}>({}, {}, v{} + k * {});", n, address(a), a.steps[0], a.value, n);
@@ -268,7 +273,6 @@ void Writer::compute(const Node& node) {
 }
 
 void Writer::store(const Access& a) {
-  const bool packs = a.has_packs(layout_.pack);
   const std::string from = is_array(a.value)
                                ? fmt::format("{} + k * {}", name(a.value), layout_.pack)
                                : fmt::format("{}_all", a.name);
@@ -277,7 +281,11 @@ void Writer::store(const Access& a) {
     line("#pragma unroll");
     line("for (int j = 0; j < {}; ++j) {}_all[j] = {};", layout_.pack, a.name, name(a.value));
   }
-  if (packs) {
+  const bool packs = a.has_packs(layout_.pack);
+  if (a.half != 0) {
+    line("if ({} != nullptr) store_halves<{}, {}>({}, {}, {}, {});", a.name, layout_.pack, packs,
+         address(a), a.steps[0], a.half * a.steps[0], from);
+  } else if (packs) {
     line("if ({} != nullptr) store_pack<{}>({}, {});", a.name, layout_.pack, address(a), from);
   } else {
     line("if ({} != nullptr) store_each<{}>({}, {}, {});", a.name, layout_.pack, address(a),

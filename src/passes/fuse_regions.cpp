@@ -53,10 +53,6 @@ NodeId Regions::computed_by(ValueId id) const {
 
 bool Regions::may_join(const Node& node) const {
   if (node.op->fusion == Fusion::kNone) return false;
-  // A thread of a fused kernel has neighbours alone.
-  const AttrValue* halves = node.attrs.find("halves");
-  if (node.op->fusion == Fusion::kPairs && halves != nullptr && std::get<bool>(*halves))
-    return false;
   const Phase phase = node.origin().phase;
   if (phase == Phase::kOptimizer || phase == Phase::kCommunication) return false;
   return std::ranges::all_of(node.outputs, [&](ValueId id) {
@@ -177,11 +173,12 @@ void Regions::join_siblings() {
     }
   }
   for (const std::vector<NodeId>& siblings : readers) {
-    int last = -1;
+    std::vector<int> apart;  // regions of readers before
     for (NodeId reader : siblings) {
       const int region = region_of(reader);
-      if (region < 0 || region == last) continue;
-      if (last < 0 || !try_join(last, region)) last = region;
+      if (region < 0 || std::ranges::count(apart, region) > 0) continue;
+      const auto joins = [&](int other) { return try_join(other, region); };
+      if (std::ranges::none_of(apart, joins)) apart.push_back(region);
     }
   }
 }

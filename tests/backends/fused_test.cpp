@@ -152,13 +152,15 @@ TEST_P(FusedTest, AResultInItsReadersOrderIsTheSame) {
 
 TEST_P(FusedTest, RotationsAgree) {
   for (DType dtype : kDTypes) {
-    for (std::int64_t width : {2, 6, 64}) {
-      Builder b(fmt::format("rotation {} {}", name_of(dtype), width));
+    for (int i = 0; i < 6; ++i) {
+      const std::int64_t width = std::array{2, 6, 64}[static_cast<std::size_t>(i % 3)];
+      const bool halves = i >= 3;
+      Builder b(fmt::format("rotation {} {} {}", name_of(dtype), width, halves));
       const ops::RopeTable table = ops::rope_table(b, 5, width, {});
       for (const char* name : {"q", "k"}) {
         const Val x = ops::permute(b.input(name, {dtype, {2, 5, 3, width}}), {0, 2, 1, 3});
-        const Val turned = ops::rope(ops::unary("neg", x), table, name[0] == 'k');
-        b.output(name, turned);
+        b.output(name, b.call1("rope", {ops::unary("neg", x), table.cos, table.sin},
+                               {{"inverse", name[0] == 'k'}, {"halves", halves}}));
       }
       expect_twice_the_error_at_most(b.finish());
     }

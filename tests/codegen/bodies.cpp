@@ -44,6 +44,18 @@ const std::map<std::string, std::string>& fused_bodies() {
         %3 : bf16[2,4,3,8] = permute(%2) {axes=[0,2,1,3]}
         output "y" = %3
       })"},
+      {"rotation_by_halves", R"(program "body" {
+        input %g : bf16[2,3,4,8]
+        input %w : f32[8]
+        input %cos : f32[4,4]
+        input %sin : f32[4,4]
+        %0 : f32[2,3,4,8] = cast(%g) {dtype=f32}
+        %1, %2 : f32[2,3,4,8], f32[2,3,4] = rms_norm(%0, %w)
+        %3 : f32[2,3,4,8] = rope(%1, %cos, %sin) {halves=true}
+        %4 : bf16[2,3,4,8] = cast(%3) {dtype=bf16}
+        %5 : bf16[2,4,3,8] = permute(%4) {axes=[0,2,1,3]}
+        output "y" = %5
+      })"},
       {"long_rows", R"(program "body" {
         input %x : f16[3,5000]
         input %w : f16[5000]

@@ -103,6 +103,18 @@ TEST(FusedTextTest, ARotationReadsItsAnglesByPairsAndWritesForItsReader) {
   EXPECT_THAT(text.kernel, HasSubstr("store_pack<4>(y0 + c0 + c1 * 24u + c2 * 8u + c3 * 96u"));
 }
 
+TEST(FusedTextTest, ARotationByHalvesReadsAndWritesBothHalvesOfARow) {
+  const std::string body = fused_bodies().at("rotation_by_halves");
+  const std::string text = kernel_of(body).kernel;
+  EXPECT_THAT(text, HasSubstr("load_halves<4, true>(x0 + c0 / 2u + c1 * 8u + c2 * 32u + c3 * 96u, "
+                              "1, 4, v0 + k * 4);"));
+  EXPECT_THAT(text, HasSubstr("load_halves<4, true>(x1 + c0 / 2u, 1, 4, v1 + k * 4);"));
+  EXPECT_THAT(text, HasSubstr("load_pack<2>(x2 + (c0 + c1 * 8u) / 2u, v2 + k * 2);"));
+  EXPECT_THAT(text, HasSubstr("store_halves<4, true>(y0 + c0 / 2u + c1 * 24u + c2 * 8u + c3 * 96u, "
+                              "1, 4, v"));
+  EXPECT_THAT(kernel_of(body, 2).kernel, HasSubstr("load_halves<4, false>(x0"));
+}
+
 TEST(FusedTextTest, PacksAreAsWideAsAlignmentAndSizesAllow) {
   const std::string body = fused_bodies().at("every_elementwise_op");
   EXPECT_THAT(kernel_of(body, 16).kernel, HasSubstr("load_pack<4>(x0"));
@@ -216,6 +228,29 @@ TEST(FusedTextTest, WhatNoWalkReachesHasNoKernel) {
     %2 : f32[3,4] = add(%1, %z)
     output "once" = %0
     output "y" = %2
+  })"));
+  const std::string rotations = R"(program "rotations" {
+    input %x : f32[4,8]
+    input %cos : f32[4,4]
+    input %sin : f32[4,4]
+    %0 : f32[4,8] = rope(%x, %cos, %sin) {halves=true}
+    %1 : f32[4,8] = rope(%0, %cos, %sin) {halves=true}
+    output "y" = %1
+  })";
+  EXPECT_TRUE(has_walk(rotations.c_str()));
+  std::string mixed = rotations;  // neighbours, and then halves
+  mixed.replace(mixed.find(" {halves=true}"), 14, "");
+  EXPECT_FALSE(has_walk(mixed.c_str()));
+  EXPECT_FALSE(has_walk(R"(program "an operand of half a row" {
+    input %x : f32[4,8]
+    input %s : f32[2,1]
+    input %cos : f32[4,4]
+    input %sin : f32[4,4]
+    %0 : f32[4,8] = rope(%x, %cos, %sin) {halves=true}
+    %1 : f32[4,2,4] = reshape(%0) {shape=[4,2,4]}
+    %2 : f32[4,2,4] = broadcast(%s) {shape=[4,2,4]}
+    %3 : f32[4,2,4] = mul(%1, %2)
+    output "y" = %3
   })"));
   EXPECT_FALSE(has_walk(R"(program "two orders" {
     input %x : f32[4,4]

@@ -92,7 +92,7 @@ TEST_F(FuseTest, TheNodePutBackInPlaceIsTheProgramItCameFrom) {
 }
 
 TEST_F(FuseTest, RotationsOfQAndKWithTheirCastsAreOneNode) {
-  const Program out = fused(R"(program "p" {
+  std::string text = R"(program "p" {
     input %q : bf16[2,4,3,8]
     input %k : bf16[2,4,3,8]
     %0, %1 : f32[4,4], f32[4,4] = rope_table() {length=4, width=8}
@@ -106,9 +106,36 @@ TEST_F(FuseTest, RotationsOfQAndKWithTheirCastsAreOneNode) {
     %9 : bf16[2,3,4,8] = cast(%8) {dtype=bf16}
     output "q" = %5
     output "k" = %9
+  })";
+  const auto expect_one_node = [&] {
+    const Program out = fused(text);
+    EXPECT_EQ(count(out, "fused"), 1);
+    EXPECT_EQ(count(out, "cast") + count(out, "rope"), 0);
+  };
+  expect_one_node();
+  for (const char* call : {"rope(%3, %0, %1)", "rope(%7, %0, %1)"}) {
+    text.insert(text.find(call) + std::string_view(call).size(), " {halves=true}");
+  }
+  expect_one_node();
+}
+
+// A region between the two that fits neither: queries are more than keys and values.
+TEST_F(FuseTest, ReadersOfOneValueAreOneNodeInAnyOrder) {
+  const Program out = fused(R"(program "p" {
+    input %x : f32[4,16]
+    %0 : f32[4,4] = slice(%x) {axis=1, start=0, stop=4}
+    %1 : f32[4,4] = exp(%0)
+    %2 : f32[4,8] = slice(%x) {axis=1, start=8, stop=16}
+    %3 : f32[4,8] = neg(%2)
+    %4 : f32[4,4] = slice(%x) {axis=1, start=4, stop=8}
+    %5 : f32[4,4] = neg(%4)
+    output "a" = %1
+    output "b" = %3
+    output "c" = %5
   })");
   EXPECT_EQ(count(out, "fused"), 1);
-  EXPECT_EQ(count(out, "cast") + count(out, "rope"), 0);
+  EXPECT_EQ(count(out, "exp"), 0);
+  EXPECT_EQ(count(out, "neg"), 1);
 }
 
 TEST_F(FuseTest, AResultIsWrittenInTheOrderThatItsReaderWouldCopyInto) {

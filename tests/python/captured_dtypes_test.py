@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Dtypes of captured modules under autocast: those of a running PyTorch step, and those of the program.
 
-    tests/python/captured_dtypes_test.py [--program build/tracestep] [--all]
+    tests/python/captured_dtypes_test.py [--program build/tracestep] [--all] [--only falcon]
 
 A dispatch mode reads the dtype of each result while a module runs forward under torch.autocast; the program's are in
 `show --program`. Compared are products, norms, activations and sums, by the module's path and kind, in bfloat16 and
@@ -24,10 +24,10 @@ import capture_test  # noqa: E402
 import torch  # noqa: E402
 import tracestep  # noqa: E402
 
-PROGRAM, ALL = ROOT / "build/tracestep", False
+PROGRAM, ALL, ONLY = ROOT / "build/tracestep", False, None
 THEIRS = {"mm": "product", "addmm": "product", "bmm": "product", "baddbmm": "product", "native_layer_norm": "norm",
           "convolution": "product", "gelu": "activation", "silu": "activation", "relu": "activation", "tanh": "activation",
-          "_scaled_dot_product_flash_attention_for_cpu": "product", "embedding": "embedding", "add": "sum",
+          "_scaled_dot_product_flash_attention_for_cpu": "product", "embedding": "embedding", "add": "sum", "add_": "sum",
           "nll_loss_forward": "loss", "nll_loss2d_forward": "loss"}
 OURS = {"matmul": "product", "matmul_bias": "product", "layer_norm": "norm", "gelu": "activation", "gelu_erf": "activation",
         "silu": "activation", "relu": "activation", "tanh": "activation", "attention": "product", "gather": "embedding",
@@ -94,6 +94,8 @@ class CapturedDtypesTest(unittest.TestCase):
 
     def test_values_have_the_dtypes_of_a_running_step(self):
         for name, make in cases():
+            if ONLY not in (None, name):
+                continue
             for low, precision in ((torch.bfloat16, "bf16"), (torch.float16, "fp16")):
                 with self.subTest(name, precision=precision):
                     torch.manual_seed(3)
@@ -112,7 +114,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", type=pathlib.Path, default=PROGRAM)
     parser.add_argument("--all", action="store_true", help="also the architectures of transformers")
+    parser.add_argument("--only", metavar="NAME", help="one of them")
     options, rest = parser.parse_known_args()
-    PROGRAM, ALL = options.program.resolve(), options.all
+    PROGRAM, ALL, ONLY = options.program.resolve(), options.all, options.only
     tracestep.use(str(PROGRAM))
     unittest.main(argv=[sys.argv[0], *rest])

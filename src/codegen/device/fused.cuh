@@ -135,6 +135,35 @@ __device__ inline void store_each(T* to, long long step, const V* from) {
 #pragma unroll
   for (int i = 0; i < N; ++i) set(to[i * step], from[i]);
 }
+// N elements as pairs whose second ones lie `half` behind the first ones, neighbours in `to`.
+template <int N, bool kPacks, class T, class V>
+__device__ inline void load_halves(const T* from, long long step, long long half, V* to) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    V part[N / 2];
+    if constexpr (kPacks) {
+      load_pack<N / 2>(from + h * half, part);
+    } else {
+      load_each<N / 2>(from + h * half, step, part);
+    }
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) to[2 * i + h] = part[i];
+  }
+}
+template <int N, bool kPacks, class T, class V>
+__device__ inline void store_halves(T* to, long long step, long long half, const V* from) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    V part[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) part[i] = from[2 * i + h];
+    if constexpr (kPacks) {
+      store_pack<N / 2>(to + h * half, part);
+    } else {
+      store_each<N / 2>(to + h * half, step, part);
+    }
+  }
+}
 
 // --- rows -------------------------------------------------------------------------------------
 struct Plus {
