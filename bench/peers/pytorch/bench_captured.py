@@ -13,6 +13,7 @@ With --serve, cells come as JSON lines on stdin, as for bench_models.py.
 """
 
 import argparse
+import contextlib
 import json
 import math
 import pathlib
@@ -205,12 +206,25 @@ class Kept:
         yield {"mode": "step", "form": cell["form"], **row}
 
 
+def unfilled():
+    """Where no weight is needed: torch.nn.init does nothing meanwhile."""
+    try:
+        from transformers.initialization import no_init_weights
+    except ImportError:  # before transformers 5, or there are none
+        try:
+            from transformers.modeling_utils import no_init_weights
+        except ImportError:
+            return contextlib.nullcontext()
+    return no_init_weights()
+
+
 def capture(name, batch, context, place):
     """Writes the module as a program: its shape and graph, no weights."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "python"))
     import tracestep
 
-    module, vocab = module_of(name, context)
+    with unfilled():
+        module, vocab = module_of(name, context)
     tokens = torch.randint(0, vocab, (batch, context + 1))
     inputs = inputs_of(name, tokens)
     args, keywords = ((), inputs) if name in CONFIGS else (tuple(inputs.values()), {})
