@@ -8,6 +8,7 @@
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
 #include "nn/scopes.h"
+#include "spec/step_program.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -179,7 +180,7 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const std::int64_t weights = of_layer * layers + chunks;
   const std::int64_t attention = whole + 2 * (layers - whole);
   const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
-  const bool has_formulas = step.model.captured == nullptr;
+  const bool has_formulas = step.model.captured == nullptr && !trains_part(step);
   std::vector<Count> out;
   if (has_formulas) {
     out = {{"weight products, forward", fmt::format("{}L + {}, L = {}", of_layer, chunks, layers),
