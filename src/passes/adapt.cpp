@@ -287,10 +287,13 @@ class NarrowFrozen {
         r.replace(node, {r.map(node.inputs[0])});
         continue;
       }
-      const std::vector<Val> y = r.copy(node);
-      if (!is_of_frozen) continue;
-      const auto guard = r.from(node);
-      r.replace(node, {ops::cast(y[0], DType::kF32)});
+      if (!is_of_frozen) {
+        r.copy(node);
+        continue;
+      }
+      const auto guard = r.from(node);  // the rows have another type than those of the copied node
+      const Val rows = r.builder().call(*node.op, r.inputs(node), node.attrs).front();
+      r.replace(node, {ops::cast(rows, DType::kF32)});
     }
     return r.finish();
   }

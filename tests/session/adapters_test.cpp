@@ -195,6 +195,29 @@ TEST_F(AdaptersTest, LossAndGradientsAreThoseOfTheMergedModel) {
   EXPECT_EQ(compared, 7);  // q, v and down of two layers, and the head
 }
 
+// With B of zeros the adapters change nothing: what is left is how frozen weights are stored.
+TEST_F(AdaptersTest, UnderAutocastTheLossIsThatOfWeightsRoundedToSixteenBits) {
+  for (const char* precision : {"bf16", "fp16"}) {
+    RunSpec with = small_step("r=2,targets=all");
+    with.place.device = "cpu";
+    with.mode = Mode::kForward;
+    with.precision = parse_precision("precision", precision);
+    RunSpec without = with;
+    without.lora = {};
+    const auto device = make_device(with), other = make_device(without);
+    Session adapted(*device, with), whole(*other, without);
+    fill_for_timing(adapted);
+    fill_for_timing(whole);
+    const WholeTensors from(adapted.store()), to(whole.store());
+    for (const std::string& name : to.weights())
+      to.set(name, as_dtype(from.get(name), DType::kF32));
+    adapted.executor().run();
+    whole.executor().run();
+    EXPECT_EQ(adapted.executor().scalar("loss"), whole.executor().scalar("loss")) << precision;
+    EXPECT_EQ(from.get("token_embeddings.weight").dtype, with.precision.autocast);
+  }
+}
+
 TEST_F(AdaptersTest, AnyStepHoldsWhatWasPredicted) {
   constexpr std::uint64_t kSteps = 60;
   int made = 0;
