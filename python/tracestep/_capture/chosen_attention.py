@@ -76,8 +76,8 @@ def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, enable
 
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
-    """A mask whose rows begin at multiples of 16 elements, copied where they do not."""
-    if mask.size(-1) % 16 == 0:
+    """A mask whose rows begin at multiples of 8 elements, copied where they do not."""
+    if mask.size(-1) % 8 == 0:
         return mask
-    padded = torch.nn.functional.pad(mask, (0, -mask.size(-1) % 16))
+    padded = torch.nn.functional.pad(mask, (0, -mask.size(-1) % 8))
     return padded[..., :mask.size(-1)]

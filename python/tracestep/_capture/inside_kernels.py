@@ -47,7 +47,8 @@ def of_attention(func: Any, gradient: torch.Tensor, q: torch.Tensor, k: torch.Te
     b, h, t, d = q.shape
     copied, rows = _copied(gradient), 4 * b * h * t
     if func.overloadpacket is aten._scaled_dot_product_efficient_attention_backward:
-        last = [rows, rows * d + 96 * b * h]
+        tiles = -(-t // 64)
+        last = [rows, b * h * tiles * (4 * 64 * (-(-d // 64) * 64) + 16)]
         return copied, [[rows * d, rows, rows], last] if q.dtype == torch.float32 else [last]
     if func.overloadpacket is aten._scaled_dot_product_flash_attention_backward:
         t, d = -(-t // 128) * 128, -(-d // 32) * 32
@@ -65,6 +66,11 @@ def of_embedding(gradient: torch.Tensor, indices: torch.Tensor) -> Sizes:
     return [8 * n] * 8 + [4 * (n + n // 10) * gradient.shape[-1]]
 
 
+def in_order(func: Any, results: list[Any]) -> list[Any]:
+    """The results of an op as its kernel allocates them."""
+    return results[::-1] if func.overloadpacket is aten.native_dropout else results
+
+
 def scratch_of(func: Any, args: Any, out: Any) -> tuple[Sizes, list[Sizes]]:
     """Bytes that a kernel takes before its results, alive to its end, and groups of those after them, alive together."""
     op = func.overloadpacket
@@ -78,6 +84,8 @@ def scratch_of(func: Any, args: Any, out: Any) -> tuple[Sizes, list[Sizes]]:
         return _copied(args[0]), [of_embedding(args[0], args[1])]
     if op is aten._safe_softmax:  # rows of which nothing is left
         return [], [[out.numel(), out.numel() // out.shape[-1]]]
+    if op in (aten._softmax, aten._log_softmax):
+        return [], [_copied(args[0])]
     if op is aten._softmax_backward_data:  # the product of gradient and result
         return [], [[args[1].numel() * args[1].element_size()]]
     if op in (aten.native_layer_norm_backward, aten._fused_rms_norm_backward, aten._log_softmax_backward_data):

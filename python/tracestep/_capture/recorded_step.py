@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import chosen_attention
 from .export import loss_of
-from .inside_kernels import LT_WORKSPACE, scratch_of, takes_workspace
+from .inside_kernels import LT_WORKSPACE, in_order, scratch_of, takes_workspace
 from .pretended_card import IS_PRETENDED, pretended_card
 
 WORKSPACE = -1  # bytes that the card decides
@@ -71,7 +71,7 @@ class Recording(TorchDispatchMode):
             self._is_all = out.untyped_storage()._cdata
         before, after = scratch_of(func, args, out)
         held = [self._born(size, place) for size in before]
-        for x in pytree.tree_leaves(out):
+        for x in in_order(func, pytree.tree_leaves(out)):
             if isinstance(x, torch.Tensor) and x.device.type == "cuda":
                 self.see(x, place)
         for group in after:
@@ -202,6 +202,13 @@ class Faked:
         return copy.deepcopy(what, self.memo)
 
 
+def _as_moved(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Its tensors in the order in which module.to() moves them: those of its parts first."""
+    for part in module.children():
+        yield from _as_moved(part)
+    yield from (x for x in (*module._parameters.values(), *module._buffers.values()) if x is not None)
+
+
 @contextlib.contextmanager
 def _hooks(recording: Recording, module: torch.nn.Module, is_moved: bool) -> Iterator[None]:
     """Names modules while they run; `is_moved`: what they make without naming a device is on the card as they are."""
@@ -244,7 +251,7 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
     with pretended_card():
         faked = Faked()
         with recording:
-            own = faked.copied(module, [*module.parameters(), *module.buffers()])
+            own = faked.copied(module, list(_as_moved(module)))
             leaves, tree = pytree.tree_flatten(tuple(inputs))
             leaves = [faked.tensor(x) if isinstance(x, torch.Tensor) else x for x in leaves]
             update = faked.copied(optimizer) if optimizer is not None else None
