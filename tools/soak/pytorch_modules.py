@@ -295,6 +295,20 @@ MENDED = {
                          position_buckets=256, norm_rel_ebd="layer_norm", share_att_key=True),
     "swin": pictured("swin", 48, 224, embed_dim=128, depths=[2, 2, 18, 2], num_heads=[4, 8, 16, 32]),
 }
+# Named after the rules were mended by what the rows of all those above showed, and before they ran.
+FRESHER = {
+    "granite": published("granite", 4, 1024, **{**GROUPED, "vocab_size": 49152}),
+    "nemotron": published("nemotron", 4, 1024, **{**WIDE, "num_key_value_heads": 4, "intermediate_size": 5120}),
+    "electra": published("electra", 24, 512, "MaskedLM", vocab_size=30522, embedding_size=768, hidden_size=768, num_hidden_layers=12,
+                         num_attention_heads=12, intermediate_size=3072),
+    "pegasus": published("pegasus", 8, 512, "Seq2SeqLM", vocab_size=96103, d_model=768, encoder_layers=8, decoder_layers=8,
+                         encoder_attention_heads=12, decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072),
+    "glm4": published("glm4", 4, 1024, **{**GROUPED, "head_dim": 64, "vocab_size": 64000}),
+    "vit": pictured("vit", 96, 224, hidden_size=768, num_hidden_layers=12, num_attention_heads=12),
+    "phi": published("phi", 4, 1024, **{**WIDE, "num_key_value_heads": 20, "intermediate_size": 5120, "vocab_size": 51200}),
+    "biogpt": published("biogpt", 4, 1024, vocab_size=42384, hidden_size=1280, num_hidden_layers=12, num_attention_heads=20,
+                        intermediate_size=5120),
+}
 # The rows of a run: at least 4 GiB in every way.
 LARGER = {
     "gpt-dropout": gpt(50304, 768, 12, 12, 12, 512, 0.1),

@@ -41,7 +41,8 @@ def jobs():
         return [{"group": group, "kind": kind, "module": n, "precision": p, "update": u, "checkpoint": c, **more}
                 for p, u, c in ways for n in names]
     one = [("bf16", "foreach", "off")]
-    return [*rows("fresh", zoo.FRESH, every), *rows("fresh", zoo.FRESH, one, "tracker"),
+    four = [every[i] for i in (0, 3, 5, 6)]  # each precision, optimizer and checkpointing twice
+    return [*rows("fresher", zoo.FRESHER, four), *rows("fresh", zoo.FRESH, every), *rows("fresh", zoo.FRESH, one, "tracker"),
             *rows("tuned", tuned, every[:1]),
             *(row for share in (1.02, 0.98, 0.7) for row in rows("tuned", LIMITED, one, f"limit {share}")),
             *rows("tuned", EXPANDABLE, one, "settings", settings="expandable_segments:True"),
@@ -56,8 +57,10 @@ def name_of(row):
 def made(row, device):
     import pytorch_modules as zoo
     import torch
-    with torch.device(device):
-        module, args, keywords = {**zoo.ROWS, **zoo.MENDED}[row["module"]](row["checkpoint"] == "on")
+    with torch.device(device if device == "meta" else "cpu"):  # then moved, as most people do
+        module, args, keywords = {**zoo.ROWS, **zoo.MENDED, **zoo.FRESHER}[row["module"]](row["checkpoint"] == "on")
+    module = module.to(device)
+    args, keywords = [x.to(device) for x in args], {name: x.to(device) for name, x in keywords.items()}
     return module, torch.optim.AdamW(module.parameters(), lr=1e-4, **{row["update"]: True}), args, keywords
 
 
@@ -187,7 +190,7 @@ def warmed():
     import pytorch_modules as zoo
     import torch
     gc.disable()
-    for name, build in {**zoo.FRESH, **zoo.LARGER, **zoo.MENDED, "mistral": zoo.LARGE["mistral"], "gemma": zoo.LARGE["gemma"],
+    for name, build in {**zoo.FRESHER, **zoo.FRESH, **zoo.LARGER, **zoo.MENDED, "mistral": zoo.LARGE["mistral"], "gemma": zoo.LARGE["gemma"],
                         "phi3": zoo.LARGE["phi3"], "qwen3": zoo.LARGE["qwen3"]}.items():
         try:
             with torch.device("meta"):

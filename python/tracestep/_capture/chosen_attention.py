@@ -8,14 +8,17 @@ from typing import Any
 import torch
 
 
+is_math = False  # while attention is computed op by op
+
+
 @contextlib.contextmanager
-def chosen_attention(kind: str) -> Iterator[None]:
+def chosen(kind: str) -> Iterator[None]:
     """Chooses the kernel of scaled_dot_product_attention as a card does, where there is none to ask."""
     library = torch.library.Library("aten", "IMPL")
 
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: Any = None, dropout_p: float = 0.0,
                   is_causal: bool = False, *, scale: Any = None, enable_gqa: bool = False) -> Any:
-        way = kind if kind != "auto" else _choice(query, key, value, attn_mask)
+        way = kind if kind != "auto" else _choice(query, key, value, attn_mask, enable_gqa)
         return _attention(way, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
 
     for where in ("AutogradCUDA", "CUDA"):
@@ -30,9 +33,17 @@ def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask
                scale: Any, enable_gqa: bool) -> Any:
     """The op that PyTorch calls in each of its ways, and what it does before."""
     aten = torch.ops.aten
+    if mask is not None and mask.dtype == torch.bool:
+        lows = torch.zeros((), dtype=q.dtype, device=q.device), torch.full((), float("-inf"), dtype=q.dtype, device=q.device)
+        mask = torch.where(mask, *lows)
     if way == "math":
-        return aten._scaled_dot_product_attention_math(q, k, v, mask, dropout, is_causal, None, scale=scale,
-                                                       enable_gqa=enable_gqa)[0]
+        global is_math
+        is_math = True
+        try:
+            return aten._scaled_dot_product_attention_math(q, k, v, mask, dropout, is_causal, None, scale=scale,
+                                                           enable_gqa=enable_gqa)[0]
+        finally:
+            is_math = False
     width = q.size(-1)
     if way == "flash":
         if width % 8:
@@ -43,8 +54,6 @@ def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask
     if enable_gqa and way == "efficient" and q.size(-3) != k.size(-3):
         k, v = (x.repeat_interleave(q.size(-3) // x.size(-3), -3) for x in (k, v))
     if mask is not None and way == "efficient":
-        if mask.dtype == torch.bool:
-            mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(mask.logical_not(), float("-inf"))
         mask = _aligned(mask.expand(q.size(0), q.size(1), q.size(2), k.size(2)))
     needs = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
     if way == "efficient":
@@ -52,10 +61,11 @@ def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask
     return aten._scaled_dot_product_cudnn_attention(q, k, v, mask, needs, dropout, is_causal, False, scale=scale)[0]
 
 
-def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> str:
+def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, enable_gqa: bool) -> str:
     """The first way of PyTorch's order that takes these, on Hopper."""
     is_low = q.dtype in (torch.float16, torch.bfloat16)
-    if q.dim() != 4 or not (is_low or q.dtype == torch.float32):
+    is_broadcast = q.dim() == 4 and (q.size(0) != k.size(0) or q.size(1) != k.size(1) and not enable_gqa)
+    if q.dim() != 4 or is_broadcast or not (is_low or q.dtype == torch.float32):
         return "math"
     is_trained = mask is not None and mask.requires_grad
     if is_low and q.size(-1) % 8 == 0 and v.size(-1) % 8 == 0 and q.size(-1) <= 256 and not is_trained:
@@ -66,8 +76,8 @@ def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any) -> str
 
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
-    """A mask whose rows begin at multiples of 16 elements, copied where they do not."""
-    if mask.size(-1) % 16 == 0:
+    """A mask whose rows begin at multiples of 8 elements, copied where they do not."""
+    if mask.size(-1) % 8 == 0:
         return mask
-    padded = torch.nn.functional.pad(mask, (0, -mask.size(-1) % 16))
+    padded = torch.nn.functional.pad(mask, (0, -mask.size(-1) % 8))
     return padded[..., :mask.size(-1)]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 aten = torch.ops.aten
+Sizes = list[int]
 PRODUCTS = (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten._addmm_activation, aten._scaled_mm)
 LT_WORKSPACE = 1 << 20  # of the handle for products with a bias
 MULTIPROCESSORS = 132  # of an H100 or H200 as SXM; 114 of one on PCIe
@@ -41,19 +42,23 @@ def of_sum(x: torch.Tensor, out: torch.Tensor) -> int:
     return 4 * outputs * blocks * width * vector if blocks > 1 else 0
 
 
-def of_attention(func: Any, q: torch.Tensor, k: torch.Tensor) -> int:
+def of_attention(func: Any, gradient: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> tuple[Sizes, list[Sizes]]:
     """Gradients of attention: those of queries in float32, row sums, and repeated heads' of keys and values."""
     b, h, t, d = q.shape
+    copied, rows = _copied(gradient), 4 * b * h * t
+    if func.overloadpacket is aten._scaled_dot_product_efficient_attention_backward:
+        tiles = -(-t // 64)
+        last = [rows, b * h * tiles * (4 * 64 * (-(-d // 64) * 64) + 16)]
+        return copied, [[rows * d, rows, rows], last] if q.dtype == torch.float32 else [last]
     if func.overloadpacket is aten._scaled_dot_product_flash_attention_backward:
         t, d = -(-t // 128) * 128, -(-d // 32) * 32
-    size = 4 * b * h * t * d + 4 * b * h * t
-    if func.overloadpacket is aten._scaled_dot_product_efficient_attention_backward:
-        return size + 4 * b * h * t + 96 * b * h + (4 * q.numel() if q.dtype == torch.float32 else 0)
     repeated = 2 * k.numel() // k.shape[1] * h * k.element_size() if k.shape[1] != h else 0
-    return size + repeated + 256
+    size = 4 * b * h * t * d + 4 * b * h * t + repeated + 256
+    is_cudnn = func.overloadpacket is aten._scaled_dot_product_cudnn_attention_backward
+    return ([], [[*copied, size]]) if is_cudnn else (copied, [[size]])
 
 
-def of_embedding(gradient: torch.Tensor, indices: torch.Tensor) -> list[int]:
+def of_embedding(gradient: torch.Tensor, indices: torch.Tensor) -> Sizes:
     """Rows of a table's gradient: sorted, and partial sums of ten rows and of each word."""
     n = indices.numel()
     if n <= 3072:
@@ -61,33 +66,40 @@ def of_embedding(gradient: torch.Tensor, indices: torch.Tensor) -> list[int]:
     return [8 * n] * 8 + [4 * (n + n // 10) * gradient.shape[-1]]
 
 
-def scratch_of(func: Any, args: Any, out: Any) -> tuple[list[int], list[int]]:
-    """Bytes that a kernel takes before its results, and after them, in order; all are free again behind the op."""
+def in_order(func: Any, results: list[Any]) -> list[Any]:
+    """The results of an op as its kernel allocates them."""
+    return results[::-1] if func.overloadpacket is aten.native_dropout else results
+
+
+def scratch_of(func: Any, args: Any, out: Any) -> tuple[Sizes, list[Sizes]]:
+    """Bytes that a kernel takes before its results, alive to its end, and groups of those after them, alive together."""
     op = func.overloadpacket
     if op in (aten.sum, aten.mean) and func._overloadname in ("dim_IntList", "dim") and args[0].device.type == "cuda":
         size = of_sum(args[0], out)
-        return [], [size] if size else []
+        return [], [[size]] if size else []
     if op in (aten._scaled_dot_product_flash_attention_backward, aten._scaled_dot_product_efficient_attention_backward,
               aten._scaled_dot_product_cudnn_attention_backward):
-        copied = _copied(args[0])
-        return copied, [of_attention(func, args[1], args[2])]
+        return of_attention(func, args[0], args[1], args[2])
     if op is aten.embedding_dense_backward:
-        return _copied(args[0]), of_embedding(args[0], args[1])
-    if op is aten._safe_softmax:
-        return [out.numel() * out.element_size(), out.numel(), out.numel() // out.shape[-1]], []
-    if op in (aten.native_layer_norm_backward, aten._fused_rms_norm_backward, aten._softmax_backward_data,
-              aten._log_softmax_backward_data):
+        return _copied(args[0]), [of_embedding(args[0], args[1])]
+    if op is aten._safe_softmax:  # rows of which nothing is left
+        return [], [[out.numel(), out.numel() // out.shape[-1]]]
+    if op in (aten._softmax, aten._log_softmax):
+        return [], [_copied(args[0])]
+    if op is aten._softmax_backward_data:  # the product of gradient and result
+        return [], [[args[1].numel() * args[1].element_size()]]
+    if op in (aten.native_layer_norm_backward, aten._fused_rms_norm_backward, aten._log_softmax_backward_data):
         return _copied(args[0]), []
     if op in PRODUCTS:
-        return [size for x in args if isinstance(x, torch.Tensor) and x.dim() > 1 for size in _rearranged(x)], []
+        return [], [[size for x in args if isinstance(x, torch.Tensor) and x.dim() > 1 for size in _rearranged(x)]]
     return [], []
 
 
-def _copied(x: torch.Tensor) -> list[int]:
+def _copied(x: torch.Tensor) -> Sizes:
     return [] if x.is_contiguous() else [x.numel() * x.element_size()]
 
 
-def _rearranged(x: torch.Tensor) -> list[int]:
+def _rearranged(x: torch.Tensor) -> Sizes:
     """A matrix that is stored neither by rows nor by columns is copied."""
     rows, columns = x.stride()[-2:]
     m, n = x.shape[-2:]

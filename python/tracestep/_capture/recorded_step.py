@@ -20,9 +20,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .chosen_attention import chosen_attention
+from . import chosen_attention
 from .export import loss_of
-from .inside_kernels import LT_WORKSPACE, scratch_of, takes_workspace
+from .inside_kernels import LT_WORKSPACE, in_order, scratch_of, takes_workspace
 from .pretended_card import IS_PRETENDED, pretended_card
 
 WORKSPACE = -1  # bytes that the card decides
@@ -60,14 +60,10 @@ class Recording(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default:
             return self._value_of(args[0])
         place = self._place(str(func.name()).removeprefix("aten::").partition(".")[0])
-        if takes_workspace(func) and (key := place[3] in (2, 3)) not in self._workspaces:
-            self._workspaces.add(key)  # the thread of backward has a handle of its own
-            self._born(WORKSPACE, place)
-        if func is torch.ops.aten.addmm.default and not self._has_lt:
-            self._has_lt = True
-            self._born(LT_WORKSPACE, place)
         if func is torch.ops.aten.add.Tensor and place[3] == 2 and _is_alone(args[0]):
             return args[0]  # the engine adds to a gradient that nobody else holds in its place, but not to a fake one
+        if func is torch.ops.aten.add.Tensor and chosen_attention.is_math:
+            return torch.ops.aten.alias.default(args[0])  # a mask is added in the place of scores, but of fake ones
         if func is torch.ops.aten._to_copy.default and args[0].device.type == "cpu":
             args = (torch.empty_strided(args[0].size(), args[0].stride(), dtype=args[0].dtype),)  # without a value to compute with
         out = func(*args, **kwargs)
@@ -75,13 +71,27 @@ class Recording(TorchDispatchMode):
             self._is_all = out.untyped_storage()._cdata
         before, after = scratch_of(func, args, out)
         held = [self._born(size, place) for size in before]
-        for x in pytree.tree_leaves(out):
+        for x in in_order(func, pytree.tree_leaves(out)):
             if isinstance(x, torch.Tensor) and x.device.type == "cuda":
                 self.see(x, place)
-        held += [self._born(size, place) for size in after]
-        for number in reversed(held):
-            self.events.append([-number])
+        for group in after:
+            born = [self._born(size, place) for size in group]
+            self._take_workspaces(func, place)
+            self._die(born)
+        self._die(held)
         return out
+
+    def _take_workspaces(self, func: Any, place: Sequence[int]) -> None:
+        """Those of cuBLAS, where a thread uses it for the first time: backward's has a handle of its own."""
+        if takes_workspace(func) and (key := place[3] in (2, 3)) not in self._workspaces:
+            self._workspaces.add(key)
+            self._born(WORKSPACE, place)
+        if func is torch.ops.aten.addmm.default and not self._has_lt:
+            self._has_lt = True
+            self._born(LT_WORKSPACE, place)
+
+    def _die(self, numbers: Sequence[int]) -> None:
+        self.events += [[-number] for number in reversed(numbers)]
 
     def see(self, x: torch.Tensor, place: Sequence[int]) -> None:
         """A storage that was not seen before is born here; one that has grown is born again."""
@@ -192,6 +202,13 @@ class Faked:
         return copy.deepcopy(what, self.memo)
 
 
+def _as_moved(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Its tensors in the order in which module.to() moves them: those of its parts first."""
+    for part in module.children():
+        yield from _as_moved(part)
+    yield from (x for x in (*module._parameters.values(), *module._buffers.values()) if x is not None)
+
+
 @contextlib.contextmanager
 def _hooks(recording: Recording, module: torch.nn.Module, is_moved: bool) -> Iterator[None]:
     """Names modules while they run; `is_moved`: what they make without naming a device is on the card as they are."""
@@ -234,14 +251,14 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
     with pretended_card():
         faked = Faked()
         with recording:
-            own = faked.copied(module, [*module.parameters(), *module.buffers()])
+            own = faked.copied(module, list(_as_moved(module)))
             leaves, tree = pytree.tree_flatten(tuple(inputs))
             leaves = [faked.tensor(x) if isinstance(x, torch.Tensor) else x for x in leaves]
             update = faked.copied(optimizer) if optimizer is not None else None
         inputs = pytree.tree_unflatten(leaves, tree)
         del leaves
         recording.is_setup = False
-        with (_hooks(recording, own, is_moved), chosen_attention(attention), torch.jit.optimized_execution(False), recording):
+        with (_hooks(recording, own, is_moved), chosen_attention.chosen(attention), torch.jit.optimized_execution(False), recording):
             for _ in range(steps):
                 marks.append(len(recording.events))
                 step(own, update, *inputs)

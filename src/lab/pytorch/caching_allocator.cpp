@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20, kUnit = 512;
 constexpr std::int64_t kSmallSize = kMiB, kSmallSegment = 2 * kMiB, kRoundLarge = 2 * kMiB;
 constexpr std::int64_t kOwnSegmentFrom = 10 * kMiB;
-constexpr std::int64_t kAddressSpace = std::int64_t{1} << 44;  // more than any card has
+constexpr std::int64_t kAddressSpace = std::int64_t{1} << 40;  // more than any card has
 
 std::int64_t up(std::int64_t bytes, std::int64_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -193,11 +193,12 @@ CachingAllocator::BlockId CachingAllocator::from_driver(Pool& pool, std::int64_t
   if (s.reserved_bytes + size > limit_bytes_) return kNone;
   s.reserved_bytes += size;
   s.most_reserved_bytes = std::max(s.most_reserved_bytes, s.reserved_bytes);
-  const BlockId id =
-      make({.stream = stream, .bytes = size, .address = next_address_, .pool = &pool});
-  blocks_[id].segment = next_address_;
-  next_address_ += up(size, kSmallSegment);
-  return id;
+  last_address_ -= up(size, kSmallSegment);
+  return make({.stream = stream,
+               .bytes = size,
+               .address = last_address_,
+               .pool = &pool,
+               .segment = last_address_});
 }
 
 CachingAllocator::BlockId CachingAllocator::find_expandable(Pool& pool, std::int64_t stream,
@@ -215,14 +216,14 @@ CachingAllocator::BlockId CachingAllocator::find_expandable(Pool& pool, std::int
     const BlockId first = before != kNone && !blocks_[before].is_allocated ? before : id;
     if (has_room(first)) return first;
   }
+  last_address_ -= kAddressSpace;
   const BlockId id = make({.stream = stream,
                            .bytes = kAddressSpace,
-                           .address = next_address_,
+                           .address = last_address_,
                            .pool = &pool,
-                           .segment = next_address_,
+                           .segment = last_address_,
                            .is_mapped = false,
                            .is_expandable = true});
-  next_address_ += kAddressSpace;
   insert(id);
   return id;
 }

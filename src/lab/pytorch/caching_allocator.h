@@ -122,7 +122,7 @@ class CachingAllocator {
   Pool small_{.is_small = true}, large_;
   std::deque<Block> blocks_;
   std::vector<BlockId> unused_ids_;
-  std::int64_t next_address_ = std::int64_t{1} << 32;
+  std::int64_t last_address_ = std::int64_t{1} << 47;  // a driver gives each below the one before
 };
 
 }  // namespace tracestep

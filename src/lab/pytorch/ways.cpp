@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 
 namespace tracestep {
 namespace {
@@ -105,6 +107,15 @@ std::vector<PartPass> passes_of(const AllocationList& list) {
   return out;
 }
 
+// The first event of backward from `at` on.
+std::size_t next_backward(const AllocationList& list, std::size_t at) {
+  while (at < list.events.size() &&
+         (list.events[at].bytes == 0 || list.events[at].part != PytorchPart::kBackward)) {
+    ++at;
+  }
+  return at;
+}
+
 }  // namespace
 
 AllocationList with_fused_optimizer(const AllocationList& list) {
@@ -160,6 +171,32 @@ AllocationList with_checkpoints(const AllocationList& list) {
   return edit.apply();
 }
 
+AllocationList with_gradients_let_go(const AllocationList& list) {
+  Edit edit(list);
+  const std::vector<std::size_t> deaths = deaths_of(list);
+  const auto place_of = [](const AllocationEvent& e) {
+    return std::tuple{e.module, e.site, e.op, e.bytes};
+  };
+  for (std::size_t step = 0; step + 1 < list.steps.size(); ++step) {
+    const std::size_t end = list.steps[step + 1];
+    std::multiset<decltype(place_of({}))> held;
+    for (std::size_t at = list.steps[step]; at < list.events.size(); ++at) {
+      const AllocationEvent& e = list.events[at];
+      if (e.bytes == 0 || e.part != PytorchPart::kBackward) continue;
+      const std::size_t death = deaths[e.block];
+      if (at < end && death > next_backward(list, end)) {
+        held.insert(place_of(e));
+        edit.put_before(end, {.block = e.block});
+        if (death != kNever) edit.drop(death);
+      } else if (const auto found = held.find(place_of(e)); at >= end && found != held.end()) {
+        held.erase(found);  // what was added to the gradient is the gradient now
+        if (death != kNever) edit.drop(death);
+      }
+    }
+  }
+  return edit.apply();
+}
+
 AllocationList with_loss_in_chunks(const AllocationList& list) {
   AllocationList out = list;
   std::int64_t whole = 0;
@@ -194,6 +231,7 @@ std::vector<PytorchWay> pytorch_ways(const AllocationList& list,
     out.push_back({name, how, std::move(changed), settings});
   };
   add("fused optimizer", "torch.optim.AdamW(…, fused=True)", with_fused_optimizer);
+  add("gradients let go", "optimizer.zero_grad(set_to_none=True)", with_gradients_let_go);
   add("loss in chunks", "an eighth of the tokens at a time, with their gradients",
       with_loss_in_chunks);
   add("checkpoint blocks", "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",

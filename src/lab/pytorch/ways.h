@@ -23,6 +23,10 @@ AllocationList with_fused_optimizer(const AllocationList& list);
 // result is kept. Returns `list` where no part saves anything.
 AllocationList with_checkpoints(const AllocationList& list);
 
+// The list with gradients that end with their step, where they are set to zero and kept through the
+// next forward; what that step's backward adds to them is a gradient of its own.
+AllocationList with_gradients_let_go(const AllocationList& list);
+
 // The list with logits, their log-softmax and their gradients in eight parts, one at a time.
 AllocationList with_loss_in_chunks(const AllocationList& list);
 

@@ -71,6 +71,18 @@ TEST(PytorchWays, TakeAFusedOptimizersTemporariesAway) {
   EXPECT_EQ(with_fused_optimizer(list_of("[1,512,1,0,0,4],[2,512,1,0,0,1]")).blocks, 2u);
 }
 
+TEST(PytorchWays, LetGradientsGo) {
+  // 40 MiB of a gradient live through the second forward, of 30; what is added then is another 40.
+  const std::string first = "[1,31457280,1,2,0,1],[2,41943040,1,2,4,2],[-1],";
+  const std::string second = "[3,31457280,1,2,0,1],[4,41943040,1,2,4,2],[-4],[-3]";
+  const AllocationList kept = list_of(first + second, "[0,3]");
+  const AllocationList gone = list_of(first + "[-2]," + second, "[0,3]");
+  EXPECT_EQ(replay(kept, {}, {}).statistics.most_allocated_bytes, 110 * kMiB);
+  EXPECT_EQ(replay(with_gradients_let_go(kept), {}, {}).statistics.most_allocated_bytes, 70 * kMiB);
+  EXPECT_EQ(replay(with_gradients_let_go(kept), {}, {}).statistics.allocated_bytes, 40 * kMiB);
+  EXPECT_EQ(with_gradients_let_go(gone).events.size(), gone.events.size());
+}
+
 TEST(PytorchWays, DivideTheLoss) {
   const AllocationList list =
       list_of("[1,8388608,1,0,4,1],[2,4194304,1,0,0,1],[3,8388608,1,0,0,0]");
