@@ -8,9 +8,10 @@ Each is small, with random weights, three rows, 19 positions (beyond a window of
 of each, with all patterns and with none, is run in float64 by tests/python/program_reader.py; loss, logits and
 every gradient are compared with the module's, relative to the largest of the tensor (a gradient that is 0 but
 for rounding: to 1e-3 of the largest of all). With --program, capture's own check runs too, by that program.
-With it, loss, logits and gradients in float32 on the CPU, eager and compiled, are compared with the module's in float32,
-and so are the losses and weights of ten steps of AdamW with torch.optim.AdamW's (weights whose gradient is 0 but for
-rounding move by its sign, and are left out; the others are compared by the norm of a tensor). With --bytes, the peaks of
+With it, loss, logits and gradients in float32 on the CPU, eager and compiled, and the losses and weights of ten steps of
+AdamW are compared with the module's in float64, and so are PyTorch's own in float32 (weights whose gradient is 0 but for
+rounding move by its sign, and are left out; the others are compared by the norm of a tensor). Ours pass within 1e-5, or
+up to 1.5 times PyTorch's error. With --bytes, the peaks of
 their steps are measured beside the predicted ones. Modules of other packages are tried where these are installed.
 Exit status 1: something differs.
 """
@@ -28,7 +29,7 @@ import capture_test  # noqa: E402
 import torch  # noqa: E402
 import tracestep  # noqa: E402
 from tracestep._capture import PATTERNS  # noqa: E402
-from tracestep._capture.export import Inputs, Step, leaves_of  # noqa: E402
+from tracestep._capture.export import Inputs, Step, Widened, leaves_of, widened_copy  # noqa: E402
 from tracestep._capture.folder import read_tensors  # noqa: E402
 
 warnings.filterwarnings("ignore")
@@ -149,8 +150,8 @@ def modules(only):
 ADAMW = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 EXECUTORS = ("eager", "compiled")
 STEPS = 10
-# In float32 most are within the second; gradients that nearly cancel, and weights near 0, have larger shares.
-NARROW_BOUND, USUAL = 5e-4, 1e-5
+# In float32 an error is judged beside PyTorch's own: it passes within the first, or up to so many times theirs.
+USUAL, TIMES = 1e-5, 1.5
 NARROW = {"float32": "a backward pass", "losses": "ten losses", "weights": "ten steps' weights"}
 
 
@@ -169,47 +170,79 @@ def called(module, inputs, options):
     return step(*step.inputs.tensors)
 
 
-def in_float32(module, inputs, options):
-    """The largest differences of one backward pass, and of ten steps, for both executors."""
-    captured = tracestep.capture(module, *inputs, check=False, **options)
+def doubled(x):
+    """Tensors of real numbers in float64, inside of tuples and dicts too."""
+    if isinstance(x, dict):
+        return {key: doubled(value) for key, value in x.items()}
+    if isinstance(x, tuple):
+        return tuple(map(doubled, x))
+    return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+def by_torch(module, inputs, options):
+    """One backward pass and ten steps of AdamW: what PyTorch finds, in the module's dtype."""
     loss, *logits = called(module, inputs, options)
     loss.backward()
     parameters = {n: p for n, p in leaves_of(module)[0].items() if p.requires_grad}
-    gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in parameters.items()}
-    overall = max(float(g.abs().max()) for g in gradients.values() if g.numel())
+    found = {"loss": loss.detach(), "logits": logits[0].detach() if logits else None, "losses": [],
+             "gradients": {n: torch.zeros_like(p) if p.grad is None else p.grad.clone() for n, p in parameters.items()}}
+    optimizer = torch.optim.AdamW(parameters.values(), **ADAMW)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        step_loss = called(module, inputs, options)[0]
+        step_loss.backward()
+        optimizer.step()
+        found["losses"].append(float(step_loss))
+    return {**found, "weights": {n: p.detach() for n, p in parameters.items()}}
+
+
+def by_program(captured, executor, has_logits):
+    """The same by tracestep, in float32 on the CPU."""
     with tempfile.TemporaryDirectory() as place:
         files = {name: pathlib.Path(place) / name for name in ("gradients", "logits", "weights")}
-        backward = 0.0
-        for executor in EXECUTORS:
-            asked = {"gradients": files["gradients"], **({"logits": files["logits"]} if logits else {})}
-            result = tracestep.eval(program=captured, executor=executor, threads=1, **asked)
-            mine = read_tensors(files["gradients"])
-            pairs = [relative(torch.tensor(result.table["loss"][0]), loss.detach())]
-            pairs += [relative(mine[n], g, 1e-3 * overall) for n, g in gradients.items() if n in mine]
-            if logits:
-                pairs.append(relative(read_tensors(files["logits"])["logits"], logits[0].detach()))
-            backward = max(backward, *pairs)
-        optimizer = torch.optim.AdamW(parameters.values(), **ADAMW)
+        asked = {"gradients": files["gradients"], **({"logits": files["logits"]} if has_logits else {})}
+        result = tracestep.eval(program=captured, executor=executor, threads=1, **asked)
         losses = []
-        for _ in range(STEPS):
-            optimizer.zero_grad()
-            step_loss = called(module, inputs, options)[0]
-            step_loss.backward()
-            optimizer.step()
-            losses.append(float(step_loss))
-        steps, weights = 0.0, 0.0
-        for executor in EXECUTORS:
-            mine = []
-            tracestep.train(program=captured, steps=STEPS, lr=ADAMW["lr"], beta1=ADAMW["betas"][0], beta2=ADAMW["betas"][1],
-                            eps=ADAMW["eps"], weight_decay=ADAMW["weight_decay"], executor=executor, threads=1,
-                            save=files["weights"], overwrite=True, on_step=lambda row: mine.append(row["loss"]))
-            steps = max(steps, relative(torch.tensor(mine), torch.tensor(losses)))
-            saved = read_tensors(files["weights"])
-            for name, p in parameters.items():
-                moves = gradients[name].abs() > 1e-4 * overall
-                apart = (saved[name].reshape(p.shape) - p.detach())[moves].norm()
-                weights = max(weights, float(apart) / max(float(p.detach().norm()), 1e-30))
-    return {"float32": backward, "losses": steps, "weights": weights}
+        tracestep.train(program=captured, steps=STEPS, lr=ADAMW["lr"], beta1=ADAMW["betas"][0], beta2=ADAMW["betas"][1],
+                        eps=ADAMW["eps"], weight_decay=ADAMW["weight_decay"], executor=executor, threads=1,
+                        save=files["weights"], overwrite=True, on_step=lambda row: losses.append(row["loss"]))
+        return {"loss": torch.tensor(result.table["loss"][0]), "losses": losses,
+                "logits": read_tensors(files["logits"])["logits"] if has_logits else None,
+                "gradients": read_tensors(files["gradients"]), "weights": read_tensors(files["weights"])}
+
+
+def apart(found, exact):
+    """The largest differences of one backward pass, of ten losses, and of the weights behind them."""
+    overall = max(float(g.abs().max()) for g in exact["gradients"].values() if g.numel())
+    backward = [relative(found["loss"].double(), exact["loss"])]
+    backward += [relative(found["gradients"][n].double(), g, 1e-3 * overall) for n, g in exact["gradients"].items()
+                 if n in found["gradients"]]
+    if exact["logits"] is not None:
+        backward.append(relative(found["logits"].double(), exact["logits"]))
+    weights = 0.0
+    for name, p in exact["weights"].items():
+        moves = exact["gradients"][name].abs() > 1e-4 * overall
+        difference = (found["weights"][name].reshape(p.shape).double() - p)[moves].norm()
+        weights = max(weights, float(difference) / max(float(p.norm()), 1e-30))
+    losses = [torch.tensor(x["losses"], dtype=torch.float64) for x in (found, exact)]
+    return {"float32": max(backward), "losses": relative(*losses), "weights": weights}
+
+
+def in_float32(module, inputs, options):
+    """By figure: our error, the larger of both executors', and PyTorch's, each against the module in float64."""
+    captured = tracestep.capture(module, *inputs, check=False, **options)
+    wide = widened_copy(module)
+    with Widened():
+        exact = by_torch(wide, doubled(tuple(inputs)), doubled(options))
+    theirs = apart(by_torch(module, inputs, options), exact)
+    ours = [apart(by_program(captured, executor, exact["logits"] is not None), exact) for executor in EXECUTORS]
+    return {n: (max(x[n] for x in ours), theirs[n]) for n in NARROW}
+
+
+def passes(row, figure):
+    """True if the error of a figure, if there is one, is small or not much larger than PyTorch's."""
+    ours, theirs = row.get(figure, (0.0, 0.0))
+    return ours <= max(USUAL, TIMES * theirs)
 
 
 def tried(make, checks):
@@ -266,7 +299,7 @@ def main():
     only = [name for name in options.only.split(",") if name]
     if options.bytes:
         return 1 if compare_bytes(only) else 0
-    rows, problems = [], 0
+    rows, problems, began = [], 0, time.monotonic()
     for name, kind, make in modules(only):
         if only and name not in only:
             continue
@@ -278,20 +311,19 @@ def main():
         except Exception as failure:  # neither captured nor refused: a mistake of the exporter, or of the module
             row = {"failure": f"{type(failure).__name__}: {str(failure).splitlines()[0][:200] if str(failure) else ''}"}
         is_equal = "with" in row and max(row["with"], row["without"], row.get("program", 0.0)) <= BOUND and \
-            max(row.get(n, 0.0) for n in NARROW) <= NARROW_BOUND
+            all(passes(row, n) for n in NARROW)
         problems += kind != "tried once" and not is_equal
         rows.append((name, kind, is_equal, row))
         print(name, "equal" if is_equal else "NOT", row, flush=True)
     if options.output:
-        options.output.write_text(page(rows, bool(options.program)), encoding="utf-8")
+        options.output.write_text(page(rows, bool(options.program), time.monotonic() - began), encoding="utf-8")
     return 1 if problems else 0
 
 
-MORE = ("program", "float32", "losses", "weights")
-MORE_TITLES = " by the program | float32 | ten losses | weights |"
+MORE_TITLES = " by the program | float32 | PyTorch's | ten losses | PyTorch's | weights | PyTorch's |"
 
 
-def page(rows, checks):
+def page(rows, checks, seconds):
     """The table as Markdown."""
     import platform
 
@@ -302,7 +334,7 @@ def page(rows, checks):
         version = ""
     lines = ["# Captured modules", "",
              f"Written by `tools/soak/captured_modules.py --output`, with torch {torch.__version__.partition('+')[0]}{version}, "
-             f"Python {platform.python_version()}, on a CPU.", ""]
+             f"Python {platform.python_version()}, on a CPU, in {seconds / 60:.0f} minutes.", ""]
     for kind, title in (("own", "Own modules"), ("transformers", "Architectures of transformers"),
                         ("tried once", "Modules of other packages, tried once")):
         of_kind = [r for r in rows if r[1] == kind]
@@ -312,20 +344,22 @@ def page(rows, checks):
                     for r in of_kind)
         lines += [f"## {title}: {equal} of {len(of_kind)} equal in float64", "",
                   "Differences of loss, logits and gradients in float64, relative to each tensor's largest; with all "
-                  "patterns and with none; by the program on the device reference; in float32 on the CPU, the larger of "
-                  "eager and compiled; losses and weights of ten steps of AdamW." if kind == "own" else "", "",
-                  ("In float32 within 1e-5: " + ", ".join(
-                      f"{what} of {sum(r[3].get(n, 1.0) <= USUAL for r in of_kind)} (at most "
-                      f"{max(r[3].get(n, 0.0) for r in of_kind):.0e})" for n, what in NARROW.items()) + ".") if checks else "", "",
+                  "patterns and with none; by the program on the device reference. Then errors in float32 on the CPU against the "
+                  "module in float64, the larger of eager and compiled, beside PyTorch's own: of a backward pass, and of the "
+                  "losses and weights of ten steps of AdamW." if kind == "own" else "", "",
+                  (f"In float32 within {USUAL:.0e}, or within {TIMES} times PyTorch's error: " + ", ".join(
+                      f"{what} of {sum(n in r[3] and passes(r[3], n) for r in of_kind)} "
+                      f"({sum(n in r[3] and r[3][n][0] <= USUAL for r in of_kind)} within {USUAL:.0e})"
+                      for n, what in NARROW.items()) + ".") if checks else "", "",
                   f"| module | with | without |{MORE_TITLES if checks else ''} nodes | constants | composites |",
-                  f"|---|--:|--:|{'--:|' * 4 if checks else ''}--:|--:|---|"]
+                  f"|---|--:|--:|{'--:|' * 7 if checks else ''}--:|--:|---|"]
         for name, _, is_equal, row in of_kind:
             if "with" not in row:
                 why = row.get("reason", row.get("failure", "")).replace("|", "\\|")
-                lines.append(f"| {name} | {'refused' if 'reason' in row else 'failed'} | |{' |' * 4 if checks else ''} | | {why} |")
+                lines.append(f"| {name} | {'refused' if 'reason' in row else 'failed'} | |{' |' * 7 if checks else ''} | | {why} |")
                 continue
             lines.append(f"| {name} | {row['with']:.1e} | {row['without']:.1e} |"
-                         + (" " + "".join(f"{row[n]:.1e} | " for n in MORE) if checks else " ")
+                         + (f" {row['program']:.1e} | " + "".join(f"{x:.1e} | " for n in NARROW for x in row[n]) if checks else " ")
                          + f"{row['nodes']} | {row['constants']} | {row['found']} |")
         lines.append("")
     return "\n".join(line for i, line in enumerate(lines) if line or i and lines[i - 1]) + "\n"
