@@ -127,6 +127,12 @@ constexpr FlagElsewhere kElsewhere[] = {
     {"--hidden-size", "--d-model"},
     {"--intermediate-size", "--d-ff"},
     {"--vocab-size", "--vocab"},
+    {"--lora-r", "--lora"},
+    {"--lora-rank", "--lora"},
+    {"--lora-alpha", "--lora"},
+    {"--lora-dropout", "--lora"},
+    {"--peft", "--lora"},
+    {"--use-peft", "--lora"},
 };
 
 // Flags that people ask for and no command has yet.
@@ -134,13 +140,8 @@ struct Missing {
   std::string_view word;  // with which the flag begins
   std::string_view what;
 };
-constexpr std::string_view kNoAdapters =
-    "low-rank adapters are not there yet: every weight is trained";
 constexpr Missing kMissing[] = {
-    {"--lora", kNoAdapters},
-    {"--qlora", kNoAdapters},
-    {"--peft", kNoAdapters},
-    {"--freeze", "frozen weights are not there yet: every weight is trained"},
+    {"--qlora", "4-bit weights are not there yet; adapters are: --lora"},
     {"--load-in-", "weights in 4 or 8 bits are not there yet"},
     {"--pipeline-parallel", "pipeline parallelism is not there yet"},
     {"--num-experts", "mixtures of experts are not there yet"},

@@ -33,7 +33,7 @@ class Parser {
   }
 
   OpText call() {
-    OpText out{.op = &find_op(word("an op"))};
+    OpText out{.op = &find_op(word("an op")), .attrs = {}};
     if (accept('{')) out.attrs = attributes(*out.op);
     if (peek() != '\0') fail("text after the op");
     return out;

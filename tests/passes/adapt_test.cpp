@@ -158,7 +158,9 @@ TEST_F(AdaptTest, UnderAutocastFrozenWeightsOfProductsAndTablesAreNarrow) {
       const bool is_norm = leaf.type.shape.rank() == 1;
       EXPECT_EQ(leaf.type.dtype, is_norm ? DType::kF32 : DType::kBF16) << leaf.name;
     }
-    if (leaf.leaf == LeafKind::kParameter) EXPECT_EQ(leaf.type.dtype, DType::kF32) << leaf.name;
+    if (leaf.leaf == LeafKind::kParameter) {
+      EXPECT_EQ(leaf.type.dtype, DType::kF32) << leaf.name;
+    }
   }
 }
 

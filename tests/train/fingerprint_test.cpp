@@ -45,6 +45,9 @@ std::string other_text(const RunField& field, const RunSpec& run) {
   for (const std::string& choice : field.choices) {
     if (choice != now) return choice;
   }
+  for (const std::string& example : field.examples) {
+    if (example != now) return example;
+  }
   return std::to_string(field.value(run).as_int() + 1);
 }
 

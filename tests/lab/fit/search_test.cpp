@@ -443,9 +443,10 @@ TEST_F(SearchTest, AdaptersAreTheLastChangeOfTheTask) {
   step.shape = {.batch = 1, .context = 8};
   RunSpec adapters = step;
   adapters.lora = {.rank = 16, .alpha = 32, .targets = {"all"}};
-  const std::int64_t limit = peak_of(adapters, {}) + 1;
-  ASSERT_LT(2 * limit, peak_of(step, {}));
-  const Advice advice = advise({.step = step, .traits = {}, .limit_bytes = limit, .margin = 0});
+  const DeviceTraits traits{.threads = 2};
+  const std::int64_t limit = peak_of(adapters, traits) + 1;
+  ASSERT_LT(2 * limit, peak_of(step, traits));
+  const Advice advice = advise({.step = step, .traits = traits, .limit_bytes = limit, .margin = 0});
   ASSERT_FALSE(advice.remedies.empty());
   EXPECT_EQ(advice.remedies.back().step.lora, adapters.lora);
   EXPECT_EQ(advice.remedies.back().severity, ChangeSeverity::kOtherTask);
