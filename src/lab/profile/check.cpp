@@ -8,8 +8,8 @@
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
 #include "nn/scopes.h"
-#include "spec/step_program.h"
 #include "spec/fields.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {

@@ -439,7 +439,8 @@ TEST_F(SearchTest, ABatchThatFitsWholeIsNotDivided) {
 // Weights, gradients and moments are more than the limit: the adapters come behind all else.
 TEST_F(SearchTest, AdaptersAreTheLastChangeOfTheTask) {
   RunSpec step = small_step();
-  step.model.d_model = 96;
+  step.model.d_model = 512;
+  step.model.d_ff = 1024;
   step.shape = {.batch = 1, .context = 8};
   RunSpec adapters = step;
   adapters.lora = {.rank = 16, .alpha = 32, .targets = {"all"}};
