@@ -103,7 +103,10 @@ class OtherTask {
 
   // The usual adapters, beside every product of the layers.
   std::optional<Remedy> adapters(const Remedy& r) {
-    if (r.step.mode != Mode::kStep || trains_part(r.step)) return std::nullopt;
+    // Ranks that divide rows between products have no adapters.
+    if (r.step.mode != Mode::kStep || trains_part(r.step) || r.step.parallel.divides_rows) {
+      return std::nullopt;
+    }
     Remedy out = r;
     out.severity = ChangeSeverity::kOtherTask;
     out.step.lora = {.rank = 16, .alpha = 32, .targets = {"all"}};
