@@ -212,8 +212,11 @@ bool Evidence::Row::is_like(const Row& other) const {
   if (table_ != other.table_ || index_ == other.index_) return false;
   for (std::size_t i = 0; i < table_->columns.size(); ++i) {
     const Json &a = table_->rows[index_][i], &b = table_->rows[other.index_][i];
-    const bool is_measured = a.is_array() || a.is_object() || (a.is_number() && !a.is_int());
-    if (!is_measured && a != b) return false;
+    const auto is_measured = [](const Json& cell) {
+      return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
+    };
+    const bool are_measured = is_measured(a) && is_measured(b);
+    if (!are_measured && a != b) return false;
   }
   return true;
 }
@@ -238,7 +241,7 @@ Text Evidence::Row::quote_apart(std::string_view column, std::size_t max_bytes) 
   while (tail > 0 && whole[whole.size() - tail] != '_') --tail;
   const std::string middle = whole.substr(head, whole.size() - tail - head);
   return Text(
-      Piece{"..." + message_line(middle, max_bytes) + "...", Basis::kQuote, formula(column)});
+      Piece{"..." + message_line(middle, 2 * max_bytes) + "...", Basis::kQuote, formula(column)});
 }
 
 std::string Evidence::Row::text(std::string_view column) const {
@@ -373,12 +376,21 @@ Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::stri
   return {order, fmt::format("{} {} {}", a.formula(column), symbol, b.formula(column))};
 }
 
-Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column) {
+namespace {
+
+// What is added or counted stands once.
+void check_apart(std::span<const Evidence::Row> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {
       if (rows[i].is_like(rows[k])) refuse("two rows of the table {} are alike", rows[i].table());
     }
   }
+}
+
+}  // namespace
+
+Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column) {
+  check_apart(rows);
   return folded("sum", rows, column, add_up);
 }
 
@@ -392,6 +404,7 @@ Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column) 
 
 Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column) {
   rows.front().require_column(column);
+  check_apart(rows);
   const auto count =
       std::ranges::count_if(rows, [&](const Evidence::Row& row) { return row.has(column); });
   return Quantity::exact(static_cast<double>(count),
@@ -400,6 +413,7 @@ Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column) 
 
 Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column,
                   std::string_view value) {
+  check_apart(rows);
   const auto count =
       std::ranges::count_if(rows, [&](const auto& row) { return row.text(column) == value; });
   return Quantity::exact(

@@ -133,7 +133,8 @@ void profile_part(StudyContext& context) {
     const int steps = plain + protocol.warmup + 1 + protocol.recorded_steps;
     const double seconds = context.seconds_of(run);
     // Launches of the smallest model are exact, however short the time is.
-    const bool is_due = is_of_first_model(context, run);
+    const bool is_due = is_of_first_model(context, run) && run.ops == Granularity::kFused &&
+                        run.precision == Precision();
     if (!is_due && (seconds <= 0 || !context.has_time_for(1.5 * steps * seconds))) continue;
     context.announce(fmt::format("profiling {}", label_of(run)));
     ProfiledCell cell{profile_step(context.machine.make_device, {.step = run, .protocol = protocol},

@@ -44,9 +44,9 @@ StudySizes cpu_study_sizes() {
   out.recorded = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
                   step_of(byte_model("tiny"), shape, Granularity::kFused),
                   step_of(preset("small"), shape, Granularity::kFused)};
-  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
+  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kFused),
+                  step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
                   step_of(preset("small"), shape, Granularity::kFused),
-                  step_of(byte_model("tiny"), shape, Granularity::kFused),
                   in_bf16(step_of(byte_model("tiny"), shape, Granularity::kFused))};
   out.attention.protocol = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
   out.widths = {16, 64};
@@ -97,8 +97,8 @@ StudySizes quick_study_sizes() {
   out.error = {.layers = 1, .tokens = 8};
   out.recorded = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
                   step_of(byte_model("tiny"), shape, Granularity::kFused)};
-  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
-                  step_of(byte_model("tiny"), shape, Granularity::kFused),
+  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kFused),
+                  step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
                   in_bf16(step_of(byte_model("tiny"), shape, Granularity::kFused))};
   out.attention.protocol.steps = 3;
   out.widths = {16};

@@ -157,6 +157,7 @@ Texts told_apart(const Chart& chart) {
 TEST(OneSubjectTest, AChartDrawsTheRunOfItsSentenceAndTellsOthersApart) {
   std::size_t checked = 0;
   for (const Answer& a : small_study().answers) {
+    if (a.number.empty()) continue;  // no problem asks it
     for (const Chart& chart : a.charts) {
       const Table* const table = table_named(chart.table);
       ASSERT_NE(table, nullptr) << chart.table;

@@ -55,20 +55,24 @@ TEST(PlantedRowsTest, ARowThatStandsTwiceIsNeverAddedUp) {
       Table& table = table_named(tables, ref.table);
       const double factor = 1.5 + static_cast<double>(random() % 100) / 50;
       table.rows.push_back(twin_of(table.rows[ref.row], factor));
+      const std::size_t planted = table.rows.size() - 1;
       const Answer a = answer(question, tables);
       ++(a.refused ? refused : same);
-      if (!a.refused) EXPECT_EQ(a.lead.words(), whole.lead.words()) << a.id << ": " << ref.table;
+      // Without the row's sentence an answer may have another, which rests on other rows.
+      for (const Piece& piece : a.lead.pieces()) {
+        EXPECT_FALSE(!a.refused && formula_has_row(piece.formula, ref.table, planted))
+            << a.id << ": " << a.lead.words();
+      }
     }
   }
   EXPECT_GT(refused, 50u);
-  EXPECT_GT(refused, same);
 }
 
 TEST(PlantedRowsTest, WithoutAPrecisionNoTimeIsAnswered) {
   std::size_t refused = 0;
   for (const Question& question : all_questions()) {
     const Answer whole = answer(question, small_study().tables);
-    if (whole.refused) continue;
+    if (whole.refused || question.command == "tracestep study") continue;  // of all cells
     std::set<std::string> named;
     for (const RowRef& ref : rows_in_text(whole)) named.insert(ref.table);
     for (const std::string& name : named) {
@@ -76,7 +80,11 @@ TEST(PlantedRowsTest, WithoutAPrecisionNoTimeIsAnswered) {
       Table& table = table_named(tables, name);
       const auto precision = table.index_of("precision");
       if (!precision || name.starts_with("published")) continue;
-      for (std::vector<Json>& row : table.rows) row[*precision] = Json();
+      const auto cell = table.index_of("cell");  // which says it as well
+      for (std::vector<Json>& row : table.rows) {
+        row[*precision] = Json();
+        if (cell) row[*cell] = Json();
+      }
       const Answer a = answer(question, tables);
       const bool rests_on_it = !a.refused && std::ranges::any_of(rows_in_text(a), [&](auto& ref) {
         return ref.table == name;

@@ -68,7 +68,7 @@ TEST_F(SentencesTest, SentencesHaveMeansAndTheirDeviations) {
     set(row + "mean_ms", 120.0);
     set(row + "std_ms", 3.0);
   }
-  EXPECT_THAT(text_of("pass-times"), HasSubstr("forward takes 120.0 ± 3.0 ms"));
+  EXPECT_THAT(text_of("pass-times"), HasSubstr("Forward of small takes 120.0 ± 3.0 ms"));
   EXPECT_EQ(of_summary("tile-time").lead.words(), "120.0 ± 3.0 ms");
   EXPECT_THAT(text_of("warm-up"), HasSubstr("(means)"));
 }
