@@ -3,13 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "lab/report/columns.h"
-
 namespace tracestep {
 namespace {
-
-constexpr const char* kKeys[] = {"size",      "vocab", "context", "batch",
-                                 "precision", "ops",   "executor"};
 
 const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column) {
   const auto at = table.index_of(column);
@@ -60,11 +55,6 @@ double number_in(const Table& table, const std::vector<Json>& row, std::string_v
 
 Table subject_table(std::span<const Table> tables) {
   Table out{.name = "subject", .title = "The run that most answers are about"};
-  for (const char* key : kKeys) {
-    const std::string_view name = key;
-    const bool is_number = name == "vocab" || name == "context" || name == "batch";
-    out.columns.push_back(as_key(is_number ? int_column(key) : text_column(key)));
-  }
   for (const auto& [name, work] : {std::pair{"cells", "flops"}, {"memory", "parameters"}}) {
     const auto table = std::ranges::find(tables, std::string_view(name), &Table::name);
     if (table == tables.end()) continue;
@@ -79,9 +69,13 @@ Table subject_table(std::span<const Table> tables) {
     }
     if (best == nullptr) continue;
     std::vector<Json> row;
-    for (const char* key : kKeys) {
-      const Json* cell = cell_in(*table, *best, key);
-      row.push_back(cell == nullptr ? Json() : *cell);
+    for (std::size_t i = 0; i < table->columns.size(); ++i) {
+      const Column& column = table->columns[i];
+      const bool is_name = column.kind == ColumnKind::kStructured || column.name == "label";
+      const bool is_said = !(*best)[i].is_null() && column.name != "mode";
+      if (column.role != ColumnRole::kKey || is_name || !is_said) continue;
+      out.columns.push_back(column);
+      row.emplace_back((*best)[i]);
     }
     out.add_row(std::move(row));
     break;
