@@ -104,24 +104,22 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
   limited.model = sizes.models.front();
   limited.shape = {.batch = 4, .context = 128};
   const StudyTrainingOptions training{.folder = o.folder, .run = limited, .steps = o.train_steps};
-  return {
-      .make_device = make_device,
-      .make_reference = make_reference,
-      .ceilings = device_ceilings,
-      .train = [training](double seconds,
-                          double step_ms) { return train_for_study(training, seconds, step_ms); },
-      // Takes the user's own limit, not the default one.
-      .warm_up =
-          [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
-            return warm_up(place, step, warmups);
-          },
-      .beside_published = published_section,
-      .traits = traits_of(place),
-      .runs_ranks = !traits_of(place).has_own_links(),
-      .memory_bytes = place.memory_limit_bytes > 0 ? place.memory_limit_bytes : memory,
-      .place = place,
-      .seed = run.seed,
-      .environment = environment};
+  return {.make_device = make_device,
+          .make_reference = make_reference,
+          .ceilings = device_ceilings,
+          .train = [training](double seconds) { return train_for_study(training, seconds); },
+          // Takes the user's own limit, not the default one.
+          .warm_up =
+              [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
+                return warm_up(place, step, warmups);
+              },
+          .beside_published = published_section,
+          .traits = traits_of(place),
+          .runs_ranks = !traits_of(place).has_own_links(),
+          .memory_bytes = place.memory_limit_bytes > 0 ? place.memory_limit_bytes : memory,
+          .place = place,
+          .seed = run.seed,
+          .environment = environment};
 }
 
 constexpr const char* kCharts = "charts";  // the folder of the charts of study.tex, .typ and .md

@@ -17,11 +17,17 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::int64_t kSteps = 200, kLeastSteps = 20;
+constexpr std::int64_t kSteps = 200, kLeastSteps = 4;
 constexpr double kValidationFraction = 0.05;
-constexpr std::int64_t kValidationBatches = 8;
+constexpr std::int64_t kMostValidationBatches = 8;
 // Validation and sampling take a part of the time too.
-constexpr double kShareOfSteps = 0.8;
+constexpr double kShareOfSteps = 0.7;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 std::vector<fs::path> texts_here() {
   std::vector<fs::path> out;
@@ -64,22 +70,34 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
   out.run.optimizer.weight_decay = 0.1;
   out.run.optimizer.clip = 1.0;
   out.validate_every = std::max<std::int64_t>(1, steps / 4);
-  out.validation_batches = kValidationBatches;  // all would take longer than the steps
+  // All would take longer than the steps.
+  out.validation_batches = std::clamp<std::int64_t>(steps / 10, 1, kMostValidationBatches);
   out.save = o.folder / kStudyWeights;
   out.log = o.folder / kStudyLog;
   return out;
 }
 
-std::int64_t steps_for(const StudyTrainingOptions& o, double seconds, double step_ms) {
+// The steps that the clock allows, by the second one of a run that is thrown away.
+std::int64_t steps_for(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
+                       double seconds) {
   if (o.steps) return *o.steps;
-  if (step_ms <= 0.0) return kLeastSteps;  // no step was timed: there was no time for one
-  const auto fitting = static_cast<std::int64_t>(kShareOfSteps * seconds / (step_ms * 1e-3));
-  return std::clamp(fitting, kLeastSteps, kSteps);
+  const auto start = Clock::now();
+  TrainOptions pilot;
+  pilot.run = o.run;
+  pilot.steps = 2;
+  double step_seconds = 0;
+  train(device, pilot, tokens, nullptr, nullptr, [&](const TrainStep& step) {
+    step_seconds = static_cast<double>(o.run.shape.batch * o.run.shape.context) / step.tokens_per_s;
+  });
+  const double left = seconds - seconds_since(start);
+  return std::clamp(static_cast<std::int64_t>(kShareOfSteps * left / step_seconds), kLeastSteps,
+                    kSteps);
 }
 
 }  // namespace
 
-StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, double step_ms) {
+StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds) {
+  const auto begin = Clock::now();
   const std::vector<fs::path> paths = texts_here();
   const TextSource source = read_text(paths);
   const std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
@@ -89,21 +107,22 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds, dou
   for (const fs::path& path : paths) out.texts.push_back(path.string());
   out.file_count = static_cast<std::int64_t>(source.files.size());
   out.text_bytes = static_cast<std::int64_t>(source.text.size());
-  TrainOptions options = train_options(o, steps_for(o, seconds, step_ms));
-  options.tokenizer = tokenizer;
-  log_info("study: training {} for {} steps on {}: {}", o.run.model.name, options.steps,
-           fmt::join(out.texts, ", "), words_of(source));
   const TokenSplit split =
       split_tokens(memory_tokens("text", tokenizer->encode(source.text)), kValidationFraction);
   const auto device = make_device(o.run);
-  const auto start = std::chrono::steady_clock::now();
+  TrainOptions options =
+      train_options(o, steps_for(*device, o, split.train, seconds - seconds_since(begin)));
+  options.tokenizer = tokenizer;
+  log_info("study: training {} for {} steps on {}: {}", o.run.model.name, options.steps,
+           fmt::join(out.texts, ", "), words_of(source));
+  const auto start = Clock::now();
   ProgressLine progress;
   train(*device, options, split.train, split.validation, nullptr, [&](const TrainStep& step) {
     out.steps.push_back(step);
     progress.update(
         fmt::format("training  step {}/{}  loss {:.3f}", step.step, options.steps, step.loss));
   });
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  out.seconds = seconds_since(start);
   progress.done();
   log_info("study: the trained model is {}, its steps {}", options.save.string(),
            options.log.string());

@@ -15,7 +15,7 @@ struct StudyTrainingOptions {
   std::optional<std::int64_t> steps;  // none: 200, or as many as the time allows
 };
 
-// `seconds`: the available time; `step_ms`: the time of one step of the model, 0 when unknown.
-StudyTraining train_for_study(const StudyTrainingOptions& options, double seconds, double step_ms);
+// Trains for about `seconds`, by the time that a step takes just before.
+StudyTraining train_for_study(const StudyTrainingOptions& options, double seconds);
 
 }  // namespace tracestep::cli

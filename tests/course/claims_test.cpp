@@ -46,7 +46,7 @@ TEST_F(PublishedClaimsTest, EveryRowOfTheStudyHasOneThatIsWhole) {
     }
   }
   for (int i = 1; i <= 42; ++i) EXPECT_TRUE(rows.contains(fmt::format("X{:02}", i))) << i;
-  for (int i = 1; i <= 8; ++i) EXPECT_TRUE(rows.contains(fmt::format("Y{:02}", i))) << i;
+  for (int i = 1; i <= 13; ++i) EXPECT_TRUE(rows.contains(fmt::format("Y{:02}", i))) << i;
 }
 
 // Worked out by hand from the write-ups, so that a wrong look-up or formula is seen.
@@ -75,6 +75,11 @@ TEST_F(PublishedClaimsTest, TheirFiguresAreThoseThatFollowFromTheWriteUps) {
   EXPECT_NEAR(value("X32", "static") / 1073741824.0, 50.77, 0.005);
   EXPECT_NEAR(value("X36", "share"), 27.3, 0.05);
   EXPECT_NEAR(value("X38", "rest"), 3.31, 1e-6);
+  EXPECT_EQ(value("Y10", "stall"), 1000);
+  EXPECT_EQ(value("Y10", "apart"), 0.0078125);
+  EXPECT_NEAR(value("Y09", "copies") / 1073741824.0, 6.30, 0.005);
+  EXPECT_NEAR(value("Y12", "share"), 1.36, 0.005);
+  EXPECT_NEAR(value("Y13", "half"), 1.0014e-05, 1e-9);
   EXPECT_NEAR(value("X38", "block") / 1048576.0, 5699.31, 0.01);
 }
 

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/units.h"
 #include "lab/measure/rounds.h"
+#include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "ops/functions.h"
 #include "session/session.h"
@@ -95,7 +96,8 @@ void time_parts(const PartsRequest& request, Session& session, Measurement& meas
   const std::int64_t start = now_ns();
   for (int i = 0; i < protocol.steps; ++i) {
     const double seconds = ms_between(start, now_ns()) * 1e-3;
-    if (i > 0 && most_seconds > 0 && seconds > most_seconds) break;
+    const bool has_enough = i >= (protocol.visit_seconds > 0 ? kVisitSamples : 1);
+    if (has_enough && most_seconds > 0 && seconds > most_seconds) break;
     timer.time_step(out);
   }
   out.before_backward_bytes = timer.live_bytes();

@@ -38,8 +38,8 @@ struct RoundLimits {
   int least_of_leads = 6;
   std::int64_t (*clock)() = now_ns;  // in nanoseconds
 };
-// For as long a visit samples, one step at least: on a CPU, and on a device that computes while the
-// host goes on, whose clocks and queues want longer.
+// For as long a visit samples, two steps at least: on a CPU, and on a device that computes while
+// the host goes on, whose clocks and queues want longer.
 inline constexpr double kVisitSeconds = 0.05, kAsynchronousVisitSeconds = 0.3;
 
 // Visits cells in rounds, those that matter most first. `weights`: what a visit of each takes,

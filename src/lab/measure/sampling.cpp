@@ -24,7 +24,8 @@ std::string end_of_sampling(const Protocol& protocol, std::span<const double> sa
   const auto count = static_cast<int>(samples_ms.size());
   double total_ms = 0;
   for (double ms : samples_ms) total_ms += ms;
-  const bool is_visited = protocol.visit_seconds > 0 && total_ms >= protocol.visit_seconds * 1e3;
+  const bool is_visited = protocol.visit_seconds > 0 && count >= kVisitSamples &&
+                          total_ms >= protocol.visit_seconds * 1e3;
   if (is_visited || (protocol.max_noise_percent <= 0 && count >= protocol.steps)) return "steps";
   if (protocol.max_noise_percent <= 0) return "";
   if (count >= protocol.steps && noise_percent_of(samples_ms) <= protocol.max_noise_percent)

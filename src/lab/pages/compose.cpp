@@ -64,6 +64,7 @@ class Composer {
       if (block.kind == Block::Kind::kLines) add_lines(block.lines, out);
     }
     for (const Drawing& drawing : page_.charts) add_chart(drawing, out);
+    out.least_difference = least_difference_;
     return out;
   }
 
@@ -192,20 +193,32 @@ class Composer {
     if (!s.by.empty()) {
       std::ranges::stable_sort(out, {}, [&](const Row& row) { return key_of(s.by, row); });
     }
+    if (s.pick == Selection::Pick::kAll) return out;
+    Row found = picked(s, out);
+    const bool has_twin =
+        std::ranges::any_of(out, [&](const Row& row) { return found.is_like(row); });
+    if (has_twin) {
+      throw Unsupported(Text(
+          Piece{fmt::format("two rows of the table {} are alike", found.table()), Basis::kQuote}));
+    }
+    return {found};
+  }
+
+  Row picked(const Selection& s, const std::vector<Row>& from) {
     switch (s.pick) {
-      case Selection::Pick::kAll: return out;
-      case Selection::Pick::kFirst: return {out.front()};
-      case Selection::Pick::kLast: return {out.back()};
-      case Selection::Pick::kCommonest: return {commonest(out, s.key)};
+      case Selection::Pick::kAll:
+      case Selection::Pick::kFirst: return from.front();
+      case Selection::Pick::kLast: return from.back();
+      case Selection::Pick::kCommonest: return commonest(from, s.key);
       case Selection::Pick::kMost:
       case Selection::Pick::kLeast: break;
     }
     const bool is_most = s.pick == Selection::Pick::kMost;
-    return {*std::ranges::max_element(out, {}, [&](const Row& row) {
+    return *std::ranges::max_element(from, {}, [&](const Row& row) {
       const double key = key_of(s.key, row);
       const bool has_none = key == -std::numeric_limits<double>::infinity();
       return is_most || has_none ? key : -key;
-    })};
+    });
   }
 
   // The rows that meet the conditions; throws Unsupported when there are none.
@@ -237,6 +250,7 @@ class Composer {
       std::erase_if(out, [&](const Row& row) { return !matches(row, where); });
       return out;
     }
+    if (!s.as.empty()) return evidence_.as(row_named(s.as), s.source, where);
     const Selection* rows = page_.selection(s.source);
     if (s.of.empty() && rows != nullptr && rows != &s) {
       const std::span<const Row> all = rows_named(s.source);
@@ -388,7 +402,7 @@ class Composer {
       return Text(Piece{words_of_verdict(cell->as_string())});
     }
     if (cell != nullptr && cell->is_string() && place.spec == "short") {
-      return row.quote(column, kShortName);
+      return row.quote_apart(column, kShortName);
     }
     if (cell != nullptr && cell->is_string()) return row.quote(column);
     const Quantity q = row.get(column);
@@ -418,14 +432,30 @@ class Composer {
     }
     const Quantity left = evaluate(outcome.left, scope_).quantity,
                    right = evaluate(outcome.right, scope_).quantity;
-    if (outcome.high.empty()) return tracestep::compare(left, right);
-    return compare_with_range(left, right.value, evaluate(outcome.high, scope_).quantity.value);
+    if (outcome.high.empty()) {
+      const Relation out = tracestep::compare(left, right);
+      const double larger = std::max(std::abs(left.value), std::abs(right.value));
+      const bool is_apart = out.is(Ordering::kLess) || out.is(Ordering::kMore);
+      if (is_apart && larger > 0) {
+        note_difference(left, right, std::abs(left.value - right.value) / larger);
+      }
+      return out;
+    }
+    const double low = right.value, high = evaluate(outcome.high, scope_).quantity.value;
+    if (low + high > 0) note_difference(left, right, (high - low) / (high + low));
+    return compare_with_range(left, low, high);
+  }
+  // Of numbers that noise may move.
+  void note_difference(const Quantity& left, const Quantity& right, double difference) {
+    const bool is_measured = left.low < left.high || right.low < right.high;
+    if (is_measured) least_difference_ = std::min(least_difference_, difference);
   }
 
   const Page& page_;
   const Evidence& evidence_;
   Scope scope_;
   std::map<std::string, std::vector<Row>, std::less<>> rows_ = {};
+  double least_difference_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace

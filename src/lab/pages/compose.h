@@ -2,6 +2,7 @@
 // are made of.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "lab/pages/page.h"
@@ -15,6 +16,9 @@ struct Composed {
   std::vector<RowRef> rows;              // the rows that the text was read from
   std::vector<std::vector<Text>> lines;  // a table, its head first; empty: the page has none
   std::vector<Chart> charts;             // without titles
+  // The smallest relative difference that a comparison of measured numbers states: half the width
+  // of a range over its middle; of two numbers, how far they lie apart. Infinite: there is none.
+  double least_difference = std::numeric_limits<double>::infinity();
 };
 
 // Throws Unsupported where the answer lacks a figure, or its outcome says so ("No answer: …"). A

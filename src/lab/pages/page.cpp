@@ -60,6 +60,9 @@ Selection selection_of(std::string text) {
   if (auto table = take_until(out.source, " like ")) {
     out.like = std::exchange(out.source, *table);
   }
+  if (auto table = take_until(out.source, " as ")) {
+    out.as = std::exchange(out.source, *table);
+  }
   if (auto table = take_until(out.source, "@")) out.of = std::exchange(out.source, *table);
   return out;
 }

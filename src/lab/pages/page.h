@@ -38,6 +38,7 @@ struct Selection {
   std::string of = {};      // "table@row": the table of that row's label
   std::string beside = {};  // "beside row": the same run but for the conditions
   std::string like = {};    // "table like row": rows of the same cell
+  std::string as = {};      // "table as row": rows with that row's keys, but for the conditions
   std::vector<std::string> conditions = {};
   std::string by = {};  // the order: a formula over columns, the least first
 };

@@ -136,8 +136,14 @@ void keep_first_runs(std::vector<Entry>& entries) {
   entries = std::move(out);
 }
 
-// Models come by their size, where all tables say it.
-void sort_sizes(std::vector<Entry>& entries) {
+// Models come in the order that is asked for, else by their size, where all tables say it.
+void sort_sizes(const Keys& order, std::vector<Entry>& entries) {
+  if (!order.empty()) {
+    std::ranges::stable_sort(entries, {}, [&](const Entry& entry) {
+      return std::ranges::find(order, entry.text("size")) - order.begin();
+    });
+    return;
+  }
   const auto parameters = [](const Entry& entry) {
     const Json* cell = cell_in(*entry.table, *entry.row, "parameters");
     return cell != nullptr && cell->is_int() ? cell->as_int() : 0;
@@ -218,7 +224,7 @@ Table pivoted(const Pivot& asked, std::span<const Table* const> tables) {
   Pivot pivot = asked;
   std::vector<Entry> entries = entries_of(pivot, tables);
   keep_first_runs(entries);
-  sort_sizes(entries);
+  sort_sizes(pivot.order, entries);
   for (const std::string& key : keys_within_rows(pivot, entries)) pivot.down.push_back(key);
   std::vector<Keys> down;
   Keys across;

@@ -17,6 +17,7 @@ struct Pivot {
   std::string across = {};             // a column of keys
   std::string value = {};  // a column; of samples, the mean and the standard deviation are shown
   std::vector<std::pair<std::string, std::string>> where = {};  // column, text: of the rows
+  std::vector<std::string> order = {};  // of sizes; those that are not named come as they are
 };
 
 // The table "pivot" of the rows of these tables. Keys that are numbers stand by their size; a cell

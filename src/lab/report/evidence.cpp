@@ -124,6 +124,22 @@ Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
   return this->row(name, where);
 }
 
+std::vector<Evidence::Row> Evidence::as(const Row& row, std::string_view name,
+                                        const Where& changed) const {
+  const Table& other = table(name);
+  Where where = changed;
+  for (const Column& column : row.table_->columns) {
+    const bool is_changed =
+        std::ranges::find(changed, column.name, &Where::value_type::first) != changed.end();
+    const bool is_shared = column.role == ColumnRole::kKey && other.index_of(column.name);
+    if (!is_shared || is_changed) continue;
+    const Json& key = *row.cell(column.name);
+    if (key.is_null()) refuse("this run has no {} here (table {})", column.name, row.table());
+    where.emplace_back(column.name, key);
+  }
+  return rows(name, where);
+}
+
 std::vector<Evidence::Row> Evidence::same_cell(const Row& row, std::string_view name) const {
   const Json* cell = row.cell("cell");
   const bool has_some = cell != nullptr && cell->is_object() && find(name, {{"cell", *cell}});
@@ -190,6 +206,42 @@ Quantity Evidence::Row::get(std::string_view column) const {
 
 Text Evidence::Row::quote(std::string_view column, std::size_t max_bytes) const {
   return Text(Piece{message_line(text(column), max_bytes), Basis::kQuote, formula(column)});
+}
+
+bool Evidence::Row::is_like(const Row& other) const {
+  if (table_ != other.table_ || index_ == other.index_) return false;
+  for (std::size_t i = 0; i < table_->columns.size(); ++i) {
+    const Json &a = table_->rows[index_][i], &b = table_->rows[other.index_][i];
+    const auto is_measured = [](const Json& cell) {
+      return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
+    };
+    const bool are_measured = is_measured(a) && is_measured(b);
+    if (!are_measured && a != b) return false;
+  }
+  return true;
+}
+
+Text Evidence::Row::quote_apart(std::string_view column, std::size_t max_bytes) const {
+  const std::string whole = text(column), cut = message_line(whole, max_bytes);
+  const std::size_t index = *table_->index_of(column);
+  std::size_t head = whole.size(), tail = whole.size();  // what all that look alike share
+  for (const std::vector<Json>& row : table_->rows) {
+    if (!row[index].is_string() || row[index].as_string() == whole) continue;
+    const std::string& other = row[index].as_string();
+    if (message_line(other, max_bytes) != cut) continue;
+    const auto [front, of_other] = std::ranges::mismatch(whole, other);
+    head = std::min(head, static_cast<std::size_t>(front - whole.begin()));
+    const auto back = std::mismatch(whole.rbegin(), whole.rend(), other.rbegin(), other.rend());
+    tail = std::min(tail, static_cast<std::size_t>(back.first - whole.rbegin()));
+  }
+  if (head == whole.size()) return quote(column, max_bytes);
+  // Whole words: what stands between two underscores.
+  while (head > 0 && whole[head - 1] != '_') --head;
+  tail = std::min(tail, whole.size() - head);
+  while (tail > 0 && whole[whole.size() - tail] != '_') --tail;
+  const std::string middle = whole.substr(head, whole.size() - tail - head);
+  return Text(
+      Piece{"..." + message_line(middle, 2 * max_bytes) + "...", Basis::kQuote, formula(column)});
 }
 
 std::string Evidence::Row::text(std::string_view column) const {
@@ -324,7 +376,21 @@ Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::stri
   return {order, fmt::format("{} {} {}", a.formula(column), symbol, b.formula(column))};
 }
 
+namespace {
+
+// What is added or counted stands once.
+void check_apart(std::span<const Evidence::Row> rows) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      if (rows[i].is_like(rows[k])) refuse("two rows of the table {} are alike", rows[i].table());
+    }
+  }
+}
+
+}  // namespace
+
 Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column) {
+  check_apart(rows);
   return folded("sum", rows, column, add_up);
 }
 
@@ -338,6 +404,7 @@ Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column) 
 
 Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column) {
   rows.front().require_column(column);
+  check_apart(rows);
   const auto count =
       std::ranges::count_if(rows, [&](const Evidence::Row& row) { return row.has(column); });
   return Quantity::exact(static_cast<double>(count),
@@ -346,6 +413,7 @@ Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column) 
 
 Quantity count_of(std::span<const Evidence::Row> rows, std::string_view column,
                   std::string_view value) {
+  check_apart(rows);
   const auto count =
       std::ranges::count_if(rows, [&](const auto& row) { return row.text(column) == value; });
   return Quantity::exact(

@@ -32,6 +32,9 @@ class Evidence {
     Quantity get(std::string_view column) const;  // exact
     // The middle of a long text is left out.
     Text quote(std::string_view column, std::size_t max_bytes = kLongestQuote) const;
+    // The same in fewer bytes, of a text that another one of the column equals at both ends the
+    // part that tells them apart: "...tn_n_tilesize128x64x8...".
+    Text quote_apart(std::string_view column, std::size_t max_bytes) const;
     std::vector<double> numbers(std::string_view column) const;
     // The row's model and label; with the vocabulary where other models of the report have the same
     // size and another one: "tiny, vocabulary 256".
@@ -39,6 +42,9 @@ class Evidence {
     Text name() const;
     const std::string& table() const { return table_->name; }
     bool is(const RowRef& ref) const { return ref.row == index_ && ref.table == table_->name; }
+    // True if another row of the table says the same but for measured numbers: texts, counts and
+    // bytes are equal, so that nothing tells which of the two is meant.
+    bool is_like(const Row& other) const;
     // For choosing rows and branches. What is printed comes from get() and quote().
     double number(std::string_view column) const;
     std::string text(std::string_view column) const;
@@ -78,6 +84,9 @@ class Evidence {
   // The rows of `table` that are of the same cell, by the column "cell"; none where either table
   // lacks it.
   std::vector<Row> same_cell(const Row& row, std::string_view table) const;
+  // The rows of `table` with the keys of `row`, as far as both tables have them, but for these
+  // cells. Throws Unsupported when there are none.
+  std::vector<Row> as(const Row& row, std::string_view table, const Where& changed) const;
   // All rows with these cells; throws Unsupported when there are none.
   std::vector<Row> rows(std::string_view table, const Where& where = {}) const;
 

@@ -1,5 +1,6 @@
 #include "lab/study/answers.h"
 
+#include <limits>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -10,6 +11,7 @@
 
 #include "embedded/question_pages.h"
 #include "lab/measure/marks.h"
+#include "lab/measure/noise.h"
 #include "lab/measure/validity.h"
 #include "lab/report/columns.h"
 #include "spec/fields.h"
@@ -50,6 +52,48 @@ std::string again(std::string_view command, std::span<const Json> cells) {
     out += fmt::format("{}{} {}", out.empty() ? "" : " && ", start, flags);
   }
   return out;
+}
+
+// What an answer states at least: a time that is printed alone is read to about a tenth.
+constexpr double kMostDifference = 0.1, kRounding = 1e-9;
+
+// True if nothing but noise of the timed steps speaks against the row.
+bool is_of_noise(const std::string& verdict) {
+  constexpr std::string_view kDoubt = "doubt: ";
+  static const std::set<std::string> kNoise = {"unsteady", "drifting", "others_running",
+                                               "throttled", "too_few_samples"};
+  if (!verdict.starts_with(kDoubt)) return false;
+  return std::ranges::all_of(pages::split(verdict.substr(kDoubt.size()), ","),
+                             [](const std::string& code) { return kNoise.contains(code); });
+}
+
+// Half the 95 % interval of the least certain of a row's medians, over that median: of the samples
+// that were read, or of all that the row has; those of the same cell where it has none.
+double noise_of(std::span<const Table> tables, const RowRef& ref) {
+  const Evidence evidence(tables);
+  const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
+  std::vector<std::string> read, all;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const std::string& name = table.columns[i].name;
+    if (!name.ends_with("samples_ms") || !table.rows[ref.row][i].is_array()) continue;
+    all.push_back(name);
+    if (std::ranges::find(ref.columns, name) != ref.columns.end()) read.push_back(name);
+  }
+  const Evidence::Row row = evidence.rows(ref.table)[ref.row];
+  double out = 0;
+  try {
+    for (const std::string& name : read.empty() ? all : read) {
+      const Quantity median = median_in(row, name);
+      out = std::max(out, (median.high - median.low) / 2 / median.value);
+    }
+    if (!all.empty()) return out;
+    const std::vector<Evidence::Row> timed = evidence.same_cell(row, "cells");
+    if (timed.empty() || ref.table == "cells") return std::numeric_limits<double>::infinity();
+    const Quantity median = median_in(timed.front(), "samples_ms");
+    return (median.high - median.low) / 2 / median.value;
+  } catch (const Unsupported&) {  // what is no time
+    return std::numeric_limits<double>::infinity();
+  }
 }
 
 Standing standing_of(std::string_view verdict) {
@@ -154,6 +198,23 @@ bool is_missing(const Text& why) {
   });
 }
 
+// True if a part of the study that fills tables of this page left cells out.
+bool had_no_time(const Question& question, std::span<const Table> tables) {
+  const auto parts = std::ranges::find(tables, "parts", &Table::name);
+  if (parts == tables.end()) return false;
+  const auto named = parts->index_of("tables"), status = parts->index_of("status");
+  if (!named || !status) return false;
+  std::set<std::string> wanted;
+  for (const auto& [table, column] : pages::names_in(*question.page)) wanted.insert(table);
+  return std::ranges::any_of(parts->rows, [&](const std::vector<Json>& row) {
+    const Json &all = row[*named], &how = row[*status];
+    const bool is_short = how == Json("in part") || how == Json("left out");
+    if (!is_short || !all.is_string()) return false;
+    return std::ranges::any_of(pages::split(all.as_string(), ","),
+                               [&](const std::string& name) { return wanted.contains(name); });
+  });
+}
+
 // The command on the device of the study, where that is not the usual one.
 std::string on_device(std::string_view command, std::span<const Table> tables) {
   const std::string usual = RunSpec().place.device;
@@ -204,8 +265,10 @@ Answer answer(const Question& question, std::span<const Table> tables) {
              .rows = {},
              .command = question.command};
   const Evidence evidence(tables);
+  double least_difference = kMostDifference;
   try {
     pages::Composed composed = pages::compose(*question.page, evidence);
+    least_difference = std::min(least_difference, composed.least_difference);
     out.lead = std::move(composed.lead);
     out.more = std::move(composed.more);
     out.text = out.more.empty() ? out.lead : out.lead + Text(" ") + out.more;
@@ -220,7 +283,9 @@ Answer answer(const Question& question, std::span<const Table> tables) {
   } catch (const Unsupported& missing) {
     out.refused = true;
     if (is_missing(missing.why())) {
-      out.lead = Text("No answer: this run did not measure it; the command below does.");
+      out.lead = Text(had_no_time(question, tables)
+                          ? "No answer: no time was left for it; the command below measures it."
+                          : "No answer: this run did not measure it; the command below does.");
       out.more = say("Missing: {}.", {missing.why()});
       out.text = out.lead + Text(" ") + out.more;
     } else {
@@ -228,10 +293,10 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     }
     out.rows = evidence.used();
   }
-  out.standing = standing_of(tables, out.rows);
+  out.standing = standing_of(tables, out.rows, least_difference);
   if (out.standing != Standing::kSound) {
     std::ranges::copy_if(out.rows, std::back_inserter(out.worst), [&](const RowRef& ref) {
-      return standing_of(tables, {&ref, 1}) == out.standing;
+      return standing_of(tables, {&ref, 1}, least_difference) == out.standing;
     });
     if (!out.refused) {
       const Text others = std::exchange(out.doubt, doubt_of(out, tables));
@@ -258,12 +323,16 @@ std::string_view name_of(Standing standing) {
       standing, {"sound", "not judged", "single sample", "interrupted", "noisy", "impossible"});
 }
 
-Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows) {
+Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows,
+                     double least_difference) {
   Standing out = Standing::kSound, beside = Standing::kSound;
   bool has_beside = false, needs_beside = false;
   for (const RowRef& ref : rows) {
     const ReadRow row = read_row(*std::ranges::find(tables, ref.table, &Table::name), ref);
-    const Standing judged = standing_of(row.verdict.value_or("ok"));
+    const std::string verdict = row.verdict.value_or("ok");
+    const bool is_small =
+        is_of_noise(verdict) && noise_of(tables, ref) + kRounding < least_difference;
+    const Standing judged = is_small ? Standing::kSound : standing_of(verdict);
     out = std::max(out, row.others);
     if (row.timing == Timing::kSingle) out = std::max(out, Standing::kSingle);
     const bool is_timed = row.timing != Timing::kNone;
@@ -288,10 +357,6 @@ std::string warning_of(const Answer& answer) {
   return fmt::format(" ({})", name_of(answer.standing));
 }
 
-namespace {
-
-// The rows from which figures, comparisons and quotations of the text are made; others were looked
-// at to choose them. All where the text has none of them.
 std::vector<RowRef> rows_in_text(const Answer& answer) {
   std::vector<RowRef> out;
   std::ranges::copy_if(answer.rows, std::back_inserter(out), [&](const RowRef& ref) {
@@ -301,8 +366,6 @@ std::vector<RowRef> rows_in_text(const Answer& answer) {
   });
   return out.empty() ? answer.rows : out;
 }
-
-}  // namespace
 
 std::string rests_on(const Answer& answer) {
   const std::string rows = words_of(rows_in_text(answer));

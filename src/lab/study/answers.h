@@ -25,8 +25,11 @@ enum class Standing {
 std::string_view name_of(Standing standing);
 // The worst of the rows, by verdict, status and samples and by the columns that were read: a
 // verdict on times does not count against bytes and counts of the same row (is_of_label()). Times
-// of a table without verdicts stand like the rows whose verdicts were read beside them.
-Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows);
+// of a table without verdicts stand like the rows whose verdicts were read beside them. Doubts that
+// are about noise alone count where the row's own noise, half the 95 % interval of its median over
+// the median, reaches `least_difference`; 0: always.
+Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows,
+                     double least_difference = 0);
 
 // A page of questions: who asks what, and how it is answered.
 struct Question {
@@ -67,6 +70,9 @@ std::vector<Answer> answer_all(std::span<const Question> questions, std::span<co
 Table answers_table(std::string name, std::string title, std::span<const Answer> answers);
 // The answer's own lines, without a title; no columns where it has none.
 Table lines_of(const Answer& answer);
+// The rows from which figures, comparisons and quotations of the text are made; others were looked
+// at to choose them. All where the text has none of them.
+std::vector<RowRef> rows_in_text(const Answer& answer);
 // "clocks row 2; passes rows 1, 4 (doubtful: passes row 4)": the first row of a table is 1.
 std::string rests_on(const Answer& answer);
 

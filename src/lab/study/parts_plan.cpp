@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lab/attention/tables.h"
+#include "lab/explain/explain.h"
 #include "lab/memory/accounting.h"
 #include "lab/report/fields.h"
 #include "lab/study/study.h"
@@ -70,7 +71,6 @@ std::vector<MemoryCell> planned_cells(StudyContext& context) {
   for (std::int64_t tokens : context.sizes.planned_contexts) {
     for (Mode mode : {Mode::kInference, Mode::kForward, Mode::kStep}) {
       for (const Precision& precision : {Precision(), Precision{.autocast = DType::kBF16}}) {
-        if (!context.has_time_for(0)) continue;
         const RunSpec step = context.here({.model = context.sizes.planned,
                                            .shape = {.batch = kBatch, .context = tokens},
                                            .mode = mode,
@@ -146,7 +146,7 @@ std::vector<Table> attention_predictions(StudyContext& context) {
   const auto device = context.machine.make_device(context.here({}));
   AttentionSpec spec = context.sizes.attention;
   spec.run = context.here(spec.run);
-  spec.width = context.sizes.widths.front();
+  spec.width = context.sizes.widths.back();  // whose times the questions are about
   const std::int64_t room = context.machine.memory_bytes;
   std::optional<AttentionResult> beyond;
   for (std::int64_t tokens = 2048; tokens <= 131072; tokens *= 2) {
@@ -166,6 +166,18 @@ std::vector<Table> attention_predictions(StudyContext& context) {
   }
   std::vector<Table> out = {std::move(table)};
   if (beyond) out.push_back(attention_account_table(*beyond, context.machine.make_device));
+  return out;
+}
+
+// What ranks send, and how many of them hide it, by formulas alone.
+Table communication_table(const StudyContext& context) {
+  const std::vector<Table> all =
+      explain(topic_named("parallel-limits"),
+              {.model = context.sizes.planned,
+               .shape = {.batch = kBatch, .context = context.sizes.planned_contexts.back()}});
+  Table out = all.front();
+  out.name = "communication";
+  out.title = "What ranks send, and how many hide it, by formulas";
   return out;
 }
 
@@ -194,7 +206,9 @@ void plan_part(StudyContext& context) {
     out.tables.back().title += ": " + label_of(cell) + ", predicted";
     out.tables.back().name += "@" + label_of(cell);
   }
+  out.tables.push_back(communication_table(context));
   context.sections.push_back(std::move(out));
+  plan_ranks(context);
 }
 
 }  // namespace tracestep

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
 #include "lab/comm/collectives.h"
 #include "lab/report/columns.h"
 #include "lab/study/study.h"
@@ -79,7 +80,7 @@ std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& m
 }
 
 // Predicts the peak of one rank.
-Table plan_table(StudyContext& context) {
+Table plan_table(const StudyContext& context) {
   Table table{.name = "planned_ranks",
               .title = fmt::format("{}: peak of each rank, predicted", context.sizes.planned.name)};
   table.columns = {
@@ -98,7 +99,6 @@ Table plan_table(StudyContext& context) {
   const BatchShape shape{.batch = context.sizes.shape.batch,
                          .context = context.sizes.planned_contexts.back()};
   double alone = 0;
-  if (!context.has_time_for(0)) return table;
   for (const auto& [form, run] : runs_of(context, context.sizes.planned, shape)) {
     const std::int64_t peak = predict_memory(run, context.machine.traits).predicted_peak_bytes;
     if (!run.parallel.is_on()) alone = static_cast<double>(peak);
@@ -164,20 +164,25 @@ std::vector<RunSpec> shared_steps(const StudyContext& context, const RunSpec& st
   return out;
 }
 
+void plan_ranks(StudyContext& context) {
+  if (!context.sizes.parallel.is_on()) return;
+  context.sections.push_back(section("ranks", {plan_table(context)}));
+}
+
 void rank_part(StudyContext& context) {
   context.announce("one step, shared by ranks in every form");
-  StudySection out = section("ranks", {});
-  Table planned = plan_table(context);
+  const auto ranks = std::ranges::find(context.sections, "ranks", &StudySection::id);
+  TRACESTEP_CHECK(ranks != context.sections.end(), "ranks are planned before they run");
   if (context.machine.runs_ranks) {
     measure_shared_steps(context);
-    Table measured = form_table(context), sums = sum_table(context);
-    if (!measured.rows.empty()) out.tables.push_back(std::move(measured));
-    if (!sums.rows.empty()) out.tables.push_back(std::move(sums));
+    std::vector<Table> measured = {form_table(context), sum_table(context)};
+    std::erase_if(measured, [](const Table& table) { return table.rows.empty(); });
+    std::vector<Table>& tables = ranks->tables;
+    tables.insert(tables.begin(), std::make_move_iterator(measured.begin()),
+                  std::make_move_iterator(measured.end()));
   }
-  out.reading +=
+  ranks->reading +=
       " " + text_of_section("ranks", context.machine.runs_ranks ? "Threads" : "Processes");
-  if (!planned.rows.empty()) out.tables.push_back(std::move(planned));
-  if (!out.tables.empty()) context.sections.push_back(std::move(out));
 }
 
 }  // namespace tracestep

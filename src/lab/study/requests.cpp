@@ -50,10 +50,9 @@ constexpr Request kRequests[] = {
     {"steps", Of::kPrecise, Which::kOthers, "mode forward-backward; precision fp32,bf16", 1},
     {"ways", Of::kCompiled, Which::kAll,
      "mode forward,forward-backward,step; ops primitive,fused; executor eager,compiled"},
-    {"time", Of::kModels, Which::kAll,
-     "ops primitive; mode step,forward-backward,forward,inference", 1},
+    {"time", Of::kModels, Which::kAll, "ops primitive; mode step,forward", 1},
     {"ladder", Of::kCompiled, Which::kFirst, "", 0, ladder},
-    {"scaling", Of::kScaled, Which::kAll, "context {contexts}; mode inference,step", 1},
+    {"scaling", Of::kScaled, Which::kAll, "context {contexts}; mode step,forward", 1},
     {"ranks", Of::kShared, Which::kAll, "", 1, shared_steps},
 };
 

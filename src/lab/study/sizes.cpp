@@ -42,10 +42,11 @@ StudySizes cpu_study_sizes() {
   out.planned = preset("2.7B");
   out.planned_contexts = {128, 256, 512};
   out.recorded = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
-                  step_of(preset("small"), shape, Granularity::kPrimitive)};
-  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
-                  step_of(preset("small"), shape, Granularity::kFused),
                   step_of(byte_model("tiny"), shape, Granularity::kFused),
+                  step_of(preset("small"), shape, Granularity::kFused)};
+  out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kFused),
+                  step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
+                  step_of(preset("small"), shape, Granularity::kFused),
                   in_bf16(step_of(byte_model("tiny"), shape, Granularity::kFused))};
   out.attention.protocol = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
   out.widths = {16, 64};
@@ -94,8 +95,10 @@ StudySizes quick_study_sizes() {
   out.precise = {byte_model("tiny")};
   out.precisions = {kFp32, kBf16};
   out.error = {.layers = 1, .tokens = 8};
-  out.recorded = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive)};
+  out.recorded = {step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
+                  step_of(byte_model("tiny"), shape, Granularity::kFused)};
   out.profiled = {step_of(byte_model("tiny"), shape, Granularity::kFused),
+                  step_of(byte_model("tiny"), shape, Granularity::kPrimitive),
                   in_bf16(step_of(byte_model("tiny"), shape, Granularity::kFused))};
   out.attention.protocol.steps = 3;
   out.widths = {16};
@@ -118,11 +121,23 @@ void of_model(const ModelConfig& model, StudySizes& sizes) {
   in_parts.ops = Granularity::kPrimitive;
   RunSpec small_in_parts = in_parts;
   small_in_parts.model = small;
-  sizes.recorded = {small_in_parts, in_parts, step};
+  RunSpec small_step = step;
+  small_step.model = small;
+  sizes.recorded = {small_in_parts, small_step, in_parts, step};
   sizes.profiled = {in_parts, step, in_bf16(step)};
 }
 
+void at_quick_shape(StudySizes& sizes) {
+  const StudySizes quick = quick_study_sizes();
+  sizes.shape = quick.shape;
+  sizes.contexts = quick.contexts;
+  for (auto* steps : {&sizes.recorded, &sizes.profiled}) {
+    for (RunSpec& step : *steps) step.shape = quick.shape;
+  }
+}
+
 void at_context(std::int64_t context, StudySizes& sizes) {
+  sizes.is_shape_fixed = true;
   sizes.shape.context = context;
   for (auto* steps : {&sizes.recorded, &sizes.profiled}) {
     for (RunSpec& step : *steps) step.shape.context = context;

@@ -40,7 +40,8 @@ StoredStudy stored_study(std::string_view text, const std::string& name) {
   std::map<std::string, Table> all;
   std::vector<std::string> order;
   for (const auto& [table, json] : tables->members()) {
-    if (table == "summary" || table == "answers" || table == "readings") continue;
+    constexpr std::string_view kMadeAnew[] = {"subject", "summary", "answers", "readings"};
+    if (std::ranges::find(kMadeAnew, table) != std::end(kMadeAnew)) continue;
     all[table] = table_of(table, json, name);
     order.push_back(table);
   }

@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "lab/measure/sampling.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
+#include "lab/study/subject.h"
 #include "lab/study/summary.h"
 #include "runtime/allocator.h"
 
@@ -22,35 +24,42 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// In running order: cheap parts and those that others need come first. A part ends at its share of
-// the whole time; time that it does not use goes to later parts.
+// In running order: what is exact and needs no time, then cheap parts and those that others need. A
+// part ends at its share of the whole time; time that it does not use goes to later parts.
 struct Part {
   const char* name;
   double until;  // share of the budget
   void (*run)(StudyContext& context);
+  const char* tables;  // that lack rows where it had no time
 };
-constexpr Part kParts[] = {{"number formats", 0.04, number_part},
-                           {"predictions", 0.10, plan_part},
-                           {"attention alone", 0.22, attention_part},
-                           {"time of steps, smallest model", 0.38, first_step_part},
-                           {"training", 0.46, training_part},
-                           {"warm-up", 0.50, warm_up_part},
-                           {"bytes of steps, smallest model", 0.52, first_memory_part},
-                           {"time of steps, larger models", 0.80, other_step_part},
-                           {"starts, and errors of precisions", 0.90, start_part},
-                           {"bytes of steps, larger models", 0.93, other_memory_part},
-                           {"one step on many ranks", 0.99, rank_part},
-                           // Profiles come last, since a profiler may slow what follows it.
-                           // Questions need them, so they may take a little over time.
-                           {"kernels of steps", 1.15, profile_part},
-                           {"review", 1.15, review_part}};
+constexpr const char* kStepTables =
+    "cells, time, granularity, time_by_component@, steps, ways, "
+    "scaling, ladder, precision_components, validity";
+constexpr Part kParts[] = {
+    {"number formats", 0.04, number_part, ""},
+    {"predictions", 0.10, plan_part, ""},
+    {"bytes of steps, smallest model", 0.12, first_memory_part, ""},
+    {"attention alone", 0.24, attention_part, "attention, attention_scaling, attention_ways"},
+    {"time of steps, smallest model", 0.46, first_step_part, kStepTables},
+    {"training", 0.52, training_part, "training"},
+    {"warm-up", 0.56, warm_up_part, "warmup"},
+    {"time of steps, larger models", 0.80, other_step_part, kStepTables},
+    {"starts, and errors of precisions", 0.90, start_part, "ways, steps, ladder"},
+    {"bytes of steps, larger models", 0.93, other_memory_part, "memory"},
+    {"one step on many ranks", 0.99, rank_part, "ranks, collectives"},
+    // Profiles come last, since a profiler may slow what follows it. Questions need them, so they
+    // may take a little over time.
+    {"kernels of steps", 1.15, profile_part, "passes, clocks, launch_check, attention@, kinds@"},
+    {"review", 1.15, review_part, ""}};
 
 Table part_table() {
   Table table{.name = "parts", .title = "What ran, and for how long"};
-  table.columns = {text_column("part"), real_column("seconds", "time", "s", 1),
+  table.columns = {text_column("part"),
+                   real_column("seconds", "time", "s", 1),
                    int_column("left_out", "left out", "cells for which there was no time"),
                    text_column("status", "", "done, in part, left out or out of memory"),
-                   text_column("detail", "", "of what ran out of memory")};
+                   text_column("detail", "", "of what ran out of memory"),
+                   data_only(text_column("tables", "", "that lack rows where it had no time"))};
   return table;
 }
 
@@ -174,8 +183,37 @@ RunSpec StudyContext::here(RunSpec run) const {
   return run;
 }
 
-StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
+namespace {
+
+// The sizes, at the shape of a quick study where the cells of the smallest model would not fit into
+// their share of the time by what one visit takes now: on a busy machine a longer study answers at
+// least what a quick one does.
+StudySizes fitted(const StudyMachine& machine, StudySizes sizes, double seconds) {
+  // The smallest model's cells take as long as so many of its steps.
+  constexpr int kCells = 16, kRounds = 3;
+  const BatchShape quick = quick_study_sizes().shape, shape = sizes.shape;
+  const bool is_quick = shape.batch * shape.context <= quick.batch * quick.context;
+  if (sizes.is_shape_fixed || is_quick || machine.traits.has_own_memory()) return sizes;
+  CellSpec pilot{{.model = sizes.models.front(), .shape = shape, .mode = Mode::kStep},
+                 {.warmup = 1, .steps = kVisitSamples, .recorded_steps = 0}};
+  pilot.step.place = machine.place;
+  pilot.step.seed = machine.seed;
+  const Clock::time_point start = Clock::now();
+  visit(machine.make_device, pilot, nullptr);
+  if (kCells * kRounds * seconds_since(start) > seconds) at_quick_shape(sizes);
+  return sizes;
+}
+
+double share_of(void (*run)(StudyContext& context)) {
+  const Part* const part = std::ranges::find(kParts, run, &Part::run);
+  return part->until - (part == kParts ? 0.0 : std::prev(part)->until);
+}
+
+}  // namespace
+
+StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, double budget_seconds,
                       const std::function<void(const std::string& what)>& announce) {
+  const StudySizes sizes = fitted(machine, asked, share_of(first_step_part) * budget_seconds);
   StudyContext context{.machine = machine, .sizes = sizes, .announce = announce};
   StudyReport out;
   Table parts = part_table();
@@ -196,7 +234,7 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
     const std::string lack = run_part(part, context);
     parts.add_row({part.name, seconds_since(begin), context.left_out,
                    lack.empty() ? status_of(context) : "out of memory",
-                   lack.empty() ? Json() : Json(lack)});
+                   lack.empty() ? Json() : Json(lack), part.tables});
   }
   out.sections = std::move(context.sections);
   show_vocabularies(out.sections);
@@ -215,6 +253,7 @@ StudyReport answered(std::vector<StudySection> sections) {
   }
   // The first table is the one that other programs compare runs by.
   std::ranges::stable_partition(out.tables, [](const Table& t) { return t.name == "cells"; });
+  out.tables.push_back(subject_table(out.tables));
   out.summary = answer_all(summary_questions(), out.tables);
   out.answers = answer_all(asked(out.tables), out.tables);
   for (auto* answers : {&out.summary, &out.answers}) {

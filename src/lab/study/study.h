@@ -55,8 +55,8 @@ struct StudyMachine {
   DeviceFactory make_device;
   DeviceFactory make_reference;
   std::function<Ceilings(const RunSpec& run)> ceilings;
-  // Trains a small model for about `seconds`; `step_ms`: the time of one of its steps.
-  std::function<StudyTraining(double seconds, double step_ms)> train;
+  // Trains a small model for about so many seconds.
+  std::function<StudyTraining(double seconds)> train;
   // The warm-up study of one cell, each row from a separate process; if empty, it is left out.
   std::function<Table(const RunSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
   // The section that holds rows of steps and of attention against published ones; if empty, it is
@@ -89,12 +89,15 @@ struct StudySizes {
   std::vector<RunSpec> profiled;  // each also as inference
   AttentionSpec attention;        // batch, steps and time of its cells
   std::vector<std::int64_t> widths, attention_contexts, variant_contexts;
-  Parallel parallel = {};  // how ranks share a step; one rank: that part is left out
+  Parallel parallel = {};       // how ranks share a step; one rank: that part is left out
+  bool is_shape_fixed = false;  // asked for: batch and context stay where time is short
 };
 StudySizes cpu_study_sizes();
 StudySizes gpu_study_sizes();
 // The sizes of a quick study: fewer and smaller cells.
 StudySizes quick_study_sizes();
+// Puts all steps at the batch and the contexts of a quick study.
+void at_quick_shape(StudySizes& sizes);
 // Puts this model in the place of the larger ones; the small one that is trained stays.
 void of_model(const ModelConfig& model, StudySizes& sizes);
 // Puts all cells at this context; growing contexts end there.
@@ -158,7 +161,8 @@ void other_step_part(StudyContext& context);  // of the others
 void training_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
 void start_part(StudyContext& context);  // errors of precisions, and starts, which are no samples
-void rank_part(StudyContext& context);
+void plan_ranks(StudyContext& context);  // bytes of the planned model's, of plan_part()
+void rank_part(StudyContext& context);   // adds what was measured to them
 void first_memory_part(StudyContext& context);
 void other_memory_part(StudyContext& context);
 void profile_part(StudyContext& context);

@@ -82,6 +82,12 @@ std::string models_of(const StudyReport& report) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
+std::string machine_in_short(const Json& environment) {
+  const std::string gpu = text_in(environment, "gpu");
+  const std::string out = gpu.empty() ? machine_of(environment) : gpu;
+  return out.empty() ? "this machine" : out;
+}
+
 std::vector<std::string> summary_facts(const StudyReport& report, const Json& environment) {
   const std::string gpu = text_in(environment, "gpu"), commit = text_in(environment, "commit");
   std::vector<std::string> out = {

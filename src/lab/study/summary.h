@@ -21,6 +21,9 @@ inline constexpr std::string_view kTile = "Tile", kShort = "Short", kTrust = "Tr
 // "AMD EPYC, 2 threads", "2026-11-22 22:13 UTC"; what is not known is left out.
 std::vector<std::string> summary_facts(const StudyReport& report, const Json& environment);
 
+// "NVIDIA H200", else the CPU with its threads.
+std::string machine_in_short(const Json& environment);
+
 // "1.1.3 Time": the topic of an answer, behind the number of its part of the handout.
 std::string numbered_topic(const Answer& first);
 

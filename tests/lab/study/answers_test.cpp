@@ -162,10 +162,10 @@ std::vector<Change> changes() {
   return {
       // 80 ms and 240 ms: backward is 160 ms, twice forward; the step's 280 ms add 40 ms.
       {"pass-times", "cells[size small; mode forward-backward; ops fused].samples_ms",
-       Json::Array{100.0, 100.0, 100.0}, "2.00 times forward, about what",
-       "0.25 times forward, less than"},
+       Json::Array{100.0, 100.0, 100.0}, "2.00 times forward, as twice",
+       "0.25 times forward, where"},
       {"pass-times", "cells[size small; mode forward; ops fused].samples_ms", slow,
-       "about what its products", "No answer: forward with backward"},
+       "as twice the products", "No answer: forward with backward"},
       {"pass-times", "cells[size small; mode step; ops fused].samples_ms",
        Json::Array{240.0, 241.0, 242.0}, "AdamW adds 39.98", "What AdamW adds is lost in noise"},
       {"warm-up", "warmup[warmup 0].first_ms", 10.5, "takes 3.00 times as long",
@@ -178,33 +178,34 @@ std::vector<Change> changes() {
        "Noise leaves it open"},
       {"fused", "granularity[size small; mode step].low", Json(), "1.50 times as fast",
        "With fused kernels a step of tiny"},
-      {"clocks", "clocks[mode inference].busy_ms", 1e6, "and the wall clock says", "They disagree"},
-      {"clocks", "clocks[mode inference].plain_wall_ms", Json(), "wall clock", "No answer"},
+      {"clocks", "clocks[mode inference].busy_ms", 1e6, "of which are kernels", "They disagree"},
+      {"clocks", "clocks[mode inference].plain_wall_ms", Json(), "of which are kernels",
+       "No answer"},
       {"top-kernel", "passes[mode step; pass backward].top_kernel", "another",
-       "the same one takes most", "another one takes most"},
+       "in backward the same kernel takes most", "in backward another takes most"},
       {"product-share", "passes[mode step; pass all].ms", 31.0, "it falls from", "it rises from"},
       {"product-share", "passes[mode step; pass all].ms", 1e9, "it falls from",
        "to 3e-06 % in a training step"},
       {"softmax",
        at_step("attention@",
                "[phase forward; part softmax, with scale and mask].ms_of_products_percent"),
-       1.0, "It moves", "less than its"},
+       1.0, "softmax moves", "less than its"},
       {"launches", "launch_check[what weight products, forward].verdict", "differs", "Yes: all",
        "No: of weight products, forward"},
-      {"sums", "accumulation[experiment 2: f16 + f16].error", 0.0, "matters more",
+      {"sums", "accumulation[experiment 2: f16 + f16].error", 0.0, "What decides is the format",
        "does not decide"},
       {"stalls", "accumulation[experiment 5: bf16 + bf16].stalls_after", Json(),
-       "First \"5: bf16 + bf16\"", "First \"7: longer, bf16 + bf16\""},
+       "In \"5: bf16 + bf16\"", "In \"7: longer, bf16 + bf16\""},
       {"dtypes", "autocast[autocast f16; value ln].dtype", "f16", "the layer norm's f32",
        "the layer norm's f16"},
       {"norms", "norms[norm layer norm; format bf16; step squares].lost_percent", 50.0,
-       "bfloat16 cures the loss", "bfloat16 loses rows, too"},
+       "which bfloat16 can", "bfloat16 loses rows, too"},
       {"formats", "formats[format bf16].max", 1e9, "has float32's range",
        "bfloat16 ends below float32"},
-      {"lower-precision", "steps[precision bf16].samples_ms",
+      {"lower-precision", "steps[size small; precision bf16].samples_ms",
        Json::Array{199.0, 200.0, 200.0, 200.0, 200.0, 201.0}, "2.00 times as fast",
        "2.00 times as slow"},
-      {"lower-precision", "steps[precision bf16].samples_ms",
+      {"lower-precision", "steps[size small; precision bf16].samples_ms",
        Json::Array{20.0, 120.0, 50.0, 90.0, 110.0, 40.0}, "2.00 times as fast",
        "gains no time beyond noise"},
       {"low-precision-memory",
@@ -285,15 +286,15 @@ TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
 TEST(AnswersTest, AnAnswersOwnTableStandsInEveryReportOfIt) {
   const Answer a = answer(question_of("pass-times"), small_study().tables);
   ASSERT_EQ(a.lines.size(), 3u) << "two sizes";
-  EXPECT_EQ(lines_of(a).rows[1][2].as_string(), "80.00 ms");
+  EXPECT_EQ(lines_of(a).rows[1][2].as_string(), "80.00 ± 0.80 ms");
   const Table table = answers_table("answers", "Questions", {&a, 1});
   const auto at = std::ranges::find(table.columns, "lines", &Column::name);
   const Json& lines = table.rows[0][static_cast<std::size_t>(at - table.columns.begin())];
-  EXPECT_THAT(lines.dump(), HasSubstr(R"({"text":"80.00 ms","figure":"cells[)"));
-  EXPECT_THAT(answers_text({&a, 1}), HasSubstr("forward and backward  step"));
+  EXPECT_THAT(lines.dump(), HasSubstr(R"({"text":"80.00 ± 0.80 ms","figure":"(cells[)"));
+  EXPECT_THAT(answers_text({&a, 1}), HasSubstr("backward, by difference"));
   for (const Format format : {Format::kMarkdown, Format::kLatex, Format::kTypst}) {
     EXPECT_THAT(study_page(small_study(), Json::object(), format, "charts"),
-                HasSubstr("forward and backward"));
+                HasSubstr("by difference"));
   }
 }
 

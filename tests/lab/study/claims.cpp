@@ -5,6 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "lab/pages/page.h"
 #include "lab/study/formula.h"
 #include "lab/study/refusals.h"
 
@@ -120,6 +121,16 @@ std::string wrong_quote(const Piece& piece, std::span<const Table> tables) {
   const Json& cell = cell_named(piece.formula, tables);
   if (!cell.is_string()) return "quotes what is no text";
   const std::string& text = cell.as_string();
+  // A part that tells a name from others: "...tn_n_tilesize128x64x8...".
+  const std::string& words = piece.words;
+  if (words.starts_with("...") && words.ends_with("...") && words.size() > 6) {
+    std::size_t at = 0;
+    for (const std::string& part : pages::split(words.substr(3, words.size() - 6), " ... ")) {
+      at = text.find(part, at);
+      if (at == std::string::npos) return "no part of the cell";
+    }
+    return {};
+  }
   const std::size_t cut = piece.words.find(" ... ");
   if (cut != std::string::npos && text.size() > piece.words.size()) {
     // message_line() leaves that much of a long text.

@@ -103,12 +103,13 @@ TEST(CourseTest, ProblemsStandInOrderWithDeviationsAndWithoutWhatNobodyAsks) {
   std::size_t at = 0;
   for (const char* problem : {"1.1.3 b", "1.1.3 c", "1.1.4 a", "1.1.5", "1.1.5 a", "1.1.6 b",
                               "1.2.1 a", "1.2.2 a", "1.3"}) {
-    const std::size_t found = page.find(std::string("## Problem ") + problem + "\n");
+    const std::size_t found = page.find(std::string("## Problem ") + problem + ": ");
     ASSERT_NE(found, std::string::npos) << problem;
     EXPECT_GT(found, at) << problem;
     at = found;
   }
-  EXPECT_THAT(page, HasSubstr("forward: mean ± deviation, by context"));
+  EXPECT_THAT(page, HasSubstr("## Problem 1.1.4 c: nsys_profile (c)\n"));
+  EXPECT_THAT(page, HasSubstr("forward, fp32, fused ops: mean ± deviation, by context"));
   EXPECT_THAT(page, HasSubstr("naive attention, forward, width by context"));
   EXPECT_THAT(page, HasSubstr("![](charts/pass-times.svg)"));
   EXPECT_THAT(page, Not(HasSubstr("Is every time what its label says?")));

@@ -43,6 +43,7 @@ class StudyOfRanksTest : public ::testing::Test {
     StudyContext context{.machine = machine_, .sizes = sizes_, .announce = [](const auto&) {}};
     context.deadline =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(std::int64_t(1000 * seconds));
+    plan_ranks(context);
     rank_part(context);
     return std::move(context.sections);
   }
@@ -120,8 +121,11 @@ TEST_F(StudyOfRanksTest, WhereRanksDoNotRunTheirBytesArePredictedAlone) {
   EXPECT_THAT(sections[0].reading, ::testing::HasSubstr("Here are their bytes"));
 }
 
-TEST_F(StudyOfRanksTest, WithoutTimeThereIsNoSection) {
-  EXPECT_TRUE(run("dp=2", 0).empty());
+TEST_F(StudyOfRanksTest, WithoutTimeBytesArePredictedAllTheSame) {
+  const std::vector<StudySection> sections = run("dp=2", 0);
+  ASSERT_EQ(sections.at(0).tables.size(), 1u);
+  EXPECT_EQ(sections[0].tables[0].name, "planned_ranks");
+  EXPECT_EQ(sections[0].tables[0].rows.size(), 10u);
 }
 
 }  // namespace

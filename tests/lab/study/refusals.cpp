@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "spec/fields.h"
@@ -104,6 +105,20 @@ bool any_cell(const std::string& column, const std::string& name, std::span<cons
          });
 }
 
+// Two rows that say the same but for lists and fractions.
+bool has_twins(const Table& table) {
+  std::set<std::string> seen;
+  return std::ranges::any_of(table.rows, [&](const std::vector<Json>& row) {
+    std::string text;
+    for (const Json& cell : row) {
+      const bool is_measured =
+          cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
+      text += (is_measured ? "" : cell.dump()) + '\n';
+    }
+    return !seen.insert(text).second;
+  });
+}
+
 }  // namespace
 
 std::string wrong_reason(const std::string& reason, std::span<const Table> tables) {
@@ -136,6 +151,10 @@ std::string wrong_reason(const std::string& reason, std::span<const Table> table
   if (const auto names = matched(reason, "the table {} has no column {}")) {
     const Table* table = table_named((*names)[0], tables);
     return table != nullptr && !column_of(*table, (*names)[1]) ? "" : wrong;
+  }
+  if (const auto names = matched(reason, "two rows of the table {} are alike")) {
+    const Table* table = table_named((*names)[0], tables);
+    return table != nullptr && has_twins(*table) ? "" : wrong;
   }
   // Conditions other than equality are not repeated in the reason.
   if (const auto names = matched(reason, "the table {} has no row that it asks for")) return "";

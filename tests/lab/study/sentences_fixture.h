@@ -28,6 +28,13 @@ class SentencesTest : public ::testing::Test {
     set(fmt::format("cells[size small; mode {}; ops fused].samples_ms", mode),
         Json::Array(count, Json(ms)));
   }
+  // Samples that lie so far around this time, and what the checker says of them.
+  void set_noise(const std::string& row, double ms, double part) {
+    Json::Array samples;
+    for (int i = 0; i < 8; ++i) samples.push_back(ms * (i % 2 == 0 ? 1 - part : 1 + part));
+    set(row + ".samples_ms", std::move(samples));
+    set(row + ".verdict", "doubt: unsteady");
+  }
   // The first table whose name begins so.
   Table& table_like(std::string_view begin) {
     const auto found = std::ranges::find_if(

@@ -41,12 +41,11 @@ StudySizes sizes() {
   out.error = {.layers = 1, .tokens = 4};
   out.planned = model("planned", 2, 32);
   out.planned_contexts = {64, 128, 256};
-  const RunSpec step{.model = model("small", 2, 16),
-                     .shape = shape,
-                     .mode = Mode::kStep,
-                     .ops = Granularity::kPrimitive};
-  out.recorded = {step};
-  out.profiled = {step, step};
+  const RunSpec step{.model = model("small", 2, 16), .shape = shape, .mode = Mode::kStep};
+  RunSpec in_parts = step;
+  in_parts.ops = Granularity::kPrimitive;
+  out.recorded = {step, in_parts};
+  out.profiled = {step, step, in_parts};
   out.profiled[1].precision.autocast = DType::kBF16;
   out.attention = {.run = {.shape = {.batch = 2}},
                    .protocol = {.warmup = 1, .steps = 8, .max_seconds = 0.02}};
@@ -158,9 +157,12 @@ void set_times(std::vector<Table>& tables) {
     set(fmt::format("passes[{}].products_ms", pass), products);
   }
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
-    set(fmt::format("steps[precision {}].median_ms", precision), ms);
-    set(fmt::format("steps[precision {}].samples_ms", precision), eight_around(ms));
-    set(fmt::format("steps[precision {}].visit_samples", precision), Json());
+    for (const char* size : {"tiny", "small"}) {
+      const std::string row = fmt::format("steps[size {}; precision {}].", size, precision);
+      set(row + "median_ms", ms);
+      set(row + "samples_ms", eight_around(ms));
+      set(row + "visit_samples", Json());
+    }
   }
   for (const auto& [context, forward, backward] :
        {std::tuple{64, 2.0, 4.0}, std::tuple{128, 7.6, 15.2}}) {
@@ -210,7 +212,7 @@ const StudyReport& measured_study() {
               for (DType dtype : {DType::kF32, DType::kBF16}) out.products_gflops[dtype] = 100;
               return out;
             },
-        .train = [](double, double) { return training(); },
+        .train = [](double) { return training(); },
         .warm_up = warm_up,
         .beside_published = published_section,
         .traits = backend_named("cpu").make({})->traits(),

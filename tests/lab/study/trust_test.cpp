@@ -8,11 +8,32 @@ TEST_F(SentencesTest, ACardIsWorthWhatItsWorstRowIs) {
   EXPECT_EQ(of("pass-times").standing, Standing::kSound);
   set_samples("step", 280, 1);
   EXPECT_EQ(of("pass-times").standing, Standing::kSingle);
-  set("cells[size small; mode step; ops fused].verdict", "doubt: unsteady");
+  set_noise("cells[size small; mode step; ops fused]", 280, 0.15);
   EXPECT_EQ(of("pass-times").standing, Standing::kDoubtful);
   set("cells[size small; mode forward; ops fused].verdict", "invalid: two_graphs");
   EXPECT_EQ(of("pass-times").standing, Standing::kInvalid);
   EXPECT_EQ(of("formats").standing, Standing::kSound);
+}
+
+TEST_F(SentencesTest, NoiseIsAMarkWhereItCouldChangeWhatTheAnswerStates) {
+  const std::string forward = "cells[size small; mode forward; ops fused]",
+                    low = "steps[size small; precision bf16]";
+  set_noise(forward, 80, 0.02);  // the checker doubts it, because of other programs perhaps
+  EXPECT_EQ(of("pass-times").standing, Standing::kSound);
+  set_noise(forward, 80, 0.1);
+  const Answer noisy = of("pass-times");
+  EXPECT_EQ(noisy.standing, Standing::kDoubtful);
+  ASSERT_FALSE(noisy.worst.empty());
+  EXPECT_EQ(noisy.worst.front().table, "cells");
+  // What is within a twentieth is called the same: a smaller difference than a tenth.
+  set_noise(low, 50, 0.03);
+  EXPECT_EQ(of("lower-precision").standing, Standing::kSound);
+  set_noise(low, 50, 0.06);
+  EXPECT_EQ(of("lower-precision").standing, Standing::kDoubtful);
+  // A doubt that is not about noise counts, however close the samples are.
+  set_noise(low, 50, 0.001);
+  set(low + ".verdict", "doubt: profiled");
+  EXPECT_EQ(of("lower-precision").standing, Standing::kDoubtful);
 }
 
 TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
@@ -22,7 +43,7 @@ TEST_F(SentencesTest, TheFirstScreenMarksWhatRestsOnDoubtfulRows) {
     return page_head(report, Json::object()).tiles.front().standing;
   };
   EXPECT_EQ(first_screen(), "sound");
-  set("cells[size small; mode step; ops fused].verdict", "doubt: unsteady");
+  set_noise("cells[size small; mode step; ops fused]", 280, 0.1);
   EXPECT_EQ(first_screen(), "noisy");
 }
 
@@ -39,7 +60,7 @@ TEST_F(SentencesTest, PartsOfAStepAreKnownNoBetterThanTheStepsThatWereRecorded) 
 }
 
 TEST_F(SentencesTest, WhatIsPrintedOfATileIsTwoSentencesWithTheSignOfItsRows) {
-  set("cells[size small; mode step; ops fused].verdict", "doubt: unsteady");
+  set_noise("cells[size small; mode step; ops fused]", 280, 0.15);
   StudyReport report = small_study();
   report.summary = answer_all(summary_questions(), tables_);
   const std::string page = study_page(report, Json::object(), Format::kMarkdown, "charts");
@@ -87,6 +108,7 @@ TEST(LeadsTest, WhatTheFirstScreenComparesIsMeasuredInSixRounds) {
 }
 
 TEST_F(SentencesTest, ADoubtIsSaidInWords) {
+  set_noise("cells[size small; mode step; ops fused]", 280, 0.15);
   set("cells[size small; mode step; ops fused].verdict", "doubt: others_running, drifting");
   EXPECT_EQ(of("pass-times").doubt.words(),
             "Noisy: other programs ran; the second half of the samples differs from the first.");
@@ -146,7 +168,7 @@ TEST_F(SentencesTest, BytesOfAttentionAndLaunchesAreExactWhateverItsTimesAre) {
   for (Table& table : tables_) {
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       if (!is_verdict_column(table.columns[i])) continue;
-      for (auto& row : table.rows) row[i] = "doubt: unsteady";
+      for (auto& row : table.rows) row[i] = "doubt: profiled";
     }
   }
   for (const char* exact :
@@ -288,7 +310,7 @@ TEST_F(SentencesTest, WhatTrainingTookIsToldApartFromItsSteps) {
 
 TEST_F(SentencesTest, TheRowsThatAreDoubtfulAreNamed) {
   EXPECT_THAT(rests_on(of("pass-times")), Not(HasSubstr("(")));
-  set("cells[size small; mode forward; ops fused].verdict", "doubt: unsteady");
+  set_noise("cells[size small; mode forward; ops fused]", 80, 0.15);
   const Answer doubtful = of("pass-times");
   ASSERT_EQ(doubtful.worst.size(), 1u);
   EXPECT_THAT(rests_on(doubtful), ::testing::EndsWith(fmt::format(" (noisy: cells row {})",

@@ -1,0 +1,280 @@
+#include "course/problems.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "lab/pages/pivot.h"
+#include "lab/report/columns.h"
+#include "lab/report/digits.h"
+
+namespace tracestep {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+    {"1.1.3 b", "benchmarking_script (b)"},
+    {"1.1.3 c", "benchmarking_script (c)"},
+    {"1.1.4 a", "nsys_profile (a)"},
+    {"1.1.4 b", "nsys_profile (b)"},
+    {"1.1.4 c", "nsys_profile (c)"},
+    {"1.1.4 d", "nsys_profile (d)"},
+    {"1.1.4 e", "nsys_profile (e)"},
+    {"1.1.5", "mixed_precision_accumulation"},
+    {"1.1.5 a", "benchmarking_mixed_precision (a)"},
+    {"1.1.5 b", "benchmarking_mixed_precision (b)"},
+    {"1.1.5 c", "benchmarking_mixed_precision (c)"},
+    {"1.1.6 a", "memory_profiling (a)"},
+    {"1.1.6 b", "memory_profiling (b)"},
+    {"1.1.6 c", "memory_profiling (c)"},
+    {"1.1.6 d", "memory_profiling (d)"},
+    {"1.1.6 e", "memory_profiling (e)"},
+    {"1.2.1 a", "pytorch_attention (a)"},
+    {"1.2.2 a", "torch_compile (a)"},
+    {"1.2.2 b", "torch_compile (b)"},
+    {"1.3", "flash_benchmarking (a)"},
+    {"2.1", "distributed_communication_single_node"},
+    {"2.2", "naive_ddp_benchmarking"},
+    {"2.3.1", "minimal_ddp_flat_benchmarking"},
+    {"2.3.2", "ddp_overlap_individual_parameters_benchmarking (a)"},
+    {"2.3.3", "ddp_bucketed_benchmarking (a)"},
+    {"2.4", "communication_accounting"},
+    {"3", "optimizer_state_sharding_accounting (a)"}};
+
+const Table* table_named(std::span<const Table> tables, std::string_view name) {
+  const auto found = std::ranges::find(tables, name, &Table::name);
+  return found == tables.end() ? nullptr : &*found;
+}
+
+// --- what an answer is of ------------------------------------------------------------------------
+
+struct KeyWords {
+  const char* column;
+  std::string words;
+};
+const KeyWords kKeys[] = {
+    {"size", "{}"},        {"vocab", "vocabulary {}"}, {"context", "context {}"},
+    {"width", "width {}"}, {"batch", "batch {}"},      {"precision", "{}"},
+    {"ops", "{} ops"},     {"executor", "{}"},         {"mode", "{}"}};
+
+// Calls `visit(column, cell)` for each cell of a row that the text rests on.
+template <class Visit>
+void for_each_cell(const Answer& answer, std::span<const Table> tables, const Visit& visit) {
+  for (const RowRef& ref : rows_in_text(answer)) {
+    const Table* const table = table_named(tables, ref.table);
+    if (table == nullptr) continue;
+    for (std::size_t i = 0; i < table->columns.size(); ++i) {
+      visit(ref, table->columns[i], table->rows[ref.row][i]);
+    }
+  }
+}
+
+// --- tables --------------------------------------------------------------------------------------
+
+using Where = std::vector<std::pair<std::string, std::string>>;
+
+struct Wanted {
+  std::string_view number;
+  std::vector<std::string_view> tables;
+  pages::Pivot pivot;
+  std::string_view replaces = {};
+};
+
+Where plus(Where where, std::string key, std::string value) {
+  where.emplace_back(std::move(key), std::move(value));
+  return where;
+}
+
+void add_attention(std::vector<Wanted>& out) {
+  for (const bool is_plain : {true, false}) {
+    const char* const form = is_plain ? "naive" : "flash";
+    for (const auto& [title, value] : {std::pair{"forward", "forward_samples_ms"},
+                                       {"backward", "backward_samples_ms"},
+                                       {"bytes before backward", "before_backward_bytes"}}) {
+      const bool is_time = std::string_view(value).ends_with("ms");
+      out.push_back({is_plain ? "1.2.1 a" : "1.3",
+                     {"attention"},
+                     {.title = fmt::format("{} attention, {}, width by context{}", form, title,
+                                           is_time ? ": mean ± deviation" : ""),
+                      .down = {"width"},
+                      .across = "context",
+                      .value = value,
+                      .where = {{"attention", form}, {"saved", is_plain ? "weights" : "lse"}}},
+                     !is_plain ? "flash-times"
+                     : is_time ? "attention-times"
+                               : "attention-bytes"});
+    }
+  }
+}
+
+// All of the subject's ops and precision, but for what a problem varies.
+std::vector<Wanted> wanted_tables(const Where& subject) {
+  std::vector<Wanted> out;
+  const std::string ops = subject[0].second, precision = subject[1].second;
+  for (const char* mode : {"forward", "forward-backward", "step"}) {
+    out.push_back({"1.1.3 b",
+                   {"cells", "scaling"},
+                   {.title = fmt::format("{}, {}, {} ops: mean ± deviation, by context", mode,
+                                         precision, ops),
+                    .down = {"size"},
+                    .across = "context",
+                    .value = "samples_ms",
+                    .where = plus(subject, "mode", mode)}});
+  }
+  out.push_back({"1.1.5 c",
+                 {"steps"},
+                 {.title = fmt::format("forward-backward, {} ops: mean ± deviation", ops),
+                  .down = {"size"},
+                  .across = "precision",
+                  .value = "samples_ms",
+                  .where = {{"ops", ops}, {"mode", "forward-backward"}}},
+                 "precision-by-size"});
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const bool is_full = dtype[0] == 'f';
+    out.push_back({is_full ? "1.1.6 b" : "1.1.6 c",
+                   {"memory_grid"},
+                   {.title = fmt::format("Peak in {}, primitive ops, predicted", dtype),
+                    .down = {"size", "mode"},
+                    .across = "context",
+                    .value = "predicted_peak_bytes",
+                    .where = {{"precision", dtype}, {"ops", "primitive"}}},
+                   is_full ? "peaks" : ""});
+  }
+  add_attention(out);
+  out.push_back({"1.2.2 b",
+                 {"ways"},
+                 {.title = fmt::format("{}: mean ± deviation", precision),
+                  .down = {"size", "mode"},
+                  .across = "way",
+                  .value = "samples_ms",
+                  .where = {{"precision", precision}}},
+                 "compiled"});
+  return out;
+}
+
+// The table "ways" with ops and executor in one key, in which its rows differ: plain ops, fused
+// ops, compiled.
+Table with_ways(const Table& ways) {
+  Table out = ways;
+  const auto ops = ways.index_of("ops"), executor = ways.index_of("executor");
+  if (!ops || !executor) return out;
+  for (const char* name : {"ops", "executor", "compile_passes"}) {
+    if (const auto at = out.index_of(name)) out.columns[*at].role = ColumnRole::kShown;
+  }
+  out.columns.push_back(as_key(text_column("way")));
+  for (std::size_t i = 0; i < out.rows.size(); ++i) {
+    const Json &op = ways.rows[i][*ops], &by = ways.rows[i][*executor];
+    const bool is_known = op.is_string() && by.is_string();
+    out.rows[i].push_back(!is_known                       ? Json()
+                          : by.as_string() == "compiled"  ? Json("compiled")
+                          : op.as_string() == "primitive" ? Json("plain ops")
+                                                          : Json("fused ops"));
+  }
+  return out;
+}
+
+// The sizes of models, the smallest first.
+std::vector<std::string> sizes_in_order(const StudyReport& report) {
+  std::map<std::string, std::int64_t> all;
+  for (const char* name : {"cells", "sizes"}) {
+    const Table* const table = table_named(report.tables, name);
+    if (table == nullptr) continue;
+    const auto size = table->index_of("size"), count = table->index_of("parameters");
+    if (!size || !count) continue;
+    for (const auto& row : table->rows) {
+      const bool is_known = row[*size].is_string() && row[*count].is_int();
+      if (is_known) all.emplace(row[*size].as_string(), row[*count].as_int());
+    }
+  }
+  std::vector<std::string> out;
+  for (const auto& [size, count] : all) out.push_back(size);
+  std::ranges::stable_sort(out, {}, [&](const std::string& size) { return all.at(size); });
+  return out;
+}
+
+// Empty where the study has no such rows, or a single cell.
+Table pivot_of(const Wanted& wanted, const StudyReport& report) {
+  std::vector<Table> copies;
+  for (std::string_view name : wanted.tables) {
+    const Table* const found = table_named(report.tables, name);
+    if (found != nullptr) copies.push_back(name == "ways" ? with_ways(*found) : *found);
+  }
+  std::vector<const Table*> tables;
+  for (const Table& table : copies) tables.push_back(&table);
+  try {
+    pages::Pivot pivot = wanted.pivot;
+    pivot.order = sizes_in_order(report);
+    Table out = pages::pivoted(pivot, tables);
+    if (out.rows.size() < 2 && out.columns.size() <= pivot.down.size() + 1) out.rows.clear();
+    return out;
+  } catch (const Error& error) {  // rows that nothing tells apart
+    log_warn("the table \"{}\" is left out: {}", wanted.pivot.title, error.what());
+    return {};
+  }
+}
+
+}  // namespace
+
+std::string_view name_of_problem(std::string_view number) {
+  const auto found =
+      std::ranges::find(kNames, number, &std::pair<std::string_view, std::string_view>::first);
+  return found == std::end(kNames) ? std::string_view() : found->second;
+}
+
+std::string runs_of_answer(const Answer& answer, std::span<const Table> tables) {
+  std::map<std::string, std::vector<std::string>> values;
+  for_each_cell(answer, tables, [&](const RowRef&, const Column& column, const Json& cell) {
+    if (column.role != ColumnRole::kKey || cell.is_null()) return;
+    std::string text = cell.is_int() ? grouped(cell.as_int()) : pages::words_of(cell);
+    std::vector<std::string>& all = values[column.name];
+    if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
+  });
+  std::vector<std::string> out;
+  for (const KeyWords& key : kKeys) {
+    const auto found = values.find(key.column);
+    if (found == values.end()) continue;
+    out.push_back(
+        fmt::format(fmt::runtime(key.words), fmt::format("{}", fmt::join(found->second, ", "))));
+  }
+  return fmt::format("{}", fmt::join(out, " · "));
+}
+
+std::string samples_of_answer(const Answer& answer, std::span<const Table> tables) {
+  std::size_t least = 0, most = 0;
+  for_each_cell(answer, tables, [&](const RowRef& ref, const Column& column, const Json& cell) {
+    const bool is_samples = column.name.ends_with("samples_ms") && cell.is_array() &&
+                            (column.name == "samples_ms" ||
+                             std::ranges::find(ref.columns, column.name) != ref.columns.end());
+    if (!is_samples || cell.items().empty()) return;
+    const std::size_t count = cell.items().size();
+    least = least == 0 ? count : std::min(least, count);
+    most = std::max(most, count);
+  });
+  if (most == 0) return {};
+  return least == most ? fmt::format("n = {} of each time", most)
+                       : fmt::format("n = {} to {} of each time", least, most);
+}
+
+std::vector<ProblemTable> tables_of_problem(std::string_view number, const StudyReport& report) {
+  Where subject{{"ops", "fused"}, {"precision", "fp32"}};
+  const Table* const chosen = table_named(report.tables, "subject");
+  for (auto& [key, value] : subject) {
+    const auto at = chosen == nullptr ? std::nullopt : chosen->index_of(key);
+    const bool is_said = at && !chosen->rows.empty() && chosen->rows[0][*at].is_string();
+    if (is_said) value = chosen->rows[0][*at].as_string();
+  }
+  std::vector<ProblemTable> out;
+  for (const Wanted& wanted : wanted_tables(subject)) {
+    if (wanted.number != number) continue;
+    Table table = pivot_of(wanted, report);
+    if (!table.rows.empty()) out.push_back({std::move(table), wanted.replaces});
+  }
+  // Buffer by buffer, the first cell that does not fit.
+  const Table* const account = table_named(report.tables, "attention_account");
+  if (number == "1.2.1 a" && account != nullptr) out.push_back({*account, {}});
+  return out;
+}
+
+}  // namespace tracestep
