@@ -58,9 +58,10 @@ TEST(PlantedRowsTest, ARowThatStandsTwiceIsNeverAddedUp) {
       const std::size_t planted = table.rows.size() - 1;
       const Answer a = answer(question, tables);
       ++(a.refused ? refused : same);
-      // Without the row's sentence an answer may have another, which rests on other rows.
+      // Without the row's sentence an answer may have another, whose figures rest on other rows.
       for (const Piece& piece : a.lead.pieces()) {
-        EXPECT_FALSE(!a.refused && formula_has_row(piece.formula, ref.table, planted))
+        const bool is_said = !a.refused && piece.basis == Basis::kFigure;
+        EXPECT_FALSE(is_said && formula_has_row(piece.formula, ref.table, planted))
             << a.id << ": " << a.lead.words();
       }
     }
