@@ -107,6 +107,8 @@ class Recording(TorchDispatchMode):
         number = self._born(size, place)
 
         def dead(_: Any, self: Recording = self, key: int = key, number: int = number) -> None:
+            if self._is_all == key:
+                self._is_all = 0  # another storage may come to lie there
             if self._alive.get(key, (0,))[0] == number:
                 del self._alive[key]
                 self.events.append([-number])
