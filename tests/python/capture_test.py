@@ -367,7 +367,7 @@ class FolderTest(unittest.TestCase):
         odd = tracestep.capture(Odd(), *CASES["odd"][1], check=False)
         self.assertIn("constant %frozen.weight : f32[8,8]", (odd.folder / "program.txt").read_text())
         self.assertEqual(json.loads((odd.folder / "capture.json").read_text())["frozen"],
-                         ["frozen.weight", "frozen.bias"])
+                         ["frozen.weight", "frozen.bias", "other.weight", "other.bias"])  # the latter get no gradient
 
     def test_a_mask_is_stored_without_its_batch(self):
         found = tracestep.capture(Translator(), IDS, TARGETS[:, :11], check=False, patterns="none",
@@ -459,13 +459,24 @@ class CommandTest(unittest.TestCase):
                   "{'loss': lambda y: y.mean()}\n")
         with tempfile.TemporaryDirectory() as place:
             (pathlib.Path(place) / "mine.py").write_text(script)
-            environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+            environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"),
+                           "PATH": f"{os.path.dirname(os.path.abspath(PROGRAM))}:{os.environ['PATH']}"}
             said = lambda *words: subprocess.run([sys.executable, "-m", "tracestep", "capture", *words], cwd=place,
                                                  env=environment, capture_output=True, text=True)
             done = said("mine.py:build", "--no-check")
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("Sequential: no composites; loss and gradients were not checked", done.stdout)
             self.assertTrue((pathlib.Path(place) / "captured-build" / "capture.json").is_file())
+            (pathlib.Path(place) / "mine").mkdir()
+            config = {"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16, "vocab_size": 31}
+            (pathlib.Path(place) / "mine" / "config.json").write_text(json.dumps(config))
+            own = said("mine", "--batch", "2", "--context", "8")
+            self.assertEqual((own.returncode, own.stderr), (0, ""))
+            self.assertIn("it is --model mine --batch 2 --context 8; --native off captures the module", own.stdout)
+            self.assertFalse((pathlib.Path(place) / "captured-mine").exists())
+            config["model_type"] = "mpt"  # nothing of ours, so the package is asked
+            (pathlib.Path(place) / "mine" / "config.json").write_text(json.dumps(config))
+            self.assertNotIn("--native off", said("mine", "--no-check").stdout)
             wrong = said("mine.py:missing")
             self.assertEqual(wrong.returncode, 2)
             self.assertIn("has no function 'missing'", wrong.stderr)

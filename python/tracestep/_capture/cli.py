@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .._commands import call
 from .._program import Error, InputError, UsageError
 
 EXAMPLE = """
@@ -15,7 +16,8 @@ SCRIPT.py:FUNCTION   the function takes nothing and returns the module and its i
                      them or a dict of keywords), and if need be a dict of options of tracestep.capture, as
                      {"loss": function, "targets": ids}
 DIR                  a folder with the config.json of a model of transformers: a causal language model, with its
-                     weights where there are some; dropout is set to 0
+                     weights where there are some; dropout is set to 0. One of an architecture that tracestep has a
+                     program of is not captured: --model DIR takes that program
 """
 
 
@@ -32,6 +34,8 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--autocast", choices=("bf16", "fp16"), help="of that step, where the script has none of its own")
     out.add_argument("--batch", type=int, default=1, help="of DIR: rows [default: 1]")
     out.add_argument("--context", type=int, default=128, help="of DIR: tokens of a row [default: 128]")
+    out.add_argument("--native", choices=("on", "off"), default="on",
+                     help="of DIR: off captures what tracestep has a program of its own for, too [default: on]")
     out.add_argument("--plan", action="store_true", help="of DIR: without weights and check, for models of any size")
     return out
 
@@ -58,6 +62,15 @@ def from_script(what: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     if isinstance(inputs, dict):
         return module, (), {**inputs, **options}
     return module, inputs if isinstance(inputs, tuple) else (inputs,), options
+
+
+def has_own_program(folder: Path) -> bool:
+    """True if --model takes the folder."""
+    try:
+        call("show", (), {"model": folder, "mode": "forward", "passes": True, "batch": 1, "context": 1}, False)
+    except Error:
+        return False
+    return True
 
 
 def from_transformers(folder: Path, batch: int, context: int, is_plan: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
@@ -102,6 +115,10 @@ def main(words: Sequence[str]) -> int:
     try:
         folder = Path(options.what)
         is_folder = folder.is_dir()
+        if is_folder and options.native == "on" and has_own_program(folder):
+            print(f"tracestep has a program of its own for this architecture, so nothing is captured: it is --model {folder} "
+                  f"--batch {options.batch} --context {options.context}; --native off captures the module")
+            return 0
         module, inputs, more = (from_transformers(folder, options.batch, options.context, options.plan) if is_folder
                                 else from_script(options.what))
         name = folder.resolve().name if is_folder else options.what.rpartition(":")[2]

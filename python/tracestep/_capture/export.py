@@ -268,7 +268,8 @@ def written(step: Step, graph: torch.export.ExportedProgram, tensors: Sequence[t
     lift(program, w)
     program.drop_unread()
     named = {v.name for v in program.leaves}
-    frozen = [n for n, x in kept.items() if not x.requires_grad and n in named]
+    program.freeze_untouched()
+    frozen = [v.name for v in program.leaves if v.kind == "constant" and v.name in kept]
     constants = {n: x for n, x in w.constants.items() if n in named}
     buffers = _buffers(program, module, kept, tied)
     constants.update(buffers)

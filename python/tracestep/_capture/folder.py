@@ -78,5 +78,5 @@ def write(folder: Path, step: Exported, module: str, check: dict[str, Any] | Non
         write_tensors(folder / "inputs.safetensors", step.examples)
     index = {"format": FORMAT, "module": module, "torch": torch.__version__.partition("+")[0], "inputs": step.inputs,
              "tied": step.tied, "frozen": step.frozen, "buffers": step.buffers, "check": check,
-             "patterns": step.lifted, "native": None, "optimizer_groups": groups}
+             "patterns": step.lifted, "optimizer_groups": groups}
     (folder / "capture.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")

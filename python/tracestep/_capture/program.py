@@ -255,6 +255,16 @@ class Program:
         self.nodes = kept[::-1]
         self.leaves = [v for v in self.leaves if v.kind != "constant" or id(v) in wanted]
 
+    def freeze_untouched(self) -> None:
+        """Makes constants of parameters that get no gradient: PyTorch's optimizers leave them as they are."""
+        touched = {id(self.outputs["loss"])}
+        for node in reversed(self.nodes):
+            if node.op != "stop_gradient" and any(id(v) in touched for v in node.outputs):
+                touched.update(id(v) for v in node.inputs if v.is_floating)
+        for v in self.leaves:
+            if v.kind == "parameter" and id(v) not in touched:
+                v.kind = "constant"
+
     def text(self) -> str:
         """What src/ir/parse.h reads."""
         names = {id(v): "%" + v.name for v in self.leaves}
