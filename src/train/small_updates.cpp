@@ -33,7 +33,8 @@ double share_that_moves(const Store& store, double rate) {
       moving += weights.shape.product();
       continue;
     }
-    for (const double x : widened(weights).as<double>()) {
+    const HostTensor wide = widened(weights);
+    for (const double x : wide.as<double>()) {
       moving += rate > spacing_at(x, weights.dtype) / 2 ? 1 : 0;
     }
   }
