@@ -100,8 +100,8 @@ def predict(options):
         return json.loads(out.stdout)["rows"][0]
 
     with open(options.rows, "w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
+        file.write(f'"{FIELDS[0]}",{",".join(FIELDS[1:])}\r\n')  # as our own files begin
+        writer = csv.DictWriter(file, FIELDS)
         for row in jobs():
             recording = pathlib.Path(options.recordings) / f"{name_of(row)}.json"
             if not recording.exists() or recording.stat().st_size == 0:
