@@ -164,7 +164,16 @@ bool Regions::leaves_and_returns(int a, int b) const {
   return false;
 }
 
-// Regions that read the same operand, or views of it, as the rotations of q and k do.
+bool Regions::are_of_one_module(int a, int b) const {
+  const auto path_of = [&](int region) -> const std::string& {
+    return program_.node(regions_[at(region)].front()).origin().path;
+  };
+  return path_of(a) == path_of(b);
+}
+
+// Regions that read the same operand, or views of it, as the rotations of q and k do: those that
+// follow one another, and those of one module in any order. Others may lie far apart, and what they
+// share would live as long.
 void Regions::join_siblings() {
   std::vector<std::vector<NodeId>> readers(program_.values.size());  // by base
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -177,7 +186,10 @@ void Regions::join_siblings() {
     for (NodeId reader : siblings) {
       const int region = region_of(reader);
       if (region < 0 || std::ranges::count(apart, region) > 0) continue;
-      const auto joins = [&](int other) { return try_join(other, region); };
+      const auto joins = [&](int other) {
+        return (other == apart.back() || are_of_one_module(other, region)) &&
+               try_join(other, region);
+      };
       if (std::ranges::none_of(apart, joins)) apart.push_back(region);
     }
   }

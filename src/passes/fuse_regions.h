@@ -45,6 +45,7 @@ class Regions {
   bool may_join(const Node& node) const;
   void find_successors();
   bool try_join(int a, int b);
+  bool are_of_one_module(int a, int b) const;
   void count_span(const Members& region, int change);
   NodeId point_of_no_return(NodeId id) const;
   bool leaves_and_returns(int a, int b) const;

@@ -225,6 +225,8 @@ def capture(name, batch, context, place):
 
     with unfilled():
         module, vocab = module_of(name, context)
+    if hasattr(module, "tie_weights"):  # which is left out with the values
+        module.tie_weights()
     tokens = torch.randint(0, vocab, (batch, context + 1))
     inputs = inputs_of(name, tokens)
     args, keywords = ((), inputs) if name in CONFIGS else (tuple(inputs.values()), {})
