@@ -88,7 +88,7 @@ TEST(ExplainCommandTest, ATopicNamesItsClaims) {
 }
 
 TEST(ExplainCommandTest, ClaimsAreFoundByTheirWords) {
-  EXPECT_EQ(rows_of("explain --claims").size(), 50u);
+  EXPECT_EQ(rows_of("explain --claims").size(), 55u);
   const Json one = rows_of("explain --claims X22");
   ASSERT_EQ(one.size(), 1u);
   EXPECT_EQ(one.items()[0].at("row").as_string(), "X22");
@@ -114,8 +114,11 @@ std::set<std::string> commands_of_claims() {
     left_out += slow.count(claim.command);
     if (slow.contains(claim.command)) continue;
     const bool is_of_first_steps = claim.command.find("--warmup-study") != std::string::npos;
-    const auto few =
-        is_of_first_steps ? few_steps.end() : few_steps.find(words_of(claim.command)[0]);
+    if (is_of_first_steps) {
+      out.insert(claim.command + " --roof 0 --threads 1");
+      continue;
+    }
+    const auto few = few_steps.find(words_of(claim.command)[0]);
     out.insert(claim.command + (few == few_steps.end() ? "" : few->second));
   }
   EXPECT_EQ(left_out, slow.size());

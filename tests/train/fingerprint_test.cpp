@@ -186,7 +186,7 @@ TEST(FingerprintTest, AChangeIsTakenWhenItIsNamedAndKeptFromThenOn) {
   for (const auto& [key, run] : other_runs()) {
     const Names names{key};
     if (key == "model" || key == "optimizer" || key == "moments" || key == "rounding" ||
-        key == "init") {
+        key == "init" || key == "lora" || key == "freeze") {
       EXPECT_THAT(message_of(ErrorCode::kUsage, [&] { check_changes(names); }),
                   HasSubstr(key + " cannot change"));
       continue;
