@@ -13,8 +13,8 @@ namespace tracestep {
 // "benchmarking_script (b)" of "1.1.3 b"; empty: it has no name here.
 std::string_view name_of_problem(std::string_view number);
 
-// What the rows of an answer's text are of, key by key: "large, vocabulary 10,000 · context 512 ·
-// batch 4 · fp32 · fused ops · forward, step". Empty where no row says so.
+// Names the runs whose rows an answer's text reads, key by key: "large, vocabulary 10,000 ·
+// context 512 · batch 4 · fp32 · fused ops · forward, step". Empty where no row says so.
 std::string runs_of_answer(const Answer& answer, std::span<const Table> tables);
 
 // How many samples its times have: "11 to 18 samples a time"; empty where it reads none.

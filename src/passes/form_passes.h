@@ -14,11 +14,11 @@
 
 namespace tracestep {
 
-// What is trained. With adapters every parameter becomes a constant, and beside each product of a
-// targeted weight two of low rank are added to its result; else the frozen parts become constants.
-// A dropout of adapters reads the input kAdapterBatch, i64 [1], the number of the batch. A weight
-// keeps its place in a block if all of the block are trained, or none. Throws Error{kUsage} for
-// targets or parts that match nothing, and where nothing is left to train.
+// Settles what is trained. With adapters every parameter becomes a constant, and beside each
+// product of a targeted weight two of low rank are added to its result; else the frozen parts
+// become constants. A dropout of adapters reads the input kAdapterBatch, i64 [1], the number of the
+// batch. A weight keeps its place in a block if all of the block are trained, or none. Throws
+// Error{kUsage} for targets or parts that match nothing, and where nothing is left to train.
 inline constexpr std::string_view kAdapterBatch = "dropout.batch";
 Program adapt(const Program& program, const Adapters& lora, const FrozenParts& parts);
 

@@ -436,7 +436,7 @@ class Split {
 }  // namespace
 
 std::optional<int> split_axis(std::string_view parameter) {
-  // Of an adapter, A has the columns of the product's weight and B its rows.
+  // An adapter's A has the columns of the product's weight, and its B the rows.
   if (is_adapter(parameter)) {
     const bool is_a = parameter.ends_with(kAdapterA);
     const std::string_view path = parameter.substr(0, parameter.size() - kAdapterA.size());

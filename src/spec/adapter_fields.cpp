@@ -59,7 +59,7 @@ std::vector<AdapterField> all_adapter_fields() {
   return rows.take();
 }
 
-// What the folder says; what is given beside it must agree.
+// Reads the folder's adapters, with which everything given beside it must agree.
 Adapters settled(const std::string& where, const Adapters& given) {
   const Adapters out = read_peft_config(given.from), usual{.rank = kUsualRank};
   for (const AdapterField& field : adapter_fields()) {

@@ -445,7 +445,7 @@ class Composer {
     if (low + high > 0) note_difference(left, right, (high - low) / (high + low));
     return compare_with_range(left, low, high);
   }
-  // Of numbers that noise may move.
+  // Keeps the smallest difference between two numbers of which noise may move one.
   void note_difference(const Quantity& left, const Quantity& right, double difference) {
     const bool is_measured = left.low < left.high || right.low < right.high;
     if (is_measured) least_difference_ = std::min(least_difference_, difference);

@@ -378,7 +378,7 @@ Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::stri
 
 namespace {
 
-// What is added or counted stands once.
+// Refuses rows that are alike: one that stands twice would be added or counted twice.
 void check_apart(std::span<const Evidence::Row> rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) {

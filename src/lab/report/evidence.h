@@ -32,7 +32,7 @@ class Evidence {
     Quantity get(std::string_view column) const;  // exact
     // The middle of a long text is left out.
     Text quote(std::string_view column, std::size_t max_bytes = kLongestQuote) const;
-    // The same in fewer bytes, of a text that another one of the column equals at both ends the
+    // Quotes a text in fewer bytes; where another one of the column equals it at both ends, by the
     // part that tells them apart: "...tn_n_tilesize128x64x8...".
     Text quote_apart(std::string_view column, std::size_t max_bytes) const;
     std::vector<double> numbers(std::string_view column) const;

@@ -54,7 +54,7 @@ std::string again(std::string_view command, std::span<const Json> cells) {
   return out;
 }
 
-// What an answer states at least: a time that is printed alone is read to about a tenth.
+// The largest difference that still counts: a time printed alone is read to about a tenth.
 constexpr double kMostDifference = 0.1, kRounding = 1e-9;
 
 // True if nothing but noise of the timed steps speaks against the row.

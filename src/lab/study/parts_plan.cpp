@@ -169,7 +169,7 @@ std::vector<Table> attention_predictions(StudyContext& context) {
   return out;
 }
 
-// What ranks send, and how many of them hide it, by formulas alone.
+// Computes what ranks send, and how many of them hide it, by formulas alone.
 Table communication_table(const StudyContext& context) {
   const std::vector<Table> all =
       explain(topic_named("parallel-limits"),

@@ -118,7 +118,7 @@ const Table* table_named(const std::string& name) {
   return found == tables.end() ? nullptr : &*found;
 }
 
-// What the rows of an answer's text say of a key.
+// Joins what the rows of an answer's text have for a key.
 Texts said_of(const Answer& answer, const std::string& key) {
   Texts out;
   for (const RowRef& ref : rows_in_text(answer)) {

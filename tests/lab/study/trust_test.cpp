@@ -25,7 +25,7 @@ TEST_F(SentencesTest, NoiseIsAMarkWhereItCouldChangeWhatTheAnswerStates) {
   EXPECT_EQ(noisy.standing, Standing::kDoubtful);
   ASSERT_FALSE(noisy.worst.empty());
   EXPECT_EQ(noisy.worst.front().table, "cells");
-  // What is within a twentieth is called the same: a smaller difference than a tenth.
+  // Two that lie within a twentieth are called the same: a smaller difference than a tenth.
   set_noise(low, 50, 0.03);
   EXPECT_EQ(of("lower-precision").standing, Standing::kSound);
   set_noise(low, 50, 0.06);
