@@ -44,8 +44,7 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
     return std::nullopt;
   }
   const SavedTensors file = open_weights(options.init).tensors;
-  start_adapters(WholeTensors(store), options.run);
-  load_parameters(store, file);
+  load_weights(WholeTensors(store), options.run, file);
   return find_not_finite(file);
 }
 

@@ -1,4 +1,5 @@
-// The bounds of documents as kernels ask for them: which keys a query sees, and which queries a key.
+// The bounds of documents as kernels ask for them: which keys a query sees, and which queries a
+// key.
 #pragma once
 
 #include <cstdint>

@@ -40,13 +40,13 @@ struct BackwardParameters {
   float* dq_sums;             // [batch * heads][padded_queries / 64][D / 8][128][4]
   int* turns;                 // [batch * heads][blocks of queries], zeros; null: in any order
   int queries, keys, key_heads, padded_queries, key_blocks;
-  int group;          // heads of queries that share one of keys
-  int all_key_heads;  // of all batches
-  int parts;          // grouped: blocks of a cluster, which divide the queries of their keys
-  int section_heads;  // whose blocks are mixed, see BackwardTile
-  int round;          // blocks of keys that walk one way, see BackwardOrder and BackwardWalk
-  int window;         // windowed: the keys that a query sees, up to i + offset
-  int offset;         // causal: query i sees keys 0 .. i + offset
+  int group;                 // heads of queries that share one of keys
+  int all_key_heads;         // of all batches
+  int parts;                 // grouped: blocks of a cluster, which divide the queries of their keys
+  int section_heads;         // whose blocks are mixed, see BackwardTile
+  int round;                 // blocks of keys that walk one way, see BackwardOrder and BackwardWalk
+  int window;                // windowed: the keys that a query sees, up to i + offset
+  int offset;                // causal: query i sees keys 0 .. i + offset
   DocumentBounds documents;  // windowed
   bool has_dk, has_dv;
   float scale;

@@ -48,9 +48,9 @@ struct ForwardParameters {
   float* lse;    // or null
   int* counter;  // tiles handed out after each team's first; null: a team takes every teams-th
   int queries, keys, heads;
-  int group;   // heads of q that share one of k and v
-  int offset;  // causal: query i sees keys 0 .. i + offset
-  int window;  // windowed: of these the last; kEveryKey: no limit
+  int group;                 // heads of q that share one of k and v
+  int offset;                // causal: query i sees keys 0 .. i + offset
+  int window;                // windowed: of these the last; kEveryKey: no limit
   DocumentBounds documents;  // windowed
   bool has_o;
   int row_tiles, tiles;          // of a head; of all
