@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "tokens/token_file.h"
 #include "tokens/tokenizer.h"
 #include "weights/weights.h"

@@ -20,10 +20,10 @@ struct DocumentOptions {
 };
 
 struct DocumentSet {
-  TokenSourcePtr tokens;
+  TokenSourcePtr tokens = {};
   std::int64_t documents = 0, broken = 0;
   // "1200 documents, 3 rows broken: chats.jsonl:17: messages: the role "tool" is none of …".
-  std::string words;
+  std::string words = {};
 };
 
 // Reads files that end in .jsonl, .ndjson or .json as rows, each an object with one of

@@ -233,7 +233,7 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
   TensorTypes types;
   for (const auto& [name, type] : tensors.types) {
     const bool is_whole = std::ranges::any_of(
-        adapters.whole, [&](const std::string& path) { return path_matches(path, name); });
+        adapters.whole, [&](const std::string& part) { return path_matches(part, name); });
     if (is_adapter(name)) {
       const std::string theirs = places.name_of(name);
       ours[theirs] = name;

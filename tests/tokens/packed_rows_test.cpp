@@ -93,7 +93,9 @@ TEST(PackedRowsTest, NoTokenIsLostAndRowsAreFull) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::int64_t place = static_cast<std::int64_t>(i) % context;
       EXPECT_TRUE(starts[i] <= place && place < ends[i] && ends[i] <= context);
-      if (place > 0) EXPECT_TRUE(starts[i] == starts[i - 1] || starts[i] == place);
+      if (place > 0) {
+        EXPECT_TRUE(starts[i] == starts[i - 1] || starts[i] == place);
+      }
       if (targets[i] == kNoTarget) continue;
       EXPECT_EQ(targets[i], tokens[i] + 1);
       ++seen[targets[i]];

@@ -24,6 +24,7 @@ void add_cross_entropy(KernelTable& table);    // cross_entropy, cross_entropy_g
 void add_adamw(KernelTable& table);            // adamw
 void add_moment_codes(KernelTable& table);     // moment_codes, from_moment_codes
 void add_sequences(KernelTable& table);        // cumsum, dropout, pow
+void add_nf4(KernelTable& table);              // widen_nf4
 
 // All families of kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {
