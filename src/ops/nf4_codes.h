@@ -30,19 +30,36 @@ inline constexpr float kNf4Values[16] = {-1.0F,
                                          0.7229568362236023F,
                                          1.0F};
 
-// Value `code` of 8 bits, of 256 from smallest to largest: 127 is 0, 255 is 1, and between lie the
-// middles of 2^i equal parts of 0.1 to 1, times 10^(i - 6), for i from 0 to 6, of either sign.
-constexpr float dynamic_value(int code) {
-  if (code == 127 || code == 255) return code == 127 ? 0.0F : 1.0F;
-  const int magnitude = (code > 127 ? code - 127 : 127 - code);  // 1 to 127: 2^i + j
-  int i = 0;
-  while (magnitude >> (i + 1) > 0) ++i;
-  double scale = 1.0;
-  for (int n = i; n < 6; ++n) scale /= 10.0;
-  const int parts = 1 << i, part = magnitude - parts;
-  const double middle = 0.1 + 0.9 * (part + 0.5) / parts;
-  return static_cast<float>((code > 127 ? middle : -middle) * scale);
-}
+// The 256 values of 8 bits, from smallest to largest: 0, 1, and the middles of 2^i equal parts of
+// 0.1 to 1, times 10^(i - 6), for i from 0 to 6, of either sign. Each step is rounded to float32 as
+// where the table was first made, so that all bits are the same.
+struct DynamicValues {
+  float at[256] = {};
+
+  constexpr DynamicValues() {
+    at[255] = 1.0F;
+    float scale = 1e-6F;
+    for (int i = 0; i < 7; ++i) {
+      const int parts = 1 << i;
+      for (int part = 0; part < parts; ++part) {
+        const float middle = (bound(part, parts) + bound(part + 1, parts)) / 2.0F;
+        at[127 + parts + part] = scale * middle;
+        at[127 - parts - part] = -scale * middle;
+      }
+      constexpr float kScales[] = {1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F, 1.0F, 1.0F};
+      scale = kScales[i];
+    }
+  }
+
+ private:
+  // Counted from the nearer end.
+  static constexpr float bound(int i, int parts) {
+    const double step = static_cast<double>((1.0F - 0.1F) / static_cast<float>(parts));
+    const bool is_low = i < (parts + 1) / 2;
+    return static_cast<float>(is_low ? static_cast<double>(0.1F) + step * i
+                                     : 1.0 - step * (parts - i));
+  }
+};
 
 constexpr std::int64_t nf4_blocks(std::int64_t elements) {
   return ceil_div(elements, kNf4Block);

@@ -21,14 +21,7 @@ std::uint8_t nearest(const std::array<float, N>& values, float x) {
   return static_cast<std::uint8_t>(is_above ? index : index - 1);
 }
 
-const std::array<float, 256>& dynamic_values() {
-  static const std::array<float, 256> all = [] {
-    std::array<float, 256> out{};
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = dynamic_value(static_cast<int>(i));
-    return out;
-  }();
-  return all;
-}
+constexpr std::array<float, 256> kDynamic = std::to_array(DynamicValues().at);
 
 // The codes of a block, two a byte; returns its largest magnitude.
 float code_block(const float* x, std::uint8_t* codes) {
@@ -72,8 +65,7 @@ Nf4Weights to_nf4(const TensorView& weight) {
   }
   for (std::size_t block = 0; block < most.size(); ++block) {
     const float scale = scales[block / kNf4Group];
-    magnitudes[block] =
-        nearest(dynamic_values(), scale > 0.0F ? (most[block] - offset) / scale : 0.0F);
+    magnitudes[block] = nearest(kDynamic, scale > 0.0F ? (most[block] - offset) / scale : 0.0F);
   }
   return out;
 }

@@ -312,29 +312,45 @@ std::vector<OpCase> cached_cases() {
   return out;
 }
 
+OpCase documents_on(const Wish& w) {
+  OpCase out = forward_on(w);
+  out.attrs = {{"scale", w.scale}, {"cap", w.cap}, {"window", w.window}};
+  return out;
+}
+
 }  // namespace
 
 std::vector<OpTest> attention_tests() {
   constexpr double kFloor = 0x1p-17;  // sums of hundreds of products, in parts of float32
-  return {{.op = "flash_attention",
-           .bound = Bound::kUnfused,
-           .cases = forward_cases(),
-           .floor_share = kFloor},
-          {.op = "flash_attention_grad",
-           .bound = Bound::kUnfused,
-           .cases = backward_cases(),
-           .gradient_outputs = {},
-           .floor_share = kFloor},
-          {.op = "attention_with_cache",
-           .bound = Bound::kUnfused,
-           .cases = cached_cases(),
-           .gradient_outputs = {},
-           .floor_share = kFloor},
-          {.op = "cached_attention",
-           .bound = Bound::kUnfused,
-           .cases = cached_cases(),
-           .gradient_outputs = {},
-           .floor_share = kFloor}};
+  return {
+      {.op = "flash_attention",
+       .bound = Bound::kUnfused,
+       .cases = forward_cases(),
+       .floor_share = kFloor},
+      {.op = "flash_attention_grad",
+       .bound = Bound::kUnfused,
+       .cases = backward_cases(),
+       .gradient_outputs = {},
+       .floor_share = kFloor},
+      {.op = "attention_of_documents",
+       .bound = Bound::kUnfused,
+       .cases =
+           {documents_on({.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .documents = {1, 20, 16}}),
+            documents_on({.q = {3, 29, 8}, .keys = 29, .documents = {29}}),
+            documents_on(
+                {.q = {2, 2, 21, 8}, .keys = 21, .window = 6, .cap = 2.0, .documents = {13, 8}}),
+            documents_on({.q = {9, 4}, .keys = 9, .documents = {4, 5}})},
+       .floor_share = kFloor},
+      {.op = "attention_with_cache",
+       .bound = Bound::kUnfused,
+       .cases = cached_cases(),
+       .gradient_outputs = {},
+       .floor_share = kFloor},
+      {.op = "cached_attention",
+       .bound = Bound::kUnfused,
+       .cases = cached_cases(),
+       .gradient_outputs = {},
+       .floor_share = kFloor}};
 }
 
 }  // namespace tracestep::testing

@@ -50,6 +50,8 @@ class Machine:
         shutil.copytree(ROOT / "tests/captured/tiny", folder / "MODULE")
         shutil.copy(ROOT / "README.md", folder)  # a study trains on it
         (folder / "FILE").write_text((ROOT / "README.md").read_text()[:3000])
+        turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello, too"}]
+        (folder / "CHATS.jsonl").write_text((json.dumps({"messages": turns}) + "\n") * 40)
         for result in ("A.json", "B.json"):
             self.must_run(f"{STEP} --output {result}")
         self.must_run(f"train {SMALL} --text FILE --steps 1 --save own.safetensors")

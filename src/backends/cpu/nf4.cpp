@@ -8,6 +8,7 @@ namespace tracestep::cpu {
 namespace {
 
 constexpr std::int64_t kBlocksOfChunk = 64;
+constexpr DynamicValues kDynamic;
 
 float as(float x, float) {
   return x;
@@ -30,7 +31,7 @@ void widen(const KernelCall& call) {
   for_plain(call, ceil_div(blocks, kBlocksOfChunk), [&](std::int64_t chunk) {
     const std::int64_t end = std::min(blocks, (chunk + 1) * kBlocksOfChunk);
     for (std::int64_t block = chunk * kBlocksOfChunk; block < end; ++block) {
-      const float m = dynamic_value(magnitudes[block]) * scales[block / kNf4Group] + offset;
+      const float m = kDynamic.at[magnitudes[block]] * scales[block / kNf4Group] + offset;
       T values[16];
       for (int i = 0; i < 16; ++i) values[i] = as(kNf4Values[i] * m, T());
       for (std::int64_t i = block * kNf4Block / 2; i < (block + 1) * kNf4Block / 2; ++i) {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kThreads = 256, kElements = 8;  // of a thread
 static_assert(kNf4Block % kElements == 0);
+__constant__ DynamicValues kDynamic;  // a warp reads four of them
 
 // codes: [count/8] words of 8 codes; w: [count].
 __global__ void __launch_bounds__(kThreads)
@@ -24,7 +25,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t word = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (word >= words) return;
   const std::int64_t block = word / (kNf4Block / kElements);
-  const float m = dynamic_value(magnitudes[block]) * scales[block / kNf4Group] + *offset;
+  const float m = kDynamic.at[magnitudes[block]] * scales[block / kNf4Group] + *offset;
   const std::uint32_t bits = codes[word];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
