@@ -28,7 +28,6 @@ void add_flash_attention_grad_kernels(KernelTable& table);
 void add_optimizer_kernels(KernelTable& table);
 void add_adamw_8bit_kernels(KernelTable& table);
 void add_sequence_kernels(KernelTable& table);
-void add_nf4_kernels(KernelTable& table);
 
 // All families of kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernels,
@@ -47,7 +46,6 @@ inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernel
                                                           add_flash_attention_grad_kernels,
                                                           add_optimizer_kernels,
                                                           add_adamw_8bit_kernels,
-                                                          add_sequence_kernels,
-                                                          add_nf4_kernels};
+                                                          add_sequence_kernels};
 
 }  // namespace tracestep::cpu
