@@ -13,6 +13,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/document_input.h"
 #include "cli/hints.h"
 #include "cli/model_notes.h"
 #include "cli/options.h"
@@ -235,8 +236,7 @@ void set_sample_prompt(TrainCommand& o) {
 
 // --save may be the same file as --init, so that a model can be trained further in place.
 void check_files(const TrainCommand& o) {
-  std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}};
-  for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
+  const std::vector<NamedPath> inputs = o.tokens.inputs();
   std::vector<NamedPath> outputs{
       {"--save", o.train.save}, {"--log", o.train.log}, {"--output", o.output.path}};
   if (!o.train.save.empty() && !is_stream(o.train.save)) {
@@ -306,12 +306,11 @@ TokenInput example_of(const TrainCommand& o, const RunSpec& run) {
 // disk.
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
-  if (o.train.resume && !resumed && o.tokens.tokens.empty() && o.tokens.text.empty()) {
+  if (o.train.resume && !resumed && !o.tokens.are_given()) {
     throw Error(ErrorCode::kInput, o.train.checkpoint.string(), "there is no checkpoint to resume",
-                "give --text or --tokens to begin a run there");
+                "give --text, --data or --tokens to begin a run there");
   }
-  o.train.on_example =
-      run.model.captured != nullptr && o.tokens.tokens.empty() && o.tokens.text.empty();
+  o.train.on_example = run.model.captured != nullptr && !o.tokens.are_given();
   if (!o.train.on_example) check_takes_text(run.model);
   if (run.model.captured != nullptr && run.model.captured->has_groups) {
     log_warn("[{}] its optimizer had groups of parameters; here all have the same options",
@@ -322,6 +321,7 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   take_adapters(run, pointer_to(weights));
+  if (!o.train.on_example) take_rows(run, *input.tokens);
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
   note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(o, run, resumed);
@@ -375,7 +375,8 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
              format_count(static_cast<double>(parameter_formula(run.model))));
   }
   say_what_is_lost(o.train);
-  if (split.validation) say_validation(o.train, *split.validation);
+  say_packing(o.train, split.train);
+  if (split.validation) say_validation(o.train, split.validation);
   TrainingView view(view_of(o, environment));
   const TrainResult result = with_oom_hint(run, [&] {
     return train(devices, o.train, split.train, split.validation, &stop,
@@ -407,8 +408,8 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   JobPlan out = plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
   // Text, and at most a token for each byte of it.
   constexpr std::int64_t kBytesOfText = 1 + sizeof(std::int32_t);
-  if (!o.tokens.text.empty()) {
-    out.host_bytes = kBytesOfText * std::ssize(read_text(o.tokens.text).text);
+  for (const auto* paths : {&o.tokens.text, &o.tokens.data.paths}) {
+    if (!paths->empty()) out.host_bytes = kBytesOfText * std::ssize(read_text(*paths).text);
   }
   return out;
 }

@@ -13,6 +13,7 @@
 #include "nn/transformer.h"
 #include "passes/autograd.h"
 #include "passes/form_passes.h"
+#include "passes/keep_nf4.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
 #include "passes/optimizer.h"
@@ -186,7 +187,7 @@ Program add_adapters(const Program& p, const Options& o) {
 }
 
 // The constants of a captured module are as the module has them.
-Program narrow_constants(const Program& p, const Options& o) {
+std::set<std::string> own_constants(const Options& o) {
   std::set<std::string> kept;
   if (const auto& module = o.run.model.captured) {
     for (const ValueId id : module->program.leaves) {
@@ -194,7 +195,18 @@ Program narrow_constants(const Program& p, const Options& o) {
       if (leaf.leaf == LeafKind::kConstant) kept.insert(leaf.name);
     }
   }
-  return narrow_frozen(p, *o.run.precision.autocast, kept);
+  return kept;
+}
+Program narrow_constants(const Program& p, const Options& o) {
+  return narrow_frozen(p, *o.run.precision.autocast, own_constants(o));
+}
+
+bool keeps_nf4(const Options& o) {
+  return adapts(o) && o.run.lora.is_on() && o.run.lora.base == BaseWeights::kNf4;
+}
+Program keep_frozen_nf4(const Program& p, const Options& o) {
+  if (is_split(o)) fail_usage("lora", "base=nf4 with weights that ranks divide; leave out tp");
+  return keep_nf4(p, own_constants(o));
 }
 
 std::set<std::string> vectors_of(const ModelConfig& model) {
@@ -293,6 +305,8 @@ std::vector<Pass> computing_passes() {
        [](const Program& p, const Options& o) { return autocast(p, *o.run.precision.autocast); }},
       {"narrow_frozen", "weights that are not trained in the low dtype alone",
        [](const Options& o) { return adapts(o) && casts(o); }, narrow_constants},
+      {"keep_nf4", "weights that are not trained in 4 bits, widened in front of products",
+       keeps_nf4, keep_frozen_nf4},
       {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},
       {"sum_shards", "gradients in states summed over all ranks, micro-batch by micro-batch",
        [](const Options& o) {
@@ -379,8 +393,8 @@ std::vector<Pass> memory_passes() {
        [](const Program& p, const Options&) { return offload(p); }},
       {"recompute", "forward nodes again in backward, so that their results are not kept",
        recomputes, recompute_again},
-      {"regather", "weights gathered again for backward instead of kept",
-       [](const Options& o) { return shards_weights(o) && differentiates(o); },
+      {"regather", "weights gathered, or widened, again for backward instead of kept",
+       [](const Options& o) { return (shards_weights(o) || keeps_nf4(o)) && differentiates(o); },
        [](const Program& p, const Options&) { return regather(p); }},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.run.mode == Mode::kForward; },

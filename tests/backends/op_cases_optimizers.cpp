@@ -3,6 +3,7 @@
 
 #include "backends/op_cases.h"
 #include "ops/moment_codes.h"
+#include "ops/nf4_codes.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {
@@ -107,6 +108,16 @@ OpCase moment_codes_of(const Shape& shape, bool first) {
 
 OpCase from_moment_codes_on(const Shape& shape, bool first) {
   return {{bytes(shape), wide({coded_blocks(shape.product())}, 0.1, 2.0)}, {{"first", first}}};
+}
+
+// Magnitudes of blocks are above 0, so that no sum cancels.
+OpCase nf4_of(const Shape& shape) {
+  const std::int64_t count = shape.product();
+  Shape pairs = shape;
+  pairs[pairs.rank() - 1] /= 2;
+  return {{bytes(pairs), bytes({nf4_blocks(count)}), wide({nf4_groups(count)}, 0.1, 2.0),
+           wide({1}, 3.0, 4.0)},
+          {{"shape", shape}}};
 }
 
 // Rates and factors, the number of the step, then groups.
@@ -244,6 +255,10 @@ std::vector<OpTest> optimizer_tests() {
        .bound = Bound::kExact,
        .cases = {from_moment_codes_on({1031}, true), from_moment_codes_on({67, 31}, false),
                  from_moment_codes_on({0}, true), from_moment_codes_on({1}, false)},
+       .gradient_outputs = {}},
+      {.op = "widen_nf4",
+       .cases = {nf4_of({64}), nf4_of({3, 128}), nf4_of({131, 192}), nf4_of({0, 64}),
+                 nf4_of({32, 6}), nf4_of({300, 64})},
        .gradient_outputs = {}},
       composite("adamw_8bit", adamw_8bit_cases(), {}),
       refresh_codes(),
