@@ -197,14 +197,36 @@ Program narrow_constants(const Program& p, const Options& o) {
   return narrow_frozen(p, *o.run.precision.autocast, kept);
 }
 
-std::set<std::string> vectors_of(const ModelConfig& model) {
-  std::set<std::string> out;
-  const Program program = model.captured != nullptr
-                              ? model.captured->program
-                              : logits_program(model, {.batch = 1, .context = 1});
+// Of what the highest of the groups have; nothing of a parameter that is in none.
+UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::string& parameter) {
+  UpdateShare highest{0.0, 0.0};
+  for (const OptimizerGroup& group : groups) {
+    highest = {std::max(highest.rate, group.lr), std::max(highest.decay, group.weight_decay)};
+  }
+  const auto share = [](double own, double most) { return most > 0.0 ? own / most : 1.0; };
+  for (const OptimizerGroup& group : groups) {
+    if (!group.parameters.contains(parameter)) continue;
+    return {share(group.lr, highest.rate), share(group.weight_decay, highest.decay)};
+  }
+  return {0.0, 0.0};
+}
+
+// Groups are a module's own. Decay that is for matrices spares vectors.
+std::map<std::string, UpdateShare> shares_of(const RunSpec& run) {
+  const CapturedModel* const module = run.model.captured.get();
+  const bool has_groups = module != nullptr && !module->groups.empty();
+  const bool spares =
+      run.optimizer.weight_decay != 0.0 && run.optimizer.decay_on == DecayOn::kMatrices;
+  if (!has_groups && !spares) return {};
+  std::map<std::string, UpdateShare> out;
+  const Program program =
+      module != nullptr ? module->program : logits_program(run.model, {.batch = 1, .context = 1});
   for (const ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
-    if (leaf.leaf == LeafKind::kParameter && leaf.type.shape.rank() < 2) out.insert(leaf.name);
+    if (leaf.leaf != LeafKind::kParameter) continue;
+    UpdateShare share = has_groups ? share_in(module->groups, leaf.name) : UpdateShare();
+    if (spares && leaf.type.shape.rank() < 2) share.decay = 0.0;
+    out[leaf.name] = share;
   }
   return out;
 }
@@ -213,9 +235,8 @@ Program update(const Program& p, const Options& o) {
   OptimizerOptions options = o.run.optimizer;
   options.loss_scaling.enabled = scales(o);
   const Parallel& parallel = o.run.parallel;
-  const bool spares_vectors = options.weight_decay != 0.0 && options.decay_on == DecayOn::kMatrices;
   return optimizer(p, options,
-                   {.undecayed = spares_vectors ? vectors_of(o.run.model) : std::set<std::string>(),
+                   {.shares = shares_of(o.run),
                     .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
                     .tensor = parallel.tensor,
                     .rounds_weights = o.context.rounds_weights});
