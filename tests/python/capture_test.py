@@ -350,8 +350,8 @@ class Found:
 
 
 class Returning(GPT):
-    def forward(self, idx, *, targets):
-        logits, loss = super().forward(idx, targets)
+    def forward(self, idx, *, targets=None):
+        logits, loss = super().forward(idx, idx if targets is None else targets)
         return Found(loss=loss, logits=logits)
 
 
@@ -396,9 +396,11 @@ class GroupsTest(unittest.TestCase):
             optimizer.zero_grad()
             loss = module(IDS, TARGETS)[1]
             loss.backward()
+            # Gradients that are 0 but for rounding, as those of biases of keys, move a weight by their sign.
+            moves = {n: p.grad.abs() > 1e-4 for n, p in module.named_parameters()} if step == 0 else moves
             optimizer.step()
             losses.append(float(loss))
-        return losses, dict(module.named_parameters())
+        return losses, {n: (p.detach(), moves[n]) for n, p in module.named_parameters()}
 
     def by_program(self, **options):
         with tempfile.TemporaryDirectory() as place:
@@ -414,9 +416,9 @@ class GroupsTest(unittest.TestCase):
                 losses, found = self.by_program(**options)
                 for a, b in zip(losses, wanted):
                     self.assertAlmostEqual(a, b, delta=1e-5 * b)
-                for name, p in weights.items():
+                for name, (p, moves) in weights.items():
                     with self.subTest(name):
-                        self.assertLess(float((found[name] - p).detach().norm()), 2e-5 * float(p.detach().norm()))
+                        self.assertLess(float((found[name] - p)[moves].norm()), 2e-5 * float(p.norm()))
                 self.assertTrue(torch.equal(found["h.1.fc.bias"], self.module.h[1].fc.bias))
 
     def test_flags_are_of_the_highest_and_others_keep_their_share(self):

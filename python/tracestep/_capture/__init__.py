@@ -49,7 +49,8 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
             autocast: str | None = None, **keywords: Any) -> Captured:
     """Writes `module`, called with `inputs` and `keywords`, and its loss as a program.
 
-    The loss is loss(outputs, *targets), or what the module returns as one: alone, in a tuple or as `.loss`.
+    The loss is loss(outputs, *targets), or what the module returns as one: alone, in a tuple or as `.loss`. Without
+    `loss`, `targets` is a keyword of the module's own.
     `folder` is made, or is a temporary one; `patterns`: "all", "none" or names of composites that are looked for.
     `check` holds loss and every gradient to the module, small and in float64. Without `weights`, and for a module
     on the meta device, none are read or written, and nothing is checked: for plans. With an `optimizer`, its groups
@@ -64,6 +65,8 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
     place = Path(tempfile.mkdtemp(prefix="tracestep-") if folder is None else folder)
     prepare(place, overwrite)
     try:
+        if loss is None and not isinstance(targets, (tuple, list)):  # the module's own keyword
+            keywords, targets = {**keywords, "targets": targets}, ()
         targets = targets if isinstance(targets, (tuple, list)) else (targets,)
         if any(p.device.type == "meta" for p in module.parameters()):
             module, weights = _off_meta(module), False
