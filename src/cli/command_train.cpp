@@ -149,6 +149,43 @@ void take_recipe(const TrainCommand& o, const OptionSet& set) {
   if (!taken.empty()) log_info("recipe {}: {}", o.recipe, shell_quoted(taken));
 }
 
+// Reads what the optimizer of a captured module says as if it had been given. Of rates and decays
+// it is the highest: groups have shares of it (passes/pipeline.cpp).
+void take_optimizer(const TrainCommand& o, const OptionSet& set) {
+  const auto module = o.grid.combinations().front().model.captured;
+  if (module == nullptr || module->groups.empty()) return;
+  const auto highest = [&](double OptimizerGroup::*member) {
+    return std::ranges::max(module->groups, {}, member).*member;
+  };
+  std::vector<std::pair<std::string, std::optional<double>>> said{
+      {"--lr", highest(&OptimizerGroup::lr)},
+      {"--weight-decay", highest(&OptimizerGroup::weight_decay)}};
+  const OptimizerGroup& first = module->groups.front();
+  for (const auto& [flag, member] :
+       {std::pair("--beta1", &OptimizerGroup::beta1), std::pair("--beta2", &OptimizerGroup::beta2),
+        std::pair("--eps", &OptimizerGroup::eps)}) {
+    said.emplace_back(flag, first.*member);
+    const auto is_other = [&](const OptimizerGroup& g) { return g.*member != first.*member; };
+    if (std::ranges::none_of(module->groups, is_other)) continue;
+    throw Error(
+        ErrorCode::kUsage, flag,
+        fmt::format("groups of {}'s optimizer differ in it, and a step has one", module->name),
+        "give all groups the same one");
+  }
+  std::vector<std::string> taken;
+  for (const auto& [flag, value] : said) {
+    if (!value || o.given.contains(flag)) continue;
+    std::ranges::find(set.options(), flag, &Option::flag)->read(flag, fmt::format("{}", *value));
+    taken.insert(taken.end(), {flag, fmt::format("{:g}", *value)});
+  }
+  log_info("optimizer of {}: {}; groups: {}; {}", module->name, module->optimizer,
+           module->groups.size(), shell_quoted(taken));
+  if (!module->optimizer.empty() && module->optimizer != "AdamW") {
+    log_warn("[{}] it was captured with {}; the steps here are AdamW's", module->name,
+             module->optimizer);
+  }
+}
+
 Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t parameters,
               double seconds) {
   Table table{
@@ -269,9 +306,10 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
 
 // The checkpoint that --resume continues; nullopt: there is none. Its tensors are checked when they
 // are loaded. Where `o` has no option of its own, that of the checkpoint is taken, then that of the
-// recipe.
+// recipe, and then that of a module's optimizer.
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
+  if (!found) take_optimizer(o, set);
   take_recipe(o, set);
   if (!found) take_weights_of_model(o.grid, o.train.init, Weightless::kStarts);
   return found;
@@ -312,10 +350,6 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
   }
   o.train.on_example = run.model.captured != nullptr && !o.tokens.are_given();
   if (!o.train.on_example) check_takes_text(run.model);
-  if (run.model.captured != nullptr && run.model.captured->has_groups) {
-    log_warn("[{}] its optimizer had groups of parameters; here all have the same options",
-             run.model.name);
-  }
   TokenInput input =
       o.train.on_example ? example_of(o, run) : open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.

@@ -26,6 +26,10 @@ struct Use {
   Val count;  // steps so far, where moments or weights are rounded at random
 };
 
+struct Rates {
+  Val lr, step_size;  // the latter for AdamW alone
+};
+
 class OptimizerPass {
  public:
   OptimizerPass(const Program& program, const OptimizerOptions& options,
@@ -52,6 +56,7 @@ class OptimizerPass {
     const bool rounds = options_.moments != Moments::kF32 ||
                         std::ranges::any_of(pairs, [&](const Pair& p) { return rounds_weight(p); });
     const bool counts = options_.kind == OptimizerKind::kAdamw && rounds;
+    make_rates(b, pairs);
     const Use use = counts ? with_count(b, shared) : shared;
     for (const Pair& pair : pairs) update(b, pair, use);
     if (use.count) update_count(b, use.count, shared.apply);
@@ -60,6 +65,26 @@ class OptimizerPass {
   }
 
  private:
+  // The rates of each share that some parameter has.
+  void make_rates(Builder& b, const std::vector<Pair>& pairs) {
+    const auto scope = b.scope("lr");
+    rates_[1.0] = {lr_, step_size_};
+    for (const Pair& pair : pairs) {
+      const double share = share_of(pair).rate;
+      const auto [rates, is_new] = rates_.try_emplace(share);
+      if (!is_new) continue;
+      rates->second.lr = ops::affine(lr_, share);
+      if (step_size_) rates->second.step_size = ops::affine(step_size_, share);
+    }
+  }
+
+  UpdateShare share_of(const Pair& pair) const {
+    const auto found = context_.shares.find(pair.name);
+    return found == context_.shares.end() ? UpdateShare() : found->second;
+  }
+
+  const Rates& rates_of(const Pair& pair) const { return rates_.at(share_of(pair).rate); }
+
   std::vector<Pair> collect(Rewriter& r) const {
     std::vector<Pair> out;
     for (ValueId id : program_.leaves) {
@@ -215,11 +240,12 @@ class OptimizerPass {
     const auto guard = b.scope(component_path(pair.name));
     const Val parameter = own(b, pair);
     if (options_.kind == OptimizerKind::kSgd) {
-      return set(b, pair, sgd(b, parameter, pair.gradient, use));
+      return set(b, pair, sgd(b, pair, parameter, use));
     }
     if (is_coded(pair)) return update_coded(b, pair, use);
     const Val m = state(b, pair, kFirstMoment), v = state(b, pair, kSecondMoment);
-    std::vector<Val> operands{parameter, pair.gradient, m, v, lr_, step_size_};
+    const Rates& rates = rates_of(pair);
+    std::vector<Val> operands{parameter, pair.gradient, m, v, rates.lr, rates.step_size};
     for (const Val& more : {use.scale, use.apply, use.count}) {
       if (more) operands.push_back(more);
     }
@@ -230,11 +256,10 @@ class OptimizerPass {
   }
 
   Attrs factors(const Pair& pair) const {
-    const bool decays = !context_.undecayed.contains(pair.name);
     return {{"beta1", options_.beta1},
             {"beta2", options_.beta2},
             {"eps", options_.eps},
-            {"weight_decay", decays ? options_.weight_decay : 0.0},
+            {"weight_decay", options_.weight_decay * share_of(pair).decay},
             {"rounds_weight", rounds_weight(pair)}};
   }
 
@@ -249,8 +274,9 @@ class OptimizerPass {
       const std::string name = fmt::format("{}.{}.{}", moment, pair.name, kMomentScales);
       states.push_back(b.state(name, {DType::kF32, {blocks}}));
     }
-    std::vector<Val> operands{lr_,       step_size_,     use.scale,    use.apply,
-                              use.count, pair.parameter, pair.gradient};
+    const Rates& rates = rates_of(pair);
+    std::vector<Val> operands{rates.lr,  rates.step_size, use.scale,    use.apply,
+                              use.count, pair.parameter,  pair.gradient};
     operands.insert(operands.end(), states.begin(), states.end());
     Attrs attrs = factors(pair);
     attrs.set("scaled", true);
@@ -261,14 +287,14 @@ class OptimizerPass {
   }
 
   // p - lr·(scale·g)
-  Val sgd(Builder& b, Val parameter, Val gradient, const Use& use) const {
+  Val sgd(Builder& b, const Pair& pair, Val parameter, const Use& use) const {
     const auto spread = [&](Val x) {
       const Val same =
           x.dtype() == parameter.dtype() ? x : b.call1("cast", {x}, {{"dtype", parameter.dtype()}});
       if (parameter.shape().empty()) return same;
       return b.call1("broadcast", {same}, {{"shape", parameter.shape()}});
     };
-    Val step = b.call1("mul", {gradient, spread(lr_)});
+    Val step = b.call1("mul", {pair.gradient, spread(rates_of(pair).lr)});
     if (use.scale) step = b.call1("mul", {step, spread(use.scale)});
     Val moved = b.call1("sub", {parameter, step});
     if (use.apply) {
@@ -282,6 +308,7 @@ class OptimizerPass {
   const OptimizerOptions options_;
   const UpdateContext& context_;
   Val lr_, step_size_;
+  std::map<double, Rates> rates_;  // by share
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // Turns gradients into parameter updates, as nodes of the same program.
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -24,10 +24,16 @@ inline constexpr std::string_view kMomentScales = "scale";
 // Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
+// How much a parameter has of the rate, and of the decay.
+struct UpdateShare {
+  double rate = 1.0, decay = 1.0;
+};
+
 // Facts, besides the options of the run, on which the updates depend.
 struct UpdateContext {
-  // The parameters that decay leaves alone: by name, as ranks may hold vectors of what is a matrix.
-  std::set<std::string> undecayed = {};
+  // Of parameters that have not all of both: by name, as ranks may hold vectors of what is a
+  // matrix. Rates of groups are rank-0 values, made at the end from "lr" and "step_size".
+  std::map<std::string, UpdateShare> shares = {};
   // Gradients are the parts of so many replicas (passes/reduce.cpp); 1: they are whole.
   int shards = 1;
   // Ranks of a replica, each with its part of the parameters that passes/split.cpp divides.
