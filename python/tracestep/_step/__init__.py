@@ -15,7 +15,7 @@ import torch
 from .. import _library
 from .._capture.export import leaves_of as parameters_of
 from .._library import Run, Session
-from .._program import Error, UsageError
+from .._program import Error, OutOfMemoryError, UsageError
 from .captures import Call, Capture, refuse_wrapped
 from .storage import Leaf, Parameters, address, leaves_of, placed
 from .updates import MOMENTS, Updates
@@ -31,7 +31,7 @@ class Kept:
     capture: Capture
     runs: dict[int, Run] = field(default_factory=dict)
     buffers: dict[str, torch.Tensor] = field(default_factory=dict)  # of inputs: fixed places
-    arena: torch.Tensor | None = None
+    arenas: list[torch.Tensor] = field(default_factory=list)  # of its runs
 
 
 def _no_backward(*_: Any, **__: Any) -> None:
@@ -124,25 +124,30 @@ class Step:
             if leaf.name in self._lent or leaf.role in (_library.OUTPUT, _library.PARAMETER):
                 continue
             if leaf.role == _library.INPUT and capture is not None and leaf.name in capture.names:
-                kept.buffers[leaf.name] = torch.zeros(leaf.shape, dtype=leaf.dtype, device=self.device)
+                if leaf.name not in kept.buffers:
+                    kept.buffers[leaf.name] = torch.zeros(leaf.shape, dtype=leaf.dtype, device=self.device)
                 self._session.lend(leaf.name, address(kept.buffers[leaf.name]), leaf.bytes)  # type: ignore[union-attr]
             elif leaf.role == _library.CONSTANT and capture is not None:
                 value = capture.constants[leaf.name]
                 self._lend(leaf, placed([leaf], [value.to(self.device, leaf.dtype)], self.device)[0])
             elif leaf.role == _library.ARENA and self.device.type == "cuda":
-                kept.arena = self._arena_of(leaf)
-                self._session.lend(leaf.name, address(kept.arena), kept.arena.numel())  # type: ignore[union-attr]
+                arena = self._arena_of(leaf, kept)
+                kept.arenas.append(arena)
+                self._session.lend(leaf.name, address(arena), arena.numel())  # type: ignore[union-attr]
         for leaf in leaves:
             if leaf.role == _library.STATE and leaf.name not in self._lent \
                     and leaf.name.startswith((SHADOW, GRADIENT)) and leaf.dtype is not None and not leaf.block:
                 self._lend(leaf, torch.zeros(leaf.shape, dtype=leaf.dtype, device=self.device))
 
-    def _arena_of(self, leaf: Leaf) -> torch.Tensor:
-        """The arena of another program, if it is large enough: one runs after the other."""
-        for other in self._kept.values():
-            if other.arena is not None and other.arena.numel() >= leaf.bytes:
-                return other.arena
-        return torch.empty(leaf.bytes, dtype=torch.uint8, device=self.device)
+    def _arena_of(self, leaf: Leaf, kept: Kept) -> torch.Tensor:
+        """The arena of another run, if it is large enough: one runs after the other."""
+        for arena in (a for other in (kept, *self._kept.values()) for a in other.arenas):
+            if arena.numel() >= leaf.bytes:
+                return arena
+        try:
+            return torch.empty(leaf.bytes, dtype=torch.uint8, device=self.device)
+        except RuntimeError as problem:  # as PyTorch says that a device is full
+            raise OutOfMemoryError(f"[step] the arena of {leaf.bytes:,} bytes: {problem}", 4) from None
 
     def _started(self, folder: Any, capture: Capture | None, kind: int, kept: Kept) -> Run:
         assert self._session is not None
@@ -156,7 +161,8 @@ class Step:
         return run
 
     def _kept_for(self, call: Call) -> Kept:
-        key = (call.key, tuple(part.training for part in self._modes))
+        buffers = tuple((b.data_ptr(), b._version) for b in self.model.buffers())  # a program holds their values
+        key = (call.key, tuple(part.training for part in self._modes), buffers)
         if (found := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return found
@@ -178,6 +184,8 @@ class Step:
             _, oldest = self._kept.popitem(last=False)
             for run in oldest.runs.values():
                 run.end()
+            for name in oldest.capture.constants:
+                self._lent.pop(name, None)
         self._watch(next(iter(kept.runs.values())))
         return kept
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import shutil
 import tempfile
 import warnings
@@ -71,6 +72,21 @@ def on_cpu(module: torch.nn.Module) -> torch.nn.Module:
     return copy.deepcopy(module, memo)
 
 
+_numbers = itertools.count()
+
+
+def name_apart(found: Exported) -> None:
+    """Constants of one program are not those of another; buffers that are only saved are the module's own affair."""
+    number = next(_numbers)
+    saved = set(found.buffers)
+    found.program.leaves = [v for v in found.program.leaves if v.name not in saved]
+    names = {name: f"call{number}.{name}" for name in found.constants if name not in saved}
+    for v in found.program.leaves:
+        v.name = names.get(v.name, v.name)
+    found.constants = {names[name]: x for name, x in found.constants.items() if name in names}
+    found.buffers = []
+
+
 class Capture:
     """A program of a module, and the constants that PyTorch has computed for it."""
 
@@ -86,11 +102,11 @@ class Capture:
             warnings.simplefilter("ignore")  # of PyTorch about itself
             found: Exported = exported(step, step.inputs.tensors, type(module).__name__, wanted)
             held = compared(step, found, wanted) if check else None
+        name_apart(found)
         self.folder = Path(tempfile.mkdtemp(prefix="tracestep-step-"))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         write(self.folder, found, type(module).__name__, held, weights=False)
         self.check = held
         self.names: Sequence[str] = step.inputs.names  # of call.tensors
         self.constants = found.constants
-        self.frozen = set(found.frozen)
         self.batch = next((row["name"] for row in found.inputs if row["role"] == "batch"), "")

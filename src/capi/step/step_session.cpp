@@ -108,6 +108,10 @@ const tracestep_tensor* StepRun::tensor(std::int64_t index) const {
 void StepRun::start() {
   if (executor_ != nullptr) fail_usage("start", "the run has been started");
   Device& device = session_.device();
+  const std::int64_t limit = limit_in_bytes(spec_.place);
+  if (limit > 0 && peak_bytes_ > limit) {  // of lent memory, too, which no allocator counts
+    throw DoesNotFit(device.name(), peak_bytes_, limit, !device.traits().has_own_memory());
+  }
   const Wanted wanted{&device, size().own, 0};
   check_room(spec_.place, std::span(&wanted, 1));
   const bool has_scale = session_.store().find(kLossScale) != nullptr;
