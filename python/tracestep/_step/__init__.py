@@ -118,8 +118,8 @@ class Step:
         new = [leaf for leaf in leaves if leaf.name not in self._lent]
         held = [leaf for leaf in new if leaf.role == _library.PARAMETER or leaf.name in self._own]
         self._parameters.place(held, self._own, self.device, self._lend)  # type: ignore[arg-type]
-        self._updates.place([leaf for leaf in leaves if leaf.name.startswith(tuple(MOMENTS))],
-                            self._own, self.device, self._lend)  # type: ignore[arg-type]
+        if moments := [leaf for leaf in leaves if leaf.name.startswith(tuple(MOMENTS))]:
+            self._updates.place(moments, self._own, self.device, self._lend)  # type: ignore[arg-type]
         for leaf in new:
             if leaf.name in self._lent or leaf.role in (_library.OUTPUT, _library.PARAMETER):
                 continue

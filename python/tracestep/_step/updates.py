@@ -66,7 +66,7 @@ class Updates:
 
     def place(self, leaves: Sequence[Leaf], parameters: dict[str, torch.nn.Parameter], device: torch.device,
               lend: Callable[[Leaf, torch.Tensor], None]) -> None:
-        """Its moments become the program's states: one memory."""
+        """Its moments become the program's states: one memory. `leaves`: of a program that updates."""
         self.moments = []
         for prefix, key in MOMENTS.items():
             for group in in_blocks(leaf for leaf in leaves if leaf.name.startswith(prefix)):

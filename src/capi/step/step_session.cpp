@@ -165,6 +165,7 @@ void StepRun::set(const std::string& name, const void* data, std::int64_t bytes)
 void StepRun::get(const std::string& name, void* data, std::int64_t bytes) {
   Executor& executor = this->executor();
   if (program_.find_output(name) != kNoValue) {
+    if (!has_run_) fail_usage("name", "{} is there when the run has gone", name);
     return copy_out(executor.output(name), name, data, bytes);
   }
   const ValueId id = program_.find_leaf(name);
@@ -199,7 +200,9 @@ void StepRun::go(void* stream) {
   Executor& executor = this->executor();
   Device& device = session_.device();
   begin_behind_stream(device, stream);
+  has_run_ = false;
   executor.run();
+  has_run_ = true;
   let_stream_wait(device, stream);
 }
 

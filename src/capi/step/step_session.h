@@ -51,6 +51,7 @@ class StepRun {
   std::list<std::string> texts_;  // of tensors_
   std::vector<tracestep_tensor> tensors_;
   std::unique_ptr<Executor> executor_;
+  bool has_run_ = false;
 };
 
 class StepSession {
