@@ -453,7 +453,7 @@ class ProcessTest(unittest.TestCase):
         table = step.memory()
         rates = 2 * 12 - 8  # bytes of two groups' rates, and of one with a step size that is no pair
         self.assertEqual(int(table.table["peak_bytes"][0]), step.bytes()["peak"] - rates)
-        self.assertTrue(step.profile(steps=1, warmup=1, ceilings=False).answer)
+        self.assertTrue(step.profile(steps=1, warmup=1, no_ceilings=True).answer)
 
 
 if __name__ == "__main__":
