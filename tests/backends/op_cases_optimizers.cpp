@@ -34,6 +34,13 @@ OpCase adamw_counted(Shape shape, bool wide_state) {
   return out;
 }
 
+// The case with a step size that comes with a factor on eps, which is large enough to be seen.
+OpCase in_pairs(OpCase out, std::size_t step_size) {
+  out.operands[step_size] = wide({2}, 0.1, 0.9);
+  out.attrs.set("eps", 0.5);
+  return out;
+}
+
 OpCase stochastic_round_on(const Shape& shape, bool upper, bool of_weight = false) {
   return {{wide(shape), plain(shape), plain(shape), wide({}, 3.0, 3.0)},
           {{"upper", upper}, {"of_weight", of_weight}}};
@@ -81,6 +88,7 @@ std::vector<OpCase> multi_adamw_cases() {
           multi_adamw_on({{1031}, {128}}, true, &kYes, true),
           multi_adamw_on({{1031}, {128}}, false, &kNo, true),
           multi_adamw_on({{257}}, true, &kYes, false), multi_adamw_counted({{257}, {31}}),
+          in_pairs(multi_adamw_on({{1031}, {128}}, true, nullptr, true), 1),
           // More groups than one table holds.
           for_gpus(multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false))};
 }
@@ -242,7 +250,8 @@ std::vector<OpTest> optimizer_tests() {
                  adamw_on({0}, true, 0.1, false), adamw_on({1}, true, 0.1, true),
                  adamw_on({67, 31}, false, 0.1, true), adamw_if(true, {1031}, true),
                  adamw_if(false, {1031}, true), adamw_if(false, {67, 31}, false),
-                 adamw_if(false, {0}, true), adamw_counted({1031}, true)},
+                 adamw_if(false, {0}, true), adamw_counted({1031}, true),
+                 in_pairs(adamw_on({67, 31}, true, 0.1, false), 5)},
                 {}),
       composite("multi_adamw", multi_adamw_cases(), {}),
       {.op = "moment_codes",

@@ -10,6 +10,7 @@
 
 #include "runtime/device.h"
 #include "runtime/kernel.h"
+#include "runtime/lent_memory.h"
 
 namespace tracestep {
 
@@ -23,6 +24,7 @@ struct CudaOptions {
   bool tune = false;              // time the first candidates of each new matrix product
   std::string tune_file = {};     // where choices are read from and, when tuning, kept
   std::string kernel_cache = {};  // folder of kernels compiled at run time; empty: none are kept
+  const LentMemory* lent = nullptr;  // for leaves by name; must outlive the device
   // Adds kernels of ops from outside this back end, or replaces its own. They launch on
   // cuda::stream_of(call).handle (backends/cuda/toolkit/stream.h).
   std::function<void(KernelTable& table)> add_kernels = {};
@@ -44,6 +46,25 @@ CudaProbe probe_cuda();
 
 // Throws Error{kDevice}: no driver, no such index, a GPU older than compute capability 8.0.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
+// Orders the work of such a device and of another stream of the same GPU, a cudaStream_t: what the
+// device issues from now on runs behind what the stream has so far, or the other way round. Throw
+// DeviceError.
+void begin_behind(Device& device, void* stream);
+void let_wait(Device& device, void* stream);
+
+// While it lives, the calling thread's current GPU is this one, as a program around ours may have
+// chosen another.
+class CurrentGpu {
+ public:
+  explicit CurrentGpu(int index);
+  ~CurrentGpu();
+  CurrentGpu(const CurrentGpu&) = delete;
+  CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+ private:
+  int before_ = -1;
+};
+
 // The cudaStream_t on which such a device issues the work of a lane.
 void* native_stream_of(Device& device, int lane = 0);
 
