@@ -20,7 +20,9 @@ foreach(use ZLIB::ZLIB tracestep_pcre2 tracestep_utf8proc)  # as archives, where
   target_link_libraries(tracestep_shared PRIVATE $<IF:$<BOOL:${archive}>,${archive},${use}>)
 endforeach()
 if(TARGET tracestep_backends_cuda)
-  target_link_libraries(tracestep_shared PRIVATE tracestep_attention CUDA::cudart_static)
+  # By its file: what is installed for others names no library but this one.
+  target_link_libraries(tracestep_shared PRIVATE $<TARGET_FILE:tracestep_attention> CUDA::cudart_static)
+  add_dependencies(tracestep_shared tracestep_attention)
 endif()
 target_link_options(tracestep_shared PRIVATE LINKER:--version-script=${exports}
                     LINKER:--exclude-libs,ALL LINKER:--disable-new-dtags)
