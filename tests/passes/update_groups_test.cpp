@@ -8,6 +8,7 @@
 #include "ir/verify.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
+#include "passes/kernel_passes.h"
 #include "passes/optimizer.h"
 #include "passes/update_passes.h"
 
