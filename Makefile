@@ -93,11 +93,15 @@ sanitize: ## the library's tests under the address and undefined-behaviour sanit
 	@cmake --build build-sanitize -j $(JOBS) --target $(if $(ALL),all,library_tests)
 	@$(CTEST) --test-dir build-sanitize -L 'unit|backend|golden$(if $(ALL),|e2e)'
 
-# What `make install` writes under PREFIX: the program, its manual page, completions of three shells.
+# What `make install` writes under PREFIX: the program, its manual page, completions of three shells, and the library.
 PREFIX ?= /usr/local
 INSTALLED = bin/tracestep share/man/man1/tracestep.1 \
             share/bash-completion/completions/tracestep share/zsh/site-functions/_tracestep \
-            share/fish/vendor_completions.d/tracestep.fish
+            share/fish/vendor_completions.d/tracestep.fish include/tracestep/tracestep.h \
+            lib/libtracestep.so lib/libtracestep.so.0 lib/libtracestep.so.0.1.0 \
+            lib/pkgconfig/tracestep.pc lib/cmake/tracestep/tracestepConfig.cmake \
+            lib/cmake/tracestep/tracestepConfig-release.cmake \
+            lib/cmake/tracestep/tracestepConfigVersion.cmake
 
 install: build ## the program, its manual page and completions, under PREFIX (/usr/local)
 	@cmake --install build --prefix $(PREFIX)

@@ -214,7 +214,7 @@ DEVICE_NAME = re.compile(r'''(?x)
   | device\b[^;{}=!]{0,24}[=!]=\s*"null"              # "null" is JSON's word as well
   | device\b[^;{}]{0,24}starts_with\("(cpu|cuda)
   | [=!]=\s*DeviceKind::k | DeviceKind::k\w+\s*[=!]= | case\s+DeviceKind::k''')
-DEVICES_NAMED = ("backends/", "planning/", "cli/cuda.", "cli/devices.")
+DEVICES_NAMED = ("backends/", "planning/", "cli/cuda.", "cli/devices.", "capi/step/devices.")
 
 
 def broken_by_device_names(path, text):

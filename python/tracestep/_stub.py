@@ -23,6 +23,7 @@ from ._program import (DeviceError as DeviceError, Error as Error, InputError as
                        UsageError as UsageError, program as program, use as use)
 from ._attention import attention as attention
 from ._capture import Captured as Captured, capture as capture
+from ._step import Step as Step, step as step
 from ._result import Result as Result, Table as Table, load as load
 from ._weights import Model as Model, from_module as from_module
 '''

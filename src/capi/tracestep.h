@@ -73,9 +73,9 @@ typedef struct {
 } tracestep_group;
 
 typedef struct {
-  int64_t size;      /* sizeof(tracestep_options) */
-  const char* words; /* NULL: none */
-  int32_t rule;      /* tracestep_rule */
+  int64_t size;       /* sizeof(tracestep_options) */
+  const char* words;  /* NULL: none */
+  int32_t rule;       /* tracestep_rule */
   int32_t accumulate; /* micro-batches of a step, each with 1/accumulate of the loss; 0: 1 */
   double clip;        /* the largest norm of all gradients; 0: any */
   const tracestep_group* groups;
@@ -92,8 +92,9 @@ typedef struct {
 
 typedef struct {
   const char* name;
-  const char* dtype; /* "f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i64", "i32", "u8", "bool" */
-  int32_t role;      /* tracestep_role */
+  const char*
+      dtype;    /* "f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i64", "i32", "u8", "bool" */
+  int32_t role; /* tracestep_role */
   int32_t rank;
   int64_t shape[8];
   int64_t bytes;

@@ -36,8 +36,10 @@ std::vector<Type> adamw_type(const OpCall& c) {
     rules::require_shape(c, i, c.inputs[0].shape);
   }
   for (int i = 4; i < static_cast<int>(c.inputs.size()); ++i) {
-    if (i == 5) require_step_size(c, i);
-    else rules::require_shape(c, i, {});
+    if (i == 5)
+      require_step_size(c, i);
+    else
+      rules::require_shape(c, i, {});
   }
   if (c.inputs.size() > 7 && c.inputs[7].dtype != DType::kBool) {
     fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[7].str());
@@ -118,7 +120,8 @@ void register_adamw() {
        .doc =
            "p ← p(1 - lr·weight_decay) - step_size·m/(√v + eps), with m and v updated first; "
            "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). A second element of step_size multiplies eps: with "
-           "√(1-β2ᵗ) eps is that of the corrected root. grad_scale multiplies the gradient (clipping, "
+           "√(1-β2ᵗ) eps is that of the corrected root. grad_scale multiplies the gradient "
+           "(clipping, "
            "unscaling); where apply is false p, m and v stay as they are, whatever the gradient. "
            "With "
            "count, the number of the step, m and v in bfloat16 are rounded at random instead of to "
@@ -331,8 +334,10 @@ void require_group(const OpCall& c, const AdamwGroups& groups, std::size_t p, st
 void require_factors(const OpCall& c, const AdamwGroups& groups) {
   require_count(c, groups.counted);
   for (std::size_t i = 0; i < groups.first_input(0); ++i) {
-    if (i == 1) require_step_size(c, 1);
-    else rules::require_shape(c, static_cast<int>(i), {});
+    if (i == 1)
+      require_step_size(c, 1);
+    else
+      rules::require_shape(c, static_cast<int>(i), {});
   }
   if (groups.guarded && c.inputs[groups.apply()].dtype != DType::kBool) {
     fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());

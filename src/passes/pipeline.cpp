@@ -333,7 +333,6 @@ Program keep_shadows(const Program& p, const Options& o) {
   if (!may_cast) return all;
   Program some = shadow(p, Shadows::kOutsideBlocks);
   const double all_us = least_us_within_budget(all, o), some_us = least_us_within_budget(some, o);
-  if (getenv("DBG")) fprintf(stderr, "all %.0f some %.0f\n", all_us, some_us);
   return some_us < all_us ? some : all;
 }
 

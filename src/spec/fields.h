@@ -3,6 +3,7 @@
 // and what a resumed run must not change.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +56,13 @@ inline bool is_extent(const RunField& field) {
 // True for an extent of the batch.
 inline bool is_shape(const RunField& field) {
   return field.group == FieldGroup::kStep && is_extent(field);
+}
+
+// True if the field says what is trained, from which rows or among how many ranks: a caller that
+// has a program and a loop of its own has decided that.
+inline bool is_of_task(const RunField& field) {
+  constexpr std::string_view kTask[] = {"lora", "freeze", "packed", "parallel"};
+  return field.group != FieldGroup::kHow || std::ranges::find(kTask, field.name) != std::end(kTask);
 }
 
 // True if the field means something for attention by itself, without a model and a step around it.

@@ -124,7 +124,8 @@ TEST(TracestepTest, BytesAreKnownBeforeAnythingIsAllocatedAndDividedAmongOwners)
   const auto tensors = tensors_of(run);
   const auto arena = std::ranges::find(tensors, int{TRACESTEP_ARENA}, &tracestep_tensor::role);
   ASSERT_NE(arena, tensors.end());
-  void* const memory = std::aligned_alloc(64, static_cast<std::size_t>((arena->bytes + 63) / 64 * 64));
+  void* const memory =
+      std::aligned_alloc(64, static_cast<std::size_t>((arena->bytes + 63) / 64 * 64));
   ASSERT_EQ(tracestep_lend(opened.session, "arena", memory, arena->bytes), TRACESTEP_OK);
   ASSERT_EQ(tracestep_size(run, &lent), TRACESTEP_OK);
   EXPECT_EQ(lent.lent, arena->bytes);
@@ -267,7 +268,8 @@ TEST(TracestepTest, MicroBatchesAreOneStep) {
     }
   }
   ASSERT_EQ(weights[0].size(), weights[1].size());
-  for (std::size_t i = 0; i < weights[0].size(); ++i) EXPECT_NEAR(weights[0][i], weights[1][i], 1e-5);
+  for (std::size_t i = 0; i < weights[0].size(); ++i)
+    EXPECT_NEAR(weights[0][i], weights[1][i], 1e-5);
 }
 
 TEST(TracestepTest, OutOfMemoryIsAStatusAndALaterRunWorks) {
@@ -296,7 +298,8 @@ TEST(TracestepTest, MistakesAreStatusesWithWords) {
   const Opened opened;
   ASSERT_EQ(opened.status, TRACESTEP_OK);
   tracestep_run* run = nullptr;
-  EXPECT_EQ(tracestep_plan(opened.session, "/no/such/folder", TRACESTEP_STEP, &run), TRACESTEP_INPUT);
+  EXPECT_EQ(tracestep_plan(opened.session, "/no/such/folder", TRACESTEP_STEP, &run),
+            TRACESTEP_INPUT);
   EXPECT_EQ(run, nullptr);
   EXPECT_EQ(tracestep_plan(opened.session, nullptr, TRACESTEP_STEP, &run), TRACESTEP_USAGE);
   EXPECT_EQ(tracestep_plan(opened.session, fixture().c_str(), 9, &run), TRACESTEP_USAGE);

@@ -169,7 +169,8 @@ TEST(ReadCapturedTest, IndexesThatDoNotGoWithTheProgramAreRefused) {
   EXPECT_THAT(refused_index("\"head.weight\"", "\"mix\""), HasSubstr("and a leaf itself"));
   EXPECT_THAT(refused_index("\"blocks.1.up.weight\"", "\"embed.weight\""),
               HasSubstr("no constant of the program"));
-  EXPECT_THAT(refused_index("\"loss\": 1.1e-16", "\"loss\": -1"), HasSubstr("no difference"));
+  EXPECT_THAT(refused_index("\"loss\": 1.1e-16", "\"loss\": -1"),
+              HasSubstr("no number of at least 0"));
   EXPECT_THAT(refused(program_text(), "[]"), HasSubstr("it is no object"));
   EXPECT_THAT(refused(program_text(), "{"), HasSubstr("capture.json"));
 }
@@ -215,6 +216,48 @@ TEST(ReadCapturedTest, TextsThatAreCutAreRefusedOrRead) {
     refuses_or_reads(less, index);
     if (program.find('\n', at) == program.npos) break;
   }
+}
+
+// --- groups of the optimizer -------------------------------------------------------------------
+std::string grouped(std::string_view groups) {
+  return with(index_text(), "\"native\": null",
+              "\"optimizer\": \"AdamW\", \"optimizer_groups\": " + std::string(groups));
+}
+
+TEST(ReadCapturedTest, GroupsOfTheOptimizerAreRead) {
+  const CapturedModel model = captured_from(
+      program_text(),
+      grouped(R"([{"parameters": ["embed.weight"], "lr": 0.01, "weight_decay": 0.1, "beta1": 0.8},
+                  {"parameters": [], "lr": 0, "weight_decay": 0}])"),
+      "folder");
+  EXPECT_EQ(model.optimizer, "AdamW");
+  ASSERT_EQ(model.groups.size(), 2u);
+  EXPECT_THAT(model.groups[0].parameters, ElementsAre("embed.weight"));
+  EXPECT_EQ(model.groups[0].lr, 0.01);
+  EXPECT_EQ(model.groups[0].weight_decay, 0.1);
+  EXPECT_EQ(model.groups[0].beta1, 0.8);
+  EXPECT_EQ(model.groups[0].eps, std::nullopt);
+}
+
+TEST(ReadCapturedTest, GroupsThatNoOptimizerHasAreRefused) {
+  const auto refused_groups = [](std::string_view groups) {
+    return refused(program_text(), grouped(groups));
+  };
+  EXPECT_THAT(refused_groups("[]"), HasSubstr("no list of some"));
+  EXPECT_THAT(refused_groups("[3]"), HasSubstr("is no object"));
+  EXPECT_THAT(refused_groups(R"([{"parameters": [], "lr": 1}])"), HasSubstr("weight_decay"));
+  EXPECT_THAT(refused_groups(R"([{"parameters": [], "lr": -1, "weight_decay": 0}])"),
+              HasSubstr("no number of at least 0"));
+  EXPECT_THAT(refused_groups(R"([{"parameters": [], "lr": 1, "weight_decay": 0, "beta1": 1}])"),
+              HasSubstr("is the most"));
+  EXPECT_THAT(refused_groups(R"([{"parameters": ["x"], "lr": 1, "weight_decay": 0}])"),
+              HasSubstr("names x"));
+  EXPECT_THAT(refused_groups(R"([{"parameters": ["ids"], "lr": 1, "weight_decay": 0}])"),
+              HasSubstr("an input"));
+  EXPECT_THAT(
+      refused_groups(
+          R"([{"parameters": ["embed.weight", "embed.weight"], "lr": 1, "weight_decay": 0}])"),
+      HasSubstr("in two groups"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analysis/plan.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "ir/verify.h"
@@ -137,6 +138,36 @@ INSTANTIATE_TEST_SUITE_P(Steps, CompileTest,
                            return fmt::format("{}_clip{}_{}", name_of(p.param.low), p.param.clip,
                                               name_of(p.param.attention));
                          });
+
+// Of few tokens: the copies of weights are larger than all that backward keeps.
+TEST(CompileBudgetTest, CopiesOfBlocksWeightsGoWhereNothingElseCould) {
+  ops::register_all();
+  const ModelConfig model{.vocab = 64, .d_model = 128, .d_ff = 512, .layers = 3, .heads = 4};
+  const auto program_of = [&](const Device& device, bool compile, std::int64_t budget_bytes) {
+    RunSpec run = step_of(DType::kBF16, compile);
+    if (budget_bytes > 0) {
+      run.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = budget_bytes};
+    }
+    PassContext context = kSameBits;
+    context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
+    return run_pipeline(loss_program(model, {.batch = 1, .context = 8}), run, context).program;
+  };
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({.threads = 2, .guarded = true});
+    const Program all = program_of(*device, true, 0);
+    const std::int64_t peak_bytes = plan_step(all, {}).peak_bytes();
+    const Program some = program_of(*device, true, peak_bytes - 800'000);
+    EXPECT_LE(plan_step(some, {}).peak_bytes(), peak_bytes - 800'000);
+    EXPECT_NE(all.find_leaf("shadow.layers.1.ffn.w1.weight"), kNoValue);
+    EXPECT_EQ(some.find_leaf("shadow.layers.1.ffn.w1.weight"), kNoValue);
+    EXPECT_NE(some.find_leaf("shadow.lm_head.weight"), kNoValue);
+    const Tensors expected = two_steps(*device, program_of(*device, false, 0));
+    const Tensors actual = two_steps(*device, some);
+    for (const auto& [name, value] : expected) {
+      EXPECT_TRUE(actual.at(name).bytes == value.bytes) << backend.name << " " << name;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace tracestep

@@ -57,6 +57,26 @@ class JoinTest : public ::testing::Test {
   }
 };
 
+// Rates of a share are made once, and updates that have the same are joined; of decay too.
+TEST_F(JoinTest, GroupsOfRatesAndDecaysAreUpdatesOfTheirOwn) {
+  const auto names = [](double decay) {
+    const Program updated =
+        optimizer(parse_program(kBackward), {.weight_decay = decay},
+                  {.shares = {{"b.w", {.rate = 0.1}}, {"c.w", {.rate = 0.1, .decay = 0.0}}}});
+    const Program program = join(updated, [](const OpDef&) { return true; }, {});
+    verify(program, VerifyStage::kBuilt);
+    std::string out;
+    for (const Node& node : program.nodes) {
+      const bool is_rate = node.op->name == "affine" && node.origin().path == "lr";
+      if (is_rate) out += fmt::format(" {:g}", node.attrs.real("scale"));
+      if (node.op->kernel_class == KernelClass::kOptimizer) out += " (" + paths_of(node) + ")";
+    }
+    return out;
+  };
+  EXPECT_EQ(names(0.0), " 0.1 0.1 (ad) (bc)");
+  EXPECT_EQ(names(0.5), " 0.1 0.1 (ad) (b) (c)");
+}
+
 TEST_F(JoinTest, OneRankUpdatesAllTensorsAtOnce) {
   EXPECT_EQ(updates_of({}), " multi_adamw(abcd)");
 }

@@ -254,6 +254,29 @@ TEST_F(RecomputeBudgetTest, ABudgetThatTheStepMeetsChangesNothing) {
   EXPECT_GT(less.again_us, 0.0);
 }
 
+// A weight's narrow copy that runs again reads the weight: an early update waits for that. The
+// pipeline verifies the program, which refuses a read behind the update.
+TEST_F(RecomputeBudgetTest, EarlyUpdatesWaitForWhatRunsAgain) {
+  const ModelConfig model{.vocab = 64, .d_model = 128, .d_ff = 512, .layers = 3, .heads = 4};
+  const auto step = [&](std::int64_t budget_bytes) {
+    RunSpec run{.precision = {.autocast = DType::kBF16}, .verify = true};
+    run.executor = ExecutorKind::kArena;
+    run.updates = UpdateTime::kEarly;
+    if (budget_bytes > 0) {
+      run.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = budget_bytes};
+    }
+    return run_pipeline(loss_program(model, {.batch = 1, .context = 8}), run, {}).program;
+  };
+  const std::int64_t peak_bytes = plan_step(step(0), {}).peak_bytes();
+  for (const std::int64_t less : {200'000, 500'000, 800'000}) {
+    const Program program = step(peak_bytes - less);
+    EXPECT_LE(plan_step(program, {}).peak_bytes(), peak_bytes - less);
+    EXPECT_TRUE(std::ranges::any_of(program.nodes, [](const Node& node) {
+      return node.op->name == "cast" && node.origin().phase == Phase::kRecompute;
+    }));
+  }
+}
+
 TEST_F(RecomputeBudgetTest, AByteMoreThanAPeakKeepsItsChoiceAndAByteLessDoesNot) {
   const Program program = step_of({3, 128});
   const WithinBudget first = recompute_within(program, peak_of(program) * 9 / 10, kKind, peak_of);

@@ -39,7 +39,8 @@ TEST_F(UpdateGroupsTest, EachGroupReadsItsOwnRatesAndNumbers) {
   const std::string text = print(out);
   EXPECT_THAT(text, HasSubstr("input %lr : f32[]"));
   EXPECT_THAT(text, HasSubstr("input %step_size : f32[2]"));
-  EXPECT_THAT(text, HasSubstr("adamw(%a, %0, %adamw.m.a, %adamw.v.a, %lr.1, %step_size.1) {beta1=0.5"));
+  EXPECT_THAT(text,
+              HasSubstr("adamw(%a, %0, %adamw.m.a, %adamw.v.a, %lr.1, %step_size.1) {beta1=0.5"));
   EXPECT_THAT(text, HasSubstr("adamw(%b, %1, %adamw.m.b, %adamw.v.b, %lr, %step_size) "));
   EXPECT_THAT(text, HasSubstr("weight_decay=0.25"));
   EXPECT_THAT(text, testing::Not(HasSubstr("weight_decay=0.5")));
@@ -56,10 +57,9 @@ TEST_F(UpdateGroupsTest, AParameterWithoutAGroupIsRefused) {
 }
 
 TEST_F(UpdateGroupsTest, SgdAddsAGroupsDecayToTheGradient) {
-  const UpdateContext context{.groups = {{.parameters = {"a"}, .weight_decay = 0.25},
-                                         {.parameters = {"b"}}}};
-  const Program out =
-      optimizer(parse_program(kGradients), {.kind = OptimizerKind::kSgd}, context);
+  const UpdateContext context{
+      .groups = {{.parameters = {"a"}, .weight_decay = 0.25}, {.parameters = {"b"}}}};
+  const Program out = optimizer(parse_program(kGradients), {.kind = OptimizerKind::kSgd}, context);
   verify(materialize(out), VerifyStage::kMaterialized);
   EXPECT_EQ(out.find_leaf("step_size"), kNoValue);
   EXPECT_THAT(print(out), HasSubstr("affine(%lr) {scale=0.25"));

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cpu/cpu_device.h"
 #include "base/cores.h"
 #include "base/error.h"
 
@@ -136,8 +135,8 @@ void run_chunks(int threads, std::int64_t chunks, ChunkBody body, const void* co
   error.rethrow();
 }
 
-}  // namespace tracestep::cpu
-
-void tracestep::leave_threads_unbound() {
-  cpu::may_pin = false;
+void leave_threads_unbound() {
+  may_pin = false;
 }
+
+}  // namespace tracestep::cpu

@@ -14,6 +14,10 @@ struct CpuThreads {
   int count = 1;
 };
 
+// From now on threads of this process are not bound to cores: they belong to somebody else. A team
+// that fills all cores is otherwise.
+void leave_threads_unbound();
+
 // Cores this process may run on.
 int allowed_cores();
 

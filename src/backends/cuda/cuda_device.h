@@ -15,15 +15,15 @@
 namespace tracestep {
 
 struct CudaOptions {
-  int index = 0;                  // as the driver counts
-  bool guarded = false;           // the guarded allocator; slow
-  bool pooled = true;             // false: allocate from the driver each time (memory checkers)
-  std::int64_t memory_limit = 0;  // live requested bytes; 0: only the GPU's memory limits it
-  bool tf32 = false;              // float32 matrix products with 10-bit mantissas
-  bool dependent_launch = false;  // captured kernels may be launched before others have ended
-  bool tune = false;              // time the first candidates of each new matrix product
-  std::string tune_file = {};     // where choices are read from and, when tuning, kept
-  std::string kernel_cache = {};  // folder of kernels compiled at run time; empty: none are kept
+  int index = 0;                     // as the driver counts
+  bool guarded = false;              // the guarded allocator; slow
+  bool pooled = true;                // false: allocate from the driver each time (memory checkers)
+  std::int64_t memory_limit = 0;     // live requested bytes; 0: only the GPU's memory limits it
+  bool tf32 = false;                 // float32 matrix products with 10-bit mantissas
+  bool dependent_launch = false;     // captured kernels may be launched before others have ended
+  bool tune = false;                 // time the first candidates of each new matrix product
+  std::string tune_file = {};        // where choices are read from and, when tuning, kept
+  std::string kernel_cache = {};     // folder of kernels compiled at run time; empty: none are kept
   const LentMemory* lent = nullptr;  // for leaves by name; must outlive the device
   // Adds kernels of ops from outside this back end, or replaces its own. They launch on
   // cuda::stream_of(call).handle (backends/cuda/toolkit/stream.h).

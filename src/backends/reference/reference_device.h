@@ -11,7 +11,7 @@
 namespace tracestep {
 
 struct ReferenceOptions {
-  bool guarded = false;           // the allocator that finds stray writes
+  bool guarded = false;              // the allocator that finds stray writes
   std::int64_t memory_limit = 0;     // bytes; 0: none
   const LentMemory* lent = nullptr;  // for leaves by name; must outlive the device
 };

@@ -21,7 +21,8 @@ std::optional<int> gpu_of(std::string_view device) {
   if (!device.starts_with("cuda")) return std::nullopt;
   const std::size_t colon = device.find(':');
   int index = 0;
-  if (colon != device.npos) std::from_chars(device.data() + colon + 1, device.data() + device.size(), index);
+  if (colon != device.npos)
+    std::from_chars(device.data() + colon + 1, device.data() + device.size(), index);
   return index;
 }
 
@@ -54,7 +55,7 @@ std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory
   const std::int64_t limit = limit_in_bytes(run.place);
   if (const auto gpu = gpu_of(name)) return make_gpu(run, lent, *gpu);
   if (name == "cpu") {
-    leave_threads_unbound();
+    cpu::leave_threads_unbound();
     return make_cpu_device({.threads = run.place.threads > 0
                                            ? run.place.threads
                                            : env::threads().value_or(cpu::allowed_cores()),

@@ -9,7 +9,8 @@
 
 namespace tracestep::capi {
 
-// Error{kUsage} for an unknown name, Error{kDevice} for one that is missing. `lent` must outlive it.
+// Error{kUsage} for an unknown name, Error{kDevice} for one that is missing. `lent` must outlive
+// it.
 std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory& lent);
 
 // The device's work and that of the caller's stream, in both orders. Nothing on a CPU.

@@ -23,13 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kBeforeUpdates = "reduce";  // the pass in front of `optimizer`
 
-// A module has its sizes, its batch, its loss and what it trains; ranks are not for a library.
-bool is_for_library(const RunField& field) {
-  const bool is_of_module = field.group == FieldGroup::kModel || is_shape(field);
-  constexpr std::string_view kOthers[] = {"mode", "parallel", "objective", "lora", "freeze"};
-  return !is_of_module && std::ranges::find(kOthers, field.name) == std::end(kOthers);
-}
-
 // The name of the field's flag, with lines for dashes.
 std::string word_of(const RunField& field) {
   std::string out = field.flag.substr(2);
@@ -40,7 +33,7 @@ std::string word_of(const RunField& field) {
 const RunField& field_of(const std::string& name) {
   std::vector<std::string> names;
   for (const RunField& field : run_fields()) {
-    if (!is_for_library(field)) continue;
+    if (is_of_task(field)) continue;
     names.push_back(word_of(field));
     if (names.back() == name) return field;
   }

@@ -38,7 +38,8 @@ void copy_out(const HostTensor& from, const std::string& name, void* to, std::in
 TensorView view_of(const Type& type, const std::string& name, const void* data,
                    std::int64_t bytes) {
   check_bytes(name, bytes, type.bytes());
-  return {type.dtype, type.shape,
+  return {type.dtype,
+          type.shape,
           {static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)}};
 }
 
@@ -221,7 +222,8 @@ void StepSession::close() {
 
 StepRun* StepSession::plan(const char* program, tracestep_kind kind) {
   std::shared_ptr<const CapturedModel> module;
-  if (kind < TRACESTEP_FORWARD || kind > TRACESTEP_UPDATE) fail_usage("kind", "{} is none", int{kind});
+  if (kind < TRACESTEP_FORWARD || kind > TRACESTEP_UPDATE)
+    fail_usage("kind", "{} is none", int{kind});
   if (kind != TRACESTEP_UPDATE) {
     if (program == nullptr) fail_usage("program", "a folder or a file is needed");
     module = program_at(program);
