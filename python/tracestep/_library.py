@@ -18,8 +18,8 @@ ADAMW, SGD = range(2)
 class Group(ctypes.Structure):
     """tracestep_group."""
 
-    _fields_ = [("parameters", ctypes.POINTER(ctypes.c_char_p)), ("count", ctypes.c_int64)] + [
-        (name, ctypes.c_double) for name in ("beta1", "beta2", "eps", "weight_decay")]
+    _fields_ = [("parameters", ctypes.POINTER(ctypes.c_char_p)), ("count", ctypes.c_int64), ("beta1", ctypes.c_double),
+                ("beta2", ctypes.c_double), ("eps", ctypes.c_double), ("weight_decay", ctypes.c_double)]
 
 
 class Options(ctypes.Structure):

@@ -68,7 +68,8 @@ const std::vector<RandomOps::Recipe>& RandomOps::recipes() {
                                        &RandomOps::rotate,      &RandomOps::multiply,
                                        &RandomOps::multiply,    &RandomOps::look_up,
                                        &RandomOps::scatter,     &RandomOps::attend,
-                                       &RandomOps::entropy,     &RandomOps::global_norm};
+                                       &RandomOps::entropy,     &RandomOps::global_norm,
+                                       &RandomOps::widen};
   return all;
 }
 
@@ -442,11 +443,31 @@ void RandomOps::attend() {
   };
   const Val q = head(group * key_heads), k = head(key_heads), v = head(key_heads);
   if (!differentiable_ && dice_.chance(0.4)) return keep_with_cache(q, k, v);
-  keep(ops::attention(q, k, v,
-                      {.causal = dice_.chance(0.6),
-                       .cap = dice_.chance(0.2) ? 1.5 : 0.0,
-                       .window = dice_.chance(0.3) ? dice_.between(1, 4) : 0}),
-       2.0);
+  ops::AttentionOptions options{.causal = true,
+                                .cap = dice_.chance(0.2) ? 1.5 : 0.0,
+                                .window = dice_.chance(0.3) ? dice_.between(1, 4) : 0};
+  if (dice_.chance(0.25)) {  // rows of one document each
+    const double end = static_cast<double>(tokens);
+    const Val ends = new_leaf(LeafKind::kInput, {DType::kI64, {batch, tokens}}, {end, end});
+    const ops::DocumentBounds bounds{indices({batch, tokens}, 1), ends};
+    return keep(ops::attention_of_documents(q, k, v, bounds, options), 2.0);
+  }
+  options.causal = dice_.chance(0.6);
+  keep(ops::attention(q, k, v, options), 2.0);
+}
+
+// A block of 4-bit weights, whose largest is at most |scale| + |offset|.
+void RandomOps::widen() {
+  const Shape shape = dice_.pick<Shape>({{64}, {2, 32}, {16, 4}});
+  Shape pairs = shape;
+  pairs[pairs.rank() - 1] /= 2;
+  const auto codes = [&](const Shape& of) {
+    return new_leaf(LeafKind::kInput, {DType::kU8, of}, {0.0, 255.0});
+  };
+  const auto number = [&] { return new_leaf(LeafKind::kInput, f32({1})); };
+  keep(b_.call1("widen_nf4", {codes(pairs), codes({1}), number(), number()},
+                {{"dtype", item().value.dtype()}, {"shape", shape}}),
+       4.0);
 }
 
 // Attention of new tokens over caches that have room for them and some more.
