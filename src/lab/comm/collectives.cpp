@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "exec/rank_threads.h"
 #include "lab/measure/statistics.h"
+#include "lab/measure/validity.h"
 #include "lab/report/fields.h"
 #include "ops/collective_sizes.h"
 #include "record/recorder.h"
@@ -172,6 +173,24 @@ CollectiveTimes time_collective(const RankDevices& devices, const Place& place,
   return out;
 }
 
+namespace {
+
+// By the samples of each row alone: a call has none of the labels by which steps are held against
+// each other.
+void add_verdicts_of_calls(const std::vector<CollectiveTimes>& times, Table& table) {
+  const std::vector<ResultRow> rows = rows_of(table, Json::object());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (times[i].status != Status::kOk) continue;
+    const std::vector<Verdict> verdicts = judge(rows[i]);
+    table.rows[i].back() = summary_of(verdicts);
+    for (const Verdict& verdict : verdicts) {
+      table.notes.push_back(verdict_line(label_of(times[i].spec), verdict));
+    }
+  }
+}
+
+}  // namespace
+
 Table collective_table(const std::vector<CollectiveTimes>& times) {
   using T = CollectiveTimes;
   const Fields<T> fields = {
@@ -191,8 +210,10 @@ Table collective_table(const std::vector<CollectiveTimes>& times) {
       {real_column("bus_gb_s", "bus", "GB/s", 2, "what a rank gets from the others, per second"),
        [](const T& t) { return gigabytes_per_s(t.received_bytes, t); }},
       {data_only(reals_column("samples_ms", "every call")),
-       [](const T& t) { return list_of(t.samples_ms); }}};
+       [](const T& t) { return list_of(t.samples_ms); }},
+      {verdict_column(), [](const T&) { return Json(); }}};
   Table table = table_of("collectives", "Collectives of float32, alone", fields, times);
+  add_verdicts_of_calls(times, table);
   const bool are_processes = !times.empty() && times[0].are_processes;
   table.notes.push_back(
       are_processes

@@ -442,8 +442,18 @@ class Composer {
       return out;
     }
     const double low = right.value, high = evaluate(outcome.high, scope_).quantity.value;
-    if (low + high > 0) note_difference(left, right, (high - low) / (high + low));
-    return compare_with_range(left, low, high);
+    const Relation out = compare_with_range(left, low, high);
+    note_difference(left, right, difference_from(out, left.value, low, high));
+    return out;
+  }
+  // How far a number may move before it is said otherwise, relative to it: to the nearer end of a
+  // range that it lies outside of, or half the width of one that it lies in. Infinite where noise
+  // is said to leave it open.
+  static double difference_from(const Relation& relation, double value, double low, double high) {
+    if (relation.is(Ordering::kEqual) && low + high > 0) return (high - low) / (high + low);
+    if (relation.is(Ordering::kLess) && low > 0) return (low - value) / low;
+    if (relation.is(Ordering::kMore) && value > 0) return (value - high) / value;
+    return std::numeric_limits<double>::infinity();
   }
   // Keeps the smallest difference between two numbers of which noise may move one.
   void note_difference(const Quantity& left, const Quantity& right, double difference) {

@@ -1,5 +1,6 @@
 // Where a precision gains: each component's time beside that in float32.
 #include "lab/measure/run_columns.h"
+#include "lab/measure/validity.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
 #include "lab/time/tables.h"
@@ -47,7 +48,7 @@ Fields<ComponentRow> component_fields() {
   out.add(text_column("component", "", "model path, layers added up"), &ComponentRow::component);
   add_phase(out, "forward", ComponentRow::forward);
   add_phase(out, "backward", ComponentRow::backward);
-  return out;
+  return out.add(verdict_column(), [](const ComponentRow&) { return Json(); });  // of its steps
 }
 
 }  // namespace

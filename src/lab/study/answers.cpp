@@ -60,16 +60,42 @@ constexpr double kMostDifference = 0.1, kRounding = 1e-9;
 // True if nothing but noise of the timed steps speaks against the row.
 bool is_of_noise(const std::string& verdict) {
   constexpr std::string_view kDoubt = "doubt: ";
-  static const std::set<std::string> kNoise = {"unsteady", "drifting", "others_running",
-                                               "throttled", "too_few_samples"};
+  static const std::set<std::string> kNoise = {"unsteady",         "drifting",  "others_running",
+                                               "warmup_too_short", "throttled", "too_few_samples"};
   if (!verdict.starts_with(kDoubt)) return false;
   return std::ranges::all_of(pages::split(verdict.substr(kDoubt.size()), ","),
                              [](const std::string& code) { return kNoise.contains(code); });
 }
 
-// Half the 95 % interval of the least certain of a row's medians, over that median: of the samples
-// that were read, or of all that the row has; those of the same cell where it has none.
+// Half the 95 % interval of a median over that median.
+double noise_of(const Evidence::Row& row, std::string_view column) {
+  const Quantity median = median_in(row, column);
+  return (median.high - median.low) / 2 / median.value;
+}
+
+// The rows of "cells" that a row without samples is about: by its parameters, of one or of several
+// steps, or by the label behind the "@" of its table's name.
+std::vector<Evidence::Row> cells_behind(const Evidence& evidence, const Evidence::Row& row) {
+  const std::size_t at = row.table().find('@');
+  const Json* cell = row.peek("cell");
+  std::vector<Evidence::Row> out;
+  for (const Evidence::Row& timed : evidence.rows("cells")) {
+    const Json* key = timed.peek("cell");
+    const bool is_one =
+        cell != nullptr && key != nullptr &&
+        (*cell == *key ||
+         (cell->is_array() && std::ranges::find(cell->items(), *key) != cell->items().end()));
+    const bool is_labelled =
+        at != std::string::npos && timed.text_or("label", "") == row.table().substr(at + 1);
+    if (is_one || is_labelled) out.push_back(timed);
+  }
+  return out;
+}
+
+// The noise of the least certain of a row's medians: of the samples that were read, or of all that
+// the row has; where it has none, of the steps that it is about. Infinite: not known.
 double noise_of(std::span<const Table> tables, const RowRef& ref) {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
   const Evidence evidence(tables);
   const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
   std::vector<std::string> read, all;
@@ -80,19 +106,17 @@ double noise_of(std::span<const Table> tables, const RowRef& ref) {
     if (std::ranges::find(ref.columns, name) != ref.columns.end()) read.push_back(name);
   }
   const Evidence::Row row = evidence.rows(ref.table)[ref.row];
-  double out = 0;
   try {
+    double out = 0;
     for (const std::string& name : read.empty() ? all : read) {
-      const Quantity median = median_in(row, name);
-      out = std::max(out, (median.high - median.low) / 2 / median.value);
+      out = std::max(out, noise_of(row, name));
     }
-    if (!all.empty()) return out;
-    const std::vector<Evidence::Row> timed = evidence.same_cell(row, "cells");
-    if (timed.empty() || ref.table == "cells") return std::numeric_limits<double>::infinity();
-    const Quantity median = median_in(timed.front(), "samples_ms");
-    return (median.high - median.low) / 2 / median.value;
+    if (!all.empty() || ref.table == "cells") return all.empty() ? kUnknown : out;
+    const std::vector<Evidence::Row> timed = cells_behind(evidence, row);
+    for (const Evidence::Row& step : timed) out = std::max(out, noise_of(step, "samples_ms"));
+    return timed.empty() ? kUnknown : out;
   } catch (const Unsupported&) {  // what is no time
-    return std::numeric_limits<double>::infinity();
+    return kUnknown;
   }
 }
 

@@ -25,10 +25,20 @@ TEST_F(SentencesTest, NoiseIsAMarkWhereItCouldChangeWhatTheAnswerStates) {
   EXPECT_EQ(noisy.standing, Standing::kDoubtful);
   ASSERT_FALSE(noisy.worst.empty());
   EXPECT_EQ(noisy.worst.front().table, "cells");
-  // Two that lie within a twentieth are called the same: a smaller difference than a tenth.
-  set_noise(low, 50, 0.03);
-  EXPECT_EQ(of("lower-precision").standing, Standing::kSound);
+  // A gain far beyond the twentieth within which two are the same stays one, whatever a little
+  // noise does; one that hardly exceeds it may be none.
   set_noise(low, 50, 0.06);
+  EXPECT_EQ(of("lower-precision").standing, Standing::kSound);
+  set_noise(low, 50, 0.1);
+  EXPECT_EQ(of("lower-precision").standing, Standing::kDoubtful);
+  const Json& in_fp32 = cell_at(tables_, "steps[size small; precision fp32].samples_ms");
+  std::vector<double> samples;
+  for (const Json& ms : in_fp32.items()) samples.push_back(ms.as_double());
+  const double full = median_of(samples);
+  set_noise(low, full / 1.08, 0.02);
+  EXPECT_THAT(of("lower-precision").text.words(), HasSubstr("1.08"));
+  EXPECT_EQ(of("lower-precision").standing, Standing::kSound);
+  set_noise(low, full / 1.08, 0.029);
   EXPECT_EQ(of("lower-precision").standing, Standing::kDoubtful);
   // A doubt that is not about noise counts, however close the samples are.
   set_noise(low, 50, 0.001);
