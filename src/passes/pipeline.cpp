@@ -144,7 +144,7 @@ std::map<std::string, std::string> forms_of(const RunSpec& run) {
   std::map<std::string, std::string> out;
   if (run.attention != AttentionForm::kNaive) {
     const std::string form(name_of(run.attention));
-    out = {{"attention", form}, {"attention_with_cache", form}};
+    out = {{"attention", form}, {"attention_with_cache", form}, {"attention_of_documents", form}};
   }
   if (run.mode == Mode::kInference) out["dropout"] = "none";
   return out;

@@ -41,7 +41,7 @@ float code_block(const float* x, std::uint8_t* codes) {
 
 Nf4Weights to_nf4(const TensorView& weight) {
   const HostTensor wide = as_dtype(weight, DType::kF32);
-  const auto x = wide.as<const float>();
+  const auto x = wide.as<float>();
   const auto count = static_cast<std::int64_t>(x.size());
   Shape pairs = weight.shape;
   pairs[pairs.rank() - 1] /= 2;

@@ -15,10 +15,12 @@ bool contains_word(const std::string& command, const std::string& word) {
   return command.find(word) != std::string::npos;
 }
 
+// Sums of one length.
 std::string rows(int count) {
   std::string out;
   for (int i = 0; i < count; ++i) {
-    out += fmt::format("{{\"prompt\": \"{}+{}=\", \"completion\": \"{}\"}}\n", i, i % 7, i + i % 7);
+    out += fmt::format("{{\"prompt\": \"{}+{}=\", \"completion\": \"{}\"}}\n", i + 10, i % 7,
+                       i + 10 + i % 7);
   }
   return out;
 }
@@ -38,7 +40,7 @@ class DocumentsCommandTest : public ::testing::Test {
   double figure(const ProgramRun& run, std::string_view name) {
     EXPECT_EQ(run.status, 0) << run.err;
     const Json result = Json::parse(run.out, "output");
-    return result.at("tables").items().front().at("rows").items().front().at(name).as_double();
+    return result.at("rows").items().front().at(name).as_double();
   }
 
   TempFolder folder_;
@@ -64,7 +66,7 @@ TEST_F(DocumentsCommandTest, ValidationIsTheEvaluationOfWhatWasSetAside) {
   const std::string all = rows(40), first = rows(30);
   folder_.write("held.jsonl", all.substr(first.size()));
   const ProgramRun trained =
-      run("train --data all.jsonl --pack --steps 2 --validate-every 2 --validation-fraction 0.26 "
+      run("train --data all.jsonl --pack --steps 2 --validate-every 2 --validation-fraction 0.25 "
           "--save w.safetensors");
   const ProgramRun evaluated = run("eval --data held.jsonl --pack --init w.safetensors");
   EXPECT_NEAR(figure(trained, "validation_loss"), figure(evaluated, "loss"), 1e-6);
@@ -98,12 +100,12 @@ TEST_F(DocumentsCommandTest, ConversationsNeedTheirTemplate) {
 
 TEST_F(DocumentsCommandTest, WhatCannotBeIsRefused) {
   folder_.write("a.txt", "some text that is long enough for a row of twenty-four places");
-  folder_.write("sums.jsonl", rows(4) + "broken\n");
+  folder_.write("sums.jsonl", rows(9) + "broken\n");
   EXPECT_TRUE(contains(run("train --text a.txt --pack --steps 1").err, "give --data PATH..."));
   EXPECT_TRUE(contains(run("train --text a.txt --data a.txt --steps 1").err, "are given as well"));
   const ProgramRun broken = run("train --data sums.jsonl --steps 1");
   EXPECT_EQ(broken.status, 3);
-  EXPECT_TRUE(contains(broken.err, "sums.jsonl:5: ")) << broken.err;
+  EXPECT_TRUE(contains(broken.err, "sums.jsonl:10: ")) << broken.err;
   EXPECT_EQ(run("train --data sums.jsonl --broken-rows 0.2 --steps 1").status, 0);
   EXPECT_TRUE(contains(run("train --data a.txt --end-of-text ab --steps 1").err, "is 2 tokens"));
 }

@@ -1,6 +1,8 @@
 // Weights in 4 bits, beside what bitsandbytes 0.50 makes of the same tensors on a CPU
-// (quantize_4bit, nf4, blocks of 64, compressed statistics): codes, magnitudes and scales, bit for
-// bit, and the offset but for its last bit, which is the mean of another order of sums.
+// (quantize_4bit, nf4, blocks of 64, compressed statistics): codes and magnitudes bit for bit,
+// scales and the offset but for last bits, as sums have another order. Magnitudes of the float32
+// tensor are those of its plain formula (the nearest value): its fast kernel has two of 384
+// otherwise, which lie within 2e-5 of the middle between two values.
 #include "weights/nf4_weights.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +38,7 @@ struct Expected {
 };
 
 TEST(Nf4WeightsTest, CodesAreThoseOfBitsandbytes) {
-  constexpr Expected kExpected[] = {{DType::kF32, 0x9a18fec43a9554d5, 0xf9da270b24d1e925,
+  constexpr Expected kExpected[] = {{DType::kF32, 0x9a18fec43a9554d5, 0x237585cd2b7a5dc7,
                                      0x1.05acd8p+0F, 0x1.0521b8p+0F, 0x1.1a5328p+0F},
                                     {DType::kBF16, 0xdaf970d35ed3d582, 0x55095cb2c9565a80,
                                      0x1.05abaap+0F, 0x1.05abaap+0F, 0x1.1a5456p+0F}};
