@@ -273,7 +273,8 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
 
 TensorsToSave merged(const TensorsToSave& tensors, const Adapters& adapters) {
   if (adapters.base == BaseWeights::kNf4) {
-    throw Error(ErrorCode::kUsage, kExport, "the weights are kept in 4 bits, and would be merged so",
+    throw Error(ErrorCode::kUsage, kExport,
+                "the weights are kept in 4 bits, and would be merged so",
                 "export the adapters, and merge them into the model that they began from");
   }
   TensorsToSave out{

@@ -17,10 +17,10 @@ __global__ void __launch_bounds__(kThreads)
     widen_nf4_kernel(Predecessors before, const std::uint32_t* codes,
                      const std::uint8_t* magnitudes, const float* scales, const float* offset,
                      AnyResult<float> w, std::int64_t words) {
+  before.wait();
   // Values that a warp looks up at different codes: from shared memory, where that is one access.
   __shared__ float values[16];
   if (threadIdx.x < 16) values[threadIdx.x] = kNf4Values[threadIdx.x];
-  before.wait();
   __syncthreads();  // the values are there
   const std::int64_t word = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (word >= words) return;
