@@ -44,6 +44,7 @@ BatchShape rank_shape(const RunSpec& spec) {
 
 Program forward_program(const RunSpec& spec) {
   if (spec.mode == Mode::kInference) {
+    if (spec.packed) fail_usage("packed", "logits alone are of one text; give another mode");
     return logits_program(spec.model, rank_shape(spec), spec.precision.parameters);
   }
   // The mean over the batch is the sum of the ranks' shares of it.
@@ -52,6 +53,10 @@ Program forward_program(const RunSpec& spec) {
 }
 
 Program loss_program(const RunSpec& spec, LossOptions options) {
+  if (spec.packed && spec.model.captured != nullptr) {
+    fail_usage("packed", "{} is a module of its own program, whose rows are texts",
+               spec.model.name);
+  }
   options.kind = spec.loss;
   options.packed = spec.packed;
   options.masks_targets = spec.masks_targets;

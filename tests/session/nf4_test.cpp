@@ -44,7 +44,7 @@ RunSpec step_of(const std::string& base, const std::string& device, Mode mode) {
 }
 
 // What the codes of a weight stand for.
-HostTensor widened(const TensorView& weight) {
+HostTensor from_codes_of(const TensorView& weight) {
   const Nf4Weights codes = to_nf4(weight);
   constexpr DynamicValues values;
   HostTensor out = HostTensor::zeros(DType::kF64, weight.shape);
@@ -73,7 +73,7 @@ Values run(const RunSpec& spec, bool rounds) {
   for (const std::string& name : tensors.names(LeafKind::kConstant)) {
     const bool is_matrix = name.starts_with("layers.") && tensors.type(name).shape.rank() == 2;
     if (!rounds || !is_matrix) continue;
-    tensors.set(name, widened(as_dtype(tensors.get(name), DType::kF32)));
+    tensors.set(name, from_codes_of(as_dtype(tensors.get(name), DType::kF32)));
     ++rounded;
   }
   EXPECT_EQ(rounded, rounds ? 21 : 0);
