@@ -221,7 +221,7 @@ void add_trained_fields(Rows& rows) {
 void add_row_fields(Rows& rows) {
   rows.toggle({.name = "packed",
                .flag = "--pack",
-               .show = Show::kVarying,
+               .show = Show::kKey,
                .is_optional = true,
                .help = "rows hold whole documents side by side, which do not see each other "
                        "(docs/data.md); of measured steps sixteen each",

@@ -61,7 +61,8 @@ HostTensor from_codes_of(const TensorView& weight) {
 
 using Values = std::map<std::string, std::vector<double>>;
 
-// The loss and all gradients; `rounds`: weights that would be kept in codes are those that their
+// The loss and all gradients (the table of magnitudes is float32, and the oracle rounds nothing);
+// `rounds`: weights that would be kept in codes are those that their
 // codes stand for.
 Values run(const RunSpec& spec, bool rounds) {
   const auto device = make_device(spec);
@@ -101,7 +102,7 @@ TEST_F(Nf4Test, LossAndGradientsAreThoseOfTheWidenedWeights) {
   EXPECT_TRUE(coded.contains("lm_head.weight"));
   for (const auto& [name, values] : wide) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      EXPECT_NEAR(coded.at(name)[i], values[i], 1e-6 * std::max(1.0, std::abs(values[i]))) << name;
+      EXPECT_NEAR(coded.at(name)[i], values[i], 1e-5 * std::max(1.0, std::abs(values[i]))) << name;
     }
   }
 }
