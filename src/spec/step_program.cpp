@@ -2,6 +2,7 @@
 
 #include "captured/captured_model.h"
 #include "passes/form_passes.h"
+#include "ops/attention_sizes.h"
 #include "planning/needs.h"
 
 namespace tracestep {
@@ -108,7 +109,8 @@ std::int64_t trained_parameters(const RunSpec& spec) {
 double needed_flops(const RunSpec& spec) {
   const auto batch = static_cast<double>(spec.shape.batch),
              context = static_cast<double>(spec.shape.context);
-  const double forward = forward_flops(spec.model, batch, context);
+  const auto documents = static_cast<double>(spec.packed ? kUsualDocuments : 1);  // in a row
+  const double forward = forward_flops(spec.model, batch * documents, context / documents);
   const bool has_backward = spec.mode == Mode::kForwardBackward || spec.mode == Mode::kStep;
   if (!has_backward) return forward;
   if (!trains_part(spec) || spec.model.captured != nullptr) return 3 * forward;
