@@ -219,20 +219,14 @@ void add_trained_fields(Rows& rows) {
 
 // Adds what rows of a step hold.
 void add_row_fields(Rows& rows) {
-  only_where(
-      [](const RunSpec& run) {
-        return run.mode != Mode::kInference && run.model.captured == nullptr;
-      },
-      "packed rows are those of a loss, of a model that is no module", "option mode step",
-      rows.toggle({.name = "packed",
-                   .flag = "--pack",
-                   .show = Show::kVarying,
-                   .is_optional = true,
-                   .is_kept = true,
-                   .help = "rows hold whole documents side by side, which do not see each "
-                           "other (docs/data.md); of measured steps sixteen each",
-                   .about = "rows of whole documents"},
-                  in(&RunSpec::packed)));
+  rows.toggle({.name = "packed",
+               .flag = "--pack",
+               .show = Show::kKey,
+               .is_optional = true,
+               .help = "rows hold whole documents side by side, which do not see each other "
+                       "(docs/data.md); of measured steps sixteen each",
+               .about = "rows of whole documents"},
+              in(&RunSpec::packed));
 }
 
 // A field that selects another schedule of the same step, which a grid can vary.

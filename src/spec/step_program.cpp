@@ -1,6 +1,7 @@
 #include "spec/step_program.h"
 
 #include "captured/captured_model.h"
+#include "ops/attention_sizes.h"
 #include "passes/form_passes.h"
 #include "planning/needs.h"
 
@@ -44,6 +45,7 @@ BatchShape rank_shape(const RunSpec& spec) {
 
 Program forward_program(const RunSpec& spec) {
   if (spec.mode == Mode::kInference) {
+    if (spec.packed) fail_usage("packed", "logits alone are of one text; give another mode");
     return logits_program(spec.model, rank_shape(spec), spec.precision.parameters);
   }
   // The mean over the batch is the sum of the ranks' shares of it.
@@ -52,6 +54,10 @@ Program forward_program(const RunSpec& spec) {
 }
 
 Program loss_program(const RunSpec& spec, LossOptions options) {
+  if (spec.packed && spec.model.captured != nullptr) {
+    fail_usage("packed", "{} is a module of its own program, whose rows are texts",
+               spec.model.name);
+  }
   options.kind = spec.loss;
   options.packed = spec.packed;
   options.masks_targets = spec.masks_targets;
@@ -103,7 +109,8 @@ std::int64_t trained_parameters(const RunSpec& spec) {
 double needed_flops(const RunSpec& spec) {
   const auto batch = static_cast<double>(spec.shape.batch),
              context = static_cast<double>(spec.shape.context);
-  const double forward = forward_flops(spec.model, batch, context);
+  const auto documents = static_cast<double>(spec.packed ? kUsualDocuments : 1);  // in a row
+  const double forward = forward_flops(spec.model, batch * documents, context / documents);
   const bool has_backward = spec.mode == Mode::kForwardBackward || spec.mode == Mode::kStep;
   if (!has_backward) return forward;
   if (!trains_part(spec) || spec.model.captured != nullptr) return 3 * forward;

@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "nn/scopes.h"
+#include "passes/keep_nf4.h"
 #include "passes/loss_scaling.h"
 #include "run/adapters.h"
 #include "runtime/processes.h"
@@ -137,8 +138,18 @@ std::int64_t integer_of(const SavedTensors& from, const std::string& key, std::i
   return out;
 }
 
+// The shape of a weight of which these are the codes.
+Shape coded_shape(const Type& codes) {
+  Shape out = codes.shape;
+  out[out.rank() - 1] *= 2;
+  return out;
+}
+
 Shape matrix(const SavedTensors& from, const std::string& name) {
-  const Shape shape = from.has(name) ? from.type(name).shape : Shape();
+  const std::string codes = name + std::string(kNf4Codes);
+  const Shape shape = from.has(codes)  ? coded_shape(from.type(codes))
+                      : from.has(name) ? from.type(name).shape
+                                       : Shape();
   if (shape.rank() != 2) {
     fail_input(from.path().string(), "there is no matrix '{}': not a model of this kind", name);
   }
@@ -181,13 +192,6 @@ void initialize_states(Store& store) {
 }
 
 namespace {
-
-// The shape of a weight of which these are the codes.
-Shape coded_shape(const Type& codes) {
-  Shape out = codes.shape;
-  out[out.rank() - 1] *= 2;
-  return out;
-}
 
 void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   if (!to.computes()) return;
@@ -287,7 +291,11 @@ ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback) {
   out.d_model = embedding[1];
   out.d_ff = matrix(from, scope::layer(0) + ".ffn.w1.weight")[0];
   out.layers = 0;
-  while (from.has(scope::layer(out.layers) + ".ffn.w1.weight")) ++out.layers;
+  const auto has_layer = [&](std::int64_t layer) {
+    const std::string name = scope::layer(layer) + ".ffn.w1.weight";
+    return from.has(name) || from.has(name + std::string(kNf4Codes));
+  };
+  while (has_layer(out.layers)) ++out.layers;
   out.heads = integer_of(from, "heads", fallback.heads);
   const auto saved = from.metadata().find(kArchitecture);
   try {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ops/collective_sizes.h"
 #include "passes/parallel_passes.h"
+#include "weights/nf4_weights.h"
 
 namespace tracestep {
 namespace {
@@ -55,8 +56,9 @@ WholeTensors::WholeTensors(std::vector<Store*> stores, std::map<std::string, Sha
 std::vector<std::string> WholeTensors::weights() const {
   std::vector<std::string> out = names(LeafKind::kParameter);
   for (const std::string& name : names(LeafKind::kConstant)) {
+    const bool is_coded = is_part_of_nf4(name) || !weight_of_codes(name).empty();
     const bool is_weight = parameters_.empty() || parameters_.contains(name);
-    if (is_weight && is_floating(type(name).dtype)) out.push_back(name);
+    if (is_coded || (is_weight && is_floating(type(name).dtype))) out.push_back(name);
   }
   return out;
 }

@@ -48,6 +48,7 @@ std::string other_text(const RunField& field, const RunSpec& run) {
   for (const std::string& example : field.examples) {
     if (example != now) return example;
   }
+  if (field.value(run).is_bool()) return {};  // a switch
   return std::to_string(field.value(run).as_int() + 1);
 }
 

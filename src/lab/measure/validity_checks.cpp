@@ -12,6 +12,7 @@
 #include "lab/measure/validity.h"
 #include "lab/measure/validity_parts.h"
 #include "nn/config.h"
+#include "ops/attention_sizes.h"
 #include "passes/memory_passes.h"
 #include "planning/device_traits.h"
 #include "spec/fields.h"
@@ -268,8 +269,13 @@ Found swapped_label(const ResultRow& row) {
     return found(fmt::format("{:.0f} parameters are not those of {}, which has {:.0f}", *parameters,
                              row.size(), expected_parameters));
   }
-  const auto batch = row.batch(), context = row.context();
+  auto batch = row.batch(), context = row.context();
   if (!flops || *flops <= 0 || !batch || !context) return {};
+  const Json* packed = row.parameter("packed");
+  if (packed != nullptr && *packed == Json(true) && row.attention() == "flash") {
+    *batch *= kUsualDocuments;  // attention in tiles is of documents
+    *context /= kUsualDocuments;
+  }
   const auto formula = [&](const ModelConfig& m) {
     return flops_formula(m, *batch, *context, row.mode(), row.attention() == "flash");
   };
