@@ -14,7 +14,6 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/hints.h"
-#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
@@ -31,6 +30,8 @@
 #include "train/fingerprint.h"
 #include "train/loop.h"
 #include "train/train_fields.h"
+#include "weights/model_for.h"
+#include "weights/model_notes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -404,7 +405,7 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   run.model = model_for(o.grid, pointer_to(weights_before(o, resumed)), nullptr);
   take_forms(o, run, resumed);
   check_run(run);
-  JobPlan out = plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
+  JobPlan out = plan_of_steps(run, static_cast<double>(o.train.steps * o.train.accumulate));
   // Text, and at most a token for each byte of it.
   constexpr std::int64_t kBytesOfText = 1 + sizeof(std::int32_t);
   if (!o.tokens.text.empty()) {
@@ -440,7 +441,9 @@ Command train_command() {
     options->train.arguments = kept_options(set, options->given);
     return run_train(*options, std::move(resumed), arguments);
   };
-  command.plan = [options, set] { return plan_of(*options, complete(*options, set)); };
+  command.plan = [options, set](std::span<const std::string>) {
+    return std::vector{PlannedCell{.needs = plan_of(*options, complete(*options, set))}};
+  };
   return command;
 }
 

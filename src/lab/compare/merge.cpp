@@ -131,7 +131,16 @@ std::vector<Gathered> gather(std::span<const PartResult> parts, std::string_view
   return out;
 }
 
-// "cpu was A and is B", for what makes rows of two parts incomparable.
+void check_part(const PartResult& part, const PartResult& first) {
+  check_members(part.document, part.name);
+  const std::string schema = text_at(part.document, "schema"),
+                    expected = text_at(first.document, "schema");
+  if (schema.empty()) fail_input(part.name, "it is no JSON result: there is no schema");
+  if (schema != expected) fail_input(part.name, "its schema is {}, not {}", schema, expected);
+}
+
+}  // namespace
+
 std::string other_machine(const Json& first, const Json& other) {
   std::vector<std::string> out;
   const Json missing;
@@ -143,16 +152,6 @@ std::string other_machine(const Json& first, const Json& other) {
   }
   return fmt::format("{}", fmt::join(out, ", "));
 }
-
-void check_part(const PartResult& part, const PartResult& first) {
-  check_members(part.document, part.name);
-  const std::string schema = text_at(part.document, "schema"),
-                    expected = text_at(first.document, "schema");
-  if (schema.empty()) fail_input(part.name, "it is no JSON result: there is no schema");
-  if (schema != expected) fail_input(part.name, "its schema is {}, not {}", schema, expected);
-}
-
-}  // namespace
 
 Document merged(std::span<const PartResult> parts, std::span<const std::string> divided) {
   TRACESTEP_CHECK(!parts.empty(), "no parts");

@@ -25,4 +25,7 @@ struct PartResult {
 // when a part is no result, or of another command than the first.
 Document merged(std::span<const PartResult> parts, std::span<const std::string> divided);
 
+// "cpu A and B": what makes rows of two environments incomparable; empty: nothing.
+std::string other_machine(const Json& first, const Json& other);
+
 }  // namespace tracestep

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "base/error.h"
-#include "lab/pages/page.h"
 #include "lab/study/study.h"
 #include "spec/axes.h"
 #include "spec/fields.h"
@@ -21,14 +20,15 @@ constexpr int kRecorded = 3;      // steps whose kernels are shown
 enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
 enum class Which { kAll, kFirst, kOthers };  // of these
 
+using Axes = std::vector<Axis<RunSpec>>;
+
 // The runs that a table shows of each of some models.
 struct Request {
   std::string_view table;  // empty: what the first screen compares, in more rounds than others
   Of models;
   Which which;
-  // Fields and their values, the first varying slowest. {contexts} and {precisions} are the sizes'.
-  std::string_view runs;
-  int recorded = 0;  // steps whose kernels are recorded
+  Axes (*axes)(const StudySizes& sizes);  // the first varies slowest
+  int recorded = 0;                       // steps whose kernels are recorded
   std::vector<RunSpec> (*more)(const StudyContext&, const RunSpec& base) = nullptr;  // instead
 };
 
@@ -36,24 +36,84 @@ std::vector<RunSpec> ladder(const StudyContext&, const RunSpec& base) {
   return ladder_runs(base, study_rungs());
 }
 
+Axis<RunSpec> in_modes(const std::vector<Mode>& modes) {
+  return axis<RunSpec>(modes, &RunSpec::mode);
+}
+Axis<RunSpec> in_precisions(const std::vector<Precision>& precisions) {
+  return axis<RunSpec>(precisions, &RunSpec::precision);
+}
+Axis<RunSpec> by_ops(const std::vector<Granularity>& ops) {
+  return axis<RunSpec>(ops, &RunSpec::ops);
+}
+Axis<RunSpec> by_executors(const std::vector<ExecutorKind>& executors) {
+  return axis<RunSpec>(executors, &RunSpec::executor);
+}
+Axis<RunSpec> at_contexts(const std::vector<std::int64_t>& contexts) {
+  return axis<RunSpec>(
+      contexts, [](RunSpec & run) -> auto& { return run.shape.context; });
+}
+
+using OfSizes = const StudySizes&;
+
 // Requests that most questions need stand first: where time is short the last ones are left out.
 constexpr Request kRequests[] = {
     // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
-    {"", Of::kAny, Which::kAll, "mode step,forward-backward,forward"},
-    {"", Of::kPrecise, Which::kAll, "mode forward-backward; precision bf16"},
-    {"", Of::kCompiled, Which::kAll, "mode step; ops primitive"},
-    {"", Of::kCompiled, Which::kAll, "mode step; executor compiled"},
-    {"time", Of::kModels, Which::kAll, "mode step,forward-backward,forward,inference", 1},
-    {"passes", Of::kProfiled, Which::kAll, "mode inference,step"},  // a profiler records them
-    {"steps", Of::kPrecise, Which::kFirst, "mode forward-backward; precision {precisions}",
+    {"", Of::kAny, Which::kAll,
+     [](OfSizes) {
+       return Axes{in_modes({Mode::kStep, Mode::kForwardBackward, Mode::kForward})};
+     }},
+    {"", Of::kPrecise, Which::kAll,
+     [](OfSizes) {
+       return Axes{in_modes({Mode::kForwardBackward}),
+                   in_precisions({Precision{.autocast = DType::kBF16}})};
+     }},
+    {"", Of::kCompiled, Which::kAll,
+     [](OfSizes) {
+       return Axes{in_modes({Mode::kStep}), by_ops({Granularity::kPrimitive})};
+     }},
+    {"", Of::kCompiled, Which::kAll,
+     [](OfSizes) {
+       return Axes{in_modes({Mode::kStep}), by_executors({ExecutorKind::kCompiled})};
+     }},
+    {"time", Of::kModels, Which::kAll,
+     [](OfSizes) {
+       return Axes{
+           in_modes({Mode::kStep, Mode::kForwardBackward, Mode::kForward, Mode::kInference})};
+     },
+     1},
+    {"passes", Of::kProfiled, Which::kAll,  // a profiler records them
+     [](OfSizes) {
+       return Axes{in_modes({Mode::kInference, Mode::kStep})};
+     }},
+    {"steps", Of::kPrecise, Which::kFirst,
+     [](OfSizes s) {
+       return Axes{in_modes({Mode::kForwardBackward}), in_precisions(s.precisions)};
+     },
      kRecorded},
-    {"steps", Of::kPrecise, Which::kOthers, "mode forward-backward; precision fp32,bf16", 1},
+    {"steps", Of::kPrecise, Which::kOthers,
+     [](OfSizes) {
+       return Axes{in_modes({Mode::kForwardBackward}),
+                   in_precisions({Precision(), Precision{.autocast = DType::kBF16}})};
+     },
+     1},
     {"ways", Of::kCompiled, Which::kAll,
-     "mode forward,forward-backward,step; ops primitive,fused; executor eager,compiled"},
-    {"time", Of::kModels, Which::kAll, "ops primitive; mode step,forward", 1},
-    {"ladder", Of::kCompiled, Which::kFirst, "", 0, ladder},
-    {"scaling", Of::kScaled, Which::kAll, "context {contexts}; mode step,forward", 1},
-    {"ranks", Of::kShared, Which::kAll, "", 1, shared_steps},
+     [](OfSizes) {
+       return Axes{in_modes({Mode::kForward, Mode::kForwardBackward, Mode::kStep}),
+                   by_ops({Granularity::kPrimitive, Granularity::kFused}),
+                   by_executors({ExecutorKind::kEager, ExecutorKind::kCompiled})};
+     }},
+    {"time", Of::kModels, Which::kAll,
+     [](OfSizes) {
+       return Axes{by_ops({Granularity::kPrimitive}), in_modes({Mode::kStep, Mode::kForward})};
+     },
+     1},
+    {"ladder", Of::kCompiled, Which::kFirst, nullptr, 0, ladder},
+    {"scaling", Of::kScaled, Which::kAll,
+     [](OfSizes s) {
+       return Axes{at_contexts(s.contexts), in_modes({Mode::kStep, Mode::kForward})};
+     },
+     1},
+    {"ranks", Of::kShared, Which::kAll, nullptr, 1, shared_steps},
 };
 
 bool is_same_model(const ModelConfig& a, const ModelConfig& b) {
@@ -86,21 +146,7 @@ std::vector<RunSpec> bases_of(const StudyContext& context, Of models) {
 std::vector<RunSpec> expanded(const StudyContext& context, const Request& request,
                               const RunSpec& base) {
   if (request.more != nullptr) return request.more(context, base);
-  std::vector<std::string> precisions;
-  for (const Precision& p : context.sizes.precisions) precisions.push_back(name_of(p));
-  const std::string text = fmt::format(fmt::runtime(request.runs),
-                                       fmt::arg("contexts", fmt::join(context.sizes.contexts, ",")),
-                                       fmt::arg("precisions", fmt::join(precisions, ",")));
-  std::vector<Axis<RunSpec>> axes;
-  for (const std::string& part : pages::split(text, ";")) {
-    const std::size_t space = part.find(' ');
-    const RunField& field = field_named(part.substr(0, space));
-    axes.emplace_back();
-    for (const std::string& value : pages::split(part.substr(space), ",")) {
-      axes.back().push_back(field.parse(field.name, value));
-    }
-  }
-  std::vector<RunSpec> out = product<RunSpec>({base}, axes);
+  std::vector<RunSpec> out = product<RunSpec>({base}, request.axes(context.sizes));
   // Composites in parts are there as plain framework code runs them.
   std::erase_if(out, [](const RunSpec& run) {
     return run.ops == Granularity::kPrimitive && run.executor == ExecutorKind::kCompiled;
@@ -194,13 +240,19 @@ void StudyContext::measure(CellRounds<Spec, Result>& cells,
     return;
   }
   int last = -1;
-  cells.measure(machine.make_device, {.seconds = seconds_left(), .seed = machine.seed}, nullptr,
-                [&](const Spec& spec, int round) {
-                  ++begun;
-                  if (round == last) return;  // one line a round
-                  last = round;
-                  announce(fmt::format("round {} of times, {} and others", round, name(spec)));
-                });
+  // The interval of nine medians leaves the least and the most of them out, so that one visit
+  // beside other work does not widen it.
+  constexpr int kMostRounds = 12, kRoundsOfLeads = 9;
+  const RoundLimits limits{.most = kMostRounds,
+                           .seconds = seconds_left(),
+                           .seed = machine.seed,
+                           .least_of_leads = kRoundsOfLeads};
+  cells.measure(machine.make_device, limits, nullptr, [&](const Spec& spec, int round) {
+    ++begun;
+    if (round == last) return;  // one line a round
+    last = round;
+    announce(fmt::format("round {} of times, {} and others", round, name(spec)));
+  });
   left_out += static_cast<int>(cells.left_out());
 }
 template void StudyContext::measure(StepRounds& cells,
