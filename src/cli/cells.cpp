@@ -322,8 +322,7 @@ bool Cells::goes_on() {
 
 // Rows of several processes as one, in every table; the last process has what all together say.
 void Cells::write_merged(const CellTables& last) {
-  Document all = merged(
-      std::vector<PartResult>{{command_.name, "", merged_result(documents_, "--processes")}}, {});
+  Document all = document_of(merged_result(documents_, "--processes"), command_.name);
   for (const Table& table : last.tables) {
     const bool is_there =
         std::ranges::find(all.tables, table.name, &Table::name) != all.tables.end();

@@ -43,10 +43,7 @@ void gather(const JobTasks& tasks, std::vector<JobRows> jobs, const OutputOption
 void write_whole(const std::filesystem::path& folder, const OutputOptions& output) {
   const std::filesystem::path path = result_path(folder, 0);
   const std::string name = path.filename().string();
-  Document all =
-      merged(std::vector{PartResult{
-                 name, "", Json::parse(read_text_file(path, name, kMaxResultBytes), name)}},
-             {});
+  Document all = document_of(Json::parse(read_text_file(path, name, kMaxResultBytes), name), name);
   write_tables(output, all.schema, all.environment, std::move(all.tables));
 }
 

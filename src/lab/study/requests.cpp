@@ -20,15 +20,23 @@ constexpr int kRecorded = 3;      // steps whose kernels are shown
 enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
 enum class Which { kAll, kFirst, kOthers };  // of these
 
-using Axes = std::vector<Axis<RunSpec>>;
+// The values of each axis, the first of which varies slowest; none: as usual.
+struct Axes {
+  bool has_contexts = false;  // those of the sizes
+  std::vector<Mode> modes = {};
+  bool has_precisions = false;  // those of the sizes
+  std::vector<Precision> precisions = {};
+  std::vector<Granularity> ops = {};
+  std::vector<ExecutorKind> executors = {};
+};
 
 // The runs that a table shows of each of some models.
 struct Request {
   std::string_view table;  // empty: what the first screen compares, in more rounds than others
   Of models;
   Which which;
-  Axes (*axes)(const StudySizes& sizes);  // the first varies slowest
-  int recorded = 0;                       // steps whose kernels are recorded
+  Axes axes;
+  int recorded = 0;  // steps whose kernels are recorded
   std::vector<RunSpec> (*more)(const StudyContext&, const RunSpec& base) = nullptr;  // instead
 };
 
@@ -36,85 +44,40 @@ std::vector<RunSpec> ladder(const StudyContext&, const RunSpec& base) {
   return ladder_runs(base, study_rungs());
 }
 
-Axis<RunSpec> in_modes(const std::vector<Mode>& modes) {
-  return axis<RunSpec>(modes, &RunSpec::mode);
-}
-Axis<RunSpec> in_precisions(const std::vector<Precision>& precisions) {
-  return axis<RunSpec>(precisions, &RunSpec::precision);
-}
-Axis<RunSpec> by_ops(const std::vector<Granularity>& ops) {
-  return axis<RunSpec>(ops, &RunSpec::ops);
-}
-Axis<RunSpec> by_executors(const std::vector<ExecutorKind>& executors) {
-  return axis<RunSpec>(executors, &RunSpec::executor);
-}
-Axis<RunSpec> at_contexts(const std::vector<std::int64_t>& contexts) {
-  return axis<RunSpec>(
-      contexts, [](RunSpec & run) -> auto& { return run.shape.context; });
-}
-
-using OfSizes = const StudySizes&;
-
 // Requests that most questions need stand first: where time is short the last ones are left out.
-constexpr Request kRequests[] = {
-    // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
-    {"", Of::kAny, Which::kAll,
-     [](OfSizes) {
-       return Axes{in_modes({Mode::kStep, Mode::kForwardBackward, Mode::kForward})};
-     }},
-    {"", Of::kPrecise, Which::kAll,
-     [](OfSizes) {
-       return Axes{in_modes({Mode::kForwardBackward}),
-                   in_precisions({Precision{.autocast = DType::kBF16}})};
-     }},
-    {"", Of::kCompiled, Which::kAll,
-     [](OfSizes) {
-       return Axes{in_modes({Mode::kStep}), by_ops({Granularity::kPrimitive})};
-     }},
-    {"", Of::kCompiled, Which::kAll,
-     [](OfSizes) {
-       return Axes{in_modes({Mode::kStep}), by_executors({ExecutorKind::kCompiled})};
-     }},
-    {"time", Of::kModels, Which::kAll,
-     [](OfSizes) {
-       return Axes{
-           in_modes({Mode::kStep, Mode::kForwardBackward, Mode::kForward, Mode::kInference})};
-     },
-     1},
-    {"passes", Of::kProfiled, Which::kAll,  // a profiler records them
-     [](OfSizes) {
-       return Axes{in_modes({Mode::kInference, Mode::kStep})};
-     }},
-    {"steps", Of::kPrecise, Which::kFirst,
-     [](OfSizes s) {
-       return Axes{in_modes({Mode::kForwardBackward}), in_precisions(s.precisions)};
-     },
-     kRecorded},
-    {"steps", Of::kPrecise, Which::kOthers,
-     [](OfSizes) {
-       return Axes{in_modes({Mode::kForwardBackward}),
-                   in_precisions({Precision(), Precision{.autocast = DType::kBF16}})};
-     },
-     1},
-    {"ways", Of::kCompiled, Which::kAll,
-     [](OfSizes) {
-       return Axes{in_modes({Mode::kForward, Mode::kForwardBackward, Mode::kStep}),
-                   by_ops({Granularity::kPrimitive, Granularity::kFused}),
-                   by_executors({ExecutorKind::kEager, ExecutorKind::kCompiled})};
-     }},
-    {"time", Of::kModels, Which::kAll,
-     [](OfSizes) {
-       return Axes{by_ops({Granularity::kPrimitive}), in_modes({Mode::kStep, Mode::kForward})};
-     },
-     1},
-    {"ladder", Of::kCompiled, Which::kFirst, nullptr, 0, ladder},
-    {"scaling", Of::kScaled, Which::kAll,
-     [](OfSizes s) {
-       return Axes{at_contexts(s.contexts), in_modes({Mode::kStep, Mode::kForward})};
-     },
-     1},
-    {"ranks", Of::kShared, Which::kAll, nullptr, 1, shared_steps},
-};
+const std::vector<Request>& all_requests() {
+  constexpr auto kStep = Mode::kStep, kBoth = Mode::kForwardBackward, kForward = Mode::kForward,
+                 kInference = Mode::kInference;
+  constexpr auto kEager = ExecutorKind::kEager, kCompiled = ExecutorKind::kCompiled;
+  static const Precision in_fp32, in_bf16{.autocast = DType::kBF16};
+  static const Granularity in_parts = Granularity::kPrimitive, fused = Granularity::kFused;
+  static const std::vector<Request> all = {
+      // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
+      {"", Of::kAny, Which::kAll, {.modes = {kStep, kBoth, kForward}}},
+      {"", Of::kPrecise, Which::kAll, {.modes = {kBoth}, .precisions = {in_bf16}}},
+      {"", Of::kCompiled, Which::kAll, {.modes = {kStep}, .ops = {in_parts}}},
+      {"", Of::kCompiled, Which::kAll, {.modes = {kStep}, .executors = {kCompiled}}},
+      {"time", Of::kModels, Which::kAll, {.modes = {kStep, kBoth, kForward, kInference}}, 1},
+      {"passes", Of::kProfiled, Which::kAll, {.modes = {kInference, kStep}}},  // recorded later
+      {"steps", Of::kPrecise, Which::kFirst, {.modes = {kBoth}, .has_precisions = true}, kRecorded},
+      {"steps",
+       Of::kPrecise,
+       Which::kOthers,
+       {.modes = {kBoth}, .precisions = {in_fp32, in_bf16}},
+       1},
+      {"ways",
+       Of::kCompiled,
+       Which::kAll,
+       {.modes = {kForward, kBoth, kStep},
+        .ops = {in_parts, fused},
+        .executors = {kEager, kCompiled}}},
+      {"time", Of::kModels, Which::kAll, {.modes = {kStep, kForward}, .ops = {in_parts}}, 1},
+      {"ladder", Of::kCompiled, Which::kFirst, {}, 0, ladder},
+      {"scaling", Of::kScaled, Which::kAll, {.has_contexts = true, .modes = {kStep, kForward}}, 1},
+      {"ranks", Of::kShared, Which::kAll, {}, 1, shared_steps},
+  };
+  return all;
+}
 
 bool is_same_model(const ModelConfig& a, const ModelConfig& b) {
   return a.name == b.name && a.vocab == b.vocab;
@@ -146,7 +109,20 @@ std::vector<RunSpec> bases_of(const StudyContext& context, Of models) {
 std::vector<RunSpec> expanded(const StudyContext& context, const Request& request,
                               const RunSpec& base) {
   if (request.more != nullptr) return request.more(context, base);
-  std::vector<RunSpec> out = product<RunSpec>({base}, request.axes(context.sizes));
+  const Axes& axes = request.axes;
+  const auto context_of = [](RunSpec & run) -> auto& {
+    return run.shape.context;
+  };
+  std::vector<Axis<RunSpec>> all;
+  const auto add = [&](const auto& values, auto member) {
+    if (!values.empty()) all.push_back(axis<RunSpec>(values, member));
+  };
+  if (axes.has_contexts) add(context.sizes.contexts, context_of);
+  add(axes.modes, &RunSpec::mode);
+  add(axes.has_precisions ? context.sizes.precisions : axes.precisions, &RunSpec::precision);
+  add(axes.ops, &RunSpec::ops);
+  add(axes.executors, &RunSpec::executor);
+  std::vector<RunSpec> out = product<RunSpec>({base}, all);
   // Composites in parts are there as plain framework code runs them.
   std::erase_if(out, [](const RunSpec& run) {
     return run.ops == Granularity::kPrimitive && run.executor == ExecutorKind::kCompiled;
@@ -161,7 +137,7 @@ bool includes(Which which, std::size_t model) {
 // Asks for the cells of a table, or of all but those of the ranks, of the models that are meant.
 void want(StudyContext& context, const std::function<bool(const Request&)>& is,
           const ModelConfig& model) {
-  for (const Request& request : kRequests) {
+  for (const Request& request : all_requests()) {
     if (!is(request)) continue;
     std::vector<RunSpec> bases = bases_of(context, request.models);
     if (request.models == Of::kAny) {
@@ -202,7 +178,7 @@ void measure_model(StudyContext& context, const ModelConfig& model) {
 
 std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table) {
   std::vector<Request> requests;
-  std::ranges::copy_if(kRequests, std::back_inserter(requests),
+  std::ranges::copy_if(all_requests(), std::back_inserter(requests),
                        [&](const Request& request) { return request.table == table; });
   TRACESTEP_CHECK(!requests.empty(), "no steps are asked for by {}", table);
   const std::vector<RunSpec> bases = bases_of(context, requests.front().models);
@@ -220,7 +196,7 @@ std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table
                              const ModelConfig& model) {
   std::vector<RunSpec> out;
   const RunSpec base = context.here({.model = model, .shape = context.sizes.shape});
-  for (const Request& request : kRequests) {
+  for (const Request& request : all_requests()) {
     if (request.table != table) continue;
     const std::vector<RunSpec> all = bases_of(context, request.models);
     const auto at = std::ranges::find_if(
