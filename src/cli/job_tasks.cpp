@@ -57,7 +57,7 @@ JobRows rows_of_task(const fs::path& folder, const JobTasks& tasks, std::size_t 
   const std::string text = read_text_file(result_path(folder, task), name, kMaxResultBytes);
   JobRows out{.cells = tasks.cells[task], .rows = {}};
   for (const std::string& line : pages::split(text, "\n")) {
-    out.rows.push_back(row_of_line(line, name));
+    if (!line.empty()) out.rows.push_back(row_of_line(line, name));
   }
   return out;
 }
