@@ -1,7 +1,8 @@
 # libtracestep_attention.so: the attention kernels and the C interface of src/capi in front of them,
 # for programs that know nothing else of tracestep. The CUDA back end calls the same library, so the
 # kernels are nowhere else. CUDA's runtime is linked in and hidden.
-file(GLOB attention_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/capi/*.cpp
+file(GLOB attention_sources CONFIGURE_DEPENDS
+     ${CMAKE_SOURCE_DIR}/src/capi/tracestep_attention.cpp
      ${CMAKE_SOURCE_DIR}/src/backends/cuda/attention/*.cpp
      ${CMAKE_SOURCE_DIR}/src/backends/cuda/attention/*.cu)
 add_library(tracestep_attention SHARED ${attention_sources})

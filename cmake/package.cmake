@@ -87,6 +87,11 @@ install(CODE "  # the types of the Python module, of the options that this progr
                   OUTPUT_FILE \"${stub}\" COMMAND_ERROR_IS_FATAL ANY)" ${in_wheel})
 install(FILES ${stub} DESTINATION ${package_modules}/tracestep ${in_wheel})
 
+# The library of tracestep.step, under the one name that Python asks for.
+install(FILES $<TARGET_FILE:tracestep_shared> RENAME libtracestep.so
+        DESTINATION ${package_root}/lib/tracestep ${in_wheel})
+add_dependencies(packaged tracestep_shared)
+
 # What is compiled or linked into the program, by Debian's names.
 set(packages_inside nlohmann-json3-dev libutfcpp-dev libxxhash-dev libsodium-dev
     zlib1g-dev libpcre2-dev libutf8proc-dev)

@@ -23,7 +23,7 @@ __all__ = [*COMMANDS, "DeviceError", "Error", "InputError", "Interrupted", "Mode
 
 def __getattr__(name: str) -> Any:
     """The function of a command, made when it is first asked for: importing runs nothing."""
-    if name in ("attention", "capture"):  # these need torch
+    if name in ("attention", "capture", "step"):  # these need torch
         from importlib import import_module
 
         globals()[name] = function = getattr(import_module(f"._{name}", __name__), name)

@@ -1,5 +1,7 @@
 #include "captured/capture_index.h"
 
+#include <cmath>
+
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -10,6 +12,7 @@ namespace {
 constexpr std::int64_t kFormat = 1;
 constexpr std::size_t kMaxNameBytes = 200;
 constexpr std::int64_t kMaxHigh = std::int64_t{1} << 31;
+constexpr double kMostBeta = 0.9999999;  // as train has it (train/train_fields.cpp)
 
 class IndexReader {
  public:
@@ -32,7 +35,8 @@ class IndexReader {
     if (const Json* all = given(index, "buffers")) constants(*all, "buffers", out_.buffers);
     if (const Json* found = given(index, "check")) check(*found);
     if (const Json* all = given(index, "patterns")) patterns(*all);
-    out_.has_groups = given(index, "optimizer_groups") != nullptr;
+    if (const Json* all = given(index, "optimizer_groups")) groups(*all);
+    if (const Json* kind = given(index, "optimizer")) out_.optimizer = name_of(*kind, "optimizer");
   }
 
  private:
@@ -137,14 +141,46 @@ class IndexReader {
     }
   }
 
+  // A finite number of at least 0.
+  double real(const Json& object, std::string_view key) const {
+    const Json& value = member(object, key);
+    const double out = value.is_number() ? value.as_double() : -1.0;
+    if (!(out >= 0.0) || !std::isfinite(out)) fail("\"{}\" is no number of at least 0", key);
+    return out;
+  }
+
+  void groups(const Json& all) {
+    if (!all.is_array() || all.items().empty()) fail("\"optimizer_groups\" is no list of some");
+    std::set<std::string> seen;
+    for (const Json& one : all.items()) {
+      if (!one.is_object()) fail("a group of the optimizer is no object");
+      OptimizerGroup out{.lr = real(one, "lr"), .weight_decay = real(one, "weight_decay")};
+      const auto adamws = [&](std::string_view key, double most) -> std::optional<double> {
+        if (given(one, key) == nullptr) return std::nullopt;
+        const double value = real(one, key);
+        if (value > most) fail("\"{}\" is {:g}; {:g} is the most", key, value, most);
+        return value;
+      };
+      out.beta1 = adamws("beta1", kMostBeta);
+      out.beta2 = adamws("beta2", kMostBeta);
+      out.eps = adamws("eps", 1.0);
+      const Json& parameters = member(one, "parameters");
+      if (!parameters.is_array()) fail("\"parameters\" is no list");
+      for (const Json& parameter : parameters.items()) {
+        const std::string name = name_of(parameter, "parameters");
+        if (out_.program.value(leaf(name, "parameters")).leaf == LeafKind::kInput) {
+          fail("{} is in a group of the optimizer and an input", name);
+        }
+        if (!seen.insert(name).second) fail("{} is in two groups of the optimizer", name);
+        out.parameters.insert(name);
+      }
+      out_.groups.push_back(std::move(out));
+    }
+  }
+
   void check(const Json& found) {
     if (!found.is_object()) fail("\"check\" is no object");
-    const auto real = [&](std::string_view key) {
-      const Json& value = member(found, key);
-      if (!value.is_number() || !(value.as_double() >= 0.0)) fail("\"{}\" is no difference", key);
-      return value.as_double();
-    };
-    CaptureCheck out{real("loss"), real("gradients"), {}};
+    CaptureCheck out{real(found, "loss"), real(found, "gradients"), {}};
     if (const Json* worst = given(found, "worst")) out.worst = name_of(*worst, "worst");
     out_.check = std::move(out);
   }

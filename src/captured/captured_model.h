@@ -45,6 +45,13 @@ struct CaptureCheck {
   std::string worst;  // the parameter with the largest difference
 };
 
+// A group of parameters of the module's optimizer. Those in none are not moved.
+struct OptimizerGroup {
+  std::set<std::string> parameters;
+  double lr = 0.0, weight_decay = 0.0;
+  std::optional<double> beta1 = {}, beta2 = {}, eps = {};
+};
+
 struct CapturedModel {
   std::filesystem::path folder;
   std::string name;                         // of the module's class
@@ -57,7 +64,8 @@ struct CapturedModel {
   std::set<std::string> buffers;            // constants that the module saves with its weights
   std::optional<CaptureCheck> check;        // nullopt: nothing was compared
   std::map<std::string, std::int64_t> patterns;  // composites that were found
-  bool has_groups = false;                       // the module's optimizer had groups of its own
+  std::string optimizer = {};                    // the class of its optimizer, if one was given
+  std::vector<OptimizerGroup> groups = {};       // of that optimizer
   // Batch and context of the first input of tokens [B,T]; else B of the first input [B,…], and 1.
   std::int64_t batch = 1, context = 1;
   std::int64_t vocab = 1;   // the largest `high`; 1 without tokens

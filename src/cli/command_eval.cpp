@@ -8,6 +8,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/document_input.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -85,14 +86,14 @@ int eval_captured(EvalCommand o, std::span<const std::string> arguments) {
 int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
   run = placed(o.grid.combinations().front(), Takes::kOracle);
-  const bool has_text = !o.tokens.tokens.empty() || !o.tokens.text.empty();
+  const bool has_text = o.tokens.are_given();
   if (run.model.captured != nullptr && !has_text) return eval_captured(std::move(o), arguments);
   if (!o.eval.inputs.empty()) fail_usage("--inputs", "it goes with --program, without a text");
   if (has_text) check_takes_text(run.model);
   const Json environment = environment_of(arguments, run);
   take_weights_of_model(o.grid, o.eval.init, Weightless::kFails);
-  std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}, {"--init", o.eval.init}};
-  for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
+  std::vector<NamedPath> inputs = o.tokens.inputs();
+  inputs.push_back({"--init", o.eval.init});
   check_apart(inputs, std::vector<NamedPath>{{"--logits", o.eval.logits},
                                              {"--gradients", o.eval.gradients},
                                              {"--output", o.output.path}});
@@ -103,6 +104,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   o.eval.tokenizer = std::move(input.tokenizer);
   take_adapters(run, pointer_to(weights));
+  take_rows(run, *input.tokens);
   run.model = model_for(o.grid, pointer_to(weights), o.eval.tokenizer.get());
   note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(run, o.grid, choose_forms(run));

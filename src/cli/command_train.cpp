@@ -13,6 +13,7 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/document_input.h"
 #include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -149,6 +150,43 @@ void take_recipe(const TrainCommand& o, const OptionSet& set) {
   if (!taken.empty()) log_info("recipe {}: {}", o.recipe, shell_quoted(taken));
 }
 
+// Reads what the optimizer of a captured module says as if it had been given. Of rates and decays
+// it is the highest: groups have shares of it (passes/pipeline.cpp).
+void take_optimizer(const TrainCommand& o, const OptionSet& set) {
+  const auto module = o.grid.combinations().front().model.captured;
+  if (module == nullptr || module->groups.empty()) return;
+  const auto highest = [&](double OptimizerGroup::*member) {
+    return std::ranges::max(module->groups, {}, member).*member;
+  };
+  std::vector<std::pair<std::string, std::optional<double>>> said{
+      {"--lr", highest(&OptimizerGroup::lr)},
+      {"--weight-decay", highest(&OptimizerGroup::weight_decay)}};
+  const OptimizerGroup& first = module->groups.front();
+  for (const auto& [flag, member] :
+       {std::pair("--beta1", &OptimizerGroup::beta1), std::pair("--beta2", &OptimizerGroup::beta2),
+        std::pair("--eps", &OptimizerGroup::eps)}) {
+    said.emplace_back(flag, first.*member);
+    const auto is_other = [&](const OptimizerGroup& g) { return g.*member != first.*member; };
+    if (std::ranges::none_of(module->groups, is_other)) continue;
+    throw Error(
+        ErrorCode::kUsage, flag,
+        fmt::format("groups of {}'s optimizer differ in it, and a step has one", module->name),
+        "give all groups the same one");
+  }
+  std::vector<std::string> taken;
+  for (const auto& [flag, value] : said) {
+    if (!value || o.given.contains(flag)) continue;
+    std::ranges::find(set.options(), flag, &Option::flag)->read(flag, fmt::format("{}", *value));
+    taken.insert(taken.end(), {flag, fmt::format("{:g}", *value)});
+  }
+  log_info("optimizer of {}: {}; groups: {}; {}", module->name, module->optimizer,
+           module->groups.size(), shell_quoted(taken));
+  if (!module->optimizer.empty() && module->optimizer != "AdamW") {
+    log_warn("[{}] it was captured with {}; the steps here are AdamW's", module->name,
+             module->optimizer);
+  }
+}
+
 Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t parameters,
               double seconds) {
   Table table{
@@ -236,8 +274,7 @@ void set_sample_prompt(TrainCommand& o) {
 
 // --save may be the same file as --init, so that a model can be trained further in place.
 void check_files(const TrainCommand& o) {
-  std::vector<NamedPath> inputs{{"--tokens", o.tokens.tokens}};
-  for (const std::filesystem::path& text : o.tokens.text) inputs.push_back({"--text", text});
+  const std::vector<NamedPath> inputs = o.tokens.inputs();
   std::vector<NamedPath> outputs{
       {"--save", o.train.save}, {"--log", o.train.log}, {"--output", o.output.path}};
   if (!o.train.save.empty() && !is_stream(o.train.save)) {
@@ -270,9 +307,10 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
 
 // The checkpoint that --resume continues; nullopt: there is none. Its tensors are checked when they
 // are loaded. Where `o` has no option of its own, that of the checkpoint is taken, then that of the
-// recipe.
+// recipe, and then that of a module's optimizer.
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
+  if (!found) take_optimizer(o, set);
   take_recipe(o, set);
   if (!found) take_weights_of_model(o.grid, o.train.init, Weightless::kStarts);
   return found;
@@ -307,22 +345,18 @@ TokenInput example_of(const TrainCommand& o, const RunSpec& run) {
 // disk.
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
-  if (o.train.resume && !resumed && o.tokens.tokens.empty() && o.tokens.text.empty()) {
+  if (o.train.resume && !resumed && !o.tokens.are_given()) {
     throw Error(ErrorCode::kInput, o.train.checkpoint.string(), "there is no checkpoint to resume",
-                "give --text or --tokens to begin a run there");
+                "give --text, --data or --tokens to begin a run there");
   }
-  o.train.on_example =
-      run.model.captured != nullptr && o.tokens.tokens.empty() && o.tokens.text.empty();
+  o.train.on_example = run.model.captured != nullptr && !o.tokens.are_given();
   if (!o.train.on_example) check_takes_text(run.model);
-  if (run.model.captured != nullptr && run.model.captured->has_groups) {
-    log_warn("[{}] its optimizer had groups of parameters; here all have the same options",
-             run.model.name);
-  }
   TokenInput input =
       o.train.on_example ? example_of(o, run) : open_tokens(o.tokens, pointer_to(weights));
   // Numbers are those of the weights' tokenizer, which stays with what is made of them.
   if (!input.tokenizer) input.tokenizer = tokenizer_for_numbers(pointer_to(weights));
   take_adapters(run, pointer_to(weights));
+  if (!o.train.on_example) take_rows(run, *input.tokens);
   run.model = model_for(o.grid, pointer_to(weights), input.tokenizer.get());
   note_positions(run.model, origin_of(weights), run.shape.context);
   take_forms(o, run, resumed);
@@ -376,7 +410,8 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
              format_count(static_cast<double>(parameter_formula(run.model))));
   }
   say_what_is_lost(o.train);
-  if (split.validation) say_validation(o.train, *split.validation);
+  say_packing(o.train, split.train);
+  if (split.validation) say_validation(o.train, split.validation);
   TrainingView view(view_of(o, environment));
   const TrainResult result = with_oom_hint(run, [&] {
     return train(devices, o.train, split.train, split.validation, &stop,
@@ -408,8 +443,8 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   JobPlan out = plan_of_steps(run, static_cast<double>(o.train.steps * o.train.accumulate));
   // Text, and at most a token for each byte of it.
   constexpr std::int64_t kBytesOfText = 1 + sizeof(std::int32_t);
-  if (!o.tokens.text.empty()) {
-    out.host_bytes = kBytesOfText * std::ssize(read_text(o.tokens.text).text);
+  for (const auto* paths : {&o.tokens.text, &o.tokens.data.paths}) {
+    if (!paths->empty()) out.host_bytes = kBytesOfText * std::ssize(read_text(*paths).text);
   }
   return out;
 }

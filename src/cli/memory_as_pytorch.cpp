@@ -53,7 +53,8 @@ PytorchQuestion pytorch_question(const RunSpec& run, std::int64_t limit_bytes,
   } else {
     RunSpec eager = run;
     eager.executor = ExecutorKind::kEager;
-    out.list = estimated_step(predict_memory(eager, traits_of(eager.place)), options.is_fused);
+    out.list = estimated_step(predict_memory(eager, traits_of(eager.place)), options.is_fused,
+                              captured != nullptr);
   }
   out.card.outside_bytes =
       options.outside_mib > 0 ? kMebibyte * options.outside_mib : outside_bytes_of(out.list);

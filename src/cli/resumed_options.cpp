@@ -17,8 +17,8 @@ namespace {
 constexpr std::array kOfThisCall = {"--checkpoint", "--resume",    "--overwrite", "--change",
                                     "--init",       "--tokenizer", "--bpe-vocab", "--recipe"};
 constexpr std::array kGroupsOfThisCall = {kModelGroup, kArchitectureGroup, "Output"};
-// Two ways to name the tokens: where one is given, the other is not taken.
-constexpr std::array kTokens = {"--tokens", "--token-dtype", "--text"};
+// Ways to name the tokens: where one is given, the other is not taken.
+constexpr std::array kTokens = {"--tokens", "--token-dtype", "--text", "--data"};
 // Far below what a description may take (checkpoint_format.cpp).
 constexpr std::size_t kMostOptionBytes = std::size_t{1} << 20;
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "captured/captured_model.h"
+#include "cli/document_input.h"
 #include "spec/parse_words.h"
 #include "tokens/text_source.h"
 #include "weights/captured_tensors.h"
@@ -45,6 +46,7 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
            "token file: headerless, .npy or with the llm.c header");
   set.takes_files({".bin", ".npy"});
   add_text_options(set, tokens);
+  add_document_options(set, tokens.data);
 }
 
 void add_text_options(OptionSet& set, TokenOptions& tokens) {
@@ -130,19 +132,31 @@ void check_takes_text(const ModelConfig& model) {
       "leave out --text and --tokens: its inputs are then those of its example");
 }
 
+std::vector<NamedPath> TokenOptions::inputs() const {
+  std::vector<NamedPath> out{{"--tokens", tokens}};
+  for (const std::filesystem::path& path : text) out.push_back({"--text", path});
+  for (const std::filesystem::path& path : data.paths) out.push_back({"--data", path});
+  return out;
+}
+
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
-  const bool has_file = !options.tokens.empty();
-  if (has_file == !options.text.empty()) {
-    throw Error(ErrorCode::kUsage, has_file ? "--text" : "--tokens",
-                has_file ? "--tokens is given as well" : "there is nothing to read",
-                "give --tokens FILE or --text PATH...");
+  const bool has_file = !options.tokens.empty(), has_data = !options.data.paths.empty();
+  const int given = int{has_file} + int{!options.text.empty()} + int{has_data};
+  if (given != 1) {
+    throw Error(ErrorCode::kUsage,
+                given == 0 ? "--tokens"
+                : has_data ? "--data"
+                           : "--text",
+                given == 0 ? "there is nothing to read" : "other tokens are given as well",
+                "give --tokens FILE, --text PATH..., or --data PATH...");
   }
-  if (!has_file) {
-    if (options.dtype) fail_usage("--token-dtype", "it goes with --tokens, not with --text");
-    return read_text_tokens(options, weights);
+  if (!has_file && options.dtype) {
+    fail_usage("--token-dtype", "it goes with --tokens, not with a text");
   }
+  if (has_data) return read_document_tokens(options, weights);
+  if (!has_file) return read_text_tokens(options, weights);
   if (!options.tokenizer.empty()) {
-    fail_usage("--tokenizer", "it goes with --text; --tokens are numbers already");
+    fail_usage("--tokenizer", "it goes with a text; --tokens are numbers already");
   }
   const TokenSourcePtr tokens = open_token_file(options.tokens, options.dtype);
   return {.tokens = tokens,

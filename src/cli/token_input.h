@@ -6,18 +6,31 @@
 #include <optional>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "tokens/token_file.h"
 #include "tokens/tokenizer.h"
 #include "weights/weights.h"
 
 namespace tracestep::cli {
 
+struct DataOptions {
+  std::vector<std::filesystem::path> paths;
+  std::string chat_template;  // empty: rows of messages are broken
+  std::string end_of_text;    // empty: the usual one
+  double broken_rows = 0.01;
+};
+
 struct TokenOptions {
   std::filesystem::path tokens;  // a token file, or
   std::optional<TokenDType> dtype;
-  std::vector<std::filesystem::path> text;  // text files and folders
+  std::vector<std::filesystem::path> text;  // text files and folders, or
+  DataOptions data;                         // documents
   std::string tokenizer;                    // bytes, bpe or a file; empty: none is asked for
   std::int64_t bpe_vocab = 4096;
+
+  bool are_given() const { return !tokens.empty() || !text.empty() || !data.paths.empty(); }
+  // The files and folders that are read.
+  std::vector<NamedPath> inputs() const;
 };
 
 struct TokenInput {
@@ -56,7 +69,7 @@ inline const Weights* pointer_to(const std::optional<Weights>& weights) {
 void check_takes_text(const ModelConfig& model);
 
 // `weights`: what the tokens are for; nullptr: new ones. Errors: kUsage when not exactly one of
-// --tokens and --text is given; kInput; as tokenizer_for_text().
+// --tokens, --text and --data is given; kInput; as tokenizer_for_text().
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights);
 
 // The tokenizer called `name`: "bytes", or what load_tokenizer() takes; nullptr where it is empty.

@@ -32,9 +32,23 @@ void say_what_is_lost(const TrainOptions& o) {
            o.log.empty() ? "" : " but the log");
 }
 
-void say_validation(const TrainOptions& o, const TokenSource& held_out) {
-  const std::int64_t read = tokens_of(parts_of(held_out, o.run.shape, o.validation_batches));
-  const std::int64_t all = held_out.size() - 1;  // whose next token is there too
+void say_packing(const TrainOptions& o, const TokenSourcePtr& tokens) {
+  if (!o.run.packed) return;
+  const std::int64_t context = o.run.shape.context;
+  const PackedRows packed(tokens, context);
+  const auto places = static_cast<double>(packed.rows() * context);
+  log_info(
+      "packed: {} documents in {} rows of {}, {:.2f} % of the places filled; {} longer ones split",
+      packed.documents(), packed.rows(), context,
+      100.0 * static_cast<double>(packed.filled()) / places, packed.split());
+}
+
+void say_validation(const TrainOptions& o, const TokenSourcePtr& held_out) {
+  const auto parts = [&](std::int64_t batches) {
+    return tokens_of(parts_for(o.run, held_out, batches));
+  };
+  const std::int64_t read = parts(o.validation_batches);
+  const std::int64_t all = o.run.packed ? parts(0) : held_out->size() - 1;  // with a next token
   const double steps = steps_as_long(o, read);
   const bool is_long = steps > static_cast<double>(o.validate_every);
   log_info("validation on {} of {} tokens held out, every {} steps; it takes as long as {}{}",

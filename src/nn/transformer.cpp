@@ -46,8 +46,9 @@ BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
 // The attention of all layers shares these values.
 struct AttentionContext {
   RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
-  Val rows = {};                              // of the tables of positions, for each token
-  std::int64_t length = 0;                    // of the text
+  Val rows = {};  // of the tables of positions, for each token: [T], or [B,T] of packed rows
+  ops::DocumentBounds documents = {};  // of packed rows
+  std::int64_t length = 0;             // of the text
   // While decoding: of the caches, and the place of the first token in them; the second of both are
   // those of layers with a window.
   std::int64_t cached = 0, windowed_cached = 0;
@@ -109,6 +110,17 @@ class Model {
     return out;
   }
 
+  // Rows of documents: positions begin anew with each. Bounds: i64 [B,T].
+  AttentionContext packed(const DocumentBounds& documents) {
+    const Type type = documents.starts.type();
+    AttentionContext out = full_context(type.shape[1]);
+    out.documents = documents;
+    out.rows = sub(iota(b_, type, 1), documents.starts);
+    const Val flat = reshape(out.rows, {type.count()});
+    if (rotates_any()) take_rows(out, flat);
+    return out;
+  }
+
   // The tables' rows for the positions that are decoded. `windowed_position`: where
   // windowed_cache() is short.
   AttentionContext decoded(Val position, Val windowed_position, Val rows, std::int64_t length) {
@@ -118,15 +130,21 @@ class Model {
     out.cached = length;
     out.windowed_cached = windowed_cache(c_, length).length;
     out.rows = rows;
-    if (!rotates_any()) return out;
-    const auto scope = b_.scope("rope");
-    for (RopeTable* table : {&out.table, &out.windowed_table}) {
-      *table = {gather(table->cos, rows), gather(table->sin, rows)};
-    }
+    if (rotates_any()) take_rows(out, rows);
     return out;
   }
 
  private:
+  // The tables of rotation at the positions `rows` alone.
+  void take_rows(AttentionContext& context, Val rows) {
+    const auto scope = b_.scope("rope");
+    const bool is_same = context.windowed_table.cos.id == context.table.cos.id;
+    context.table = {gather(context.table.cos, rows), gather(context.table.sin, rows)};
+    context.windowed_table = is_same ? context.table
+                                     : RopeTable{gather(context.windowed_table.cos, rows),
+                                                 gather(context.windowed_table.sin, rows)};
+  }
+
   Val weight(const std::string& name, Shape shape, BlockPart part = {}) {
     return b_.parameter(name, {weights_, shape}, std::move(part));
   }
@@ -237,9 +255,12 @@ class Model {
       const Val k = key_of(), v = value_of();
       mixed = over_cache(index, mixed, k, v, context, table, options);
     } else {
-      mixed = rotate(mixed, table);
-      const Val k = rotate(key_of(), table), v = value_of();
-      mixed = permute(attention(mixed, k, v, options), {0, 2, 1, 3});
+      const bool is_packed = static_cast<bool>(context.documents.starts);
+      mixed = rotate(mixed, table, is_packed);
+      const Val k = rotate(key_of(), table, is_packed), v = value_of();
+      const Val y = is_packed ? attention_of_documents(mixed, k, v, context.documents, options)
+                              : attention(mixed, k, v, options);
+      mixed = permute(y, {0, 2, 1, 3});
     }
     const Val joined = reshape(mixed, {x.dim(0), x.dim(1), c_.query_width()});
     return project("output_proj", joined, prefix, c_.d_model, c_.output_bias);
@@ -271,7 +292,13 @@ class Model {
     return c_.rotated_width() > 0 && c_.rope_layers.find('r') != std::string::npos;
   }
 
-  // Without a table x stays.
+  // Without a table x stays. x: [B,n,T,D]; a table of packed rows has one for each of B·T tokens.
+  Val rotate(Val x, const RopeTable& table, bool is_packed) {
+    const std::int64_t batch = x.dim(0), count = x.dim(1), length = x.dim(2), width = x.dim(3);
+    if (!is_packed || !table.cos || batch == 1) return rotate(x, table);
+    const Val rows = reshape(permute(x, {1, 0, 2, 3}), {count, batch * length, width});
+    return permute(reshape(rotate(rows, table), {count, batch, length, width}), {1, 0, 2, 3});
+  }
   Val rotate(Val x, const RopeTable& table) {
     const std::int64_t width = c_.rotated_width();
     if (!table.cos) return x;
@@ -319,6 +346,13 @@ Val token_input(Builder& b, std::string_view name, BatchShape shape) {
   return b.input(name, {DType::kI64, {shape.batch, shape.context}});
 }
 
+Val packed_lm(Builder& b, const ModelConfig& config, Val tokens, BatchShape shape, DType weights) {
+  Model model(b, config, weights);
+  const DocumentBounds documents{token_input(b, kDocumentStarts, shape),
+                                 token_input(b, kDocumentEnds, shape)};
+  return model.run(tokens, model.packed(documents));
+}
+
 }  // namespace
 
 std::string_view name_of(LossKind kind) {
@@ -343,12 +377,15 @@ Program loss_program(const ModelConfig& config, BatchShape shape, const LossOpti
   const Val tokens = token_input(b, "tokens", shape);
   const bool has_targets = options.kind == LossKind::kCrossEntropy;
   const Val targets = has_targets ? token_input(b, "targets", shape) : Val();
-  const Val logits = transformer_lm(b, config, tokens, options.weights);
+  const Val logits = options.packed ? packed_lm(b, config, tokens, shape, options.weights)
+                                    : transformer_lm(b, config, tokens, options.weights);
   const auto scope = b.scope("loss");
   const std::int64_t rows = shape.batch * shape.context;
-  Val loss = has_targets
-                 ? cross_entropy(reshape(logits, {rows, config.vocab}), reshape(targets, {rows}))
-                 : sum(logits, {0, 1, 2});
+  const bool is_masked = has_targets && (options.packed || options.masks_targets);
+  const Val count = is_masked ? b.input(kLossCount, {DType::kF32, {}}) : Val();
+  Val loss = has_targets ? cross_entropy(reshape(logits, {rows, config.vocab}),
+                                         reshape(targets, {rows}), count)
+                         : sum(logits, {0, 1, 2});
   if (options.scale != 1.0) loss = affine(loss, options.scale);
   b.output("loss", loss);
   if (options.with_logits) b.output("logits", logits);

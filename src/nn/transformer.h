@@ -36,9 +36,16 @@ enum class LossKind : std::uint8_t {
 inline constexpr LossKind kAllLossKinds[] = {LossKind::kCrossEntropy, LossKind::kLogitSum};
 std::string_view name_of(LossKind kind);  // "cross-entropy", "sum-of-logits"
 
+// The input that losses are divided by where some do not count: those of the target -100.
+inline constexpr std::string_view kLossCount = "loss_count";
+// Inputs of packed rows, i64 [B,T]: where in its row the document of a place begins and ends.
+inline constexpr std::string_view kDocumentStarts = "starts", kDocumentEnds = "ends";
+
 struct LossOptions {
   LossKind kind = LossKind::kCrossEntropy;
-  bool with_logits = false;  // also the output "logits"
+  bool masks_targets = false;  // not all targets count, and the loss is over kLossCount
+  bool packed = false;         // rows of documents, which do not see each other; masks targets
+  bool with_logits = false;    // also the output "logits"
   // A factor on the loss before differentiation, for gradient accumulation; it also scales the
   // output "loss".
   double scale = 1.0;

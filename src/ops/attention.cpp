@@ -36,39 +36,43 @@ Val limited(Expansion e, Val x, Val position) {
   return select(is_seen, x, fill(b, hidden, {x.dtype(), {}}));
 }
 
-std::vector<Val> naive(Expansion e) {
+// `starts`: of documents; none: a row is one text.
+std::vector<Val> by_products(Expansion e, bool causal, Val position, Val starts) {
   Builder& b = e.builder;
   const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
-  const Val position = e.inputs.size() > 3 ? e.inputs[3] : Val{};
   const std::int64_t group = attention_group(q.shape(), k.shape());
-  const bool is_plain = !has_window(e.attrs) && e.attrs.real("cap") == 0.0;
+  const bool is_plain = !has_window(e.attrs) && e.attrs.real("cap") == 0.0 && !starts;
   Val scores, weights;
   {
     const auto guard = b.scope("scores");
     scores = rows_separated(matmul(rows_grouped(q, group), k, {.transpose_b = true}), group);
     if (!is_plain) scores = limited(e, scores, position);
+    if (starts) scores = in_document(scores, starts);
   }
   {
     const auto guard = b.scope("softmax");
-    weights =
-        softmax(scores, {is_plain ? e.attrs.real("scale") : 1.0, e.attrs.flag("causal")}, position);
+    weights = softmax(scores, {is_plain ? e.attrs.real("scale") : 1.0, causal}, position);
   }
   const auto guard = b.scope("values");
   return {rows_separated(matmul(rows_grouped(weights, group), v), group)};
 }
 
-// The naive form is used with `position`, and with windows that see the future, for which
-// flash_attention has no tiles. With heads its result is [..., T, H, D], rows for the next
-// projection.
-std::vector<Val> flash(Expansion e) {
-  const bool has_no_tiles = has_window(e.attrs) && !e.attrs.flag("causal");
-  if (e.inputs.size() > 3 || has_no_tiles) return naive(e);
+std::vector<Val> naive(Expansion e) {
+  return by_products(e, e.attrs.flag("causal"), e.inputs.size() > 3 ? e.inputs[3] : Val{}, {});
+}
+std::vector<Val> naive_of_documents(Expansion e) {
+  return by_products(e, true, {}, e.inputs[3]);
+}
+
+// In tiles; `operands`: q, k, v, and what bounds documents. With heads the result is [..., T, H,
+// D], rows for the next projection.
+std::vector<Val> in_tiles(Expansion e, const std::vector<Val>& operands, bool causal) {
   const int rank = e.inputs[0].shape().rank();
   const auto guard = e.builder.scope("flash");
   const bool has_heads = rank >= 4;
-  const Val y = e.builder.call(find_op("flash_attention"), {e.inputs[0], e.inputs[1], e.inputs[2]},
+  const Val y = e.builder.call(find_op("flash_attention"), operands,
                                {{"scale", e.attrs.real("scale")},
-                                {"causal", e.attrs.flag("causal")},
+                                {"causal", causal},
                                 {"token_major", has_heads},
                                 {"window", e.attrs.integer("window")},
                                 {"cap", e.attrs.real("cap")}})[0];
@@ -78,6 +82,17 @@ std::vector<Val> flash(Expansion e) {
   std::swap(axes[rank - 3], axes[rank - 2]);
   return {permute(y, axes)};
 }
+std::vector<Val> tiles_of_documents(Expansion e) {
+  return in_tiles(e, {e.inputs.begin(), e.inputs.end()}, true);
+}
+
+// The naive form is used with `position`, and with windows that see the future, for which
+// flash_attention has no tiles.
+std::vector<Val> flash(Expansion e) {
+  const bool causal = e.attrs.flag("causal"), has_no_tiles = has_window(e.attrs) && !causal;
+  if (e.inputs.size() > 3 || has_no_tiles) return naive(e);
+  return in_tiles(e, {e.inputs[0], e.inputs[1], e.inputs[2]}, causal);
+}
 
 std::int64_t attention_flops(const OpCall& c) {
   const Shape& q = c.inputs[0].shape;
@@ -85,29 +100,60 @@ std::int64_t attention_flops(const OpCall& c) {
   return 4 * scores * q.back() + 6 * scores;
 }
 
+std::vector<Type> of_documents_type(const OpCall& c) {
+  rules::require_attention_operands(c, 0);
+  for (const int i : {3, 4}) rules::require_integer(c, i);
+  return {c.inputs[0]};
+}
+
+std::vector<AttrDef> attributes(std::initializer_list<AttrDef> more) {
+  std::vector<AttrDef> out{
+      {"scale", AttrKind::kReal, std::nullopt, "factor on the scores"},
+      {"cap", AttrKind::kReal, AttrValue(0.0), "scores s become cap · tanh(s / cap); 0: they stay"},
+      {"window", AttrKind::kInt, AttrValue(std::int64_t{0}),
+       "keys that a query sees, its own the last; 0: all"}};
+  out.insert(out.begin() + 1, more.begin(), more.end());
+  return out;
+}
+
+void register_of_documents() {
+  register_op({.name = "attention_of_documents",
+               .doc = "Causal attention of rows of documents, which begin and end at starts and "
+                      "ends, given for each place: a query sees the keys of its own.",
+               .source = "Krell et al. 2021, Efficient sequence packing, section 3.2.2",
+               .inputs = {"q", "k", "v", "starts", "ends"},
+               .outputs = {"y"},
+               .attrs = attributes({}),
+               .kernel_class = KernelClass::kAttention,
+               .precision_class = PrecisionClass::kLow,
+               .infer = of_documents_type,
+               .accepts = rules::any_strides,
+               .decompose = naive_of_documents,
+               .forms = {{"naive", naive_of_documents}, {"flash", tiles_of_documents}},
+               .flops = attention_flops,
+               .always_decompose = true});
+}
+
 }  // namespace
 
 void register_attention() {
-  register_op({.name = "attention",
-               .doc = "softmax(scale · q kᵀ) v over [..., T, D], causal or not. k and v may have "
-                      "fewer heads, each for a group of q's.",
-               .source = "Vaswani et al. 2017, eq. 1",
-               .inputs = {"q", "k", "v", "position?"},
-               .outputs = {"y"},
-               .attrs = {{"scale", AttrKind::kReal, std::nullopt, "factor on the scores"},
-                         {"causal", AttrKind::kBool, AttrValue(true), "hide the future"},
-                         {"cap", AttrKind::kReal, AttrValue(0.0),
-                          "scores s become cap · tanh(s / cap); 0: they stay"},
-                         {"window", AttrKind::kInt, AttrValue(std::int64_t{0}),
-                          "keys that a query sees, its own the last; 0: all"}},
-               .kernel_class = KernelClass::kAttention,
-               .precision_class = PrecisionClass::kLow,
-               .infer = attention_type,
-               .accepts = rules::any_strides,
-               .decompose = naive,
-               .forms = {{"naive", naive}, {"flash", flash}},
-               .flops = attention_flops,
-               .always_decompose = true});
+  register_of_documents();
+  register_op(
+      {.name = "attention",
+       .doc = "softmax(scale · q kᵀ) v over [..., T, D], causal or not. k and v may have "
+              "fewer heads, each for a group of q's.",
+       .source = "Vaswani et al. 2017, eq. 1",
+       .inputs = {"q", "k", "v", "position?"},
+       .outputs = {"y"},
+       .attrs = attributes({{"causal", AttrKind::kBool, AttrValue(true), "hide the future"}}),
+       .kernel_class = KernelClass::kAttention,
+       .precision_class = PrecisionClass::kLow,
+       .infer = attention_type,
+       .accepts = rules::any_strides,
+       .decompose = naive,
+       .forms = {{"naive", naive}, {"flash", flash}},
+       .flops = attention_flops,
+       .always_decompose = true});
 }
 
 }  // namespace tracestep::ops

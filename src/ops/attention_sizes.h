@@ -10,6 +10,9 @@ namespace tracestep {
 // The widest head that every device's tiles hold.
 inline constexpr std::int64_t kMostFlashWidth = 256;
 
+// Documents in a row where nothing says how many: of measured steps, and in counts of FLOPs.
+inline constexpr std::int64_t kUsualDocuments = 16;
+
 struct AttentionSizes {
   std::int64_t heads = 0, key_heads = 0;          // of q, and of k and v, of all sequences
   std::int64_t queries = 0, keys = 0, width = 0;  // T_q, T_k, D

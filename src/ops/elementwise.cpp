@@ -118,7 +118,7 @@ void register_unaries() {
 }
 
 void register_binaries() {
-  register_binary({"add", "a + b", 1,
+  register_binary({"add", "a + b; of truth values: either", 1,
                    [](Expansion e) {
                      return std::vector{e.output_grads[0], e.output_grads[0]};
                    },
@@ -127,7 +127,7 @@ void register_binaries() {
                      return std::vector{e.output_grads[0],
                                         e.wanted[1] ? unary("neg", e.output_grads[0]) : Val{}};
                    }});
-  register_binary({"mul", "a · b", 1, [](Expansion e) {
+  register_binary({"mul", "a · b; of truth values: both", 1, [](Expansion e) {
                      const Val g = e.output_grads[0];
                      return std::vector{e.wanted[0] ? mul(g, e.inputs[1]) : Val{},
                                         e.wanted[1] ? mul(g, e.inputs[0]) : Val{}};

@@ -46,8 +46,40 @@ Type lse_type(const Type& q) {
           Shape(std::span(s.begin(), static_cast<std::size_t>(s.rank() - 1)))};
 }
 
+// Where the bounds of documents are among the operands; 0: there are none. `q`: the place of q.
+std::size_t bounds_at(std::size_t operands, int q) {
+  const std::size_t without = q == 0 ? 3 : 6;
+  return operands > without ? without : 0;
+}
+
+// [..., H, T, D] → [..., T]
+Shape places_of(const Shape& q) {
+  Shape out(std::span(q.begin(), static_cast<std::size_t>(std::max(q.rank() - 3, 0))));
+  out.push_back(q.back(1));
+  return out;
+}
+
+// Bounds hold in rows of which each query is a key, too.
+void check_bounds(const OpCall& c, int q) {
+  const std::size_t at = bounds_at(c.inputs.size(), q);
+  if (at == 0) return;
+  const Shape& shape = c.inputs[static_cast<std::size_t>(q)].shape;
+  if (c.inputs.size() != at + 2) fail_usage(c.op.name, "documents need both starts and ends");
+  if (!c.attrs.flag("causal") ||
+      shape.back(1) != c.inputs[static_cast<std::size_t>(q) + 1].shape.back(1)) {
+    fail_usage(c.op.name, "documents need causal attention of as many queries as keys");
+  }
+  for (int i = static_cast<int>(at); i < static_cast<int>(at) + 2; ++i) {
+    rules::require_shape(c, i, places_of(shape));
+    if (c.inputs[static_cast<std::size_t>(i)].dtype == DType::kI64) continue;
+    fail_usage(c.op.name, "bounds of documents are i64, not {}",
+               name_of(c.inputs[static_cast<std::size_t>(i)].dtype));
+  }
+}
+
 void check_operands(const OpCall& c, int q) {
   rules::require_attention_operands(c, q);
+  check_bounds(c, q);
   const Shape& shape = c.inputs[static_cast<std::size_t>(q)].shape;
   if (is_token_major(c.attrs)) rules::require_min_rank(c, q, 3);
   if (shape.back() < 1 || shape.back() > kMostFlashWidth) {
@@ -85,9 +117,14 @@ std::vector<Type> gradient_type(const OpCall& c) {
   return {result_type(c, q), result_type(c, c.inputs[2]), result_type(c, c.inputs[3])};
 }
 
-// Operands: dense rows at any row stride; the log-sum-exps must be contiguous.
+// Operands: dense rows at any row stride; log-sum-exps and bounds must be contiguous.
 bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
   return input < 5 ? rules::unit_inner_stride(input, type, strides)
+                   : rules::contiguous(input, type, strides);
+}
+// The same of forward's operands, whose bounds of documents are contiguous.
+bool rows_and_bounds(int input, const Type& type, const Strides& strides) {
+  return input < 3 ? rules::unit_inner_stride(input, type, strides)
                    : rules::contiguous(input, type, strides);
 }
 
@@ -117,8 +154,9 @@ Scores capped_scores(Val q, Val k, const Attrs& attrs) {
 }
 
 // The scores `x` where a query sees a key; hidden scores are -inf.
-Val visible(Val x, const Attrs& attrs) {
+Val visible(Val x, const Attrs& attrs, std::span<const Val> inputs, int q) {
   if (!attrs.flag("causal")) return x;
+  if (const std::size_t at = bounds_at(inputs.size(), q); at > 0) x = in_document(x, inputs[at]);
   Builder& b = *x.builder;
   const std::int64_t rows = x.dim(-2), cols = x.dim(-1), window = window_of(attrs);
   const Val hidden = fill(b, -std::numeric_limits<double>::infinity(), {x.dtype(), {}});
@@ -126,10 +164,27 @@ Val visible(Val x, const Attrs& attrs) {
   return window == 0 ? seen : select(window_mask(b, rows, cols, window), seen, hidden);
 }
 
+}  // namespace
+
+Val in_document(Val scores, Val starts) {
+  Builder& b = *scores.builder;
+  Shape column = starts.shape();
+  if (scores.shape().rank() > 2) {
+    column[column.rank() - 1] = 1;
+    column.push_back(starts.dim(-1));
+  }
+  column.push_back(1);
+  const Val keys = iota(b, {DType::kI64, {scores.dim(-1)}}, 0);
+  const Val hidden = fill(b, -std::numeric_limits<double>::infinity(), {scores.dtype(), {}});
+  return select(binary("le", reshape(starts, column), keys), scores, hidden);
+}
+
+namespace {
+
 std::vector<Val> forward_decomposed(Expansion e) {
   const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
   const std::int64_t group = attention_group(q.shape(), k.shape());
-  const Val scores = visible(capped_scores(q, k, e.attrs).value, e.attrs);
+  const Val scores = visible(capped_scores(q, k, e.attrs).value, e.attrs, e.inputs, 0);
   const Val weights = rows_grouped(cast(softmax(scores), q.dtype()), group);
   const Val y = rows_separated(matmul(weights, v), group);
   return {is_token_major(e.attrs) ? heads_moved(y) : y, log_sum_exp(scores)};
@@ -145,7 +200,8 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   Shape column = lse.shape();
   column.push_back(1);
   const Scores scores = capped_scores(q, k, e.attrs);
-  const Val p = unary("exp", sub(visible(scores.value, e.attrs), reshape(lse, column)));
+  const Val seen = visible(scores.value, e.attrs, e.inputs, 1);
+  const Val p = unary("exp", sub(seen, reshape(lse, column)));
   const Val inner = sum(mul(cast(dy, wide), cast(y, wide)), {q.shape().rank() - 1}, true);
   const Val dp = cast(times_transposed(dy, v, group), wide);
   Val slopes = affine(mul(p, sub(dp, inner)), e.attrs.real("scale"));
@@ -164,21 +220,28 @@ std::vector<Val> forward_gradient(Expansion e) {
   if (e.output_grads[1]) {
     fail_usage("flash_attention", "no gradient flows through the second result; use log_sum_exp");
   }
-  std::vector<Val> out = e.builder.call(
-      find_op("flash_attention_grad"),
-      {e.output_grads[0], e.inputs[0], e.inputs[1], e.inputs[2], e.outputs[0], e.outputs[1]},
-      e.attrs);
+  std::vector<Val> operands{e.output_grads[0], e.inputs[0],  e.inputs[1],
+                            e.inputs[2],       e.outputs[0], e.outputs[1]};
+  operands.insert(operands.end(), e.inputs.begin() + 3, e.inputs.end());  // bounds of documents
+  std::vector<Val> out = e.builder.call(find_op("flash_attention_grad"), operands, e.attrs);
   if (is_token_major(e.attrs)) {
     for (Val& x : out) x = heads_moved(x);
   }
+  out.resize(e.inputs.size());
   return out;
 }
 
 // --- cost --------------------------------------------------------------------------------------
 
 // `products` matrix products of T_q × T_k × D; causal: half of the last square is left out, and so
-// are the keys before a window.
-std::int64_t flops_of(const AttentionSizes& a, const Attrs& attrs, std::int64_t products) {
+// are the keys before a window. Rows of documents count as if they had kUsualDocuments.
+std::int64_t flops_of(const OpCall& c, int q, std::int64_t products) {
+  const Attrs& attrs = c.attrs;
+  const auto at = static_cast<std::size_t>(q);
+  const AttentionSizes a = attention_sizes(c.inputs[at], c.inputs[at + 1]);
+  if (bounds_at(c.inputs.size(), q) > 0) {
+    return products * a.heads * (a.queries * a.queries / kUsualDocuments) * a.width;
+  }
   std::int64_t twice_the_pairs = 2 * a.queries * a.keys;
   if (attrs.flag("causal")) twice_the_pairs -= a.queries * a.queries;
   if (const std::int64_t window = window_of(attrs); window > 0 && window < a.keys) {
@@ -206,7 +269,7 @@ void register_gradient() {
        .doc = "The gradients of q, k and v, from forward's y and lse, tile by tile; those of k "
               "and v are summed over the heads of q that share them.",
        .source = "Dao 2023, FlashAttention-2, alg. 2",
-       .inputs = {"dy", "q", "k", "v", "y", "lse"},
+       .inputs = {"dy", "q", "k", "v", "y", "lse", "starts?", "ends?"},
        .outputs = {"dq", "dk", "dv"},
        .attrs = attributes(),
        .kernel_class = KernelClass::kAttention,
@@ -215,10 +278,7 @@ void register_gradient() {
        .accepts = rows_and_statistics,
        .writes = rules::unit_inner_stride,
        .decompose = gradient_decomposed,
-       .flops =
-           [](const OpCall& c) {
-             return flops_of(attention_sizes(c.inputs[1], c.inputs[2]), c.attrs, 5);
-           },
+       .flops = [](const OpCall& c) { return flops_of(c, 1, 5); },
        .stays_whole = true});
 }
 
@@ -228,21 +288,19 @@ void register_flash_attention() {
   register_op({.name = "flash_attention",
                .doc = "softmax(scale · q kᵀ) v over [..., T, D] without the matrix of scores; also "
                       "the log-sum-exp of each row of scores. k and v may have fewer heads, each "
-                      "for a group of q's.",
+                      "for a group of q's. With starts and ends, rows are documents side by side: "
+                      "query i sees keys starts[i] <= j <= i, key j queries j <= i < ends[j].",
                .source = "Dao 2023, FlashAttention-2, alg. 1",
-               .inputs = {"q", "k", "v"},
+               .inputs = {"q", "k", "v", "starts?", "ends?"},
                .outputs = {"y", "lse"},
                .attrs = attributes(),
                .kernel_class = KernelClass::kAttention,
                .precision_class = PrecisionClass::kLow,
                .infer = forward_type,
-               .accepts = rules::unit_inner_stride,
+               .accepts = rows_and_bounds,
                .gradient = forward_gradient,
                .decompose = forward_decomposed,
-               .flops =
-                   [](const OpCall& c) {
-                     return flops_of(attention_sizes(c.inputs[0], c.inputs[1]), c.attrs, 2);
-                   },
+               .flops = [](const OpCall& c) { return flops_of(c, 0, 2); },
                .stays_whole = true});
   register_gradient();
 }

@@ -242,8 +242,17 @@ Val attention(Val q, Val k, Val v, AttentionOptions options, Val position, Here 
                           here);
 }
 
-Val cross_entropy(Val logits, Val targets, Here here) {
-  return logits.builder->call1("cross_entropy", {logits, targets}, {}, here);
+Val attention_of_documents(Val q, Val k, Val v, const DocumentBounds& documents,
+                           AttentionOptions options, Here here) {
+  return q.builder->call1(
+      "attention_of_documents", {q, k, v, documents.starts, documents.ends},
+      {{"scale", scale_of(options, q)}, {"cap", options.cap}, {"window", options.window}}, here);
+}
+
+Val cross_entropy(Val logits, Val targets, Val count, Here here) {
+  std::vector<Val> operands{logits, targets};
+  if (count) operands.push_back(count);
+  return logits.builder->call1("cross_entropy", operands, {}, here);
 }
 
 Val global_norm(std::vector<Val> xs, Here here) {

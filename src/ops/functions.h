@@ -105,6 +105,13 @@ struct AttentionOptions {
 };
 Val attention(Val q, Val k, Val v, AttentionOptions options = {}, Val position = {},
               Here here = Here::current());
+// Causal attention of rows of documents: a query sees no key before `starts` of its place. Both:
+// i64 [B,T], see the op flash_attention.
+struct DocumentBounds {
+  Val starts, ends;
+};
+Val attention_of_documents(Val q, Val k, Val v, const DocumentBounds& documents,
+                           AttentionOptions options = {}, Here here = Here::current());
 // Attention of n new tokens over caches of keys and values; `table` rotates q and k (no cosines:
 // neither is rotated). q: [B,H,n,D], k and v [B,H/group,n,D], caches [B,H/group,T,D] → y
 // [B,n,H,D] and the caches with k and v from `position` on.
@@ -117,8 +124,9 @@ struct KeyValueCache {
 CachedAttention attention_with_cache(Val q, Val k, Val v, const KeyValueCache& cache,
                                      const RopeTable& table, AttentionOptions options = {},
                                      Here here = Here::current());
-// Mean over rows of -log softmax(logits)[target]. logits: [N,V], targets: i64 [N] → [].
-Val cross_entropy(Val logits, Val targets, Here here = Here::current());
+// Mean over rows of -log softmax(logits)[target]. logits: [N,V], targets: i64 [N] → []. With
+// `count`, the sum over rows whose target is not -100, over count.
+Val cross_entropy(Val logits, Val targets, Val count = {}, Here here = Here::current());
 Val global_norm(std::vector<Val> xs, Here here = Here::current());
 
 }  // namespace tracestep::ops

@@ -25,4 +25,8 @@ inline Val rows_separated(Val x, std::int64_t group) {
   return reshape(x, shape);
 }
 
+// Scores [..., T, T] where keys lie in the query's document, which begins at `starts` [..., T] (for
+// each head the same), and -inf elsewhere.
+Val in_document(Val scores, Val starts);
+
 }  // namespace tracestep::ops

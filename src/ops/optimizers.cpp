@@ -19,6 +19,11 @@ void require_rounded_moments(const OpCall& c, int m) {
   }
 }
 
+// step_size, or [step_size, factor on eps].
+void require_step_size(const OpCall& c, int i) {
+  if (c.inputs[static_cast<std::size_t>(i)].shape != Shape{2}) rules::require_shape(c, i, {});
+}
+
 // True if the call rounds a parameter of this dtype at random.
 bool rounds_weight(const Attrs& attrs, DType dtype) {
   return attrs.flag("rounds_weight") && dtype == DType::kBF16;
@@ -30,13 +35,23 @@ std::vector<Type> adamw_type(const OpCall& c) {
     rules::require_floating(c, i);
     rules::require_shape(c, i, c.inputs[0].shape);
   }
-  for (int i = 4; i < static_cast<int>(c.inputs.size()); ++i) rules::require_shape(c, i, {});
+  for (int i = 4; i < static_cast<int>(c.inputs.size()); ++i) {
+    if (i == 5)
+      require_step_size(c, i);
+    else
+      rules::require_shape(c, i, {});
+  }
   if (c.inputs.size() > 7 && c.inputs[7].dtype != DType::kBool) {
     fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[7].str());
   }
   if (c.inputs.size() > 8) require_rounded_moments(c, 2);
   require_count(c, c.inputs.size() > 8);
   return {c.inputs[0], c.inputs[2], c.inputs[3]};
+}
+
+// Element i of what stands for step_size and the factor on eps, as a scalar of this dtype.
+Val element(Val pair, std::int64_t i, DType dtype) {
+  return cast(reshape(slice(pair, 0, i, i + 1), {}), dtype);
 }
 
 // `upper`: with the upper half of each element's noise.
@@ -60,8 +75,12 @@ std::vector<Val> adamw_decomposed(Expansion e) {
   const Val decay = affine(e.inputs[4], -e.attrs.real("weight_decay"), 1.0);
   const Val m1 = add(affine(m, beta1), affine(g, 1.0 - beta1));
   const Val v1 = add(affine(v, beta2), affine(mul(g, g), 1.0 - beta2));
-  const Val root = affine(unary("sqrt", v1), 1.0, e.attrs.real("eps"));
-  const Val step = div(mul(m1, cast(e.inputs[5], dtype)), root);
+  const Val sizes = e.inputs[5];
+  const bool is_pair = sizes.shape().rank() > 0;
+  const double eps = e.attrs.real("eps");
+  const Val root = is_pair ? add(unary("sqrt", v1), affine(element(sizes, 1, dtype), eps))
+                           : affine(unary("sqrt", v1), 1.0, eps);
+  const Val step = div(mul(m1, is_pair ? element(sizes, 0, dtype) : cast(sizes, dtype)), root);
   const Val moved = sub(mul(p, cast(decay, p.dtype())), cast(step, p.dtype()));
   const Val m2 = rounds ? rounded(e, m1, false) : m1, v2 = rounds ? rounded(e, v1, true) : v1;
   const Val p1 =
@@ -100,7 +119,9 @@ void register_adamw() {
       {.name = "adamw",
        .doc =
            "p ← p(1 - lr·weight_decay) - step_size·m/(√v + eps), with m and v updated first; "
-           "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). grad_scale multiplies the gradient (clipping, "
+           "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). A second element of step_size multiplies eps: with "
+           "√(1-β2ᵗ) eps is that of the corrected root. grad_scale multiplies the gradient "
+           "(clipping, "
            "unscaling); where apply is false p, m and v stay as they are, whatever the gradient. "
            "With "
            "count, the number of the step, m and v in bfloat16 are rounded at random instead of to "
@@ -313,7 +334,10 @@ void require_group(const OpCall& c, const AdamwGroups& groups, std::size_t p, st
 void require_factors(const OpCall& c, const AdamwGroups& groups) {
   require_count(c, groups.counted);
   for (std::size_t i = 0; i < groups.first_input(0); ++i) {
-    rules::require_shape(c, static_cast<int>(i), {});
+    if (i == 1)
+      require_step_size(c, 1);
+    else
+      rules::require_shape(c, static_cast<int>(i), {});
   }
   if (groups.guarded && c.inputs[groups.apply()].dtype != DType::kBool) {
     fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());

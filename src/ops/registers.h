@@ -29,6 +29,7 @@ void register_layer_norm();
 void register_rope();
 void register_attention();
 void register_flash_attention();
+void register_nf4();
 void register_cached_attention();
 void register_cross_entropy();
 void register_cross_entropy_of_parts();
@@ -40,37 +41,22 @@ void register_fused();
 void register_collectives();
 
 // All families of ops, in the order in which register_all() calls them.
-inline constexpr void (*kOpFamilies[])() = {register_generators,
-                                            register_elementwise,
-                                            register_movement,
-                                            register_assembly,
-                                            register_reductions,
-                                            register_matmul,
-                                            register_linear_grad,
-                                            register_gated_product,
-                                            register_float8,
-                                            register_part_codes,
-                                            register_gathers,
-                                            register_cumsum,
-                                            register_dropout,
-                                            register_pow,
-                                            register_greedy_token,
-                                            register_softmax,
-                                            register_activations,
-                                            register_rms_norm,
-                                            register_layer_norm,
-                                            register_rope,
-                                            register_attention,
-                                            register_flash_attention,
-                                            register_cached_attention,
-                                            register_cross_entropy,
-                                            register_cross_entropy_of_parts,
-                                            register_optimizers,
-                                            register_weight_codes,
-                                            register_adamw_8bit,
-                                            register_gemv,
-                                            register_fused,
-                                            register_collectives};
+inline constexpr void (*kOpFamilies[])() = {register_generators,    register_elementwise,
+                                            register_movement,      register_assembly,
+                                            register_reductions,    register_matmul,
+                                            register_linear_grad,   register_gated_product,
+                                            register_float8,        register_part_codes,
+                                            register_gathers,       register_cumsum,
+                                            register_dropout,       register_pow,
+                                            register_greedy_token,  register_softmax,
+                                            register_activations,   register_rms_norm,
+                                            register_layer_norm,    register_rope,
+                                            register_attention,     register_flash_attention,
+                                            register_nf4,           register_cached_attention,
+                                            register_cross_entropy, register_cross_entropy_of_parts,
+                                            register_optimizers,    register_weight_codes,
+                                            register_adamw_8bit,    register_gemv,
+                                            register_fused,         register_collectives};
 
 // The attributes of a group of ranks (group_of() in ops/collective_sizes.h), and more.
 std::vector<AttrDef> group_attrs(std::vector<AttrDef> more = {});

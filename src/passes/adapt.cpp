@@ -105,25 +105,27 @@ class Targets {
   std::set<std::string> paths_, chosen_;
 };
 
-// The parameters that are not trained, by value. Error{kUsage} for a part that has none.
+// The parameters that are not trained, by value: with adapters all but what is trained whole, else
+// the frozen parts. Error{kUsage} for a part that has none.
 std::vector<bool> frozen_leaves(const Program& program, const Adapters& lora,
                                 const FrozenParts& parts) {
   std::vector<bool> out(program.values.size(), false);
-  std::set<std::string_view> unused(parts.paths.begin(), parts.paths.end());
+  const std::vector<std::string>& paths = lora.is_on() ? lora.whole : parts.paths;
+  std::set<std::string_view> unused(paths.begin(), paths.end());
   bool trains = lora.is_on();
   for (const ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     if (leaf.leaf != LeafKind::kParameter) continue;
     out[at(id)] = lora.is_on();
-    for (const std::string& path : parts.paths) {
+    for (const std::string& path : paths) {
       if (!path_matches(path, leaf.name)) continue;
       unused.erase(path);
-      out[at(id)] = true;
+      out[at(id)] = !lora.is_on();
     }
     trains = trains || !out[at(id)];
   }
   if (!unused.empty()) {
-    throw Error(ErrorCode::kUsage, kFreeze,
+    throw Error(ErrorCode::kUsage, lora.is_on() ? kLora : kFreeze,
                 fmt::format("the model has no part called \"{}\"", *unused.begin()),
                 fmt::format("give paths such as layers.0-15, or {}",
                             component_path(program.value(program.leaves.front()).name)));

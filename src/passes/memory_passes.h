@@ -46,7 +46,11 @@ Program chunk_loss(const Program& program, std::int64_t chunks,
 // it. An op that widens its operands itself (OpDef::widens) reads gradients in their narrow dtype,
 // without a cast. Values stay bit-identical as long as the states hold what the casts would give,
 // which Store ensures.
-Program shadow(const Program& program);
+//
+// With kOutsideBlocks, weights in the model's blocks are cast in each step as before, so that
+// nothing of their copies outlives what reads them, and recomputation may cast them again.
+enum class Shadows : std::uint8_t { kAll, kOutsideBlocks };
+Program shadow(const Program& program, Shadows which = Shadows::kAll);
 
 // Values that are narrow in one place are read narrow in the others, where that changes no product.
 // In mixed precision a gradient goes back through the casts of forward: it is widened, passes

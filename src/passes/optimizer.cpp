@@ -17,6 +17,7 @@ namespace {
 struct Pair {
   Val parameter, gradient;
   std::string name;
+  std::size_t group = 0;
 };
 
 // Values that the updates of all parameters use; "no value" where one is not needed.
@@ -24,6 +25,10 @@ struct Use {
   Val scale;  // factor on the gradients
   Val apply;  // rank-0 bool: whether the step counts
   Val count;  // steps so far, where moments or weights are rounded at random
+};
+
+struct Rates {
+  Val lr, step_size;  // the latter for AdamW alone
 };
 
 class OptimizerPass {
@@ -45,13 +50,14 @@ class OptimizerPass {
     const auto phase = b.phase(Phase::kOptimizer);
     const auto pass = b.made_by("optimizer");
     const std::vector<Pair> pairs = collect(r);
-    lr_ = b.input("lr", {DType::kF32, {}});
-    if (options_.kind == OptimizerKind::kAdamw) step_size_ = b.input("step_size", lr_.type());
+    for (std::size_t k = 0; k < std::max<std::size_t>(1, context_.groups.size()); ++k)
+      add_rates(b, k);
     const ValueId loss = program_.find_output("loss");
     const Use shared = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
     const bool rounds = options_.moments != Moments::kF32 ||
                         std::ranges::any_of(pairs, [&](const Pair& p) { return rounds_weight(p); });
     const bool counts = options_.kind == OptimizerKind::kAdamw && rounds;
+    share_rates(b, pairs);
     const Use use = counts ? with_count(b, shared) : shared;
     for (const Pair& pair : pairs) update(b, pair, use);
     if (use.count) update_count(b, use.count, shared.apply);
@@ -60,6 +66,28 @@ class OptimizerPass {
   }
 
  private:
+  // Those of each share that some parameter has, of the first group's.
+  void share_rates(Builder& b, const std::vector<Pair>& pairs) {
+    const auto scope = b.scope("lr");
+    for (const Pair& pair : pairs) {
+      const double share = share_of(pair).rate;
+      const auto [rates, is_new] = shares_.try_emplace(share, rates_.front());
+      if (!is_new || share == 1.0) continue;
+      rates->second.lr = ops::affine(lr(), share);
+      Val& step_size = rates->second.step_size;
+      if (step_size) step_size = ops::affine(step_size, share);
+    }
+  }
+
+  UpdateShare share_of(const Pair& pair) const {
+    const auto found = context_.shares.find(pair.name);
+    return found == context_.shares.end() ? UpdateShare() : found->second;
+  }
+
+  const Rates& rates_of(const Pair& pair) const {
+    return context_.groups.empty() ? shares_.at(share_of(pair).rate) : rates_[pair.group];
+  }
+
   std::vector<Pair> collect(Rewriter& r) const {
     std::vector<Pair> out;
     for (ValueId id : program_.leaves) {
@@ -69,10 +97,30 @@ class OptimizerPass {
       if (gradient == kNoValue) {
         fail_usage("optimizer", "parameter {} has no gradient; run autograd first", leaf.name);
       }
-      out.push_back({r.map(id), r.map(gradient), leaf.name});
+      out.push_back({r.map(id), r.map(gradient), leaf.name, group_of(leaf.name)});
     }
     return out;
   }
+
+  void add_rates(Builder& b, std::size_t group) {
+    Rates& rates = rates_.emplace_back();
+    rates.lr = b.input(rate_name("lr", group), {DType::kF32, {}});
+    if (options_.kind != OptimizerKind::kAdamw) return;
+    const Shape shape = context_.groups.empty() ? Shape{} : Shape{2};
+    rates.step_size = b.input(rate_name("step_size", group), {DType::kF32, shape});
+  }
+
+  std::size_t group_of(const std::string& parameter) const {
+    const auto& groups = context_.groups;
+    if (groups.empty()) return 0;
+    const auto found = std::ranges::find_if(
+        groups, [&](const UpdateGroup& group) { return group.parameters.contains(parameter); });
+    if (found == groups.end())
+      fail_usage("optimizer", "{} is in no group of parameters", parameter);
+    return static_cast<std::size_t>(found - groups.begin());
+  }
+
+  const Val& lr() const { return rates_.front().lr; }
 
   // The output, or the state leaf: its new value if this program updates it.
   ValueId gradient_of(const std::string& parameter) const {
@@ -113,9 +161,9 @@ class OptimizerPass {
   // adamw tells its optional operands apart by position: the count needs both others before it.
   Use with_count(Builder& b, Use use) const {
     const auto scope = b.scope(kStepCount);
-    if (!use.scale) use.scale = ops::fill(b, 1.0, lr_.type());
+    if (!use.scale) use.scale = ops::fill(b, 1.0, lr().type());
     if (!use.apply) use.apply = ops::fill(b, 1.0, {DType::kBool, {}});
-    use.count = b.state(kStepCount, lr_.type());
+    use.count = b.state(kStepCount, lr().type());
     return use;
   }
 
@@ -215,11 +263,12 @@ class OptimizerPass {
     const auto guard = b.scope(component_path(pair.name));
     const Val parameter = own(b, pair);
     if (options_.kind == OptimizerKind::kSgd) {
-      return set(b, pair, sgd(b, parameter, pair.gradient, use));
+      return set(b, pair, sgd(b, pair, parameter, use));
     }
     if (is_coded(pair)) return update_coded(b, pair, use);
     const Val m = state(b, pair, kFirstMoment), v = state(b, pair, kSecondMoment);
-    std::vector<Val> operands{parameter, pair.gradient, m, v, lr_, step_size_};
+    const Rates& rates = rates_of(pair);
+    std::vector<Val> operands{parameter, pair.gradient, m, v, rates.lr, rates.step_size};
     for (const Val& more : {use.scale, use.apply, use.count}) {
       if (more) operands.push_back(more);
     }
@@ -230,11 +279,15 @@ class OptimizerPass {
   }
 
   Attrs factors(const Pair& pair) const {
-    const bool decays = !context_.undecayed.contains(pair.name);
-    return {{"beta1", options_.beta1},
-            {"beta2", options_.beta2},
-            {"eps", options_.eps},
-            {"weight_decay", decays ? options_.weight_decay : 0.0},
+    UpdateGroup numbers{.beta1 = options_.beta1,
+                        .beta2 = options_.beta2,
+                        .eps = options_.eps,
+                        .weight_decay = options_.weight_decay * share_of(pair).decay};
+    if (!context_.groups.empty()) numbers = context_.groups[pair.group];
+    return {{"beta1", numbers.beta1},
+            {"beta2", numbers.beta2},
+            {"eps", numbers.eps},
+            {"weight_decay", numbers.weight_decay},
             {"rounds_weight", rounds_weight(pair)}};
   }
 
@@ -249,8 +302,9 @@ class OptimizerPass {
       const std::string name = fmt::format("{}.{}.{}", moment, pair.name, kMomentScales);
       states.push_back(b.state(name, {DType::kF32, {blocks}}));
     }
-    std::vector<Val> operands{lr_,       step_size_,     use.scale,    use.apply,
-                              use.count, pair.parameter, pair.gradient};
+    const Rates& rates = rates_of(pair);
+    std::vector<Val> operands{rates.lr,  rates.step_size, use.scale,    use.apply,
+                              use.count, pair.parameter,  pair.gradient};
     operands.insert(operands.end(), states.begin(), states.end());
     Attrs attrs = factors(pair);
     attrs.set("scaled", true);
@@ -260,16 +314,21 @@ class OptimizerPass {
     for (std::size_t i = 0; i < states.size(); ++i) b.update(states[i], out[i + 1]);
   }
 
-  // p - lr·(scale·g)
-  Val sgd(Builder& b, Val parameter, Val gradient, const Use& use) const {
+  // p - lr·(scale·g), and with a group's decay p - lr·(scale·g + decay·p)
+  Val sgd(Builder& b, const Pair& pair, Val parameter, const Use& use) const {
     const auto spread = [&](Val x) {
       const Val same =
           x.dtype() == parameter.dtype() ? x : b.call1("cast", {x}, {{"dtype", parameter.dtype()}});
       if (parameter.shape().empty()) return same;
       return b.call1("broadcast", {same}, {{"shape", parameter.shape()}});
     };
-    Val step = b.call1("mul", {gradient, spread(lr_)});
+    const Val lr = rates_of(pair).lr;
+    Val step = b.call1("mul", {pair.gradient, spread(lr)});
     if (use.scale) step = b.call1("mul", {step, spread(use.scale)});
+    const double decay = context_.groups.empty() ? 0.0 : context_.groups[pair.group].weight_decay;
+    if (decay != 0.0) {
+      step = b.call1("add", {step, b.call1("mul", {parameter, spread(ops::affine(lr, decay))})});
+    }
     Val moved = b.call1("sub", {parameter, step});
     if (use.apply) {
       const Val apply = ops::broadcast_to(use.apply, moved.shape());
@@ -281,10 +340,15 @@ class OptimizerPass {
   const Program& program_;
   const OptimizerOptions options_;
   const UpdateContext& context_;
-  Val lr_, step_size_;
+  std::vector<Rates> rates_;        // by group
+  std::map<double, Rates> shares_;  // where there are no groups
 };
 
 }  // namespace
+
+std::string rate_name(std::string_view rate, std::size_t group) {
+  return group == 0 ? std::string(rate) : fmt::format("{}.{}", rate, group);
+}
 
 Program optimizer(const Program& program, const OptimizerOptions& options,
                   const UpdateContext& context) {

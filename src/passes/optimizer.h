@@ -1,9 +1,11 @@
 // Turns gradients into parameter updates, as nodes of the same program.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "passes/loss_scaling.h"
 #include "run/optimizer_options.h"
@@ -24,17 +26,39 @@ inline constexpr std::string_view kMomentScales = "scale";
 // Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
+// How much a parameter has of the run's rate, and of its decay.
+struct UpdateShare {
+  double rate = 1.0, decay = 1.0;
+};
+
+// Parameters that share a learning rate, and the numbers of their rule.
+struct UpdateGroup {
+  std::set<std::string> parameters = {};
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  // Decoupled under AdamW; under SGD it is added to the gradient, times the parameter.
+  double weight_decay = 0.0;
+};
+
 // Facts, besides the options of the run, on which the updates depend.
 struct UpdateContext {
-  // The parameters that decay leaves alone: by name, as ranks may hold vectors of what is a matrix.
-  std::set<std::string> undecayed = {};
+  // Of parameters that have not all of both: by name, as ranks may hold vectors of what is a
+  // matrix. Their rates are rank-0 values, made at the end from "lr" and "step_size".
+  std::map<std::string, UpdateShare> shares = {};
   // Gradients are the parts of so many replicas (passes/reduce.cpp); 1: they are whole.
   int shards = 1;
   // Ranks of a replica, each with its part of the parameters that passes/split.cpp divides.
   int tensor = 1;
   // True if updated parameters in bfloat16 are rounded at random.
   bool rounds_weights = false;
+  // Every parameter is in one of these groups, whose numbers stand for the options' and for the
+  // shares: a caller's rates, which change from step to step each for itself. Group k reads
+  // the inputs rate_name("lr", k) and rate_name("step_size", k), of which the second is [2]: with
+  // √(1-β2ᵗ), which multiplies eps, behind the step size. So eps is added to the corrected root.
+  // Empty: there are none.
+  std::vector<UpdateGroup> groups = {};
 };
+// "lr" of group 0, "lr.1" of the next one.
+std::string rate_name(std::string_view rate, std::size_t group);
 
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
 // parameter NAME. Adds the rank-0 float32 inputs "lr" and, for AdamW, "step_size" =

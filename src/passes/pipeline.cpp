@@ -6,6 +6,7 @@
 
 #include "analysis/memory_map.h"
 #include "analysis/plan.h"
+#include "analysis/roofline.h"
 #include "base/suggest.h"
 #include "captured/captured_model.h"
 #include "ir/print.h"
@@ -13,12 +14,14 @@
 #include "nn/transformer.h"
 #include "passes/autograd.h"
 #include "passes/form_passes.h"
+#include "passes/keep_nf4.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
 #include "passes/optimizer.h"
 #include "passes/parallel_passes.h"
 #include "passes/recompute.h"
 #include "passes/recompute_budget.h"
+#include "passes/recompute_choices.h"
 #include "passes/update_passes.h"
 #include "planning/cuda_plans.h"
 
@@ -141,7 +144,7 @@ std::map<std::string, std::string> forms_of(const RunSpec& run) {
   std::map<std::string, std::string> out;
   if (run.attention != AttentionForm::kNaive) {
     const std::string form(name_of(run.attention));
-    out = {{"attention", form}, {"attention_with_cache", form}};
+    out = {{"attention", form}, {"attention_with_cache", form}, {"attention_of_documents", form}};
   }
   if (run.mode == Mode::kInference) out["dropout"] = "none";
   return out;
@@ -186,7 +189,7 @@ Program add_adapters(const Program& p, const Options& o) {
 }
 
 // The constants of a captured module are as the module has them.
-Program narrow_constants(const Program& p, const Options& o) {
+std::set<std::string> own_constants(const Options& o) {
   std::set<std::string> kept;
   if (const auto& module = o.run.model.captured) {
     for (const ValueId id : module->program.leaves) {
@@ -194,17 +197,50 @@ Program narrow_constants(const Program& p, const Options& o) {
       if (leaf.leaf == LeafKind::kConstant) kept.insert(leaf.name);
     }
   }
-  return narrow_frozen(p, *o.run.precision.autocast, kept);
+  return kept;
+}
+Program narrow_constants(const Program& p, const Options& o) {
+  return narrow_frozen(p, *o.run.precision.autocast, own_constants(o));
 }
 
-std::set<std::string> vectors_of(const ModelConfig& model) {
-  std::set<std::string> out;
-  const Program program = model.captured != nullptr
-                              ? model.captured->program
-                              : logits_program(model, {.batch = 1, .context = 1});
+bool keeps_nf4(const Options& o) {
+  return adapts(o) && o.run.lora.is_on() && o.run.lora.base == BaseWeights::kNf4;
+}
+Program keep_frozen_nf4(const Program& p, const Options& o) {
+  if (is_split(o)) fail_usage("lora", "base=nf4 with weights that ranks divide; leave out tp");
+  return keep_nf4(p, own_constants(o));
+}
+
+// Of what the highest of the groups have; nothing of a parameter that is in none.
+UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::string& parameter) {
+  UpdateShare highest{0.0, 0.0};
+  for (const OptimizerGroup& group : groups) {
+    highest = {std::max(highest.rate, group.lr), std::max(highest.decay, group.weight_decay)};
+  }
+  const auto share = [](double own, double most) { return most > 0.0 ? own / most : 1.0; };
+  for (const OptimizerGroup& group : groups) {
+    if (!group.parameters.contains(parameter)) continue;
+    return {share(group.lr, highest.rate), share(group.weight_decay, highest.decay)};
+  }
+  return {0.0, 0.0};
+}
+
+// Groups are a module's own. Decay that is for matrices spares vectors.
+std::map<std::string, UpdateShare> shares_of(const RunSpec& run) {
+  const CapturedModel* const module = run.model.captured.get();
+  const bool has_groups = module != nullptr && !module->groups.empty();
+  const bool spares =
+      run.optimizer.weight_decay != 0.0 && run.optimizer.decay_on == DecayOn::kMatrices;
+  if (!has_groups && !spares) return {};
+  std::map<std::string, UpdateShare> out;
+  const Program program =
+      module != nullptr ? module->program : logits_program(run.model, {.batch = 1, .context = 1});
   for (const ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
-    if (leaf.leaf == LeafKind::kParameter && leaf.type.shape.rank() < 2) out.insert(leaf.name);
+    if (leaf.leaf != LeafKind::kParameter) continue;
+    UpdateShare share = has_groups ? share_in(module->groups, leaf.name) : UpdateShare();
+    if (spares && leaf.type.shape.rank() < 2) share.decay = 0.0;
+    out[leaf.name] = share;
   }
   return out;
 }
@@ -213,9 +249,8 @@ Program update(const Program& p, const Options& o) {
   OptimizerOptions options = o.run.optimizer;
   options.loss_scaling.enabled = scales(o);
   const Parallel& parallel = o.run.parallel;
-  const bool spares_vectors = options.weight_decay != 0.0 && options.decay_on == DecayOn::kMatrices;
   return optimizer(p, options,
-                   {.undecayed = spares_vectors ? vectors_of(o.run.model) : std::set<std::string>(),
+                   {.shares = shares_of(o.run),
                     .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
                     .tensor = parallel.tensor,
                     .rounds_weights = o.context.rounds_weights});
@@ -255,13 +290,21 @@ Program cut_loss(const Program& p, const Options& o) {
   return out;
 }
 
-Program finished(Program program, const Options& options, std::string_view after);
+Program finished(Program program, const Options& options, std::string_view after,
+                 std::string_view before = {});
+
+// What runs again may read a weight: its update, if it is an early one, is moved behind that.
+Program settled(Program p, const Options& o) {
+  return updates_early(o) ? update_early(p) : std::move(p);
+}
 
 // A budget is for the peak of what the remaining passes make of a candidate.
 Program recompute_again(const Program& p, const Options& o) {
-  if (o.run.recompute.kind != Recomputation::Kind::kBudget) return recompute(p, o.run.recompute);
+  if (o.run.recompute.kind != Recomputation::Kind::kBudget) {
+    return settled(recompute(p, o.run.recompute), o);
+  }
   const auto peak_bytes = [&](const Program& candidate) {
-    const Program step = finished(candidate, o, "recompute");
+    const Program step = finished(settled(candidate, o), o, "recompute");
     return has_arena(o.run.executor)
                ? plan_step(step, o.context.traits).peak_bytes()
                : predicted_peak_bytes(step, plan_buffers(step), o.context.traits);
@@ -269,7 +312,29 @@ Program recompute_again(const Program& p, const Options& o) {
   WithinBudget found =
       recompute_within(p, o.run.recompute.budget_bytes, o.context.traits.kind, peak_bytes);
   if (o.context.note) o.context.note(words_of(found));
-  return std::move(found.program);
+  return settled(std::move(found.program), o);
+}
+
+// The least modelled time of a step within the budget, as far as lower bounds tell: forward, and
+// what must run again.
+double least_us_within_budget(Program program, const Options& o) {
+  const DeviceKind kind = o.context.traits.kind;
+  program = finished(std::move(program), o, "shadow", "recompute");
+  return modelled_us(program, Phase::kForward, kind) +
+         RecomputeChoices(program, kind).least_us(o.run.recompute.budget_bytes);
+}
+
+// Narrow copies take memory. Under a budget it may pay to cast the weights of blocks again instead.
+Program keep_shadows(const Program& p, const Options& o) {
+  Program all = shadow(p);
+  const bool may_cast = o.run.recompute.kind == Recomputation::Kind::kBudget && steps(o) &&
+                        !o.context.has_gradients && !o.run.parallel.is_on() && !offloads(o) &&
+                        !o.run.precision.float8;
+  if (!may_cast) return all;
+  Program some = shadow(p, Shadows::kOutsideBlocks);
+  const double all_us = least_us_within_budget(all, o), some_us = least_us_within_budget(some, o);
+  if (getenv("DBG")) fprintf(stderr, "all %.0f some %.0f\n", all_us, some_us);
+  return some_us < all_us ? some : all;
 }
 
 // Composites are expanded twice. `decompose` runs before autograd, so that primitive programs save
@@ -293,6 +358,8 @@ std::vector<Pass> computing_passes() {
        [](const Program& p, const Options& o) { return autocast(p, *o.run.precision.autocast); }},
       {"narrow_frozen", "weights that are not trained in the low dtype alone",
        [](const Options& o) { return adapts(o) && casts(o); }, narrow_constants},
+      {"keep_nf4", "weights that are not trained in 4 bits, widened in front of products",
+       keeps_nf4, keep_frozen_nf4},
       {"autograd", "gradients of the loss by every parameter", differentiates, differentiate},
       {"sum_shards", "gradients in states summed over all ranks, micro-batch by micro-batch",
        [](const Options& o) {
@@ -321,7 +388,7 @@ std::vector<Pass> memory_passes() {
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
        .needed = keeps_shadows,
-       .run = [](const Program& p, const Options&) { return shadow(p); },
+       .run = keep_shadows,
        .compiles = true},
       {.name = "narrow",
        .doc = "gradients of biases summed as products read them, without wide copies in between",
@@ -379,8 +446,8 @@ std::vector<Pass> memory_passes() {
        [](const Program& p, const Options&) { return offload(p); }},
       {"recompute", "forward nodes again in backward, so that their results are not kept",
        recomputes, recompute_again},
-      {"regather", "weights gathered again for backward instead of kept",
-       [](const Options& o) { return shards_weights(o) && differentiates(o); },
+      {"regather", "weights gathered, or widened, again for backward instead of kept",
+       [](const Options& o) { return (shards_weights(o) || keeps_nf4(o)) && differentiates(o); },
        [](const Program& p, const Options&) { return regather(p); }},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.run.mode == Mode::kForward; },
@@ -459,12 +526,13 @@ bool runs(const Pass& pass, const Options& o) {
   return is_on && !o.context.disabled.contains(pass.name) && pass.needed(o);
 }
 
-// The program after all passes that come after this one.
-Program finished(Program program, const Options& options, std::string_view after) {
+// The program after all passes that come after this one, and before another if one is named.
+Program finished(Program program, const Options& options, std::string_view after,
+                 std::string_view before) {
   const std::vector<Pass>& all = passes();
   auto pass = std::ranges::find(all, after, &Pass::name);
   TRACESTEP_CHECK(pass != all.end(), "no pass {}", after);
-  for (++pass; pass != all.end(); ++pass) {
+  for (++pass; pass != all.end() && pass->name != before; ++pass) {
     if (runs(*pass, options)) program = pass->run(program, options);
   }
   return program;

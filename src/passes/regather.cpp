@@ -37,9 +37,23 @@ class Regather {
   }
 
  private:
-  // True for a gather, and for views and casts by forward of a gather or of what is gathered.
+  // True for what constants alone are widened to: more bytes than they have.
+  bool is_widened(const Node& node) const {
+    std::int64_t read = 0, made = 0;
+    for (const ValueId id : node.inputs) {
+      if (program_.value(id).leaf != LeafKind::kConstant) return false;
+      read += program_.type(id).bytes();
+    }
+    for (const ValueId id : node.outputs) made += program_.type(id).bytes();
+    return !node.inputs.empty() && !node.op->is_view() && made > read;
+  }
+
+  // True for a gather, for views and casts by forward of a gather or of what is gathered, and for
+  // what is widened.
   bool is_made_again(const Node& node) const {
-    if (node.inputs.size() != 1 || is_later(node)) return false;
+    if (is_later(node)) return false;
+    if (is_widened(node)) return true;
+    if (node.inputs.size() != 1) return false;
     const Value& first = program_.value(node.inputs[0]);
     const bool is_part = first.leaf == LeafKind::kParameter || first.role == Role::kWeightCast;
     if (node.op->kernel_class == KernelClass::kCollective) {
@@ -54,10 +68,11 @@ class Regather {
     if (const auto found = copies_.find(id); found != copies_.end()) return found->second;
     const Value& value = program_.value(id);
     const Node& node = program_.node(value.producer);
-    const Val input = again(node.inputs[0]);
+    std::vector<Val> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(again(input));
     const auto guard = r_.from(node);
     r_.builder().set_epoch(kSecondEpoch);
-    const Val out = r_.builder().call(*node.op, {input}, node.attrs).front();
+    const Val out = r_.builder().call(*node.op, inputs, node.attrs).front();
     if (value.role != Role::kNone) r_.builder().set_role(out, value.role);
     copies_[id] = out;
     return out;

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "ir/layer_path.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 
@@ -10,7 +11,8 @@ namespace {
 
 class Shadow {
  public:
-  explicit Shadow(const Program& program) : program_(program), r_(program, "shadow") {
+  Shadow(const Program& program, Shadows which)
+      : program_(program), which_(which), r_(program, "shadow") {
     for (const Update& u : program.updates) updates_[u.leaf] = u.value;
     for (ValueId id : program.leaves) {
       const ValueId shadow = program.find_leaf(shadow_name(program.value(id).name));
@@ -35,6 +37,7 @@ class Shadow {
     const ValueId from = node.inputs.empty() ? kNoValue : node.inputs[0];
     if (from == kNoValue) return false;
     const LeafKind leaf = program_.value(from).leaf;
+    if (which_ == Shadows::kOutsideBlocks && !layer_of(node.origin().path).empty()) return false;
     return (leaf == LeafKind::kParameter || leaf == LeafKind::kConstant) &&
            program_.type(from).dtype == DType::kF32 &&
            program_.value(node.outputs[0]).role == Role::kWeightCast;
@@ -91,6 +94,7 @@ class Shadow {
   }
 
   const Program& program_;
+  const Shadows which_;
   Rewriter r_;
   std::map<ValueId, ValueId> updates_;  // by leaf
   std::map<ValueId, Val> states_;       // by parameter: its shadow, if the program has one
@@ -98,8 +102,8 @@ class Shadow {
 
 }  // namespace
 
-Program shadow(const Program& program) {
-  return Shadow(program).run();
+Program shadow(const Program& program, Shadows which) {
+  return Shadow(program, which).run();
 }
 
 }  // namespace tracestep

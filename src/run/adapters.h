@@ -10,6 +10,16 @@
 
 namespace tracestep {
 
+// How frozen weights of products are kept.
+enum class BaseWeights : std::uint8_t {
+  kStored,  // as they are, in 16 bits under autocast
+  kNf4,     // in blocks of 4-bit numbers (ops/nf4.cpp), widened in front of each product
+};
+inline constexpr BaseWeights kAllBaseWeights[] = {BaseWeights::kStored, BaseWeights::kNf4};
+constexpr std::string_view name_of(BaseWeights kind) {
+  return kind == BaseWeights::kNf4 ? "nf4" : "stored";
+}
+
 // A targeted product y = x·Wᵀ becomes y + scale · (dropout(x)·Aᵀ)·Bᵀ with A [rank, in] and
 // B [out, rank]; A and B are trained, and nothing else. Source: Hu et al., "LoRA", 2021.
 struct Adapters {
@@ -19,6 +29,9 @@ struct Adapters {
   bool is_rank_stabilised = false;  // scale = alpha/√rank (Kalajdzievski, 2023), not alpha/rank
   // Names of a projection ("q", "down"), or paths of weights as path_matches() reads them.
   std::vector<std::string> targets = {"q", "v"};
+  // Parts of the model that are trained whole beside the adapters, as paths.
+  std::vector<std::string> whole = {};
+  BaseWeights base = BaseWeights::kStored;
   std::string from = {};  // the folder, as PEFT writes it, whose adapters they start as; or none
 
   bool is_on() const { return rank > 0; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/lent_memory.h"
+
 namespace tracestep {
 namespace {
 
@@ -129,7 +131,9 @@ void Store::allocate(const std::vector<const Value*>& leaves) {
     Entry& entry = name->second;
     entry.data = data;
     if (data != nullptr) data += entry.type.bytes();
-    const bool starts_at_zero = entry.kind == LeafKind::kState || entry.kind == LeafKind::kConstant;
+    const bool is_kept = is_lent(*block.allocator, block.data);  // with its owner's values
+    const bool starts_at_zero =
+        !is_kept && (entry.kind == LeafKind::kState || entry.kind == LeafKind::kConstant);
     if (starts_at_zero) zero(name->first);
   }
 }

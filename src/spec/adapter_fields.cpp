@@ -36,14 +36,19 @@ std::vector<std::string> parse_paths(const std::string& where, const std::string
   return out;
 }
 
-AdapterField targets_field() {
+using Paths = std::vector<std::string>;
+
+AdapterField paths_field(const char* name, Paths examples, Paths Adapters::*member) {
   return {
-      .name = "targets",
+      .name = name,
       .value_name = "NAMES",
-      .examples = {"q", "q+k+v+o", "all", "layers.0.*.q_proj"},
-      .value = [](const Adapters& a) { return Json(fmt::format("{}", fmt::join(a.targets, "+"))); },
-      .parse = [](const std::string& where, const std::string& text) -> AdapterField::Change {
-        return [targets = parse_paths(where, text)](Adapters& a) { a.targets = targets; };
+      .examples = std::move(examples),
+      .value =
+          [member](const Adapters& a) {
+            return Json(fmt::format("{}", fmt::join(a.*member, "+")));
+          },
+      .parse = [member](const std::string& where, const std::string& text) -> AdapterField::Change {
+        return [member, paths = parse_paths(where, text)](Adapters& a) { a.*member = paths; };
       }};
 }
 
@@ -52,16 +57,21 @@ std::vector<AdapterField> all_adapter_fields() {
   rows.integer({.name = "r", .examples = {"1", "4", "16"}}, 1, kMostAdapterRank,
                in(&Adapters::rank));
   rows.real({.name = "alpha", .examples = {"16", "0.5"}}, 0.0, kMostAlpha, in(&Adapters::alpha));
-  rows.add(targets_field());
+  rows.add(
+      paths_field("targets", {"q", "q+k+v+o", "all", "layers.0.*.q_proj"}, &Adapters::targets));
   rows.real({.name = "dropout", .examples = {"0.1"}}, 0.0, kMostDropped, in(&Adapters::dropout));
   rows.toggle({.name = "rslora"}, in(&Adapters::is_rank_stabilised));
+  rows.add(paths_field("whole", {"lm_head", "token_embeddings+ln_final"}, &Adapters::whole));
+  rows.choice({.name = "base"}, kAllBaseWeights, in(&Adapters::base));
   rows.text({.name = "from", .value_name = "DIR"}, in(&Adapters::from));
   return rows.take();
 }
 
 // Reads the folder's adapters, with which everything given beside it must agree.
 Adapters settled(const std::string& where, const Adapters& given) {
-  const Adapters out = read_peft_config(given.from), usual{.rank = kUsualRank};
+  const Adapters usual{.rank = kUsualRank};
+  Adapters out = read_peft_config(given.from);
+  out.base = given.base;
   for (const AdapterField& field : adapter_fields()) {
     const Json value = field.value(given);
     if (value == field.value(usual) || value == field.value(out)) continue;

@@ -217,6 +217,24 @@ void add_trained_fields(Rows& rows) {
              rows.parsed(std::move(frozen), parse_frozen, in(&RunSpec::frozen)));
 }
 
+// Adds what rows of a step hold.
+void add_row_fields(Rows& rows) {
+  only_where(
+      [](const RunSpec& run) {
+        return run.mode != Mode::kInference && run.model.captured == nullptr;
+      },
+      "packed rows are those of a loss, of a model that is no module", "option mode step",
+      rows.toggle({.name = "packed",
+                   .flag = "--pack",
+                   .show = Show::kVarying,
+                   .is_optional = true,
+                   .is_kept = true,
+                   .help = "rows hold whole documents side by side, which do not see each "
+                           "other (docs/data.md); of measured steps sixteen each",
+                   .about = "rows of whole documents"},
+                  in(&RunSpec::packed)));
+}
+
 // A field that selects another schedule of the same step, which a grid can vary.
 RunField of_speed(const char* name, const char* about, std::string help,
                   const char* value_name = "N") {
@@ -437,6 +455,7 @@ std::vector<RunField> all_fields() {
   add_model_fields(rows);
   add_step_fields(rows);
   add_trained_fields(rows);
+  add_row_fields(rows);
   add_form_fields(rows);
   add_schedule_fields(rows);
   add_place_fields(rows);

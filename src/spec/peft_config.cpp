@@ -19,12 +19,20 @@ constexpr std::int64_t kMostPeftRank = 1 << 16;
 struct PlainField {
   const char *field, *usual;
 };
-constexpr PlainField kPlainFields[] = {
-    {"bias", "none"},          {"modules_to_save", ""},     {"use_dora", ""},
-    {"lora_bias", ""},         {"rank_pattern", ""},        {"alpha_pattern", ""},
-    {"layer_replication", ""}, {"layers_to_transform", ""}, {"layers_pattern", ""},
-    {"exclude_modules", ""},   {"target_parameters", ""},   {"trainable_token_indices", ""},
-    {"use_qalora", ""},        {"use_bdlora", ""},          {"alora_invocation_tokens", ""}};
+constexpr PlainField kPlainFields[] = {{"bias", "none"},
+                                       {"use_dora", ""},
+                                       {"lora_bias", ""},
+                                       {"rank_pattern", ""},
+                                       {"alpha_pattern", ""},
+                                       {"layer_replication", ""},
+                                       {"layers_to_transform", ""},
+                                       {"layers_pattern", ""},
+                                       {"exclude_modules", ""},
+                                       {"target_parameters", ""},
+                                       {"trainable_token_indices", ""},
+                                       {"use_qalora", ""},
+                                       {"use_bdlora", ""},
+                                       {"alora_invocation_tokens", ""}};
 
 bool is_plain_value(const Json& value, const std::string& usual) {
   if (value.is_null() || (value.is_bool() && !value.as_bool())) return true;
@@ -63,6 +71,35 @@ std::vector<std::string> targets_in(const Json& json, const std::string& where) 
   return out;
 }
 
+// Names of modules in the families' files, and of parts here.
+constexpr std::pair<std::string_view, std::string_view> kWholeParts[] = {
+    {"embed_tokens", "token_embeddings"},
+    {"wte", "token_embeddings"},
+    {"embed_in", "token_embeddings"},
+    {"lm_head", "lm_head"},
+    {"embed_out", "lm_head"},
+    {"norm", "ln_final"}};
+
+std::vector<std::string> whole_in(const Json& json, const std::string& where) {
+  std::vector<std::string> out;
+  const Json* modules = json.find("modules_to_save");
+  if (modules == nullptr || modules->is_null()) return out;
+  if (!modules->is_array()) fail_input(where, "modules_to_save is no list");
+  for (const Json& module : modules->items()) {
+    const std::string name = module.is_string() ? module.as_string() : module.dump();
+    const auto known =
+        std::ranges::find(kWholeParts, std::string_view(name).substr(name.rfind('.') + 1),
+                          [](const auto& p) { return p.first; });
+    if (known == std::end(kWholeParts)) {
+      fail_input(where, "modules_to_save has {}, which is none of embed_tokens, lm_head, norm",
+                 printable(name));
+    }
+    out.emplace_back(known->second);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
 }  // namespace
 
 Adapters read_peft_config(const std::filesystem::path& folder) {
@@ -89,11 +126,12 @@ Adapters read_peft_config(const std::filesystem::path& folder) {
   const Json* scale = json.find("use_rslora");
   out.is_rank_stabilised = scale != nullptr && scale->is_bool() && scale->as_bool();
   out.targets = targets_in(json, where);
+  out.whole = whole_in(json, where);
   return out;
 }
 
 Json peft_config(const Adapters& adapters, const std::vector<std::string>& modules,
-                 const std::string& base) {
+                 const std::vector<std::string>& whole, const std::string& base) {
   Json out = Json::object();
   out["base_model_name_or_path"] = base.empty() ? Json() : Json(base);
   out["bias"] = "none";
@@ -101,6 +139,7 @@ Json peft_config(const Adapters& adapters, const std::vector<std::string>& modul
   out["inference_mode"] = true;
   out["lora_alpha"] = adapters.alpha;
   out["lora_dropout"] = adapters.dropout;
+  out["modules_to_save"] = whole.empty() ? Json() : Json(Json::Array(whole.begin(), whole.end()));
   out["peft_type"] = "LORA";
   out["r"] = adapters.rank;
   out["target_modules"] = Json(Json::Array(modules.begin(), modules.end()));

@@ -19,6 +19,6 @@ Adapters read_peft_config(const std::filesystem::path& folder);
 // `modules`: the targets by the names of the model's files. `base`: the folder or the name of the
 // model; empty: none is known.
 Json peft_config(const Adapters& adapters, const std::vector<std::string>& modules,
-                 const std::string& base);
+                 const std::vector<std::string>& whole, const std::string& base);
 
 }  // namespace tracestep

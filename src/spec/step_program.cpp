@@ -53,6 +53,8 @@ Program forward_program(const RunSpec& spec) {
 
 Program loss_program(const RunSpec& spec, LossOptions options) {
   options.kind = spec.loss;
+  options.packed = spec.packed;
+  options.masks_targets = spec.masks_targets;
   options.weights = spec.precision.parameters;
   return loss_program(spec.model, rank_shape(spec), options);
 }

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/host_tensor.h"
 #include "tokens/token_file.h"
@@ -16,9 +19,26 @@ constexpr std::string_view name_of(Order order) {
   return order == Order::kSequential ? "sequential" : "shuffled";
 }
 
+// The target of a place whose loss does not count.
+inline constexpr std::int64_t kNoTarget = -100;
+
 struct Batch {
-  HostTensor tokens, targets;  // i64 [B,T]; each target is the token that follows
+  HostTensor tokens, targets;  // i64 [B,T]; each target is the token that follows, or kNoTarget
+  // Of packed rows, i64 [B,T]: where in its row the document of a place begins and ends.
+  HostTensor starts = {}, ends = {};
+  std::int64_t counted = 0;  // targets that count
+  double loss_count = 0.0;   // what their losses are divided by: of one rank and micro-batch
+
+  bool is_packed() const { return !starts.bytes.empty(); }
 };
+
+// `shape` rows of zeros, without targets.
+Batch empty_batch(std::int64_t rows, std::int64_t context, bool packed = false);
+// Sets places [at, at + read.size() - 1) of the batch, counted through its rows, to the tokens of a
+// stream and the tokens that follow them.
+void set_places(Batch& batch, std::int64_t at, std::span<const std::int64_t> read);
+
+class PackedRows;
 
 class Batches {
  public:
@@ -26,6 +46,7 @@ class Batches {
     std::int64_t batch = 1, context = 1;  // B, T
     Order order = Order::kSequential;
     std::uint64_t seed = 0;
+    bool packed = false;  // rows of whole documents
   };
 
   // Errors: kUsage when B or T is not positive or B*T is too large; kInput when there are fewer
@@ -34,14 +55,21 @@ class Batches {
 
   // The batch of step `step` >= 0. In sequential order row b starts at token (step*B + b)*T,
   // wrapping around at the end of the stream; shuffled, it starts at a random token with at least T
-  // more after it.
+  // more after it. Packed rows follow each other, shuffled anew each time that all have been there.
   Batch at(std::int64_t step) const;
+  // The packed rows; nullptr: the text is not packed.
+  const PackedRows* packed() const { return packed_.get(); }
   // The first token of row number `row` = step*B + b.
   std::int64_t start_of(std::int64_t row) const;
 
  private:
+  std::int64_t packed_row(std::int64_t number) const;
+
   TokenSourcePtr tokens_;
   Options options_;
+  std::shared_ptr<const PackedRows> packed_;
+  mutable std::int64_t shuffled_ = -1;  // the round that `order_` is of; one thread asks
+  mutable std::vector<std::int64_t> order_;
 };
 
 }  // namespace tracestep

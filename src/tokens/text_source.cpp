@@ -97,6 +97,7 @@ class Reader {
       return why;
     }
     out_.files.push_back(path);
+    out_.bounds.emplace_back(begin, out_.text.size());
     remark(path, std::string_view(out_.text).substr(begin));
     return {};
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tracestep {
@@ -13,6 +14,8 @@ namespace tracestep {
 struct TextSource {
   std::string text;                          // all files, one after the other
   std::vector<std::filesystem::path> files;  // the files that were read, in order
+  // Where in the text each of them begins and ends.
+  std::vector<std::pair<std::size_t, std::size_t>> bounds = {};
   // Paths inside folders that were not read, by the reason, as in "binary".
   std::map<std::string, std::vector<std::filesystem::path>> left_out;
   // Files that are read but have what a user may not expect, by what that is.

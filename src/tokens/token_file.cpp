@@ -93,6 +93,9 @@ class MemoryTokens : public TokenSource {
   std::int64_t size() const override { return static_cast<std::int64_t>(tokens_.size()); }
   const std::string& name() const override { return name_; }
 
+ protected:
+  std::span<const std::int32_t> all() const { return tokens_; }
+
  private:
   void copy(std::int64_t start, std::span<std::int64_t> out) const override {
     std::copy_n(tokens_.begin() + start, out.size(), out.begin());
@@ -100,6 +103,20 @@ class MemoryTokens : public TokenSource {
 
   std::string name_;
   std::vector<std::int32_t> tokens_;
+};
+
+class Documents : public MemoryTokens {
+ public:
+  Documents(std::string name, std::vector<std::int32_t> tokens, std::vector<std::int64_t> begins)
+      : MemoryTokens(std::move(name), std::move(tokens)),
+        begins_(std::move(begins)),
+        masks_(std::ranges::any_of(all(), [](std::int32_t token) { return !is_trained(token); })) {}
+  std::span<const std::int64_t> documents() const override { return begins_; }
+  bool masks_targets() const override { return masks_; }
+
+ private:
+  std::vector<std::int64_t> begins_;
+  bool masks_;
 };
 
 // `start` is the start of the file, as long as the longest header.
@@ -199,10 +216,16 @@ Layout find_layout(const InputFile& file, const std::string& name,
 class TokenRange : public TokenSource {
  public:
   TokenRange(TokenSourcePtr tokens, std::int64_t start, std::int64_t count)
-      : tokens_(std::move(tokens)), start_(start), count_(count) {}
+      : tokens_(std::move(tokens)), start_(start), count_(count) {
+    for (const std::int64_t begin : tokens_->documents()) {
+      if (begin >= start && begin < start + count) begins_.push_back(begin - start);
+    }
+  }
 
   std::int64_t size() const override { return count_; }
   const std::string& name() const override { return tokens_->name(); }
+  std::span<const std::int64_t> documents() const override { return begins_; }
+  bool masks_targets() const override { return tokens_->masks_targets(); }
 
  private:
   void copy(std::int64_t start, std::span<std::int64_t> out) const override {
@@ -211,6 +234,7 @@ class TokenRange : public TokenSource {
 
   TokenSourcePtr tokens_;
   std::int64_t start_, count_;
+  std::vector<std::int64_t> begins_;  // of documents
 };
 
 void TokenSource::read(std::int64_t start, std::span<std::int64_t> out) const {
@@ -244,6 +268,12 @@ TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens)
   return std::make_shared<MemoryTokens>(std::move(name), std::move(tokens));
 }
 
+TokenSourcePtr memory_documents(std::string name, std::vector<std::int32_t> tokens,
+                                std::vector<std::int64_t> begins) {
+  if (tokens.empty()) fail_input("tokens", "{} holds no documents", name);
+  return std::make_shared<Documents>(std::move(name), std::move(tokens), std::move(begins));
+}
+
 void for_each_block(const TokenSource& tokens, const TokenVisitor& visit) {
   constexpr std::int64_t kBlock = std::int64_t{1} << 15;
   ReadingProgress progress("reading " + tokens.name(), tokens.size());
@@ -260,7 +290,11 @@ void for_each_block(const TokenSource& tokens, const TokenVisitor& visit) {
 void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* hash) {
   // Converted to unsigned, a negative id is a huge one.
   const auto limit = static_cast<std::uint64_t>(vocabulary);
-  const auto is_beyond = [=](std::int64_t id) { return static_cast<std::uint64_t>(id) >= limit; };
+  const bool masks = tokens.masks_targets();
+  const auto is_beyond = [=](std::int64_t token) {
+    return static_cast<std::uint64_t>(masks ? id_of(token) : token) >= limit;
+  };
+  if (hash != nullptr) hash->add(std::as_bytes(tokens.documents()));
   for_each_block(tokens, [&](std::int64_t start, std::span<const std::int64_t> block) {
     if (hash != nullptr) hash->add(std::as_bytes(block));
     std::uint64_t count = 0;  // counts all: a loop without an early exit is twice as fast
@@ -280,7 +314,15 @@ TokenSplit split_tokens(const TokenSourcePtr& tokens, double fraction) {
   const std::int64_t size = tokens->size();
   if (size < 2) fail_input("tokens", "{}: one token cannot be split in two", tokens->name());
   const auto wanted = static_cast<std::int64_t>(std::llround(static_cast<double>(size) * fraction));
-  const std::int64_t held_out = std::clamp<std::int64_t>(wanted, 1, size - 1);
+  std::int64_t held_out = std::clamp<std::int64_t>(wanted, 1, size - 1);
+  if (const auto begins = tokens->documents(); !begins.empty()) {
+    if (begins.size() < 2) {
+      fail_input("tokens", "{}: one document cannot be split in two", tokens->name());
+    }
+    const auto later = begins.subspan(1);
+    const auto at = std::ranges::lower_bound(later, size - held_out) - later.begin();
+    held_out = size - later[std::min(static_cast<std::size_t>(at), later.size() - 1)];
+  }
   return {std::make_shared<TokenRange>(tokens, 0, size - held_out),
           std::make_shared<TokenRange>(tokens, size - held_out, held_out)};
 }

@@ -15,6 +15,17 @@
 
 namespace tracestep {
 
+// How a stream holds a token whose loss does not count, such as one of a prompt.
+constexpr std::int64_t untrained(std::int64_t id) {
+  return ~id;
+}
+constexpr bool is_trained(std::int64_t token) {
+  return token >= 0;
+}
+constexpr std::int64_t id_of(std::int64_t token) {
+  return is_trained(token) ? token : ~token;
+}
+
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -22,6 +33,10 @@ class TokenSource {
   virtual std::int64_t size() const = 0;
   // Its name in messages: the path of a file.
   virtual const std::string& name() const = 0;
+  // Where documents begin, the first at 0; empty: the stream is one text.
+  virtual std::span<const std::int64_t> documents() const { return {}; }
+  // True if some tokens are untrained().
+  virtual bool masks_targets() const { return false; }
   // Fills `out` with the tokens from `start` (any number >= 0) on, wrapping around at the end of
   // the stream.
   void read(std::int64_t start, std::span<std::int64_t> out) const;
@@ -49,12 +64,17 @@ TokenSourcePtr open_token_file(const std::filesystem::path& path,
 // Tokens held in memory. Errors: kInput when there are none.
 TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens);
 
+// Documents one behind the other, which begin at `begins`. Errors: kInput when there are none.
+TokenSourcePtr memory_documents(std::string name, std::vector<std::int32_t> tokens,
+                                std::vector<std::int64_t> begins);
+
 // Passes all tokens to `visit` in order, block by block, with the index of each block's first
 // token; shows its progress when it takes long.
 using TokenVisitor = std::function<void(std::int64_t start, std::span<const std::int64_t> block)>;
 void for_each_block(const TokenSource& tokens, const TokenVisitor& visit);
 
-// Reads every token once, and adds them to `hash`, each as 8 bytes, if there is one. Errors: kInput
+// Reads every token once, and adds them to `hash`, each as 8 bytes, if there is one, and where
+// documents begin. Errors: kInput
 // `FILE: token 50257 at position 17 is beyond the vocabulary of 10000` for the first id outside [0,
 // vocabulary).
 void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* hash = nullptr);
@@ -62,7 +82,8 @@ void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* 
 struct TokenSplit {
   TokenSourcePtr train, validation;
 };
-// The last `fraction` of the stream (0 < fraction < 1, at least one token each) for validation.
+// The last `fraction` of the stream (0 < fraction < 1, at least one token each) for validation, as
+// whole documents where it has some.
 // Errors: kUsage for another fraction, kInput for a stream of one token.
 TokenSplit split_tokens(const TokenSourcePtr& tokens, double fraction);
 

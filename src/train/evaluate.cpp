@@ -44,8 +44,7 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
     return std::nullopt;
   }
   const SavedTensors file = open_weights(options.init).tensors;
-  start_adapters(WholeTensors(store), options.run);
-  load_parameters(store, file);
+  load_weights(WholeTensors(store), options.run, file);
   return find_not_finite(file);
 }
 
@@ -92,6 +91,7 @@ std::optional<std::int64_t> bytes_of(const Batch& batch, const Tokenizer* tokeni
   if (tokenizer == nullptr) return std::nullopt;
   std::int64_t out = 0;
   for (const std::int64_t token : batch.targets.as<std::int64_t>()) {
+    if (token == kNoTarget) continue;
     const auto bytes = tokenizer->byte_count(token);
     if (!bytes) return std::nullopt;
     out += *bytes;
@@ -135,7 +135,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
   if (!options.gradients.empty()) check_writable(options.gradients, "gradients");
   if (tokens == nullptr) return evaluate_example(device, options);
   check_vocabulary(*tokens, options.run.model.vocab);
-  const std::vector<TextPart> parts = parts_for(options.run, *tokens, options.batches);
+  const std::vector<TextPart> parts = parts_for(options.run, tokens, options.batches);
   const RankStores stores(device);
   const bool want_logits = !options.logits.empty();
   const auto forward_of = [&](BatchShape shape) {
@@ -160,8 +160,8 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     set_batch_number(*forward, options.run, 0);
     forward->run();
     const double loss = forward->scalar("loss");
-    total += loss * static_cast<double>(part.tokens());
-    out.tokens += part.tokens();
+    total += loss * static_cast<double>(batch.counted);
+    out.tokens += batch.counted;
     const auto more = bytes_of(batch, options.tokenizer.get());
     bytes += more.value_or(0);
     has_text = has_text && more.has_value();
@@ -171,7 +171,7 @@ EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr t
     }
     if (!out.not_finite && !std::isfinite(loss)) out.not_finite = find_not_finite(*forward);
   }
-  out.loss = total / static_cast<double>(out.tokens);
+  out.loss = total / static_cast<double>(std::max<std::int64_t>(out.tokens, 1));
   out.perplexity = std::exp(out.loss);
   if (has_text && bytes > 0) {
     const double bits = out.loss * static_cast<double>(out.tokens) / std::numbers::ln2;

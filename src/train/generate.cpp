@@ -26,8 +26,7 @@ void load(Store& store, const GenerateOptions& options) {
     return start_adapters(WholeTensors(store), options.run);
   }
   const SavedTensors file = open_weights(options.init).tensors;
-  start_adapters(WholeTensors(store), options.run);
-  load_parameters(store, file);
+  load_weights(WholeTensors(store), options.run, file);
   if (const auto bad = find_not_finite(file)) {
     throw Error(ErrorCode::kNotFinite, options.init.string(), bad->str(), "take other weights");
   }

@@ -38,8 +38,7 @@ std::int64_t start(const WholeTensors& to, const RunSpec& run,
   if (run.model.captured != nullptr) {
     start_captured(to, run, init ? &init->tensors : nullptr);
   } else if (init) {
-    start_adapters(to, run);
-    load_parameters(to, init->tensors);
+    load_weights(to, run, init->tensors);
   } else {
     initialize_parameters(to, run.seed);
     start_adapters(to, run);

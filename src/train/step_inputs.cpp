@@ -1,6 +1,9 @@
 #include "train/step_inputs.h"
 
+#include <algorithm>
+
 #include "base/random.h"
+#include "ops/attention_sizes.h"
 #include "passes/form_passes.h"
 #include "train/schedule.h"
 #include "weights/captured_tensors.h"
@@ -22,6 +25,30 @@ HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
   return out;
 }
 
+// Rows of kUsualDocuments documents, or of one a place: their lengths differ by a half to each
+// side.
+void set_documents(Executor& executor, const RunSpec& spec) {
+  const auto [batch, context] = spec.shape;
+  const std::int64_t count = std::min(kUsualDocuments, context);
+  const CounterRng rng(spec.seed, "documents");
+  HostTensor starts = HostTensor::zeros(DType::kI64, {batch, context}), ends = starts;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto bound = [&](std::int64_t i) {  // the end of document i - 1
+      const double moved =
+          i == 0 || i == count ? 0.0 : rng.uniform(static_cast<std::uint64_t>(b * count + i)) - 0.5;
+      return static_cast<std::int64_t>((static_cast<double>(i) + moved / 2) *
+                                       static_cast<double>(context) / static_cast<double>(count));
+    };
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t begin = bound(i), end = bound(i + 1);
+      std::fill_n(starts.as<std::int64_t>().begin() + b * context + begin, end - begin, begin);
+      std::fill_n(ends.as<std::int64_t>().begin() + b * context + begin, end - begin, end);
+    }
+  }
+  executor.set_input(kDocumentStarts, starts);
+  executor.set_input(kDocumentEnds, ends);
+}
+
 }  // namespace
 
 void set_step_inputs(Executor& executor, const RunSpec& spec) {
@@ -32,6 +59,11 @@ void set_step_inputs(Executor& executor, const RunSpec& spec) {
   } else {
     executor.set_input("tokens", random_tokens(spec, "tokens"));
     if (has("targets")) executor.set_input("targets", random_tokens(spec, "targets"));
+  }
+  if (has(kDocumentStarts)) set_documents(executor, spec);
+  if (has(kLossCount)) {
+    const auto tokens = static_cast<double>(spec.shape.batch * spec.shape.context);
+    executor.set_scalar(kLossCount, tokens / spec.parallel.replicas());
   }
   set_batch_number(executor, spec, 0);
   if (has("lr")) executor.set_scalar("lr", kLearningRate);
@@ -57,6 +89,13 @@ void set_batch(Executor& executor, const RunSpec& spec, const Batch& batch) {
   if (module == nullptr) {
     executor.set_input("tokens", batch.tokens);
     executor.set_input("targets", batch.targets);
+    if (batch.is_packed()) {
+      executor.set_input(kDocumentStarts, batch.starts);
+      executor.set_input(kDocumentEnds, batch.ends);
+    }
+    if (executor.program().find_leaf(kLossCount) != kNoValue) {
+      executor.set_scalar(kLossCount, batch.loss_count > 0 ? batch.loss_count : 1.0);
+    }
     return;
   }
   for (const CapturedInput& input : module->inputs) {

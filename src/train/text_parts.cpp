@@ -1,6 +1,7 @@
 #include "train/text_parts.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "base/error.h"
 #include "captured/captured_model.h"
@@ -31,9 +32,29 @@ std::vector<TextPart> parts_of(const TokenSource& tokens, BatchShape shape, std:
   return out;
 }
 
-std::vector<TextPart> parts_for(const RunSpec& run, const TokenSource& tokens, std::int64_t batches,
-                                std::int64_t divisor) {
+namespace {
+
+std::vector<TextPart> packed_parts(const RunSpec& run, const TokenSourcePtr& tokens,
+                                   std::int64_t batches, std::int64_t divisor) {
+  const auto packed = std::make_shared<PackedRows>(tokens, run.shape.context);
+  std::vector<TextPart> out;
+  for (std::int64_t at = 0; at < packed->rows() && (batches == 0 || std::ssize(out) < batches);) {
+    const std::int64_t rows = std::min(run.shape.batch, packed->rows() - at);
+    const std::int64_t whole = rows - rows % divisor;
+    const BatchShape shape{whole > 0 ? whole : divisor, run.shape.context};
+    out.push_back({at, shape, whole == 0, packed});
+    at += whole > 0 ? whole : 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<TextPart> parts_for(const RunSpec& run, const TokenSourcePtr& source,
+                                std::int64_t batches, std::int64_t divisor) {
   const CapturedModel* const module = run.model.captured.get();
+  const TokenSource& tokens = *source;
+  if (run.packed) return packed_parts(run, source, batches, divisor);
   if (module == nullptr) return parts_of(tokens, run.shape, batches, divisor);
   const BatchShape whole{module->batch * run.parallel.replicas(), module->context};
   std::vector<TextPart> out = parts_of(tokens, whole, batches, divisor);
@@ -55,15 +76,15 @@ std::int64_t tokens_of(const std::vector<TextPart>& parts) {
 
 Batch batch_of(const TextPart& part, const TokenSource& tokens) {
   const auto [rows, context] = part.shape;
+  if (part.packed != nullptr) {
+    std::vector<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < rows; ++i) numbers.push_back(part.start + (part.repeats ? 0 : i));
+    return part.packed->batch(numbers);
+  }
   std::vector<std::int64_t> read(static_cast<std::size_t>(part.tokens() + 1));
   tokens.read(part.start, read);
-  Batch out{HostTensor::zeros(DType::kI64, {rows, context}),
-            HostTensor::zeros(DType::kI64, {rows, context})};
-  const auto ids = out.tokens.as<std::int64_t>(), targets = out.targets.as<std::int64_t>();
-  for (std::int64_t at = 0; at < rows * context; at += part.tokens()) {
-    std::copy(read.begin(), read.end() - 1, ids.begin() + at);
-    std::copy(read.begin() + 1, read.end(), targets.begin() + at);
-  }
+  Batch out = empty_batch(rows, context);
+  for (std::int64_t at = 0; at < rows * context; at += part.tokens()) set_places(out, at, read);
   return out;
 }
 

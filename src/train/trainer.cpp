@@ -39,9 +39,9 @@ OptimizerOptions guarded(const TrainOptions& options) {
 }
 
 // All ids were checked before the first step, but the file may have been changed meanwhile.
-void check_ids(const HostTensor& ids, std::int64_t vocab) {
+void check_ids(const HostTensor& ids, std::int64_t vocab, bool masks) {
   for (const std::int64_t id : ids.as<std::int64_t>()) {
-    if (id >= 0 && id < vocab) continue;
+    if ((id >= 0 && id < vocab) || (masks && id == kNoTarget)) continue;
     throw Error(ErrorCode::kInput, "tokens",
                 fmt::format("token {} is beyond the vocabulary of {}, though none was before the "
                             "first step",
@@ -51,8 +51,8 @@ void check_ids(const HostTensor& ids, std::int64_t vocab) {
 }
 
 void set_text(Executor& executor, const RunSpec& run, const Batch& batch, std::int64_t number) {
-  check_ids(batch.tokens, run.model.vocab);
-  check_ids(batch.targets, run.model.vocab);
+  check_ids(batch.tokens, run.model.vocab, false);
+  check_ids(batch.targets, run.model.vocab, run.packed || run.masks_targets);
   set_batch(executor, run, batch);
   set_batch_number(executor, run, number);
 }
@@ -143,7 +143,11 @@ WholeTensors Trainer::tensors() const {
 }
 
 Batches::Options Trainer::batch_options() const {
-  return {micro_batch(), options_.run.shape.context, options_.order, options_.run.seed};
+  return {.batch = micro_batch(),
+          .context = options_.run.shape.context,
+          .order = options_.order,
+          .seed = options_.run.seed,
+          .packed = options_.run.packed};
 }
 
 RunSpec Trainer::spec_of(Mode mode) const {
@@ -207,7 +211,7 @@ void Trainer::build_evaluators() {
   if (!on_all) spec.parallel = {};
   const Parallel& parallel = spec.parallel;
   const int divisor = parallel.replicas() * (parallel.divides_rows ? parallel.tensor : 1);
-  validated_ = parts_for(spec, *validation_, options_.validation_batches, divisor);
+  validated_ = parts_for(spec, validation_, options_.validation_batches, divisor);
   for (const TextPart& part : validated_) {
     auto& evaluator = evaluators_[{part.shape.batch, part.shape.context}];
     if (evaluator) continue;
@@ -219,11 +223,14 @@ void Trainer::build_evaluators() {
   }
 }
 
-Executor& Trainer::evaluator_of(const TextPart& part) {
+Executor& Trainer::evaluator_of(const TextPart& part, double* counted) {
   Executor& out = *evaluators_.at({part.shape.batch, part.shape.context});
   RunSpec run = options_.run;
   if (!evaluates_on_all()) run.parallel = {};
-  set_text(out, run, batch_of(part, *validation_), 0);
+  Batch batch = batch_of(part, *validation_);
+  if (counted != nullptr) *counted = counted_in(part, batch);
+  batch.loss_count /= run.parallel.replicas();
+  set_text(out, run, batch, 0);
   return out;
 }
 
@@ -319,14 +326,27 @@ bool Trainer::update(TrainStep& out) {
   return guards() ? is_applied(out.grad_norm, out.loss) : std::isfinite(out.loss);
 }
 
+// Losses are means over a rank's micro-batch, of which the step takes the mean: so each is over
+// the same share of all that count.
+Batch Trainer::read_batch(std::int64_t number) const {
+  Batch out = batches_.at(number);
+  const bool masks = options_.run.packed || options_.run.masks_targets;
+  const std::int64_t first = number / rounds() * rounds();
+  for (std::int64_t i = first; masks && i < first + rounds(); ++i) {
+    if (i != number) out.loss_count += static_cast<double>(batches_.at(i).counted);
+  }
+  out.loss_count /= static_cast<double>(rounds() * options_.run.parallel.replicas());
+  return out;
+}
+
 Batch Trainer::take_batch(std::int64_t number) {
   const std::optional<ReadBatch> ahead = std::exchange(ahead_, std::nullopt);
-  return ahead && ahead->number == number ? std::move(ahead->batch) : batches_.at(number);
+  return ahead && ahead->number == number ? std::move(ahead->batch) : read_batch(number);
 }
 
 void Trainer::read_ahead(std::int64_t number) {
   try {
-    ahead_ = ReadBatch{number, batches_.at(number)};
+    ahead_ = ReadBatch{number, read_batch(number)};
   } catch (const Error&) {  // the step that needs it reports that it cannot be read
     ahead_.reset();
   }
@@ -364,7 +384,7 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
     search.look([&] {
       Executor& executor = rounds() > 1 ? micro(i) : *step_;
       const std::int64_t number = index * rounds() + i;
-      set_inputs(executor, options_, batches_.at(number), number);
+      set_inputs(executor, options_, read_batch(number), number);
       return find_not_finite(executor);
     });
   }
@@ -375,19 +395,21 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
 
 double Trainer::validate() {
   TRACESTEP_CHECK(can_validate(), "there is no text to validate on");
-  double total = 0.0;
+  double total = 0.0, counted = 0.0;
   const std::int64_t tokens = tokens_of(validated_);
   ProgressLine progress;
   std::int64_t done = 0;
   for (const TextPart& part : validated_) {
-    Executor& evaluator = evaluator_of(part);
+    double own = 0.0;
+    Executor& evaluator = evaluator_of(part, &own);
     evaluator.run();
-    total += evaluator.scalar("loss") * static_cast<double>(part.tokens());
+    total += evaluator.scalar("loss") * own;
+    counted += own;
     done += part.tokens();
     progress.update(fmt::format("validating: {} %", 100 * done / tokens));
   }
   for (auto& [shape, evaluator] : evaluators_) evaluator->release_outputs();
-  return total / static_cast<double>(tokens);
+  return total / std::max(counted, 1.0);
 }
 
 std::optional<NotFinite> Trainer::find_cause_in_validation() {

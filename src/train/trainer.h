@@ -66,7 +66,8 @@ class Trainer {
   PassContext context() const;
   void build();
   void build_evaluators();
-  Executor& evaluator_of(const TextPart& part);
+  // Ready to run on the part; `counted`: how many of its targets count, unless it is null.
+  Executor& evaluator_of(const TextPart& part, double* counted = nullptr);
   Program update_program() const;
   Device& device() const { return stores_.first().device(); }
 
@@ -83,6 +84,8 @@ class Trainer {
   // device works.
   Batch take_batch(std::int64_t number);
   void read_ahead(std::int64_t number);
+  // The batch; its losses are divided by what of the whole step counts.
+  Batch read_batch(std::int64_t number) const;
   void warn_of_skips(const TrainStep& step, bool skipped);
 
   TrainOptions options_;  // with the optimizer's options as the programs use them

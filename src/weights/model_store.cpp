@@ -20,6 +20,7 @@
 #include "spec/fields.h"
 #include "spec/parse_words.h"
 #include "tokens/tokenizer.h"
+#include "weights/nf4_weights.h"
 #include "weights/peft_files.h"
 #include "weights/whole_tensors.h"
 
@@ -181,20 +182,41 @@ void initialize_states(Store& store) {
 
 namespace {
 
+// The shape of a weight of which these are the codes.
+Shape coded_shape(const Type& codes) {
+  Shape out = codes.shape;
+  out[out.rank() - 1] *= 2;
+  return out;
+}
+
 void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   if (!to.computes()) return;
   initialize_states(to);
   const std::vector<std::string> names = to.weights();
   const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
   std::int64_t largest = 0;
-  for (const std::string& name : names) largest = std::max(largest, to.type(name).bytes());
+  for (const std::string& name : names) {
+    // Of codes, the weight in float32 that they are made from.
+    const std::int64_t elements = 2 * to.type(name).count();
+    const bool has_codes = !weight_of_codes(name).empty();
+    largest = std::max(largest, has_codes ? elements * 4 : to.type(name).bytes());
+  }
   // All parameters share one buffer, which is not cleared: page faults for billions of values take
   // longer than computing them.
   const auto bytes = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(largest));
   for (const std::string& name : names) {
-    const Type type = to.type(name);
-    fill_tensor(fill, {type.dtype, bytes.get()}, type.shape, initial_of(name, type.shape, is_tied),
-                seed, name);
+    if (is_part_of_nf4(name)) continue;
+    const std::string weight = weight_of_codes(name);
+    const Type type =
+        weight.empty() ? to.type(name) : Type{DType::kF32, coded_shape(to.type(name))};
+    fill_tensor(fill, {type.dtype, bytes.get()}, type.shape,
+                initial_of(weight.empty() ? name : weight, type.shape, is_tied), seed,
+                weight.empty() ? name : weight);
+    if (!weight.empty()) {
+      set_nf4(to, weight,
+              {type.dtype, type.shape, {bytes.get(), static_cast<std::size_t>(type.bytes())}});
+      continue;
+    }
     to.set(name, {type.dtype, type.shape, {bytes.get(), static_cast<std::size_t>(type.bytes())}});
   }
 }
@@ -227,7 +249,7 @@ void load_parameters(const WholeTensors& to, const SavedTensors& from) {
   const std::vector<std::string> names = to.weights(), given = from.names();
   const std::set<std::string> wanted(names.begin(), names.end());
   for (const std::string& name : given) {
-    if (wanted.contains(name)) continue;
+    if (wanted.contains(name) || is_nf4(to, name)) continue;
     if (!is_adapter(name)) fail_input(where, "the model has no tensor '{}'", name);
     throw Error(ErrorCode::kInput, where,
                 fmt::format("the model has no adapter '{}', and the weights have", name),
@@ -237,6 +259,11 @@ void load_parameters(const WholeTensors& to, const SavedTensors& from) {
   const bool is_base = std::ranges::none_of(given, is_adapter);
   for (const std::string& name : names) {
     if (is_base && is_adapter(name)) continue;
+    if (const std::string weight = weight_of_codes(name); from.has(weight)) {
+      set_nf4(to, weight, from.read(weight));
+      continue;
+    }
+    if (!from.has(name) && is_part_of_nf4(name)) continue;  // set with the codes
     if (!from.has(name)) fail_input(where, "tensor '{}' is missing", name);
     const Type held = from.type(name);
     const Type type = to.type(name);

@@ -14,6 +14,7 @@
 #include "spec/parse_words.h"
 #include "spec/peft_config.h"
 #include "weights/family_files.h"
+#include "weights/model_store.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
@@ -68,6 +69,21 @@ class Places {
     return std::string(kTheirs) + module_of(product_of(adapter)) + std::string(which_of(adapter));
   }
 
+  // Of a weight that is trained whole.
+  std::string name_of_whole(std::string_view weight) const {
+    return std::string(kTheirs) + whole(weight).name;
+  }
+  HostTensor whole_moved(Rows direction, std::string_view weight, const HostTensor& from) const {
+    const FamilyTensor& place = whole(weight);
+    const Shape& shape = shapes_.at(std::string(weight));
+    const bool is_ours = direction == Rows::kToOurs;
+    HostTensor out = HostTensor::zeros(from.dtype, is_ours ? shape : place.shape), given = from;
+    copy_rows(direction, place, shape, size_of(from.dtype), (is_ours ? out : given).bytes,
+              (is_ours ? given : out).bytes);
+    return out;
+  }
+  Shape whole_shape(std::string_view weight) const { return whole(weight).shape; }
+
   // Every matrix that the files have by itself, without ".weight".
   std::vector<std::string> modules() const {
     std::vector<std::string> out;
@@ -94,6 +110,15 @@ class Places {
   }
 
  private:
+  const FamilyTensor& whole(std::string_view weight) const {
+    const auto found = places_.find(std::string(weight));
+    if (found != places_.end() &&
+        found->second.shape.product() == shapes_.at(std::string(weight)).product()) {
+      return found->second;
+    }
+    fail_usage(kWhere, "files of {} have no {} by itself, which PEFT could keep", family_, weight);
+  }
+
   const std::string family_;
   const std::map<std::string, Shape> shapes_;
   const std::map<std::string, FamilyTensor> places_;
@@ -126,16 +151,18 @@ void load_adapters(const WholeTensors& to, const RunSpec& run) {
   const Places places(run.model, family_of(run.model, {}));
   std::set<std::string> known;
   for (const std::string& name : to.names(LeafKind::kParameter)) {
-    if (!is_adapter(name)) continue;
-    const std::string theirs = places.name_of(name);
+    const bool is_whole = !is_adapter(name);
+    const std::string theirs = is_whole ? places.name_of_whole(name) : places.name_of(name);
     known.insert(theirs);
     if (file.find(theirs) == nullptr) fail_input(path.string(), "{} is missing", theirs);
     const Type given = file.type(theirs), type = to.type(name);
-    if (given.shape != type.shape || !is_floating(given.dtype) || is_float8(given.dtype)) {
+    if (given.shape != (is_whole ? places.whole_shape(name) : type.shape) ||
+        !is_floating(given.dtype) || is_float8(given.dtype)) {
       fail_input(path.string(), "{} is {}, the model expects {}: adapters of another base", theirs,
                  given.str(), type.str());
     }
-    const HostTensor ours = places.moved(Rows::kToOurs, name, file.read(theirs));
+    const HostTensor ours = is_whole ? places.whole_moved(Rows::kToOurs, name, file.read(theirs))
+                                     : places.moved(Rows::kToOurs, name, file.read(theirs));
     if (const auto bad = find_not_finite(theirs, ours)) {
       throw Error(ErrorCode::kNotFinite, path.string(), bad->str(), "take other adapters");
     }
@@ -193,20 +220,35 @@ void start_adapters(const WholeTensors& to, const RunSpec& run) {
   }
 }
 
+void load_weights(const WholeTensors& to, const RunSpec& run, const SavedTensors& from) {
+  load_parameters(to, from);
+  if (std::ranges::none_of(from.names(), is_adapter)) start_adapters(to, run);
+}
+
 void write_peft_folder(const fs::path& path, const ModelConfig& model, const Adapters& adapters,
                        const fs::path& base, const TensorsToSave& tensors) {
   const Places places(model, family_of(model, base));
   std::map<std::string, std::string> ours;  // by their names
-  std::set<std::string> adapted;
+  std::set<std::string> adapted, whole;
   TensorTypes types;
   for (const auto& [name, type] : tensors.types) {
-    if (!is_adapter(name)) continue;
-    const std::string theirs = places.name_of(name);
-    ours[theirs] = name;
-    types[theirs] = type;
-    adapted.insert(places.module_of(product_of(name)));
+    const bool is_whole = std::ranges::any_of(
+        adapters.whole, [&](const std::string& part) { return path_matches(part, name); });
+    if (is_adapter(name)) {
+      const std::string theirs = places.name_of(name);
+      ours[theirs] = name;
+      types[theirs] = type;
+      adapted.insert(places.module_of(product_of(name)));
+    } else if (is_whole) {
+      const std::string theirs = places.name_of_whole(name);
+      ours[theirs] = name;
+      types[theirs] = {type.dtype, places.whole_shape(name)};
+      whole.insert(component_path(theirs.substr(kTheirs.size())));
+    }
   }
-  const Json config = peft_config(adapters, targets_for(adapted, places.modules()), base.string());
+  const std::vector<std::string> modules = places.modules();
+  const Json config = peft_config(adapters, targets_for(adapted, modules),
+                                  {whole.begin(), whole.end()}, base.string());
   OutputFolder output(path, kExport);
   const Directory& folder = output.folder();
   {
@@ -222,13 +264,19 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
     if (const auto bad = find_not_finite(name, value)) {
       throw Error(ErrorCode::kNotFinite, kExport, bad->str());
     }
-    file.add(places.moved(Rows::kToTheirs, name, value));
+    file.add(is_adapter(name) ? places.moved(Rows::kToTheirs, name, value)
+                              : places.whole_moved(Rows::kToTheirs, name, value));
   }
   file.commit();
   output.commit();
 }
 
 TensorsToSave merged(const TensorsToSave& tensors, const Adapters& adapters) {
+  if (adapters.base == BaseWeights::kNf4) {
+    throw Error(ErrorCode::kUsage, kExport,
+                "the weights are kept in 4 bits, and would be merged so",
+                "export the adapters, and merge them into the model that they began from");
+  }
   TensorsToSave out{
       .types = {}, .get = [tensors, scale = adapters.scale()](const std::string& name) {
         HostTensor weight = tensors.get(name);

@@ -21,6 +21,10 @@ Adapters adapters_of(const SavedTensors& from);
 // for families whose files join what stands apart here (phi3's qkv_proj).
 void start_adapters(const WholeTensors& to, const RunSpec& run);
 
+// Loads the weights of the run's model (load_parameters()). Where they have no adapters these are
+// set as above, and what a folder of adapters trains whole comes from there.
+void load_weights(const WholeTensors& to, const RunSpec& run, const SavedTensors& from);
+
 // Writes the folder, whole or not at all. `tensors` has the adapters of `model`; `base`: the folder
 // of the published model that the weights began from, empty: they are named as a Llama's.
 void write_peft_folder(const std::filesystem::path& path, const ModelConfig& model,

@@ -164,6 +164,10 @@ const std::vector<Unsupported>& unsupported_ops() {
       {"cuda", "on_first_rank", "sums in one order for any number of ranks are of the CPU"},
       {"null", "fused", "stands for devices that decompose it"},
       {"null", "attention", "stands for devices that decompose it"},
+      {"reference", "attention_of_documents", "decomposed into two products around a softmax"},
+      {"cpu", "attention_of_documents", "decomposed into two products around a softmax"},
+      {"cuda", "attention_of_documents", "decomposed into two products around a softmax"},
+      {"null", "attention_of_documents", "stands for devices that decompose it"},
   };
   return all;
 }

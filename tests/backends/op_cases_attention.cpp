@@ -17,6 +17,8 @@ struct Wish {
   std::int64_t window = 0;  // keys that a query sees; 0: all
   double cap = 0.0;         // of scores; 0: none
   bool is_for_gpus = false;
+  // Lengths of the documents in a row; of other rows in turned order. None: a row is one text.
+  std::vector<std::int64_t> documents = {};
 };
 
 Attrs attrs_of(const Wish& w) {
@@ -40,22 +42,62 @@ Shape as_result(const Wish& w) {
   return out;
 }
 
+// [..., H, T, D] → [..., T]
+Shape places_of(const Wish& w) {
+  Shape out(std::span(w.q.begin(), static_cast<std::size_t>(std::max(w.q.rank() - 3, 0))));
+  out.push_back(w.q.back(1));
+  return out;
+}
+
+// Operands for the bounds of documents, and their values as x`at` and the next.
+void add_bounds(const Wish& w, OpCase& to) {
+  if (w.documents.empty()) return;
+  for (int i = 0; i < 2; ++i) {
+    to.operands.push_back({.shape = places_of(w), .holds = Holds::kIndex, .differentiable = false});
+  }
+}
+void settle_bounds(const Wish& w, std::size_t at, Tensors& leaves) {
+  if (w.documents.empty()) return;
+  HostTensor &starts = leaves.at(fmt::format("x{}", at)),
+             &ends = leaves.at(fmt::format("x{}", at + 1));
+  const std::int64_t places = w.q.back(1), rows = places_of(w).product() / places;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::vector<std::int64_t> lengths = w.documents;
+    std::ranges::rotate(lengths, lengths.begin() + row % std::ssize(lengths));
+    std::int64_t begin = 0;
+    for (const std::int64_t length : lengths) {
+      for (std::int64_t i = begin; i < begin + length; ++i) {
+        starts.as<std::int64_t>()[static_cast<std::size_t>(row * places + i)] = begin;
+        ends.as<std::int64_t>()[static_cast<std::size_t>(row * places + i)] = begin + length;
+      }
+      begin += length;
+    }
+  }
+}
+
 OpCase forward_on(const Wish& w) {
   const Shape kv = keys_of(w);
   const auto operand = [&](const Shape& s) { return stored(s, w.how, -w.reach, w.reach); };
-  return {.operands = {operand(w.q), operand(kv), stored(kv, w.how)},
-          .attrs = attrs_of(w),
-          .is_for_gpus = w.is_for_gpus};
+  OpCase out{.operands = {operand(w.q), operand(kv), stored(kv, w.how)},
+             .attrs = attrs_of(w),
+             .is_for_gpus = w.is_for_gpus};
+  add_bounds(w, out);
+  if (!w.documents.empty()) out.settle = [w](Tensors& leaves) { settle_bounds(w, 3, leaves); };
+  return out;
 }
 
 // y and the log-sum-exp are those of forward: kernels may count on weights that add up to one.
 void settle_results(const OpCase& c, Tensors& leaves) {
   const OpTest forward{.op = "flash_attention"};
-  const OpCase on{{c.operands[1], c.operands[2], c.operands[3]}, c.attrs};
+  OpCase on{{c.operands[1], c.operands[2], c.operands[3]}, c.attrs};
+  Tensors operands{{"x0", leaves.at("x1")}, {"x1", leaves.at("x2")}, {"x2", leaves.at("x3")}};
+  for (std::size_t i = 6; i < c.operands.size(); ++i) {  // bounds of documents
+    on.operands.push_back(c.operands[i]);
+    operands[fmt::format("x{}", i - 3)] = leaves.at(fmt::format("x{}", i));
+  }
   const DType dtype = leaves.at("x1").dtype;
   const Program run = build_program(forward, on, {.dtype = dtype});
-  const Tensors results = reference_values(
-      run, {{"x0", leaves.at("x1")}, {"x1", leaves.at("x2")}, {"x2", leaves.at("x3")}});
+  const Tensors results = reference_values(run, operands);
   leaves.at("x4") = converted(results.at("y0"), leaves.at("x4").dtype);
   leaves.at("x5") = converted(results.at("y1"), leaves.at("x5").dtype);
 }
@@ -66,7 +108,11 @@ OpCase backward_on(const Wish& w) {
   OpCase out{{stored(as_result(w), w.how), operand(w.q), operand(kv), stored(kv, w.how),
               plain(as_result(w)), wide(rows)},
              attrs_of(w)};
-  out.settle = [c = out](Tensors& leaves) { settle_results(c, leaves); };
+  add_bounds(w, out);
+  out.settle = [c = out, w](Tensors& leaves) {
+    settle_bounds(w, 6, leaves);
+    settle_results(c, leaves);
+  };
   out.is_for_gpus = w.is_for_gpus;
   return out;
 }
@@ -126,7 +172,20 @@ std::vector<Wish> wishes() {
        .token_major = true,
        .group = 4,
        .window = 20,
-       .cap = 1.5}};
+       .cap = 1.5},
+      // Documents of one place and of many, within a tile and over several; with a window as well.
+      {.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .documents = {1, 20, 16}},
+      {.q = {3, 149, 64}, .keys = 149, .documents = {64, 80, 5}},
+      {.q = {131, 128}, .keys = 131, .documents = {131}},
+      {.q = {2, 2, 401, 32}, .keys = 401, .documents = {3, 250, 1, 1, 130, 16}},
+      {.q = {2, 8, 77, 64},
+       .keys = 77,
+       .how = Stored::kHeads,
+       .token_major = true,
+       .group = 4,
+       .window = 20,
+       .cap = 1.5,
+       .documents = {50, 27}}};
 }
 
 // A GPU has kernels of their own for these; a CPU takes them as it takes those above.
@@ -172,7 +231,17 @@ std::vector<Wish> wishes_for_gpus() {
        .group = 2,
        .window = 70,
        .cap = 1.0},
-      {.q = {1, 4, 90, 256}, .keys = 90, .causal = false, .group = 4, .cap = 50.0}};
+      {.q = {1, 4, 90, 256}, .keys = 90, .causal = false, .group = 4, .cap = 50.0},
+      // Documents: of every kernel's width, of few tiles and of many, at ends of tiles.
+      {.q = {2, 4, 300, 64}, .keys = 300, .group = 4, .documents = {128, 64, 1, 107}},
+      {.q = {2, 2, 333, 80}, .keys = 333, .documents = {111, 111, 111}},
+      {.q = {1, 4, 290, 96}, .keys = 290, .group = 2, .documents = {7, 250, 33}},
+      {.q = {2, 4, 517, 128}, .keys = 517, .group = 2, .documents = {256, 130, 1, 1, 129}},
+      {.q = {1, 2, 2100, 128}, .keys = 2100, .documents = {1030, 40, 1030}},
+      {.q = {2, 2, 261, 104}, .keys = 261, .group = 2, .window = 60, .documents = {200, 61}},
+      {.q = {2, 2, 200, 192}, .keys = 200, .documents = {65, 64, 71}},
+      {.q = {2, 2, 180, 256}, .keys = 180, .token_major = true, .documents = {100, 80}},
+      {.q = {2, 4, 261, 64}, .keys = 261, .group = 4, .cap = 3.0, .documents = {130, 131}}};
 }
 
 std::vector<Wish> all_wishes() {
@@ -243,29 +312,45 @@ std::vector<OpCase> cached_cases() {
   return out;
 }
 
+OpCase documents_on(const Wish& w) {
+  OpCase out = forward_on(w);
+  out.attrs = {{"scale", w.scale}, {"cap", w.cap}, {"window", w.window}};
+  return out;
+}
+
 }  // namespace
 
 std::vector<OpTest> attention_tests() {
   constexpr double kFloor = 0x1p-17;  // sums of hundreds of products, in parts of float32
-  return {{.op = "flash_attention",
-           .bound = Bound::kUnfused,
-           .cases = forward_cases(),
-           .floor_share = kFloor},
-          {.op = "flash_attention_grad",
-           .bound = Bound::kUnfused,
-           .cases = backward_cases(),
-           .gradient_outputs = {},
-           .floor_share = kFloor},
-          {.op = "attention_with_cache",
-           .bound = Bound::kUnfused,
-           .cases = cached_cases(),
-           .gradient_outputs = {},
-           .floor_share = kFloor},
-          {.op = "cached_attention",
-           .bound = Bound::kUnfused,
-           .cases = cached_cases(),
-           .gradient_outputs = {},
-           .floor_share = kFloor}};
+  return {
+      {.op = "flash_attention",
+       .bound = Bound::kUnfused,
+       .cases = forward_cases(),
+       .floor_share = kFloor},
+      {.op = "flash_attention_grad",
+       .bound = Bound::kUnfused,
+       .cases = backward_cases(),
+       .gradient_outputs = {},
+       .floor_share = kFloor},
+      {.op = "attention_of_documents",
+       .bound = Bound::kUnfused,
+       .cases =
+           {documents_on({.q = {2, 4, 37, 16}, .keys = 37, .group = 2, .documents = {1, 20, 16}}),
+            documents_on({.q = {3, 29, 8}, .keys = 29, .documents = {29}}),
+            documents_on(
+                {.q = {2, 2, 21, 8}, .keys = 21, .window = 6, .cap = 2.0, .documents = {13, 8}}),
+            documents_on({.q = {9, 4}, .keys = 9, .documents = {4, 5}})},
+       .floor_share = kFloor},
+      {.op = "attention_with_cache",
+       .bound = Bound::kUnfused,
+       .cases = cached_cases(),
+       .gradient_outputs = {},
+       .floor_share = kFloor},
+      {.op = "cached_attention",
+       .bound = Bound::kUnfused,
+       .cases = cached_cases(),
+       .gradient_outputs = {},
+       .floor_share = kFloor}};
 }
 
 }  // namespace tracestep::testing

@@ -19,7 +19,7 @@ OpTest compare(std::string op) {
   OpTest out{.op = std::move(op),
              .bound = Bound::kExact,
              .cases = elementwise_cases(2),
-             .dtypes = kNumberTypes,
+             .dtypes = kAllTypes,
              .gradient_outputs = {}};
   // Few different values, so that many pairs are equal.
   for (OpCase c : elementwise_cases(2)) {

@@ -3,6 +3,7 @@
 
 #include "backends/op_cases.h"
 #include "ops/moment_codes.h"
+#include "ops/nf4_codes.h"
 #include "support/host_values.h"
 
 namespace tracestep::testing {
@@ -30,6 +31,13 @@ OpCase adamw_if(bool apply, Shape shape, bool wide_state) {
 OpCase adamw_counted(Shape shape, bool wide_state) {
   OpCase out = adamw_if(true, std::move(shape), wide_state);
   out.operands.push_back(wide({}, 7.0, 7.0));
+  return out;
+}
+
+// The case with a step size that comes with a factor on eps, which is large enough to be seen.
+OpCase in_pairs(OpCase out, std::size_t step_size) {
+  out.operands[step_size] = wide({2}, 0.1, 0.9);
+  out.attrs.set("eps", 0.5);
   return out;
 }
 
@@ -80,6 +88,7 @@ std::vector<OpCase> multi_adamw_cases() {
           multi_adamw_on({{1031}, {128}}, true, &kYes, true),
           multi_adamw_on({{1031}, {128}}, false, &kNo, true),
           multi_adamw_on({{257}}, true, &kYes, false), multi_adamw_counted({{257}, {31}}),
+          in_pairs(multi_adamw_on({{1031}, {128}}, true, nullptr, true), 1),
           // More groups than one table holds.
           for_gpus(multi_adamw_on(std::vector<Shape>(230, Shape{7}), false, nullptr, false))};
 }
@@ -107,6 +116,16 @@ OpCase moment_codes_of(const Shape& shape, bool first) {
 
 OpCase from_moment_codes_on(const Shape& shape, bool first) {
   return {{bytes(shape), wide({coded_blocks(shape.product())}, 0.1, 2.0)}, {{"first", first}}};
+}
+
+// Magnitudes of blocks are above 0, so that no sum cancels.
+OpCase nf4_of(const Shape& shape) {
+  const std::int64_t count = shape.product();
+  Shape pairs = shape;
+  pairs[pairs.rank() - 1] /= 2;
+  return {{bytes(pairs), bytes({nf4_blocks(count)}), wide({nf4_groups(count)}, 0.1, 2.0),
+           wide({1}, 3.0, 4.0)},
+          {{"shape", shape}}};
 }
 
 // Rates and factors, the number of the step, then groups.
@@ -231,7 +250,8 @@ std::vector<OpTest> optimizer_tests() {
                  adamw_on({0}, true, 0.1, false), adamw_on({1}, true, 0.1, true),
                  adamw_on({67, 31}, false, 0.1, true), adamw_if(true, {1031}, true),
                  adamw_if(false, {1031}, true), adamw_if(false, {67, 31}, false),
-                 adamw_if(false, {0}, true), adamw_counted({1031}, true)},
+                 adamw_if(false, {0}, true), adamw_counted({1031}, true),
+                 in_pairs(adamw_on({67, 31}, true, 0.1, false), 5)},
                 {}),
       composite("multi_adamw", multi_adamw_cases(), {}),
       {.op = "moment_codes",
@@ -244,6 +264,10 @@ std::vector<OpTest> optimizer_tests() {
        .bound = Bound::kExact,
        .cases = {from_moment_codes_on({1031}, true), from_moment_codes_on({67, 31}, false),
                  from_moment_codes_on({0}, true), from_moment_codes_on({1}, false)},
+       .gradient_outputs = {}},
+      {.op = "widen_nf4",
+       .cases = {nf4_of({64}), nf4_of({3, 128}), nf4_of({131, 192}), nf4_of({0, 64}),
+                 nf4_of({32, 6}), nf4_of({300, 64})},
        .gradient_outputs = {}},
       composite("adamw_8bit", adamw_8bit_cases(), {}),
       refresh_codes(),

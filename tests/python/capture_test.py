@@ -9,12 +9,15 @@ which shares nothing with the writer, here; and by the program, where capture ch
 """
 import argparse
 import contextlib
+import copy
+import dataclasses
 import io
 import json
 import math
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,6 +39,7 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from tracestep._capture import PATTERNS  # noqa: E402
 from tracestep._capture.export import Inputs, Step, Widened, graph_of, leaves_of, widened_copy, written  # noqa: E402
+from tracestep._capture.folder import read_tensors  # noqa: E402
 
 warnings.filterwarnings("ignore")
 PROGRAM = "tracestep"
@@ -335,6 +339,114 @@ class DropoutTest(unittest.TestCase):
         self.assertLess(abs(float(a.mean() - b.mean())), 4.5 * error)
         self.assertLess(abs(math.log(float(a.std() / b.std()))), 0.25)
         self.assertEqual(len(set(mine)), 300)
+
+
+@dataclasses.dataclass
+class Found:
+    """What a module of one's own may return."""
+
+    logits: torch.Tensor
+    loss: torch.Tensor | None = None
+
+
+class Returning(GPT):
+    def forward(self, idx, *, targets=None):
+        logits, loss = super().forward(idx, idx if targets is None else targets)
+        return Found(loss=loss, logits=logits)
+
+
+class OutputsTest(unittest.TestCase):
+    def test_a_dataclass_with_keywords_gives_its_loss_and_logits(self):
+        torch.manual_seed(3)
+        found = tracestep.capture(Returning().eval(), IDS, targets=TARGETS)
+        self.assertLess(found.check["gradients"], 1e-10)
+        self.assertEqual([row["name"] for row in found.inputs], ["idx", "targets"])
+        self.assertIn('output "logits"', (found.folder / "program.txt").read_text())
+        theirs = tracestep.capture(Returning(), IDS, targets=TARGETS, check=False, loss=lambda out, y: F.cross_entropy(
+            out.logits.flatten(0, 1), y.flatten()))
+        self.assertIn('output "logits"', (theirs.folder / "program.txt").read_text())
+
+
+class GroupsTest(unittest.TestCase):
+    """Two rates, decay for matrices alone, and a bias that no group has."""
+
+    STEPS = 10
+
+    @classmethod
+    def setUpClass(cls):
+        torch.manual_seed(3)
+        cls.module = GPT()
+        cls.captured = tracestep.capture(cls.module, IDS, TARGETS, check=False, optimizer=cls.optimizer(cls.module))
+
+    @staticmethod
+    def optimizer(module):
+        left = module.h[1].fc.bias
+        rest = [p for p in module.parameters() if p is not left and p is not module.wte.weight]
+        return torch.optim.AdamW([{"params": [p for p in rest if p.dim() > 1], "weight_decay": 0.1},
+                                  {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+                                  {"params": [module.wte.weight], "lr": 1e-2, "weight_decay": 0.025}],
+                                 lr=2e-3, betas=(0.8, 0.95), eps=1e-6)
+
+    def by_torch(self):
+        module = copy.deepcopy(self.module)
+        optimizer, losses = self.optimizer(module), []
+        for step in range(self.STEPS):
+            for group in optimizer.param_groups:  # tracestep adds eps before its bias is corrected (docs/training.md)
+                group["eps"] = 1e-6 / (1 - 0.95 ** (step + 1)) ** 0.5
+            optimizer.zero_grad()
+            loss = module(IDS, TARGETS)[1]
+            loss.backward()
+            # Gradients that are 0 but for rounding, as those of biases of keys, move a weight by their sign.
+            moves = {n: p.grad.abs() > 1e-4 for n, p in module.named_parameters()} if step == 0 else moves
+            optimizer.step()
+            losses.append(float(loss))
+        return losses, {n: (p.detach(), moves[n]) for n, p in module.named_parameters()}
+
+    def by_program(self, **options):
+        with tempfile.TemporaryDirectory() as place:
+            file, losses = pathlib.Path(place) / "weights", []
+            tracestep.train(program=self.captured, steps=self.STEPS, save=file, threads=1,
+                            on_step=lambda row: losses.append(row["loss"]), **options)
+            return losses, read_tensors(file)
+
+    def test_ten_steps_are_those_of_the_modules_optimizer(self):
+        wanted, weights = self.by_torch()
+        for options in ({}, {"executor": "compiled"}, {"updates": "early", "recompute": "blocks"}):
+            with self.subTest(options):
+                losses, found = self.by_program(**options)
+                for a, b in zip(losses, wanted):
+                    self.assertAlmostEqual(a, b, delta=1e-5 * b)
+                for name, (p, moves) in weights.items():
+                    with self.subTest(name):
+                        self.assertLess(float((found[name] - p)[moves].norm()), 2e-5 * float(p.norm()))
+                self.assertTrue(torch.equal(found["h.1.fc.bias"], self.module.h[1].fc.bias))
+
+    def test_flags_are_of_the_highest_and_others_keep_their_share(self):
+        plain = self.by_program()[0]
+        self.assertEqual(self.by_program(lr=1e-2, weight_decay=0.1, beta1=0.8, beta2=0.95, eps=1e-6)[0], plain)
+        self.assertNotEqual(self.by_program(lr=5e-3)[0], plain)
+        _, still = self.by_program(lr=0.0)
+        self.assertTrue(torch.equal(still["wte.weight"], self.module.wte.weight))
+
+    def test_peaks_are_as_predicted_with_groups(self):
+        for what in ({}, {"parallel": "dp=2,shard=2"}, {"updates": "early"}, {"moments": "8bit"}):
+            for row in tracestep.memory(program=self.captured, precision="fp32,bf16", executor="eager,compiled", threads=1,
+                                        **what).table.rows:
+                self.assertEqual(row["measured_peak_bytes"], row["predicted_peak_bytes"], (what, row))
+
+    def test_what_no_step_here_can_do_is_said(self):
+        folder = pathlib.Path(self.captured)
+        index = json.loads((folder / "capture.json").read_text())
+        self.assertEqual(index["optimizer"], "AdamW")
+        with tempfile.TemporaryDirectory() as place:
+            other = pathlib.Path(place) / "other"
+            shutil.copytree(folder, other)
+            index["optimizer_groups"][1]["beta1"] = 0.5
+            (other / "capture.json").write_text(json.dumps(index))
+            with self.assertRaisesRegex(tracestep.UsageError, "--beta1.* groups of GPT's optimizer differ in it"):
+                tracestep.train(program=other, steps=1)
+        with self.assertRaisesRegex(tracestep.UsageError, "none of the module's parameters"):
+            tracestep.capture(GPT(), IDS, TARGETS, check=False, optimizer=torch.optim.AdamW(GPT().parameters()))
 
 
 class FolderTest(unittest.TestCase):

@@ -2,7 +2,7 @@
 """Captures architectures of transformers and modules of one's own, and holds each to its own autograd.
 
     .venv-oracle/bin/python tools/soak/captured_modules.py [--only NAME,…] [--program PROGRAM]
-                                                       [--output FILE] [--bytes]
+                                                       [--rows FILE] [--output FILE]
 
 Each is small, with random weights, three rows, 19 positions (beyond a window of 8) and 131 words. The program
 of each, with all patterns and with none, is run in float64 by tests/python/program_reader.py; loss, logits and
@@ -11,12 +11,14 @@ for rounding: to 1e-3 of the largest of all). With --program, capture's own chec
 With it, loss, logits and gradients in float32 on the CPU, eager and compiled, and the losses and weights of ten steps of
 AdamW are compared with the module's in float64, and so are PyTorch's own in float32 (weights whose gradient is 0 but for
 rounding move by its sign, and are left out; the others are compared by the norm of a tensor). Ours pass within 1e-5, or
-up to 1.5 times PyTorch's error. With --bytes, the peaks of
-their steps are measured beside the predicted ones. Modules of other packages are tried where these are installed.
-Exit status 1: something differs.
+up to 1.5 times PyTorch's error. The peaks of its steps are measured beside the predicted ones: forward, with
+backward, with an update, recomputed, and on two ranks. Modules of other packages are tried where these are installed.
+With --rows, what FILE already has is not run again, and the rest is added to it. What --output's page says of a card
+stays. Exit status 1: something differs.
 """
 import argparse
 import concurrent.futures
+import json
 import multiprocessing
 import pathlib
 import sys
@@ -249,7 +251,7 @@ def passes(row, figure):
     return ours <= max(USUAL, TIMES * theirs)
 
 
-def tried(make, checks):
+def tried(name, make, checks):
     """What a table says of one."""
     torch.manual_seed(3)
     began = time.monotonic()
@@ -258,14 +260,15 @@ def tried(make, checks):
         (lifted, out), (plain, other) = capture_test.read(module, inputs, options, (PATTERNS, ()))
         row = {"with": lifted, "without": plain, "nodes": f"{len(out.program.nodes)} / {len(other.program.nodes)}",
                "found": ", ".join(f"{n} {name}" for name, n in out.lifted.items()) or "—",
-               "constants": str(len(out.constants)), "seconds": time.monotonic() - began}
+               "constants": str(len(out.constants))}
         if checks:
             check = tracestep.capture(module, *inputs, **options).check
             row["program"] = max(check["loss"], check["gradients"])
             torch.manual_seed(3)
             module, inputs, options = make()
+            row["peaks"] = peaks_of(name, tracestep.capture(module, *inputs, check=False, **options))
             row.update(in_float32(module, inputs, options))
-        return row
+        return {**row, "seconds": time.monotonic() - began}
     except tracestep.Error as refused:
         return {"reason": str(refused)}
 
@@ -277,7 +280,7 @@ def row_of(name, program):
         tracestep.use(program)
     make = next(make for other, _, make in modules() if other == name)
     try:
-        row = tried(make, program)
+        row = tried(name, make, program)
     except ImportError as missing:
         print(f"{name}: left out, {missing}", flush=True)
         return None
@@ -290,28 +293,21 @@ def row_of(name, program):
 def is_equal(row):
     """True if its errors are within their bounds."""
     return "with" in row and max(row["with"], row["without"], row.get("program", 0.0)) <= BOUND and \
-        all(passes(row, figure) for figure in NARROW)
+        not row.get("peaks", (0, 0))[1] and all(passes(row, figure) for figure in NARROW)
 
 
-def compare_bytes(only):
-    """Prints where the measured peak of a module's steps is not the predicted one; returns how many are not."""
-    cells = different = 0
-    for name, kind, make in modules():
-        if kind == "tried once" or (only and name not in only):
-            continue
-        torch.manual_seed(3)
-        module, inputs, options = make()
-        captured = tracestep.capture(module, *inputs, check=False, **options)
-        for what in ({"mode": "forward"}, {"mode": "forward-backward"}, {"mode": "step"},
-                     {"mode": "step", "recompute": "blocks"}):
-            for row in tracestep.memory(program=captured, precision="fp32,bf16", executor="eager,compiled",
-                                        **what).table.rows:
-                cells += 1
-                if row["measured_peak_bytes"] != row["predicted_peak_bytes"]:
-                    different += 1
-                    print(name, what, row["measured_peak_bytes"], row["predicted_peak_bytes"])
-    print(f"bytes: {cells} steps, {different} peaks are not as predicted")
-    return different
+STEPS_MEASURED = ({"mode": "forward"}, {"mode": "forward-backward"}, {"mode": "step"}, {"mode": "step", "recompute": "blocks"},
+                  {"mode": "step", "parallel": "dp=2"}, {"mode": "step", "parallel": "dp=2,shard=3"})
+
+
+def peaks_of(name, captured):
+    """How many peaks were measured, and how many of them are not as predicted."""
+    rows = [row for what in STEPS_MEASURED for row in tracestep.memory(
+        program=captured, precision="fp32,bf16", executor="eager,compiled", threads=1, **what).table.rows]
+    wrong = [row for row in rows if row["measured_peak_bytes"] != row["predicted_peak_bytes"]]
+    for row in wrong:
+        print(name, row, flush=True)
+    return len(rows), len(wrong)
 
 
 def main():
@@ -320,28 +316,36 @@ def main():
     parser.add_argument("--program", help="a program with which capture checks itself")
     parser.add_argument("--jobs", type=int, default=1, help="modules at a time")
     parser.add_argument("--output", type=pathlib.Path, help="a page for the table")
-    parser.add_argument("--bytes", action="store_true", help="compare measured peaks with predicted ones instead")
+    parser.add_argument("--rows", type=pathlib.Path, help="a file of rows, one a line, that is taken and added to")
     options = parser.parse_args()
     if options.program:
         tracestep.use(options.program)
     only = [name for name in options.only.split(",") if name]
-    if options.bytes:
-        return 1 if compare_bytes(only) else 0
-    began = time.monotonic()
-    wanted = [(name, kind) for name, kind, _ in modules() if not only or name in only]
+    wanted = {name: kind for name, kind, _ in modules() if not only or name in only}
+    found = {}
+    if options.rows and options.rows.exists():
+        found = dict(map(json.loads, options.rows.read_text(encoding="utf-8").splitlines()))
+    left = [name for name in wanted if name not in found]
     with concurrent.futures.ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
-        found = list(pool.map(row_of, [name for name, _ in wanted], [options.program] * len(wanted)))
-    rows = [(name, kind, is_equal(row), row) for (name, kind), row in zip(wanted, found) if row]
+        for name, row in zip(left, pool.map(row_of, left, [options.program] * len(left))):
+            found[name] = row
+            if options.rows:
+                with options.rows.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([name, row]) + "\n")
+    rows = [(name, kind, is_equal(found[name]), found[name]) for name, kind in wanted.items() if found[name]]
     problems = sum(kind != "tried once" and not equal for _, kind, equal, _ in rows)
     if options.output:
-        options.output.write_text(page(rows, bool(options.program), time.monotonic() - began), encoding="utf-8")
+        before = options.output.read_text(encoding="utf-8") if options.output.exists() else ""
+        card = before[before.index(ON_A_CARD):] if ON_A_CARD in before else ""
+        options.output.write_text(page(rows, bool(options.program)) + card, encoding="utf-8")
     return 1 if problems else 0
 
 
+ON_A_CARD = "\n## On a card\n"
 MORE_TITLES = " by the program | float32 | PyTorch's | ten losses | PyTorch's | weights | PyTorch's |"
 
 
-def page(rows, checks, seconds):
+def page(rows, checks):
     """The table as Markdown."""
     import platform
 
@@ -352,7 +356,7 @@ def page(rows, checks, seconds):
         version = ""
     lines = ["# Captured modules", "",
              f"Written by `tools/soak/captured_modules.py --output`, with torch {torch.__version__.partition('+')[0]}{version}, "
-             f"Python {platform.python_version()}, on a CPU, in {seconds / 60:.0f} minutes.", ""]
+             f"Python {platform.python_version()}, on a CPU, in {sum(r[3].get('seconds', 0.0) for r in rows) / 60:.0f} minutes.", ""]
     for kind, title in (("own", "Own modules"), ("transformers", "Architectures of transformers"),
                         ("tried once", "Modules of other packages, tried once")):
         of_kind = [r for r in rows if r[1] == kind]
@@ -368,7 +372,8 @@ def page(rows, checks, seconds):
                   (f"In float32 within {USUAL:.0e}, or within {TIMES} times PyTorch's error: " + ", ".join(
                       f"{what} of {sum(n in r[3] and passes(r[3], n) for r in of_kind)} "
                       f"({sum(n in r[3] and r[3][n][0] <= USUAL for r in of_kind)} within {USUAL:.0e})"
-                      for n, what in NARROW.items()) + ".") if checks else "", "",
+                      for n, what in NARROW.items()) + f". Of {sum(r[3].get('peaks', (0, 0))[0] for r in of_kind)} peaks measured, "
+                  f"{sum(r[3].get('peaks', (0, 0))[1] for r in of_kind)} are not as predicted.") if checks else "", "",
                   f"| module | with | without |{MORE_TITLES if checks else ''} nodes | constants | composites |",
                   f"|---|--:|--:|{'--:|' * 7 if checks else ''}--:|--:|---|"]
         for name, _, _, row in of_kind:

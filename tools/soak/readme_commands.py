@@ -6,7 +6,7 @@
 
 What capitals stand for is there under that very name, in a folder of its own: FILE a text, FOLDER a
 published model, MODULE a captured one, A.json and B.json results, DIR a finished job array where merge reads one, TRACE.json and
-SNAPSHOT.pickle recordings, CMD a program. Commands run in the order of the table, since some read
+SNAPSHOT.pickle recordings, CHATS.jsonl conversations, CMD a program. Commands run in the order of the table, since some read
 what others wrote. Each must end with status 0. Prints one line per command, with its time, and a summary in JSON; status 1 when there was a fault.
 """
 import argparse
@@ -50,6 +50,8 @@ class Machine:
         shutil.copytree(ROOT / "tests/captured/tiny", folder / "MODULE")
         shutil.copy(ROOT / "README.md", folder)  # a study trains on it
         (folder / "FILE").write_text((ROOT / "README.md").read_text()[:3000])
+        turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello, too"}]
+        (folder / "CHATS.jsonl").write_text((json.dumps({"messages": turns}) + "\n") * 40)
         for result in ("A.json", "B.json"):
             self.must_run(f"{STEP} --output {result}")
         self.must_run(f"train {SMALL} --text FILE --steps 1 --save own.safetensors")

@@ -49,7 +49,8 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
             autocast: str | None = None, **keywords: Any) -> Captured:
     """Writes `module`, called with `inputs` and `keywords`, and its loss as a program.
 
-    The loss is loss(outputs, *targets), or what the module returns as one: alone, in a tuple or as `.loss`.
+    The loss is loss(outputs, *targets), or what the module returns as one: alone, in a tuple or as `.loss`. Without
+    `loss`, `targets` is a keyword of the module's own.
     `folder` is made, or is a temporary one; `patterns`: "all", "none" or names of composites that are looked for.
     `check` holds loss and every gradient to the module, small and in float64. Without `weights`, and for a module
     on the meta device, none are read or written, and nothing is checked: for plans. With an `optimizer`, its groups
@@ -64,6 +65,8 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
     place = Path(tempfile.mkdtemp(prefix="tracestep-") if folder is None else folder)
     prepare(place, overwrite)
     try:
+        if loss is None and not isinstance(targets, (tuple, list)):  # the module's own keyword
+            keywords, targets = {**keywords, "targets": targets}, ()
         targets = targets if isinstance(targets, (tuple, list)) else (targets,)
         if any(p.device.type == "meta" for p in module.parameters()):
             module, weights = _off_meta(module), False
@@ -77,7 +80,8 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
             warnings.simplefilter("ignore")  # of PyTorch about itself
             found = exported(step, step.inputs.tensors, title, wanted)
             held = compared(step, found, wanted) if check and weights else None
-        write(place, found, title, held, weights, _groups(optimizer, found) if optimizer else None)
+        moves = {"optimizer": type(optimizer).__name__, "optimizer_groups": _groups(optimizer, found)} if optimizer else {}
+        write(place, found, title, held, weights, moves)
         if recording:
             (place / RECORDING).write_text(json.dumps(recording, separators=(",", ":")) + "\n", encoding="utf-8")
     except BaseException:
@@ -114,11 +118,17 @@ def _patterns(patterns: str | Iterable[str]) -> frozenset[str]:
 
 
 def _groups(optimizer: torch.optim.Optimizer, found: Exported) -> list[dict[str, Any]]:
-    """Parameter groups: names and the numbers that are set for them."""
+    """Parameter groups: names, and what AdamW would do with them."""
     names = {id(x): name for name, x in found.parameters.items()}
-    return [{"parameters": [names[id(p)] for p in group["params"] if id(p) in names],
-             **{k: v for k, v in group.items() if k != "params" and isinstance(v, (int, float, bool))}}
-            for group in optimizer.param_groups]
+    rows = []
+    for group in optimizer.param_groups:
+        betas = dict(zip(("beta1", "beta2"), map(float, group.get("betas", ()))))
+        rows.append({"parameters": [names[id(p)] for p in group["params"] if id(p) in names],
+                     "lr": float(group["lr"]), "weight_decay": float(group.get("weight_decay", 0.0)), **betas,
+                     **({"eps": float(group["eps"])} if "eps" in group else {})})
+    if not any(row["parameters"] for row in rows):
+        raise UsageError("[optimizer] it has none of the module's parameters", 2)
+    return rows
 
 
 __all__: Sequence[str] = ["PATTERNS", "Captured", "capture"]

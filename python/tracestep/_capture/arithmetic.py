@@ -177,9 +177,8 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 
 def logical(w: Lowering, a: Any, b: Any, is_or: bool) -> Val:
-    """Both, or one of two."""
-    a, b = truth(w, a), truth(w, b)
-    return w.p.select(a, w.p.fill(1, "bool"), b) if is_or else w.p.select(a, b, w.p.fill(0, "bool"))
+    """Both, or one of two: the product of truth values, or their sum."""
+    return w.p.binary("add" if is_or else "mul", truth(w, a), truth(w, b))
 
 
 def truth(w: Lowering, x: Any) -> Val:

@@ -1,4 +1,4 @@
-"""Which kernel of scaled_dot_product_attention a card takes, and what PyTorch does before it, where there is no card."""
+"""How a card divides scaled_dot_product_attention and linear, where there is no card: the kernel that is taken, and what runs before."""
 from __future__ import annotations
 
 import contextlib
@@ -23,10 +23,22 @@ def chosen(kind: str) -> Iterator[None]:
 
     for where in ("AutogradCUDA", "CUDA"):
         library.impl("scaled_dot_product_attention", attention, where)
+        library.impl("linear", _linear, where)
     try:
         yield
     finally:
         library._destroy()
+
+
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> torch.Tensor:
+    """A product as C++ divides it: where inputs are not contiguous, the bias is added in place, but not to fake tensors."""
+    if bias is None:
+        return torch.matmul(x, weight.t())
+    if x.dim() == 2:
+        return torch.addmm(bias, x, weight.t())
+    if x.dim() > 2 and x.is_contiguous():
+        return torch.addmm(bias, x.reshape(-1, x.size(-1)), weight.t()).view(*x.shape[:-1], -1)
+    return torch.matmul(x, weight.t()).add_(bias)
 
 
 def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, dropout: float, is_causal: bool,
@@ -54,7 +66,7 @@ def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask
     if enable_gqa and way == "efficient" and q.size(-3) != k.size(-3):
         k, v = (x.repeat_interleave(q.size(-3) // x.size(-3), -3) for x in (k, v))
     if mask is not None and way == "efficient":
-        mask = _aligned(mask.expand(q.size(0), q.size(1), q.size(2), k.size(2)))
+        mask = _aligned(mask).expand(q.size(0), q.size(1), q.size(2), k.size(2))
     needs = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
     if way == "efficient":
         return aten._scaled_dot_product_efficient_attention(q, k, v, mask, needs, dropout, is_causal, scale=scale)[0]

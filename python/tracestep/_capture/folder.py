@@ -67,8 +67,8 @@ def prepare(folder: Path, overwrite: bool) -> None:
 
 
 def write(folder: Path, step: Exported, module: str, check: dict[str, Any] | None, weights: bool = True,
-          groups: Any = None) -> None:
-    """All files; capture.json last, without which a folder is none."""
+          moves: dict[str, Any] | None = None) -> None:
+    """All files; capture.json last, without which a folder is none. `moves`: what it says of an optimizer."""
     (folder / "program.txt").write_text(step.program.text(), encoding="utf-8")
     if step.weights and weights:
         write_tensors(folder / "weights.safetensors", step.weights)
@@ -78,5 +78,5 @@ def write(folder: Path, step: Exported, module: str, check: dict[str, Any] | Non
         write_tensors(folder / "inputs.safetensors", step.examples)
     index = {"format": FORMAT, "module": module, "torch": torch.__version__.partition("+")[0], "inputs": step.inputs,
              "tied": step.tied, "frozen": step.frozen, "buffers": step.buffers, "check": check,
-             "patterns": step.lifted, "optimizer_groups": groups}
+             "patterns": step.lifted, **(moves or {})}
     (folder / "capture.json").write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")

@@ -42,7 +42,7 @@ def of_sum(x: torch.Tensor, out: torch.Tensor) -> int:
     return 4 * outputs * blocks * width * vector if blocks > 1 else 0
 
 
-def of_attention(func: Any, gradient: torch.Tensor, q: torch.Tensor, k: torch.Tensor) -> tuple[Sizes, list[Sizes]]:
+def of_attention(func: Any, gradient: torch.Tensor, q: torch.Tensor, k: torch.Tensor, out: torch.Tensor) -> tuple[Sizes, list[Sizes]]:
     """Gradients of attention: those of queries in float32, row sums, and repeated heads' of keys and values."""
     b, h, t, d = q.shape
     copied, rows = _copied(gradient), 4 * b * h * t
@@ -54,8 +54,9 @@ def of_attention(func: Any, gradient: torch.Tensor, q: torch.Tensor, k: torch.Te
         t, d = -(-t // 128) * 128, -(-d // 32) * 32
     repeated = 2 * k.numel() // k.shape[1] * h * k.element_size() if k.shape[1] != h else 0
     size = 4 * b * h * t * d + 4 * b * h * t + repeated + 256
-    is_cudnn = func.overloadpacket is aten._scaled_dot_product_cudnn_attention_backward
-    return ([], [[*copied, size]]) if is_cudnn else (copied, [[size]])
+    if func.overloadpacket is not aten._scaled_dot_product_cudnn_attention_backward:
+        return copied, [[size]]
+    return [], [[*([] if gradient.stride() == out.stride() else copied), size]]
 
 
 def of_embedding(gradient: torch.Tensor, indices: torch.Tensor) -> Sizes:
@@ -79,7 +80,7 @@ def scratch_of(func: Any, args: Any, out: Any) -> tuple[Sizes, list[Sizes]]:
         return [], [[size]] if size else []
     if op in (aten._scaled_dot_product_flash_attention_backward, aten._scaled_dot_product_efficient_attention_backward,
               aten._scaled_dot_product_cudnn_attention_backward):
-        return of_attention(func, args[0], args[1], args[2])
+        return of_attention(func, args[0], args[1], args[2], args[4])
     if op is aten.embedding_dense_backward:
         return _copied(args[0]), [of_embedding(args[0], args[1])]
     if op is aten._safe_softmax:  # rows of which nothing is left
@@ -88,7 +89,7 @@ def scratch_of(func: Any, args: Any, out: Any) -> tuple[Sizes, list[Sizes]]:
         return [], [_copied(args[0])]
     if op is aten._softmax_backward_data:  # the product of gradient and result
         return [], [[args[1].numel() * args[1].element_size()]]
-    if op in (aten.native_layer_norm_backward, aten._fused_rms_norm_backward, aten._log_softmax_backward_data):
+    if op in (aten.native_layer_norm, aten.native_layer_norm_backward, aten._fused_rms_norm_backward, aten._log_softmax_backward_data):
         return _copied(args[0]), []
     if op in PRODUCTS:
         return [], [[size for x in args if isinstance(x, torch.Tensor) and x.dim() > 1 for size in _rearranged(x)]]

@@ -180,7 +180,7 @@ class Program:
 
     def negate(self, x: Val) -> Val:
         """The opposite of a bool."""
-        return self.select(x, self.fill(0, "bool"), self.fill(1, "bool"))
+        return self.binary("eq", x, self.fill(0, "bool"))
 
     # --- reductions and products --------------------------------------------------------------------
     def reduce(self, op: str, x: Val, axes: Iterable[int], keepdims: bool = False) -> Val:

@@ -47,9 +47,9 @@ class Recording(TorchDispatchMode):
         self._alive: dict[int, tuple[int, int, Any]] = {}  # by address of the storage: number, bytes, reference
         self._next = 1
         self._made_at: dict[int, tuple[int, int]] = {}  # by sequence number of a gradient's node: site and module
-        self._workspaces: set[bool] = set()
-        self._has_lt = False
-        self._is_all = 0  # the storage of the last result of `all`
+        self._workspaces: set[tuple[bool, bool]] = set()  # on the thread of backward, of cuBLASLt
+        self._full: set[int] = set()  # storages of results of `all`, and of counts of booleans beside their number
+        self._counted = (0, 0)  # the storage of the last sum over booleans, and their number
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the op on fake tensors and looks at its results."""
@@ -67,8 +67,11 @@ class Recording(TorchDispatchMode):
         if func is torch.ops.aten._to_copy.default and args[0].device.type == "cpu":
             args = (torch.empty_strided(args[0].size(), args[0].stride(), dtype=args[0].dtype),)  # without a value to compute with
         out = func(*args, **kwargs)
-        if func.overloadpacket is torch.ops.aten.all:
-            self._is_all = out.untyped_storage()._cdata
+        if func is torch.ops.aten.sum.default and args[0].dtype == torch.bool:
+            self._counted = out.untyped_storage()._cdata, args[0].numel()
+        is_count = func is torch.ops.aten.eq.Scalar and self._counted == (args[0].untyped_storage()._cdata, args[1])
+        if func.overloadpacket is torch.ops.aten.all or is_count:
+            self._full.add(out.untyped_storage()._cdata)
         before, after = scratch_of(func, args, out)
         held = [self._born(size, place) for size in before]
         for x in in_order(func, pytree.tree_leaves(out)):
@@ -82,13 +85,14 @@ class Recording(TorchDispatchMode):
         return out
 
     def _take_workspaces(self, func: Any, place: Sequence[int]) -> None:
-        """Those of cuBLAS, where a thread uses it for the first time: backward's has a handle of its own."""
-        if takes_workspace(func) and (key := place[3] in (2, 3)) not in self._workspaces:
-            self._workspaces.add(key)
-            self._born(WORKSPACE, place)
-        if func is torch.ops.aten.addmm.default and not self._has_lt:
-            self._has_lt = True
-            self._born(LT_WORKSPACE, place)
+        """Those of cuBLAS, and of cuBLASLt for a bias, where a thread uses it first: backward's has handles of its own."""
+        is_backward = place[3] in (2, 3)
+        needed = [(False, WORKSPACE)] if takes_workspace(func) else []
+        needed += [(True, LT_WORKSPACE)] if func is torch.ops.aten.addmm.default else []
+        for is_lt, size in needed:
+            if (is_backward, is_lt) not in self._workspaces:
+                self._workspaces.add((is_backward, is_lt))
+                self._born(size, place)
 
     def _die(self, numbers: Sequence[int]) -> None:
         self.events += [[-number] for number in reversed(numbers)]
@@ -107,8 +111,7 @@ class Recording(TorchDispatchMode):
         number = self._born(size, place)
 
         def dead(_: Any, self: Recording = self, key: int = key, number: int = number) -> None:
-            if self._is_all == key:
-                self._is_all = 0  # another storage may come to lie there
+            self._full.discard(key)  # another storage may come to lie there
             if self._alive.get(key, (0,))[0] == number:
                 del self._alive[key]
                 self.events.append([-number])
@@ -135,7 +138,7 @@ class Recording(TorchDispatchMode):
     def _value_of(self, x: torch.Tensor) -> Any:
         """What reading a number gives: 0 of the device (no overflow was found), 1 of `all` (nothing is masked), and of the
         host (a count of steps)."""
-        value = 0 if x.device.type == "cuda" and self._is_all != x.untyped_storage()._cdata else 1
+        value = 0 if x.device.type == "cuda" and x.untyped_storage()._cdata not in self._full else 1
         return bool(value) if x.dtype == torch.bool else float(value) if x.is_floating_point() else value
 
     def _place(self, op: str) -> tuple[int, int, int, int]:

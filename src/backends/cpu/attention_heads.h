@@ -61,6 +61,9 @@ struct AttentionProblem {
   std::int64_t queries, keys, width;
   std::int64_t window;  // keys that a query sees; all: as many as there are
   float cap;            // of scores in units of log 2; 0: none
+  // Bounds of documents in the rows of one text, or of all of them, [.., queries]; or nullptr.
+  const std::int64_t *starts = nullptr, *ends = nullptr;
+  std::int64_t heads_of_text;  // of q
 
   AttentionProblem(const KernelCall& call, std::size_t q)
       : scale(static_cast<float>(call.attrs.real("scale"))),
@@ -73,9 +76,24 @@ struct AttentionProblem {
         window(call.attrs.integer("window")),
         cap(static_cast<float>(call.attrs.real("cap") * kLog2E)) {
     if (window == 0) window = keys;
+    const Shape& shape = call.inputs[q].shape;
+    heads_of_text = shape.rank() < 3 ? 1 : shape.back(2);
+    if (const std::size_t bounds = q == 0 ? 3 : 6; call.inputs.size() > bounds) {
+      starts = call.inputs[bounds].as<const std::int64_t>();
+      ends = call.inputs[bounds + 1].as<const std::int64_t>();
+    }
     const std::int64_t count = call.inputs[q].count();
     heads = count == 0 ? 0 : count / (queries * width);
     key_heads = heads / group;
+  }
+
+  // The problem as `head` of q has it: with the bounds of its own text.
+  AttentionProblem of_head(std::int64_t head) const {
+    AttentionProblem out = *this;
+    const std::int64_t before = starts == nullptr ? 0 : head / heads_of_text * queries;
+    out.starts += before;
+    out.ends += before;
+    return out;
   }
 
   // The first key that query i does not see.
@@ -84,15 +102,18 @@ struct AttentionProblem {
   }
   // The first key that it sees.
   std::int64_t first_visible(std::int64_t i) const {
-    return std::max<std::int64_t>(0, i + (keys - queries) + 1 - window);
+    const std::int64_t first = i + (keys - queries) + 1 - window;
+    return std::max(first, starts == nullptr ? 0 : starts[i]);
   }
-  bool has_window() const { return window < keys; }
+  // True if a query may not see the first keys.
+  bool has_window() const { return window < keys || starts != nullptr; }
   // The first query that sees key j, and the first after it that does not.
   std::int64_t first_query(std::int64_t j) const {
     return causal ? std::max<std::int64_t>(0, j - (keys - queries)) : 0;
   }
   std::int64_t end_query(std::int64_t j) const {
-    return has_window() ? std::min(queries, j - (keys - queries) + window) : queries;
+    const std::int64_t end = std::min(queries, j - (keys - queries) + window);
+    return !has_window() ? queries : starts == nullptr ? end : std::min(end, ends[j]);
   }
 };
 

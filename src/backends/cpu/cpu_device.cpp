@@ -25,6 +25,7 @@ class CpuDevice : public Device {
         allocator_(options.guarded ? make_guarded_allocator(name_, source_)
                                    : make_caching_allocator(name_, source_)),
         table_(make_table()) {
+    if (options.lent != nullptr) allocator_ = with_lent(std::move(allocator_), *options.lent);
     cpu::require_threads(threads_.count);
     traits_.kind = DeviceKind::kCpu;
     traits_.threads = threads_.count;

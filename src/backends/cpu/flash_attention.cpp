@@ -148,7 +148,7 @@ void finish_rows(const Forward& f, const Scratch& s, std::int64_t head, std::int
 
 template <class T>
 void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* scratch) {
-  const AttentionProblem& p = f.p;
+  const AttentionProblem p = f.p.of_head(head);
   const Scratch s(scratch, p.width);
   const std::int64_t count = std::min(f.tile(), p.queries - first);
   pack_across<kColumns>(f.q.rows<T>(head, first), f.q.row_stride, count, p.width, s.q);

@@ -65,6 +65,12 @@ struct Backward {
         turns(reinterpret_cast<std::int32_t*>(wide_dq + plan.dq_floats())),
         scratch(wide_dq + plan.dq_floats() + plan.turn_counters()) {}
 
+  // With the bounds of the text that `head` of q reads.
+  Backward of_head(std::int64_t head) const {
+    Backward out = *this;
+    out.p = p.of_head(head);
+    return out;
+  }
   float* own(int thread) const { return scratch + thread * plan.backward_floats_per_thread(); }
   bool is_narrow() const { return q.dtype != DType::kF32; }
   // The first block of keys that a panel of queries meets.
@@ -384,18 +390,23 @@ void flash_attention_grad_kernel(const KernelCall& call) {
     Meeting m{.head = chunk / b.panels, .panel = chunk % b.panels};
     m.first_query = m.panel * kPanel;
     m.queries = std::min(kPanel, b.p.queries - m.first_query);
-    with_type(b.q.dtype, [&](auto type) { find_missing<decltype(type)>(b, m, b.own(thread)); });
+    const Backward of = b.of_head(m.head);
+    with_type(b.q.dtype, [&](auto type) { find_missing<decltype(type)>(of, m, b.own(thread)); });
   });
-  for (std::int64_t i = 0; i < b.p.heads * b.panels; ++i) {
-    b.turns[i] = static_cast<std::int32_t>(b.first_block(i % b.panels));
+  for (std::int64_t head = 0; head < b.p.heads; ++head) {
+    const Backward of = b.of_head(head);
+    for (std::int64_t i = 0; i < b.panels; ++i) {
+      b.turns[head * b.panels + i] = static_cast<std::int32_t>(of.first_block(i));
+    }
   }
   // The first blocks of keys are seen by most queries: they come first. Those of one head are far
   // apart where there are many, and follow each other through the panels where there are few.
   const std::int64_t blocks = ceil_div(b.p.keys, b.block);
   for_chunks(call, blocks * b.p.key_heads, [&](std::int64_t chunk, int thread) {
     const std::int64_t key_head = chunk % b.p.key_heads, block = chunk / b.p.key_heads;
+    const Backward of = b.of_head(key_head * b.p.group);
     with_type(b.q.dtype,
-              [&](auto type) { run_block<decltype(type)>(b, key_head, block, b.own(thread)); });
+              [&](auto type) { run_block<decltype(type)>(of, key_head, block, b.own(thread)); });
   });
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/cpu_device.h"
 #include "base/cores.h"
 #include "base/error.h"
 
@@ -22,7 +23,10 @@ namespace {
 // spins, which costs milliseconds. Only a team that fills all allowed cores is pinned (a smaller
 // one may share the machine with others), and of several masters only the first one's. Threads and
 // processes that a master starts later call leave_core().
+std::atomic<bool> may_pin = true;
+
 bool team_is_pinned(int team) {
+  if (!may_pin) return false;
   static std::atomic<bool> taken = false;
   thread_local const bool is_first = !taken.exchange(true);
   return is_first && team == static_cast<int>(cores_at_start().size()) &&
@@ -133,3 +137,7 @@ void run_chunks(int threads, std::int64_t chunks, ChunkBody body, const void* co
 }
 
 }  // namespace tracestep::cpu
+
+void tracestep::leave_threads_unbound() {
+  cpu::may_pin = false;
+}

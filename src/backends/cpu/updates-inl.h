@@ -54,6 +54,14 @@ struct Factors {
   bool rounds_weight;  // a weight in bfloat16, at random
 };
 
+// What multiplies eps: the second element of step_size, where there is one.
+HWY_INLINE float eps_factor(const TensorRef& step_size) {
+  if (step_size.shape.rank() == 0) return 1.0f;
+  TensorRef second = step_size;
+  second.data = second.as<std::byte>() + size_of(second.dtype);
+  return scalar_of(second);
+}
+
 // `scale` and `count`: nullptr where the call has none.
 HWY_INLINE Factors factors_of(const KernelCall& call, const TensorRef& lr,
                               const TensorRef& step_size, const TensorRef* scale,
@@ -64,7 +72,7 @@ HWY_INLINE Factors factors_of(const KernelCall& call, const TensorRef& lr,
           .grad_scale = scale != nullptr ? scalar_of(*scale) : 1.0f,
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
-          .eps = static_cast<float>(attrs.real("eps")),
+          .eps = static_cast<float>(attrs.real("eps")) * eps_factor(step_size),
           .count = count != nullptr ? scalar_of(*count) : 0.0f,
           .rounds_weight = attrs.flag("rounds_weight")};
 }

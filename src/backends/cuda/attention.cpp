@@ -62,6 +62,19 @@ AttentionShape shape_of(const Attrs& attrs, const Operand& q, const Operand& k,
   return out;
 }
 
+// The bounds of documents of an entry of for_each_outer(); `at`: their place among the inputs. All
+// keys are a window where there is no other, as only windowed kernels know documents.
+template <class FirstOf>
+DocumentBounds bounds_of(const KernelCall& call, std::size_t at, AttentionShape& shape,
+                         const FirstOf& first_of) {
+  if (call.inputs.size() <= at) return {};
+  if (shape.window == 0) shape.window = shape.keys;
+  const auto bound = [&](std::size_t i) {
+    return reinterpret_cast<const std::int64_t*>(first_of(call.inputs[i]));
+  };
+  return {bound(at), bound(at + 1)};
+}
+
 // Loops over the axes before the batch axis. Calls f(offset) for each entry, where offset(x) is the
 // address of tensor x's first element in that entry.
 template <class F>
@@ -106,7 +119,8 @@ bool is_aligned(const OperandSpec& x) {
 // `q`: its place among the inputs; k follows it.
 AttentionFamily family_of(const KernelSpec& spec, std::size_t q, const CudaStream& stream) {
   const auto may_be_read_at_once = [](const OperandSpec& x) {
-    return x.dtype == DType::kF32 || is_aligned(x);  // lse is a float32 tensor beside 16-bit ones
+    // lse is a float32 tensor beside 16-bit ones, bounds of documents are read one by one
+    return x.dtype == DType::kF32 || x.dtype == DType::kI64 || is_aligned(x);
   };
   const bool are_aligned = std::ranges::all_of(spec.inputs, may_be_read_at_once) &&
                            std::ranges::all_of(spec.outputs, may_be_read_at_once);
@@ -134,6 +148,7 @@ void flash_attention_kernel(const KernelCall& call, const AttentionFamily& famil
     forward.v = first_of(v);
     forward.o = first_of(y);
     forward.lse = reinterpret_cast<float*>(first_of(lse));
+    forward.documents = bounds_of(call, 3, forward.shape, first_of);
     check(call, attention_forward(forward, is_hopper(stream), stream.launch_stream()));
   });
 }
@@ -171,6 +186,7 @@ void flash_attention_grad_kernel(const KernelCall& call, const AttentionFamily& 
     backward.o = first_of(y);
     backward.d_o = first_of(dy);
     backward.lse = reinterpret_cast<const float*>(first_of(lse));
+    backward.documents = bounds_of(call, 6, backward.shape, first_of);
     backward.dq = first_of(dq);
     backward.dk = first_of(dk);
     backward.dv = first_of(dv);

@@ -132,6 +132,7 @@ class CudaDevice final : public Device, public EnergyCounter {
         transfers_(stream_.handle()),
         nvml_(cuda::Nvml::library(), pci_address(options.index)),
         table_(make_table()) {
+    if (options.lent != nullptr) allocator_ = with_lent(std::move(allocator_), *options.lent);
     traits_.kind = DeviceKind::kCuda;
     allocator_->set_limit(options.memory_limit);
     std::memset(fault_memory_.data(), 0, sizeof(cuda::Fault));
@@ -327,6 +328,38 @@ CudaProbe probe_cuda() {
     out.names.emplace_back(known ? properties.name : "unknown");
   }
   return out;
+}
+
+namespace {
+
+// `later` waits for what `first` has been given so far.
+void order(cudaStream_t first, cudaStream_t later) {
+  cudaEvent_t event = nullptr;
+  TRACESTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  const cudaError_t recorded = cudaEventRecord(event, first);
+  const cudaError_t waits =
+      recorded == cudaSuccess ? cudaStreamWaitEvent(later, event, 0) : recorded;
+  cudaEventDestroy(event);  // the driver keeps it until it is reached
+  cuda::check(waits, "cudaStreamWaitEvent");
+}
+
+}  // namespace
+
+void begin_behind(Device& device, void* stream) {
+  order(static_cast<cudaStream_t>(stream), static_cast<cudaStream_t>(native_stream_of(device)));
+}
+
+void let_wait(Device& device, void* stream) {
+  order(static_cast<cudaStream_t>(native_stream_of(device)), static_cast<cudaStream_t>(stream));
+}
+
+CurrentGpu::CurrentGpu(int index) {
+  TRACESTEP_CUDA(cudaGetDevice(&before_));
+  TRACESTEP_CUDA(cudaSetDevice(index));
+}
+
+CurrentGpu::~CurrentGpu() {
+  cudaSetDevice(before_);
 }
 
 void* native_stream_of(Device& device, int lane) {

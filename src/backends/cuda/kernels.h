@@ -31,21 +31,34 @@ void add_optimizer_kernels(KernelTable& table);
 void add_adamw_8bit_kernels(KernelTable& table);
 void add_moment_code_kernels(KernelTable& table);
 void add_sequence_kernels(KernelTable& table);
+void add_nf4_kernels(KernelTable& table);
 
 // All families of kernels of the device.
-inline constexpr KernelTable::Family kKernelFamilies[] = {
-    add_elementwise_kernels,   add_cast_kernels,
-    add_copy_kernels,          add_generator_kernels,
-    add_reduction_kernels,     add_matmul_kernels,
-    add_gated_product_kernels, add_float8_kernels,
-    add_refresh_codes_kernel,  add_adamw_codes_kernel,
-    add_gemv_kernel,           add_gather_kernels,
-    add_greedy_token_kernel,   add_own_indices_kernel,
-    add_softmax_kernels,       add_cross_entropy_kernels,
-    add_norm_kernels,          add_rope_kernels,
-    add_attention_kernels,     add_cached_attention_kernel,
-    add_optimizer_kernels,     add_adamw_8bit_kernels,
-    add_moment_code_kernels,   add_sequence_kernels};
+inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernels,
+                                                          add_cast_kernels,
+                                                          add_copy_kernels,
+                                                          add_generator_kernels,
+                                                          add_reduction_kernels,
+                                                          add_matmul_kernels,
+                                                          add_gated_product_kernels,
+                                                          add_float8_kernels,
+                                                          add_refresh_codes_kernel,
+                                                          add_adamw_codes_kernel,
+                                                          add_gemv_kernel,
+                                                          add_gather_kernels,
+                                                          add_greedy_token_kernel,
+                                                          add_own_indices_kernel,
+                                                          add_softmax_kernels,
+                                                          add_cross_entropy_kernels,
+                                                          add_norm_kernels,
+                                                          add_rope_kernels,
+                                                          add_attention_kernels,
+                                                          add_cached_attention_kernel,
+                                                          add_optimizer_kernels,
+                                                          add_adamw_8bit_kernels,
+                                                          add_moment_code_kernels,
+                                                          add_sequence_kernels,
+                                                          add_nf4_kernels};
 
 // To be called only where kernels can be compiled at run time.
 void add_fused_kernels(KernelTable& table);

@@ -3,6 +3,7 @@
 // tile of scores; the numbers in brackets are lines of the paper's algorithms.
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "backends/reference/kernels.h"
@@ -106,6 +107,8 @@ struct Sizes {
   bool causal, token_major;
   std::int64_t group;  // heads of q that share one of k and v
   std::int64_t queries, keys, width, window;
+  std::optional<TensorRef> starts = {};  // of documents
+  Dims text = {};                        // the axes before the heads', of this head
 
   Sizes(const KernelCall& call, std::size_t q)
       : scale(call.attrs.real("scale")),
@@ -116,7 +119,15 @@ struct Sizes {
         queries(call.inputs[q].shape.back(1)),
         keys(call.inputs[q + 1].shape.back(1)),
         width(call.inputs[q].shape.back()),
-        window(call.attrs.integer("window")) {}
+        window(call.attrs.integer("window")) {
+    const std::size_t bounds = q == 0 ? 3 : 6;
+    if (call.inputs.size() > bounds) starts = call.inputs[bounds];
+  }
+  Sizes of_head(const Dims& head) const {
+    Sizes out = *this;
+    if (head.rank() > 0) out.text = prefix(head, head.rank() - 1);
+    return out;
+  }
 
   // The first key that query i does not see.
   std::int64_t visible(std::int64_t i) const {
@@ -124,7 +135,8 @@ struct Sizes {
   }
   // The first key that it sees.
   std::int64_t first_visible(std::int64_t i) const {
-    return window > 0 ? std::max<std::int64_t>(0, i + (keys - queries) + 1 - window) : 0;
+    const std::int64_t of_document = starts ? integer_at(*starts, appended(text, i)) : 0;
+    return window > 0 ? std::max(of_document, i + (keys - queries) + 1 - window) : of_document;
   }
   bool sees(std::int64_t i, std::int64_t j) const {
     return first_visible(i) <= j && j < visible(i);
@@ -221,7 +233,7 @@ void flash_attention(const KernelCall& call) {
   const Sizes sizes(call, 0);
   const Shape& q = call.inputs[0].shape;
   for_each_index(prefix(q, q.rank() - 2),
-                 [&](const Dims& head) { forward_head(call, sizes, head); });
+                 [&](const Dims& head) { forward_head(call, sizes.of_head(head), head); });
 }
 
 // --- backward: algorithm 2 ---------------------------------------------------------------------
@@ -294,7 +306,7 @@ void flash_attention_grad(const KernelCall& call) {
   const Sizes sizes(call, 1);
   const Shape& k = call.inputs[2].shape;
   for_each_index(prefix(k, k.rank() - 2),
-                 [&](const Dims& head) { backward_head(call, sizes, head); });
+                 [&](const Dims& head) { backward_head(call, sizes.of_head(head), head); });
 }
 
 }  // namespace

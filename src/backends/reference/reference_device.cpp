@@ -34,6 +34,7 @@ class ReferenceDevice final : public Device {
       : kernels_(all_kernels()),
         allocator_(options.guarded ? make_guarded_allocator(name_, source_)
                                    : make_caching_allocator(name_, source_)) {
+    if (options.lent != nullptr) allocator_ = with_lent(std::move(allocator_), *options.lent);
     allocator_->set_limit(options.memory_limit);
   }
 

@@ -11,6 +11,7 @@ namespace {
 ColumnKind kind_of(const RunField& field) {
   const Json usual = field.value(RunSpec());
   if (usual.is_string()) return ColumnKind::kText;
+  if (usual.is_bool()) return ColumnKind::kBool;
   return usual.is_int() ? ColumnKind::kInt : ColumnKind::kReal;
 }
 

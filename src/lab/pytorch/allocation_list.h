@@ -45,7 +45,8 @@ AllocationList read_recorded_step(const std::filesystem::path& path);
 AllocationList recorded_step_from(const std::string& text, const std::string& where);
 
 // The same step by rules: the buffers of our eager program in its order, and what PyTorch adds:
-// the optimizer's lists of temporaries, which `is_fused` leaves out, and workspaces.
-AllocationList estimated_step(const MemoryRun& run, bool is_fused);
+// the optimizer's lists of temporaries, which `is_fused` leaves out, and workspaces. `has_sources`:
+// lines of the nodes are the user's, as of a captured module, and sites name them.
+AllocationList estimated_step(const MemoryRun& run, bool is_fused, bool has_sources);
 
 }  // namespace tracestep

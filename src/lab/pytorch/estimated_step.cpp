@@ -25,7 +25,7 @@ PytorchPart part_of(Phase phase) {
 
 class Estimate {
  public:
-  explicit Estimate(const MemoryRun& run) : run_(run) {
+  Estimate(const MemoryRun& run, bool has_sources) : run_(run), has_sources_(has_sources) {
     const std::size_t nodes = run.program.nodes.size();
     born_.resize(nodes);
     dead_.resize(nodes);
@@ -57,12 +57,12 @@ class Estimate {
  private:
   void add(const Node& node, std::size_t at) {
     const Origin& origin = node.origin();
-    AllocationEvent e{
-        .part = part_of(origin.phase),
-        .site = number(origin.file.empty() ? std::string()
-                                           : fmt::format("{}:{}", origin.file, origin.line)),
-        .module = number(origin.path),
-        .op = number(node.op->name)};
+    AllocationEvent e{.part = part_of(origin.phase),
+                      .site = number(has_sources_ && !origin.file.empty()
+                                         ? fmt::format("{}:{}", origin.file, origin.line)
+                                         : std::string()),
+                      .module = number(origin.path),
+                      .op = number(node.op->name)};
     const bool is_product = node.op->kernel_class == KernelClass::kGemm;
     bool& has_workspace = e.part == PytorchPart::kForward ? has_forward_ : has_backward_;
     if (is_product && !has_workspace) birth(e, kLibraryWorkspace);
@@ -104,6 +104,7 @@ class Estimate {
   }
 
   const MemoryRun& run_;
+  bool has_sources_;
   AllocationList out_;
   std::vector<std::vector<const MappedBuffer*>> born_;  // by node
   std::vector<std::vector<std::uint32_t>> dead_;
@@ -115,8 +116,8 @@ class Estimate {
 
 }  // namespace
 
-AllocationList estimated_step(const MemoryRun& run, bool is_fused) {
-  return Estimate(run).make(is_fused);
+AllocationList estimated_step(const MemoryRun& run, bool is_fused, bool has_sources) {
+  return Estimate(run, has_sources).make(is_fused);
 }
 
 }  // namespace tracestep

@@ -52,16 +52,13 @@ Json spare_of(const Answer& a, std::int64_t needed) {
   return when(a.has_limit() && needed <= a.q.card.usable_bytes, a.q.card.usable_bytes - needed);
 }
 
-// "model.py:84 forward, in _log_softmax of head".
+// "model.py:84 forward, in _log_softmax of head", or "cast of head" where no line is known.
 std::string where_of(const AllocationList& list, const AllocationEvent& at) {
   std::string out = list.name(at.site);
-  for (const auto& [word, number] : {std::pair{"in", at.op}, {"of", at.module}}) {
+  for (const auto& [between, number] : {std::pair{", in ", at.op}, {" of ", at.module}}) {
     if (list.name(number).empty()) continue;
-    out += fmt::format("{}{} {}",
-                       out.empty()      ? ""
-                       : word[0] == 'i' ? ", "
-                                        : " ",
-                       word, list.name(number));
+    if (!out.empty()) out += between;
+    out += list.name(number);
   }
   return out.empty() ? name_of(at.part) : out;
 }

@@ -58,6 +58,13 @@ struct AttentionShape {
   }
 };
 
+// Rows of documents, int64 [batch, queries] each: where the document of a place begins and ends.
+// Query i sees keys starts[i] .. i alone; causal, as many queries as keys, offset 0 and a window
+// (that of all keys where there is no other). Null: rows are one text.
+struct DocumentBounds {
+  const std::int64_t *starts = nullptr, *ends = nullptr;
+};
+
 // o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the natural
 // log-sum-exp of the scaled visible scores. Pass nullptr for a result that is not needed, here and
 // below. A query that sees no key gives o = 0 and lse = -inf.
@@ -67,6 +74,7 @@ struct AttentionForward {
   void* o = nullptr;
   float* lse = nullptr;
   AttentionStrides q_strides, k_strides, v_strides, o_strides;
+  DocumentBounds documents = {};
   void* workspace = nullptr;  // attention_forward_workspace(shape) bytes, 256-byte aligned
 };
 
@@ -77,6 +85,7 @@ struct AttentionBackward {
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;
   AttentionStrides q_strides, k_strides, v_strides, o_strides, do_strides;
   AttentionStrides dq_strides, dk_strides, dv_strides;
+  DocumentBounds documents = {};
   void* workspace = nullptr;  // attention_backward_workspace(shape) bytes, 256-byte aligned
 };
 

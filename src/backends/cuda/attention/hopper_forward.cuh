@@ -123,7 +123,9 @@ class ForwardConsumer {
 
   __device__ __forceinline__ void mask(int block, int first_row) {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
-    mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, thread());
+    const DocumentSight documents(p_.documents, Traits::kWindowed ? tile().batch : 0, p_.queries);
+    mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, documents,
+                            thread());
   }
 
   __device__ __forceinline__ void round_probabilities() {
@@ -136,7 +138,7 @@ class ForwardConsumer {
     const int first_row = tile_row + group_ * 64;
     const int all_blocks = key_blocks<Traits>(p_, min(tile_row + Layout::kM, p_.queries) - 1);
     const int blocks = min(all_blocks, key_blocks<Traits>(p_, first_row + 63));
-    const int begin = first_key_block<Traits>(p_, tile_row, all_blocks);
+    const int begin = first_key_block<Traits>(p_, tile(), all_blocks);
     const int distance = key_distance<Traits>(p_);
     int block = all_blocks - 1 - key_part<Traits>();
 #pragma unroll 1

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "backends/cuda/attention/attention.h"
+#include "backends/cuda/attention/document_sight.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
@@ -48,9 +48,10 @@ struct ForwardParameters {
   float* lse;    // or null
   int* counter;  // tiles handed out after each team's first; null: a team takes every teams-th
   int queries, keys, heads;
-  int group;   // heads of q that share one of k and v
-  int offset;  // causal: query i sees keys 0 .. i + offset
-  int window;  // windowed: of these the last; kEveryKey: no limit
+  int group;                 // heads of q that share one of k and v
+  int offset;                // causal: query i sees keys 0 .. i + offset
+  int window;                // windowed: of these the last; kEveryKey: no limit
+  DocumentBounds documents;  // windowed
   bool has_o;
   int row_tiles, tiles;          // of a head; of all
   int all_heads, section_heads;  // of all batches; those whose tiles are mixed, see ForwardTile
@@ -127,12 +128,14 @@ __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_r
   return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
-// The first block of keys that rows from `first_row` on see; `blocks` is what key_blocks() says.
+// The first block of keys that rows of the tile see; `blocks` is what key_blocks() says.
 template <class Traits>
-__device__ __forceinline__ int first_key_block(const ForwardParameters& p, int first_row,
+__device__ __forceinline__ int first_key_block(const ForwardParameters& p, const ForwardTile& tile,
                                                int blocks) {
   if (!Traits::kWindowed) return 0;
-  return min(blocks - 1, max(0, first_row + p.offset - p.window + 1) / Traits::kN);
+  const DocumentSight documents(p.documents, tile.batch, p.queries);
+  const int first = documents.first_key(tile.row, tile.row + p.offset - p.window + 1);
+  return min(blocks - 1, max(0, first) / Traits::kN);
 }
 
 // A block of the cluster starts at this one of a tile's blocks of keys, counted from the last, and
@@ -189,7 +192,7 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
     index = (p.counter != nullptr ? atomicAdd(p.counter, 1) : index) + teams;
     const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kM, p.queries) - 1);
     const int key_head = tile.head / p.group;
-    const int begin = first_key_block<Traits>(p, tile.row, blocks);
+    const int begin = first_key_block<Traits>(p, tile, blocks);
     const int distance = key_distance<Traits>(p);
     int block = blocks - 1 - key_part<Traits>();
     if (Traits::kDivided && block < begin) return;

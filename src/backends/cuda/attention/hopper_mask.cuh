@@ -1,16 +1,24 @@
 // Scores of keys that do not exist, or that a query does not see, become -infinity, in the fragment
 // layout of a warpgroup's accumulators (wgmma.cuh). Traits say whether there is a causal mask
-// (kCausal: query i sees keys 0 .. i + offset) and a window (kWindowed: of these the last).
+// (kCausal: query i sees keys 0 .. i + offset) and a window (kWindowed: of these the last, and of
+// rows of documents those of the query's own).
 #pragma once
+
+#include "backends/cuda/attention/document_sight.cuh"
 
 namespace tracestep::cuda {
 
 // Scores [64 queries from first_row on][kN keys from first_key on]; `thread`: of the warpgroup.
 template <class Traits, int kN>
 __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, int first_key,
-                                            int keys, int offset, int window, int thread) {
+                                            int keys, int offset, int window,
+                                            const DocumentSight& documents, int thread) {
   const bool is_diagonal = Traits::kCausal && first_key + kN - 1 > first_row + offset;
-  const bool is_early = Traits::kWindowed && first_key <= first_row + 63 + offset - window;
+  // The first key that a row sees.
+  const auto begin_of = [&](int query) {
+    return documents.first_key(query, query + 1 + offset - window);
+  };
+  const bool is_early = Traits::kWindowed && first_key < begin_of(first_row + 63);
   if (__builtin_expect(!is_diagonal && !is_early && first_key + kN <= keys, 1)) return;
   const int lane = thread % 32, row = first_row + thread / 32 * 16 + lane / 4;
   const int column = first_key + lane % 4 * 2;
@@ -27,25 +35,26 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, i
   }
   if constexpr (Traits::kWindowed) {
     if (!is_early) return;
-    const int begin0 = row + 1 + offset - window - column;  // of row; of row + 8: 8 later
+    const int begin0 = begin_of(row) - column, begin1 = begin_of(row + 8) - column;
 #pragma unroll
     for (int j = 0; j < kN / 8; ++j) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         if (8 * j + e < begin0) s[4 * j + e] = -INFINITY;
-        if (8 * j + e < begin0 + 8) s[4 * j + 2 + e] = -INFINITY;
+        if (8 * j + e < begin1) s[4 * j + 2 + e] = -INFINITY;
       }
     }
   }
 }
 
 // Scores transposed, [64 keys][kM queries]. distance: from the last key that the first query sees
-// to the first key; keys_left: keys from the first on.
-template <class Traits, int kM>
+// to the first key; keys_left: keys from the first on. unseen: windowed, from the first query to
+// the first that does not see the first key. end_of(i): that of the i-th key.
+template <class Traits, int kM, class EndOf>
 __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance, int keys_left,
-                                                int window, int thread) {
+                                                int unseen, const EndOf& end_of, int thread) {
   const bool is_diagonal = Traits::kCausal && distance + 63 > 0;
-  const bool is_late = Traits::kWindowed && distance + window < kM;
+  const bool is_late = Traits::kWindowed && unseen < kM;
   if (__builtin_expect(!is_diagonal && !is_late && keys_left >= 64, 1)) return;
   const int lane = thread % 32, row = thread / 32 * 16 + lane / 4;
   // The first of this thread's columns (queries) that sees the key of a row.
@@ -62,13 +71,13 @@ __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance
   }
   if constexpr (Traits::kWindowed) {
     if (!is_late) return;
-    const int end0 = seen + window;  // of the key of a row; 8 rows further: 8 later
+    const int end0 = end_of(row) - lane % 4 * 2, end1 = end_of(row + 8) - lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < kM / 8; ++j) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         if (8 * j + e >= end0) s[4 * j + e] = -INFINITY;
-        if (8 * j + e >= end0 + 8) s[4 * j + 2 + e] = -INFINITY;
+        if (8 * j + e >= end1) s[4 * j + 2 + e] = -INFINITY;
       }
     }
   }

@@ -43,7 +43,7 @@ __device__ __forceinline__ void produce_wide_queries(const WideQueriesParameters
   using Q = typename Layout::Q;
   using K = typename Layout::K;
   const int blocks = key_blocks<Traits>(p, min(tile.row + Layout::kRows, p.queries) - 1);
-  const int begin = first_key_block<Traits>(p, tile.row, blocks), key_head = tile.head / p.group;
+  const int begin = first_key_block<Traits>(p, tile, blocks), key_head = tile.head / p.group;
   barrier_arrive_expect(shared + Layout::kQFull, 2 * Q::kBytes);
   load_tile<Q>(shared + Layout::kQ, &p.q, shared + Layout::kQFull, tile.row, tile.head, tile.batch);
   load_tile<Q>(shared + Layout::kDO, &p.d_o, shared + Layout::kQFull, tile.row, tile.head,
@@ -83,9 +83,10 @@ class WideQueriesConsumer {
   __device__ __forceinline__ void run(const ForwardTile& tile) {
     const int first_row = tile.row + group_ * 64;
     const int blocks = key_blocks<Traits>(p_, min(tile.row + Layout::kRows, p_.queries) - 1);
-    const int begin = first_key_block<Traits>(p_, tile.row, blocks);
+    const int begin = first_key_block<Traits>(p_, tile, blocks);
     const std::int64_t row = std::int64_t{tile.head_of_all} * p_.padded_queries + first_row +
                              thread() / 32 * 16 + thread() % 32 / 4;
+    batch_ = tile.batch;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       lse_[r] = p_.lse2[row + 8 * r];
@@ -158,7 +159,9 @@ class WideQueriesConsumer {
   __device__ __forceinline__ void differentiate(int first_row, int block) {
     pin(s_);
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
-    mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, thread());
+    const DocumentSight documents(p_.documents, batch_, p_.queries);
+    mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, documents,
+                            thread());
 #pragma unroll
     for (int i = 0; i < kN / 2; ++i) {
       const float slope = Traits::kCapped ? slope_of_cap(s_[i]) : 1.0F;
@@ -197,6 +200,7 @@ class WideQueriesConsumer {
   const WideQueriesParameters& p_;
   std::uint32_t shared_;
   int group_;
+  int batch_ = 0;             // read by windowed kernels
   Ring<Layout::kStages> k_;   // of the block whose dQ is next
   Ring<Layout::kVStages> v_;  // of the block whose dP is next
   float lse_[2], delta_[2];

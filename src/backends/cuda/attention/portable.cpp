@@ -141,6 +141,7 @@ ForwardParams forward_params(const AttentionForward& call) {
   params.causal = shape.causal;
   params.offset = shape.offset;
   if (shape.window > 0) params.window = shape.window;
+  params.documents = call.documents;
   params.cap = shape.cap;
   return params;
 }
@@ -209,6 +210,7 @@ BothParams backward_params(const AttentionBackward& call, const StatsPieces& sta
   both.keys.gradient = result_of(call.dk, call.dk_strides, keys);
   both.keys.value_gradient = result_of(call.dv, call.dv_strides, keys);
   both.queries.gradient = result_of(call.dq, call.dq_strides, queries);
+  both.keys.documents = both.queries.documents = call.documents;
   return both;
 }
 

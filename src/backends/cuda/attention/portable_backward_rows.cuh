@@ -2,6 +2,7 @@
 // each other under a causal mask.
 #pragma once
 
+#include "backends/cuda/attention/document_sight.cuh"
 #include "backends/cuda/attention/portable_backward_traits.cuh"
 
 namespace tracestep::cuda::portable {
@@ -23,8 +24,8 @@ struct BackwardTile {
     first = (kQueries && p.causal ? tiles - 1 - index : index) * kRows;
     batch = batch_head / p.heads, head = batch_head % p.heads;
     // The first row that the first one here sees or is seen by, and the end for the last one.
-    const int see = kQueries ? first + p.offset - p.window + 1 : first - p.offset;
-    const int unseen = first + kRows + (kQueries ? p.offset : p.window - 1 - p.offset);
+    const int see = kQueries ? begin_of(p, first) : first - p.offset;
+    const int unseen = kQueries ? first + kRows + p.offset : end_of(p, first + kRows - 1);
     begin = p.causal ? ::max(see, 0) / kN * kN : 0;
     const int end = p.causal ? ::min(p.y.rows, unseen) : p.y.rows;
     steps = end > begin ? (end - begin + kN - 1) / kN : 0;
@@ -54,20 +55,31 @@ struct BackwardTile {
 
   // True if the query of this pair of rows must not see the key, or the key lies behind the last.
   __device__ __forceinline__ bool hides(const BackwardParams& p, int own, int other) const {
-    const int before = kQueries ? own + p.offset - other : other + p.offset - own;
-    const bool is_masked = p.causal && (before < 0 || before >= p.window);
+    const int query = kQueries ? own : other, key = kQueries ? other : own;
+    const bool is_masked = p.causal && (key > query + p.offset || key < begin_of(p, query));
     return is_masked || (kQueries && other >= p.y.rows);
   }
 
  private:
-  // True if any of these queries sees any of these keys; hides_some(): if any does not see one.
-  static __device__ __forceinline__ bool are_seen(const BackwardParams& p, int query, int queries,
-                                                  int key, int keys) {
-    return key <= query + queries - 1 + p.offset && key + keys > query + p.offset - p.window + 1;
+  // The first key that a query sees, and the first query behind those that see a key.
+  __device__ __forceinline__ int begin_of(const BackwardParams& p, int query) const {
+    return documents(p).first_key(query, query + p.offset - p.window + 1);
   }
-  static __device__ __forceinline__ bool hides_some(const BackwardParams& p, int query, int queries,
-                                                    int key, int keys) {
-    return key + keys - 1 > query + p.offset || key <= query + queries - 1 + p.offset - p.window;
+  __device__ __forceinline__ int end_of(const BackwardParams& p, int key) const {
+    return documents(p).end_query(key, key - p.offset + p.window);
+  }
+  __device__ __forceinline__ DocumentSight documents(const BackwardParams& p) const {
+    return {p.documents, batch, kQueries ? p.x.rows : p.y.rows};
+  }
+
+  // True if any of these queries sees any of these keys; hides_some(): if any does not see one.
+  __device__ __forceinline__ bool are_seen(const BackwardParams& p, int query, int queries, int key,
+                                           int keys) const {
+    return key <= query + queries - 1 + p.offset && key + keys > begin_of(p, query);
+  }
+  __device__ __forceinline__ bool hides_some(const BackwardParams& p, int query, int queries,
+                                             int key, int keys) const {
+    return key + keys - 1 > query + p.offset || key < begin_of(p, query + queries - 1);
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "backends/cuda/attention/document_sight.cuh"
 #include "backends/cuda/attention/portable_kernels.h"
 #include "backends/cuda/attention/portable_tile.cuh"
 
@@ -49,7 +50,12 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   const int batch = batch_head / p.heads, head = batch_head % p.heads;
   const int key_head = head / p.group;
   const int keys = p.causal ? ::min(p.k.rows, first + kRows + p.offset) : p.k.rows;
-  const int begin = p.causal ? ::max(0, first + p.offset - p.window + 1) / kN * kN : 0;
+  const DocumentSight documents(p.documents, batch, p.q.rows);
+  // The first key that a row sees, where a mask hides some.
+  const auto begin_of = [&](int row) {
+    return ::max(0, documents.first_key(row, row + p.offset - p.window + 1));
+  };
+  const int begin = p.causal ? begin_of(first) / kN * kN : 0;
   const int steps = keys > begin ? (keys - begin + kN - 1) / kN : 0;
 
   const E* k_head = head_start<E>(p.k, batch, key_head);
@@ -102,7 +108,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     const int key = begin + step * kN;
     // The last keys that the warp's first and last rows see; windows begin `window` before them.
     const int first_end = warp_first + p.offset, last_end = first_end + 16 * kMT - 1;
-    if (p.causal && (key > last_end || key + kN <= first_end - p.window + 1)) continue;
+    if (p.causal && (key > last_end || key + kN <= begin_of(warp_first))) continue;
 
     const std::uint32_t k_tile = kv_tiles + (step & 1) * 2 * Shared::kTile;
     float s[kMT][kNT][4] = {};
@@ -123,7 +129,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
 #pragma unroll
       for (int i = 0; i < kMT * kNT * 4; ++i) (&s[0][0][0])[i] = -(&s[0][0][0])[i];
     }
-    if ((p.causal && (key + kN - 1 > first_end || key <= last_end - p.window)) ||
+    if ((p.causal && (key + kN - 1 > first_end || key < begin_of(warp_first + 16 * kMT - 1))) ||
         key + kN > p.k.rows) {
 #pragma unroll
       for (int mt = 0; mt < kMT; ++mt) {
@@ -131,7 +137,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
         for (int half = 0; half < 2; ++half) {
           const int row = warp_first + mt * 16 + half * 8 + g;
           const int last = p.causal ? ::min(row + p.offset, p.k.rows - 1) : p.k.rows - 1;
-          const int before = p.causal ? row + p.offset - p.window : -1;
+          const int before = p.causal ? begin_of(row) - 1 : -1;
 #pragma unroll
           for (int n = 0; n < kNT; ++n) {
 #pragma unroll

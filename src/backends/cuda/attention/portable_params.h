@@ -45,6 +45,7 @@ struct ForwardParams {
   bool causal = false;
   int offset = 0;  // causal: query i sees keys i + offset - window + 1 .. i + offset
   int window = kNoWindow;
+  DocumentBounds documents = {};
   float cap = 0.0F;  // scores s become cap tanh(s / cap); 0: they stay
 };
 
@@ -71,6 +72,7 @@ struct BackwardParams {
   bool causal = false;
   int offset = 0;  // causal: query i sees keys i + offset - window + 1 .. i + offset
   int window = kNoWindow;
+  DocumentBounds documents = {};
   float cap = 0.0F;  // scores s become cap tanh(s / cap); 0: they stay
 };
 

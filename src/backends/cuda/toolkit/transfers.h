@@ -4,7 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "backends/cuda/toolkit/pinned_memory.h"
 
@@ -12,8 +14,7 @@ namespace tracestep::cuda {
 
 class Transfers {
  public:
-  explicit Transfers(cudaStream_t stream);
-  ~Transfers();
+  explicit Transfers(cudaStream_t stream) : stream_(stream) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
   // The host memory may be reused when it returns; the device has it for what is issued next.
@@ -22,13 +23,30 @@ class Transfers {
   void out(void* host, const void* device, std::int64_t bytes);
 
  private:
-  static constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
-  static constexpr int kPieces = 2;  // one is filled while the other travels
+  // Places in staging memory, taken in turns.
+  class Ring {
+   public:
+    Ring(std::int64_t bytes_each, int count);
+    ~Ring();
+    Ring(const Ring&) = delete;
+    Ring& operator=(const Ring&) = delete;
+    std::int64_t bytes_each() const { return bytes_each_; }
+    // The next place, when what was copied from it last has arrived.
+    std::byte* take();
+    // What the last place holds is on its way on the stream.
+    void send(cudaStream_t stream);
+
+   private:
+    const std::int64_t bytes_each_;
+    PinnedMemory memory_;
+    std::vector<cudaEvent_t> free_;  // the place has been copied and may be refilled
+    std::size_t last_ = 0;
+  };
 
   cudaStream_t stream_;
-  PinnedMemory staging_{kPieces * kPieceBytes};
-  cudaEvent_t free_[kPieces] = {};  // this piece has been copied and may be refilled
-  int next_ = 0;
+  Ring large_{std::int64_t{4} << 20, 2};  // one is filled while the other travels
+  // Rates and the like, of several steps: the host need not wait for the update that reads them.
+  Ring small_{256, 64};
 };
 
 // Copies to the device on a stream of their own, beside the work of another one, whose later work

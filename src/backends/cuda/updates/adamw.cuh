@@ -106,10 +106,10 @@ __device__ void store(const Stream& stream, std::int64_t i, const Pack<float, N>
   }
 }
 
-// The value of a rank-0 operand; `fallback` when there is none.
-__device__ inline float scalar_of(const Stream& scalar, float fallback) {
+// The value of a rank-0 operand, or element i of a short one; `fallback` when there is none.
+__device__ inline float scalar_of(const Stream& scalar, float fallback, std::int64_t i = 0) {
   if (scalar.data == nullptr) return fallback;
-  return widened<1>(load<1>(scalar, 0), scalar.dtype).at[0];
+  return widened<1>(load<1>(scalar, i), scalar.dtype).at[0];
 }
 
 // Operands and results for one tensor.
@@ -134,7 +134,8 @@ struct Rates {
   Stream count;                 // of steps; without data nothing is rounded at random
   const bool* apply = nullptr;  // nullptr: always
   float weight_decay, beta1, beta2, eps;
-  bool rounds_weight;  // a weight in bfloat16, at random
+  bool rounds_weight;   // a weight in bfloat16, at random
+  bool has_eps_factor;  // the second element of step_size
 };
 
 struct Factors {
@@ -149,7 +150,7 @@ __device__ inline Factors factors_of(const Rates& r) {
           .grad_scale = {scalar_of(r.grad_scale, 1.0f)},
           .beta1 = {r.beta1},
           .beta2 = {r.beta2},
-          .eps = {r.eps},
+          .eps = {r.eps * (r.has_eps_factor ? scalar_of(r.step_size, 1.0f, 1) : 1.0f)},
           .count = {scalar_of(r.count, 0.0f)},
           .apply = r.apply == nullptr || *r.apply,
           .rounds = r.count.data != nullptr,
@@ -217,7 +218,8 @@ inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorR
           .beta1 = static_cast<float>(attrs.real("beta1")),
           .beta2 = static_cast<float>(attrs.real("beta2")),
           .eps = static_cast<float>(attrs.real("eps")),
-          .rounds_weight = attrs.flag("rounds_weight")};
+          .rounds_weight = attrs.flag("rounds_weight"),
+          .has_eps_factor = step_size.shape.rank() > 0};
 }
 
 // The row of a table to which a chunk of elements belongs, where chunks are numbered through.

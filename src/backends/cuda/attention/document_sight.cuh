@@ -1,0 +1,38 @@
+// The bounds of documents as kernels ask for them: which keys a query sees, and which queries a
+// key.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/attention/attention.h"
+
+namespace tracestep::cuda {
+
+// The documents of one text of `places` rows. Bounds never fall from one place to the next, so the
+// first row of a tile has the first key and the last key of a tile the last query.
+struct DocumentSight {
+  const std::int64_t *starts, *ends;  // or null: there are none
+  int places;
+
+  __device__ __forceinline__ DocumentSight(const DocumentBounds& all, int batch, int count)
+      : starts(all.starts), ends(all.ends), places(count) {
+    const std::int64_t before = std::int64_t{batch} * count;
+    if (starts != nullptr) {
+      starts += before;
+      ends += before;
+    }
+  }
+
+  // The first key that `query` sees, at least `by_window`. A place behind the last has its bounds.
+  __device__ __forceinline__ int first_key(int query, int by_window) const {
+    if (starts == nullptr) return by_window;
+    return ::max(by_window, static_cast<int>(starts[::min(query, places - 1)]));
+  }
+  // The first query behind those that see `key`, at most `by_window`.
+  __device__ __forceinline__ int end_query(int key, int by_window) const {
+    if (starts == nullptr) return by_window;
+    return ::min(by_window, static_cast<int>(ends[::min(key, places - 1)]));
+  }
+};
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,57 @@
+// widen_nf4: a thread makes 8 elements from 4 bytes of codes; the threads of a block of 64 each
+// find its magnitude, which costs less than telling it.
+#include "backends/cuda/dtype_store.cuh"
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/launch.cuh"
+#include "ops/nf4_codes.h"
+
+namespace tracestep::cuda {
+namespace {
+
+constexpr int kThreads = 256, kElements = 8;  // of a thread
+static_assert(kNf4Block % kElements == 0);
+__constant__ DynamicValues kDynamic;  // a warp reads four of them
+
+// codes: [count/8] words of 8 codes; w: [count].
+__global__ void __launch_bounds__(kThreads)
+    widen_nf4_kernel(Predecessors before, const std::uint32_t* codes,
+                     const std::uint8_t* magnitudes, const float* scales, const float* offset,
+                     AnyResult<float> w, std::int64_t words) {
+  before.wait();
+  // Values that a warp looks up at different codes: from shared memory, where that is one access.
+  __shared__ float values[16];
+  if (threadIdx.x < 16) values[threadIdx.x] = kNf4Values[threadIdx.x];
+  __syncthreads();  // the values are there
+  const std::int64_t word = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (word >= words) return;
+  const std::int64_t block = word / (kNf4Block / kElements);
+  const float m = kDynamic.at[magnitudes[block]] * scales[block / kNf4Group] + *offset;
+  const std::uint32_t bits = codes[word];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    Pack<float, 4> out;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int byte = 2 * half + i / 2;  // the first code of a byte is in its high bits
+      out.at[i] = values[bits >> (8 * byte + (i % 2 == 0 ? 4 : 0)) & 15U] * m;
+    }
+    w.put<4>(word * kElements + 4 * half, out);
+  }
+}
+
+void widen_nf4(const KernelCall& call) {
+  const std::int64_t words = call.outputs[0].count() / kElements;
+  if (words == 0) return;
+  const Grid grid{.blocks = static_cast<unsigned>(ceil_div(words, kThreads)), .threads = kThreads};
+  launch(call, grid, widen_nf4_kernel, call.inputs[0].as<const std::uint32_t>(),
+         call.inputs[1].as<const std::uint8_t>(), call.inputs[2].as<const float>(),
+         call.inputs[3].as<const float>(), AnyResult<float>(call.outputs[0]), words);
+}
+
+}  // namespace
+
+void add_nf4_kernels(KernelTable& table) {
+  table.add("widen_nf4", widen_nf4);
+}
+
+}  // namespace tracestep::cuda

@@ -1,0 +1,95 @@
+#include "capi/step/devices.h"
+
+#include <charconv>
+#include <optional>
+
+#include "backends/cpu/cpu_device.h"
+#include "backends/cpu/threads.h"
+#include "backends/reference/reference_device.h"
+#include "base/env.h"
+#include "base/error.h"
+#include "run/memory_limit.h"
+#ifdef TRACESTEP_WITH_CUDA
+#include "backends/cuda/cuda_device.h"
+#endif
+
+namespace tracestep::capi {
+namespace {
+
+// "cuda:1" is 1, "cuda" 0, "cpu" nothing.
+std::optional<int> gpu_of(std::string_view device) {
+  if (!device.starts_with("cuda")) return std::nullopt;
+  const std::size_t colon = device.find(':');
+  int index = 0;
+  if (colon != device.npos)
+    std::from_chars(device.data() + colon + 1, device.data() + device.size(), index);
+  return index;
+}
+
+#ifdef TRACESTEP_WITH_CUDA
+std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory& lent, int index) {
+  const Place& place = run.place;
+  return make_cuda_device(
+      {.index = index,
+       .pooled = !env::plain_allocator(),
+       .memory_limit = limit_in_bytes(place),
+       .tf32 = run.precision.tf32,
+       .dependent_launch = run.launch_order == LaunchOrder::kDependent,
+       .tune = place.tune && !place.deterministic,
+       .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
+       .kernel_cache =
+           place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string(),
+       .lent = &lent});
+}
+#else
+std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory&, int) {
+  throw Error(ErrorCode::kDevice, "device",
+              fmt::format("{}: this build has no CUDA back end", run.place.device), "use cpu");
+}
+#endif
+
+}  // namespace
+
+std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory& lent) {
+  const std::string& name = run.place.device;
+  const std::int64_t limit = limit_in_bytes(run.place);
+  if (const auto gpu = gpu_of(name)) return make_gpu(run, lent, *gpu);
+  if (name == "cpu") {
+    leave_threads_unbound();
+    return make_cpu_device({.threads = run.place.threads > 0
+                                           ? run.place.threads
+                                           : env::threads().value_or(cpu::allowed_cores()),
+                            .guarded = env::guarded_allocator(),
+                            .memory_limit = limit,
+                            .lent = &lent});
+  }
+  if (name == "reference") {
+    return make_reference_device(
+        {.guarded = env::guarded_allocator(), .memory_limit = limit, .lent = &lent});
+  }
+  fail_usage("device", "{} runs no steps here; cpu, reference and cuda:N do", name);
+}
+
+#ifdef TRACESTEP_WITH_CUDA
+struct OnDevice::Gpu {
+  explicit Gpu(int index) : current(index) {}
+  CurrentGpu current;
+};
+OnDevice::OnDevice(const std::string& device) {
+  if (const auto gpu = gpu_of(device)) gpu_ = std::make_unique<Gpu>(*gpu);
+}
+void begin_behind_stream(Device& device, void* stream) {
+  if (device.is_asynchronous()) begin_behind(device, stream);
+}
+void let_stream_wait(Device& device, void* stream) {
+  if (device.is_asynchronous()) let_wait(device, stream);
+}
+#else
+struct OnDevice::Gpu {};
+OnDevice::OnDevice(const std::string&) {}
+void begin_behind_stream(Device&, void*) {}
+void let_stream_wait(Device&, void*) {}
+#endif
+OnDevice::~OnDevice() = default;
+
+}  // namespace tracestep::capi

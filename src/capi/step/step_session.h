@@ -1,0 +1,85 @@
+// What the handles of the C interface stand for: a session, which is a device with the weights on
+// it, and its runs. Methods throw; capi/step/tracestep.cpp turns that into statuses.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "capi/step/step_programs.h"
+#include "exec/executor.h"
+#include "runtime/lent_memory.h"
+#include "session/session.h"
+
+namespace tracestep::capi {
+
+class StepSession;
+
+class StepRun {
+ public:
+  StepRun(StepSession& session, std::shared_ptr<const CapturedModel> module, tracestep_kind kind);
+
+  StepSession& session() const { return session_; }
+  const Program& program() const { return program_; }
+  tracestep_bytes size() const;
+  // nullptr: there is no tensor of this number.
+  const tracestep_tensor* tensor(std::int64_t index) const;
+
+  void start();
+  void load();
+  void save(const std::string& path);
+  void set(const std::string& name, const void* data, std::int64_t bytes);
+  void get(const std::string& name, void* data, std::int64_t bytes);
+  void set_rate(std::int64_t group, double rate, std::int64_t step);
+  void go(void* stream);
+
+ private:
+  Executor& executor();  // Error{kUsage} before start()
+  void list_tensors();
+  void add_tensor(const std::string& name, const Type& type, tracestep_role role,
+                  const BlockPart& part = {});
+  // The loss and the norm are sent to the host when they are there, before the step has ended.
+  void observe_early();
+
+  StepSession& session_;
+  const std::shared_ptr<const CapturedModel> module_;  // nullptr for UPDATE
+  RunSpec spec_;
+  Program program_;
+  std::int64_t peak_bytes_ = 0, arena_bytes_ = 0;
+  std::list<std::string> texts_;  // of tensors_
+  std::vector<tracestep_tensor> tensors_;
+  std::unique_ptr<Executor> executor_;
+  bool has_run_ = false;
+};
+
+class StepSession {
+ public:
+  explicit StepSession(StepOptions options);
+
+  const StepOptions& options() const { return options_; }
+  Device& device() const { return *device_; }
+  Store& store() const { return stores_->first(); }
+  const RankStores& stores() const { return *stores_; }
+  const LentMemory& lent() const { return lent_; }
+
+  StepRun* plan(const char* program, tracestep_kind kind);
+  void end(StepRun* run);
+  void lend(const std::string& name, void* data, std::int64_t bytes);
+  void refresh(const std::string& name);
+  // Ends all; what is left of the session takes no calls.
+  void close();
+
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  std::mutex mutex_;
+  const StepOptions options_;
+  LentMemory lent_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<RankStores> stores_;
+  std::list<std::unique_ptr<StepRun>> runs_;
+};
+
+}  // namespace tracestep::capi

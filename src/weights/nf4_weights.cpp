@@ -1,0 +1,99 @@
+#include "weights/nf4_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ops/nf4_codes.h"
+#include "passes/keep_nf4.h"
+
+namespace tracestep {
+namespace {
+
+// The index of the nearest of sorted values; between two, the smaller.
+template <std::size_t N>
+std::uint8_t nearest(const std::array<float, N>& values, float x) {
+  const auto above = std::ranges::lower_bound(values, x);
+  if (above == values.begin()) return 0;
+  const auto index = static_cast<std::size_t>(above - values.begin());
+  if (index == N) return static_cast<std::uint8_t>(N - 1);
+  const bool is_above = values[index] - x < x - values[index - 1];
+  return static_cast<std::uint8_t>(is_above ? index : index - 1);
+}
+
+constexpr std::array<float, 256> kDynamic = std::to_array(DynamicValues().at);
+
+// The codes of a block, two a byte; returns its largest magnitude.
+float code_block(const float* x, std::uint8_t* codes) {
+  static const std::array<float, 16> values = std::to_array(kNf4Values);
+  float most = 0.0F;
+  for (std::int64_t i = 0; i < kNf4Block; ++i) most = std::max(most, std::abs(x[i]));
+  const auto code = [&](std::int64_t i) {
+    return nearest(values, most > 0.0F ? x[i] / most : 0.0F);
+  };
+  for (std::int64_t i = 0; i < kNf4Block; i += 2) {
+    codes[i / 2] = static_cast<std::uint8_t>(code(i) << 4 | code(i + 1));
+  }
+  return most;
+}
+
+}  // namespace
+
+Nf4Weights to_nf4(const TensorView& weight) {
+  const HostTensor wide = as_dtype(weight, DType::kF32);
+  const auto x = wide.as<float>();
+  const auto count = static_cast<std::int64_t>(x.size());
+  Shape pairs = weight.shape;
+  pairs[pairs.rank() - 1] /= 2;
+  Nf4Weights out{
+      HostTensor::zeros(DType::kU8, pairs), HostTensor::zeros(DType::kU8, {nf4_blocks(count)}),
+      HostTensor::zeros(DType::kF32, {nf4_groups(count)}), HostTensor::zeros(DType::kF32, {1})};
+  const auto codes = out.codes.as<std::uint8_t>(), magnitudes = out.magnitudes.as<std::uint8_t>();
+  const auto scales = out.scales.as<float>();
+  std::vector<float> most(magnitudes.size());
+  double sum = 0.0;
+  for (std::size_t block = 0; block < most.size(); ++block) {
+    most[block] = code_block(x.data() + block * kNf4Block, codes.data() + block * kNf4Block / 2);
+    sum += static_cast<double>(most[block]);
+  }
+  const auto offset =
+      static_cast<float>(sum / static_cast<double>(std::max<std::size_t>(most.size(), 1)));
+  out.offset.as<float>()[0] = offset;
+  for (std::size_t block = 0; block < most.size(); ++block) {
+    float& scale = scales[block / kNf4Group];
+    scale = std::max(scale, std::abs(most[block] - offset));
+  }
+  for (std::size_t block = 0; block < most.size(); ++block) {
+    const float scale = scales[block / kNf4Group];
+    magnitudes[block] = nearest(kDynamic, scale > 0.0F ? (most[block] - offset) / scale : 0.0F);
+  }
+  return out;
+}
+
+bool is_nf4(const WholeTensors& tensors, const std::string& name) {
+  return tensors.has(name + std::string(kNf4Codes));
+}
+
+void set_nf4(const WholeTensors& to, const std::string& name, const TensorView& weight) {
+  const Nf4Weights parts = to_nf4(weight);
+  const auto set = [&](std::string_view what, const HostTensor& value) {
+    const std::string part = name + std::string(what);
+    const Type type = to.type(part);
+    to.set(part, type.dtype == value.dtype ? value : as_dtype(value, type.dtype));
+  };
+  set(kNf4Codes, parts.codes);
+  set(kNf4Magnitudes, parts.magnitudes);
+  set(kNf4Scales, parts.scales);
+  set(kNf4Offset, parts.offset);
+}
+
+std::string weight_of_codes(std::string_view name) {
+  return name.ends_with(kNf4Codes) ? std::string(name.substr(0, name.size() - kNf4Codes.size()))
+                                   : std::string();
+}
+
+bool is_part_of_nf4(std::string_view name) {
+  return name.ends_with(kNf4Magnitudes) || name.ends_with(kNf4Scales) || name.ends_with(kNf4Offset);
+}
+
+}  // namespace tracestep
