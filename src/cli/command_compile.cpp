@@ -247,7 +247,8 @@ Command compile_command() {
   add_output_options(set, options->output);
   measures_with(command, options, run_compile);
   command.job_fields = fields_that([](const RunField& field) {
-    return field.is_axis && !field.is_form && field.name != "mode";  // what is compared
+    // What is compared, by the rungs of a ladder as well.
+    return field.is_axis && !field.is_form && field.name != "mode" && field.name != "precision";
   });
   return command;
 }
