@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "backends/null/null_device.h"
 #include "cli/devices.h"
 #include "cli/output.h"
 #include "lab/measure/ceilings.h"
@@ -42,14 +43,17 @@ void add_op_options(OptionSet& set, OpOptions& options) {
             [&options](const std::string& where, const std::string& text) {
               options.calls = split_calls(where, text);
             });
+  set.lists_cells();
   set.value("--shape", "SHAPES[,SHAPES]",
             "with --op, the operands' shapes joined by +: 512x64+64x256; of another dtype "
             "8x64:i32, of indices below a number 8x64:50257, of rank 0 scalar",
             [&options](const std::string& where, const std::string& text) {
               options.shapes = split_list(where, text);
             });
+  set.lists_cells();
   set.choices("--cache", options.caches, {"warm", "cold"},
               "with --op, whether caches hold what the step before left in them, or are swept");
+  set.lists_cells();
 }
 
 std::vector<OpSpec> op_specs(const OpOptions& options, const RunGrid& grid,
@@ -76,11 +80,21 @@ std::vector<OpSpec> op_specs(const OpOptions& options, const RunGrid& grid,
 int run_ops(const OutputOptions& output, std::vector<OpSpec> specs, RoundOptions rounds,
             std::optional<double> roof, Cells& cells) {
   probe_output(output);
-  const Json environment = environment_of(cells.arguments(), specs[0].run);
+  const Json environment = cells.environment_of(specs[0].run);
   const StopSignal& stop = cells.stop("ops");
   rounds.seed = specs[0].run.seed;
+  const DeviceFactory make_planned = [](const RunSpec& run) {
+    return make_null_device({.traits = traits_of(run.place)});
+  };
+  const auto plan_of = [&](const OpSpec& spec) {
+    const auto planned = make_planned(spec.run);
+    const PartsProgram program = op_program(spec, *planned);
+    return JobPlan{.place = spec.run.place,
+                   .peak_bytes = planned_bytes(program, spec.run.executor, *planned).peak,
+                   .has_time = false};
+  };
   auto results = cells.measure<OpResult>(
-      "op", specs, rounds,
+      "op", specs, rounds, plan_of,
       [&](const OpSpec& spec, const StepObserver&) { return visit(make_device, spec, &stop); });
   std::map<std::string, Ceilings> known;  // by precision
   std::vector<OpWork> work;
@@ -93,7 +107,7 @@ int run_ops(const OutputOptions& output, std::vector<OpSpec> specs, RoundOptions
       if (is_new && roof != 0.0) found->second = device_ceilings(run);
       return found->second;
     });
-    work.push_back(work_of(op_program(result.spec, *make_device(run)), ceilings));
+    work.push_back(work_of(op_program(result.spec, *make_planned(run)), ceilings));
     if (how.empty() && ceilings.known()) how = "at best: " + ceilings.how;
     company = std::max(company, ceilings.others_cores.value_or(0));
   }

@@ -17,7 +17,6 @@ struct OpOptions {
   bool is_used() const { return !calls.empty(); }
 };
 void add_op_options(OptionSet& set, OpOptions& options);
-inline const std::vector<std::string> kOpAxes = {"--op", "--shape", "--cache"};
 
 // The cells of the request. Error{kUsage}: --op without --shape for an op that has operands, fields
 // that mean nothing for an op alone.

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <memory>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "backends/null/null_device.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "cli/child_process.h"
@@ -20,7 +22,10 @@
 #include "lab/compare/merge.h"
 #include "lab/measure/ceilings.h"
 #include "lab/measure/environment.h"
+#include "lab/pages/page.h"
+#include "lab/report/columns.h"
 #include "lab/report/writers.h"
+#include "run/memory_limit.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -40,11 +45,9 @@ Json dependencies(const Command& command, std::span<const std::string> arguments
   Request request(arguments);
   drop(request, kOfDriver);
   drop(request, kOfOutput);
-  drop(request, axis_flags());
-  drop(request, command.divided);
   drop(request, std::vector<std::string>{"--rounds", "--repeat"});
   for (const Option& option : command.options.options()) {
-    if (option.names_one_file) request.drop(option.flag);
+    if (option.names_one_file || option.lists_cells) request.drop(option.flag);
   }
   Json words = Json::array();
   for (const std::string& word : request.sorted_words()) words.push_back(word);
@@ -58,10 +61,11 @@ Json dependencies(const Command& command, std::span<const std::string> arguments
 
 void check_alone(const Command& command, const CellOptions& options, const Request& request) {
   const char* flag = options.resume.empty() ? "--processes" : "--resume";
+  if (options.processes == 1 && options.resume.empty()) return;
   if (processes() != nullptr) {
     throw Error(ErrorCode::kUsage, flag, "several processes share this run", "leave it out");
   }
-  if (!options.only.empty() && (options.processes > 1 || !options.resume.empty())) {
+  if (!options.only.empty() && !options.resume.empty()) {
     throw Error(ErrorCode::kUsage, "--cell", "the process that asks for a cell keeps its rows",
                 fmt::format("leave it out, or {}", flag));
   }
@@ -75,6 +79,13 @@ void check_alone(const Command& command, const CellOptions& options, const Reque
   const NamedPath paths[] = {{"--resume", options.resume},
                              {"--output", request.value("--output").value_or("")}};
   check_apart({}, paths);
+}
+
+// The row of a job that says on what machine it ran.
+constexpr const char* kMachine = "machine";
+
+Json key_of_machine() {
+  return Json::Object{{"stage", kMachine}};
 }
 
 // The speed of a row; 0 for a row without one.
@@ -127,6 +138,72 @@ Cells::Cells(const Command& command, const CellOptions& options,
       file_(options.resume, options.is_used() ? dependencies(command, arguments) : Json::object()) {
 }
 
+Cells::Cells(const Command& command, const CellOptions& options,
+             std::span<const std::string> arguments, ListsCells)
+    : command_(command),
+      options_(options),
+      arguments_(arguments.begin(), arguments.end()),
+      role_(Role::kLists),
+      file_({}, Json::object()) {}
+
+Cells::Cells(const Command& command, const CellOptions& options,
+             std::span<const std::string> arguments, std::vector<JobRows> jobs)
+    : command_(command),
+      options_(options),
+      arguments_(arguments.begin(), arguments.end()),
+      role_(Role::kGathers),
+      file_({}, Json::object()) {
+  for (const JobRows& job : jobs) {
+    jobs_.push_back({job.cells, {}});
+    for (const RowsFile::Row& row : job.rows) {
+      if (row.first == key_of_machine()) jobs_.back().environment = row.second;
+      job_of_.emplace(row.first.dump(), jobs_.size() - 1);
+    }
+    file_.add(job.rows);
+  }
+}
+
+DeviceFactory Cells::device_factory() const {
+  if (use() == DeviceUse::kRun) return make_device;
+  return [](const RunSpec& run) {
+    return make_null_device(
+        {.traits = traits_of(run.place), .memory_limit = limit_in_bytes(run.place)});
+  };
+}
+
+Json Cells::environment_of(const RunSpec& run) {
+  place_ = run.place;
+  Json own = cli::environment_of(arguments_, run);
+  if (jobs_.empty()) return own;
+  Json out = jobs_.front().environment;
+  out["command_line"] = own.at("command_line");
+  return out;
+}
+
+std::vector<ResultRow> Cells::rows_of(const Table& table, const Json& environment) const {
+  if (jobs_.size() < 2 || jobs_of_results_.size() != table.rows.size()) {
+    return tracestep::rows_of(table, environment);
+  }
+  Table apart = table;
+  apart.columns.push_back(text_column("table"));
+  for (std::size_t i = 0; i < apart.rows.size(); ++i) {
+    apart.rows[i].emplace_back("of " + jobs_[jobs_of_results_[i]].cells);
+  }
+  return tracestep::rows_of(apart, environment);
+}
+
+std::vector<PlannedCell> Cells::planned() const {
+  if (!listed_.empty()) return listed_;
+  return {PlannedCell{.needs = whole_.value_or(JobPlan{.place = place_})}};
+}
+
+void Cells::list(const std::string& stage, std::size_t cell, Json key, JobPlan visit,
+                 const RoundOptions& options) {
+  visit.steps *= options.rounds * options_.processes;
+  visit.seconds *= options.rounds * options_.processes;
+  listed_.push_back({fmt::format("{}:{}", stage, cell), std::move(key), std::move(visit)});
+}
+
 const StopSignal& Cells::stop(std::string_view what) {
   if (!stop_) stop_.emplace(fmt::format("the {} measured so far are written", what));
   return *stop_;
@@ -134,7 +211,7 @@ const StopSignal& Cells::stop(std::string_view what) {
 
 // Ranks that are processes end together, in the middle of a cell.
 bool Cells::must_stop() const {
-  return is_stopped() && processes() == nullptr;
+  return role_ != Role::kMeasures || (is_stopped() && processes() == nullptr);
 }
 
 Json Cells::key_of_row(const std::string& stage, Json key, std::optional<int> round) const {
@@ -145,18 +222,30 @@ Json Cells::key_of_row(const std::string& stage, Json key, std::optional<int> ro
   return out;
 }
 
-void Cells::keep(const Json& key, Json row) {
+void Cells::keep(std::vector<RowsFile::Row> rows) {
   if (!options_.is_used()) return;
-  RowsFile::Row one{key, std::move(row)};
-  file_.add({&one, 1});
-  if (is_child()) new_rows_.push_back(std::move(one));
+  file_.add(rows);
+  if (!is_child()) return;
+  std::ranges::move(rows, std::back_inserter(new_rows_));
 }
 
-std::optional<std::size_t> Cells::chosen(const std::string& stage) const {
-  const std::size_t colon = options_.only.rfind(':');
-  if (options_.only.substr(0, colon) != stage) return std::nullopt;
-  return static_cast<std::size_t>(
-      parse_count("--cell", options_.only.substr(colon + 1), 0, 1 << 30));
+std::vector<std::size_t> Cells::chosen(const std::string& stage, std::size_t count) const {
+  std::vector<std::size_t> out;
+  if (!is_child()) {
+    for (std::size_t i = 0; i < count; ++i) out.push_back(i);
+    return out;
+  }
+  std::string_view only = options_.only;
+  if (only.ends_with(kOneVisit)) only.remove_suffix(kOneVisit.size());
+  for (const std::string& cells : pages::split(only, ";")) {
+    const std::size_t colon = cells.rfind(':');
+    if (cells.substr(0, colon) != stage) continue;
+    for (const std::string& number : split_list("--cell", cells.substr(colon + 1))) {
+      const std::int64_t cell = parse_count("--cell", number, 0, 1 << 30);
+      if (cell < static_cast<std::int64_t>(count)) out.push_back(static_cast<std::size_t>(cell));
+    }
+  }
+  return out;
 }
 
 std::size_t Cells::known_of(Json key) const {
@@ -197,7 +286,7 @@ bool Cells::measure_in_process(const std::string& stage, std::size_t cell, const
   Request request(arguments_);
   drop(request, kOfDriver);
   drop(request, kOfOutput);
-  request.set("--cell", fmt::format("{}:{}", stage, cell));
+  request.set("--cell", fmt::format("{}:{}{}", stage, cell, kOneVisit));
   const ProcessResult process = run_self(request.words());
   if (is_stopped()) return false;  // it was passed on
   if (process.status != 0) {
@@ -210,24 +299,30 @@ bool Cells::measure_in_process(const std::string& stage, std::size_t cell, const
     end = process.out.find('\n', begin);
     rows.push_back(
         row_of_line(std::string_view(process.out).substr(begin, end - begin), "--processes"));
-    rows.back().first["process"] = static_cast<std::int64_t>(pass_);
+    if (has_processes()) rows.back().first["process"] = static_cast<std::int64_t>(pass_);
   }
   // The cell itself comes last: where it is in the file, all that belongs to it is.
   std::ranges::reverse(rows);
-  file_.add(rows);
+  std::erase_if(rows, [](const RowsFile::Row& one) {
+    return one.first.find("stage") != nullptr && one.first.at("stage") == Json(kMachine);
+  });
+  if (options_.is_used()) {
+    keep(std::move(rows));
+  } else {
+    file_.add(rows);
+  }
   if (row(key) != nullptr) return true;
   throw Error(ErrorCode::kFailed, "--processes", "a process of its own measured another cell");
 }
 
 bool Cells::goes_on() {
-  if (is_child() || has_ended_ || !has_cells_) return false;
+  if (role_ == Role::kLists || has_ended_ || !has_cells_) return false;
   return ++pass_ < passes();
 }
 
 // Rows of several processes as one, in every table; the last process has what all together say.
 void Cells::write_merged(const CellTables& last) {
-  Document all = merged(
-      std::vector<PartResult>{{command_.name, "", merged_result(documents_, "--processes")}}, {});
+  Document all = document_of(merged_result(documents_, "--processes"), command_.name);
   for (const Table& table : last.tables) {
     const bool is_there =
         std::ranges::find(all.tables, table.name, &Table::name) != all.tables.end();
@@ -237,18 +332,37 @@ void Cells::write_merged(const CellTables& last) {
                last.drawn);
 }
 
-int Cells::finish(CellTables result) {
-  const bool is_whole = result.done >= result.wanted && !result.is_cut;
-  if (is_child()) {
-    std::string lines;
-    for (const RowsFile::Row& row : new_rows_) lines += line_of(row);
-    if (lines.empty() && !is_stopped()) {
-      throw Error(ErrorCode::kUsage, "--cell",
-                  fmt::format("\"{}\" is no stage and number of a cell", options_.only));
-    }
-    write_text(lines, {});
-    return is_stopped() ? stop_->exit_status() : 0;
+// Writes the rows of the cells that were asked for, and on what machine they were measured.
+int Cells::finish_child(const CellTables& result) {
+  const bool is_last = !has_processes() || pass_ + 1 == passes() || is_stopped();
+  if (!is_last) return 0;
+  has_ended_ = true;
+  std::string lines;
+  for (const RowsFile::Row& row : new_rows_) lines += line_of(row);
+  if (lines.empty() && !is_stopped()) {
+    throw Error(ErrorCode::kUsage, "--cell",
+                fmt::format("\"{}\" is no stage and number of a cell", options_.only));
   }
+  if (!result.environment.is_null()) lines += line_of({key_of_machine(), result.environment});
+  write_text(lines, result.output.path);
+  return is_stopped() ? stop_->exit_status() : 0;
+}
+
+// Says which jobs ran elsewhere than the first.
+void Cells::note_jobs(CellTables& result) const {
+  if (jobs_.empty() || result.tables.empty()) return;
+  for (const Job& job : std::span(jobs_).subspan(1)) {
+    const std::string other = other_machine(jobs_.front().environment, job.environment);
+    if (other.empty()) continue;
+    result.tables.front().notes.push_back(fmt::format("{} ran elsewhere: {}", job.cells, other));
+  }
+}
+
+int Cells::finish(CellTables result) {
+  if (role_ == Role::kLists) return 0;
+  if (is_child()) return finish_child(result);
+  note_jobs(result);
+  const bool is_whole = role_ == Role::kGathers || (result.done >= result.wanted && !result.is_cut);
   const bool is_joined = has_processes() && has_cells_;
   if (is_joined && is_whole) {
     documents_.push_back(Json::parse(
@@ -284,6 +398,18 @@ void add_program(CellResult& result) {
   result.program = step_program(result.spec.step, result.traits);
 }
 
+namespace {
+
+int run_all(const Command& command, Cells& cells) {
+  int status = 0;
+  do {
+    status = command.run_cells(cells);
+  } while (cells.goes_on());
+  return status;
+}
+
+}  // namespace
+
 std::vector<CellResult> measure_steps(Cells& cells, const std::vector<RunSpec>& runs,
                                       const Protocol& protocol, RoundOptions options,
                                       const StepNeeds& needs) {
@@ -293,6 +419,15 @@ std::vector<CellResult> measure_steps(Cells& cells, const std::vector<RunSpec>& 
   for (const RunSpec& run : runs) specs.push_back({run, protocol});
   if (options.seed == 0 && !runs.empty()) options.seed = runs[0].seed;
   bool has_roofs = roof.has_value();
+  const auto plan_of = [&](const CellSpec& spec) {
+    const Protocol& p = spec.protocol;
+    const bool is_by_noise = p.max_noise_percent > 0;
+    JobPlan out =
+        plan_of_steps(spec.step, p.warmup + (is_by_noise ? 0 : p.steps) + p.recorded_steps +
+                                     p.part_steps + needs.more_steps / options.rounds);
+    out.seconds = (is_by_noise ? p.max_seconds : 0) + needs.more_seconds / options.rounds;
+    return out;
+  };
   const auto measure_one = [&](const CellSpec& spec, const StepObserver& observe) {
     if (!std::exchange(has_roofs, true)) {  // before the first row, not in the middle of one
       for (const RunSpec& run : cells.is_child() ? std::vector{spec.step} : runs) roof_tflops(run);
@@ -304,7 +439,8 @@ std::vector<CellResult> measure_steps(Cells& cells, const std::vector<RunSpec>& 
     }
     return out;
   };
-  std::vector<CellResult> out = cells.measure<CellResult>(needs.stage, specs, options, measure_one);
+  std::vector<CellResult> out =
+      cells.measure<CellResult>(needs.stage, specs, options, plan_of, measure_one);
   for (CellResult& result : out) {
     const RunSpec& run = result.spec.step;
     const Roof of_device =
@@ -330,28 +466,27 @@ void add_cells(Command& command) {
   set.path("--resume", "FILE", options->resume,
            "keep each cell here once it is measured, and go on with those that are missing (JSON "
            "lines)");
-  set.text(
-      "--cell", "STAGE:N", options->only,
-      "measure only this cell, counted from 0, and print its rows as --resume keeps them: what "
-      "a process of --processes does");
-  if (command.plan) {
-    command.plan = [options, plan_once = std::move(command.plan)] {
-      JobPlan out = plan_once();
-      out.steps *= options->processes;
-      out.seconds *= options->processes;
-      return out;
-    };
-  }
+  set.text("--cell", "STAGE:N[,N]", options->only,
+           "measure only these cells, counted from 0, and print their rows as --resume keeps them: "
+           "what a process of --processes and a job of --sbatch do; N/1: one visit of it");
   // The command is looked up by its name: this one is moved to where all of them are.
-  command.run = [options, name = command.name](std::span<const std::string> arguments) {
-    const Command& self = *std::ranges::find(all_commands(), name, &Command::name);
-    if (options->is_used()) check_alone(self, *options, Request(arguments));
-    Cells cells(self, *options, arguments);
-    int status = 0;
-    do {
-      status = self.run_cells(cells);
-    } while (cells.goes_on());
-    return status;
+  const auto self = [name = command.name]() -> const Command& {
+    return *std::ranges::find(all_commands(), name, &Command::name);
+  };
+  command.plan = [options, self](std::span<const std::string> arguments) {
+    Cells cells(self(), {.processes = options->processes}, arguments, ListsCells());
+    self().run_cells(cells);
+    return cells.planned();
+  };
+  command.run = [options, self](std::span<const std::string> arguments) {
+    if (options->is_used()) check_alone(self(), *options, Request(arguments));
+    Cells cells(self(), *options, arguments);
+    return run_all(self(), cells);
+  };
+  command.gather = [options, self](std::span<const std::string> arguments,
+                                   std::vector<JobRows> jobs) {
+    Cells cells(self(), {.processes = options->processes}, arguments, std::move(jobs));
+    return run_all(self(), cells);
   };
 }
 

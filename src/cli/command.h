@@ -15,7 +15,8 @@
 
 namespace tracestep::cli {
 
-class Cells;  // cli/cells.h
+class Cells;     // cli/cells.h
+struct JobRows;  // likewise
 
 struct Command {
   std::string name = {};
@@ -29,15 +30,19 @@ struct Command {
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
   // Set by a command that measures cells in the place of `run`, which add_cells() (cli/cells.h)
-  // makes.
+  // makes, along with the function that makes the result of what jobs have measured.
   std::function<int(Cells& cells)> run_cells = {};
-  // For a command that can be divided into jobs (cli/sbatch.cpp): what it needs, with its options
-  // as they were read, and the flags whose lists are divided, in the order of its rows.
-  std::function<JobPlan()> plan = {};
-  std::vector<std::string> divided = {};
+  std::function<int(std::span<const std::string> arguments, std::vector<JobRows> jobs)> gather = {};
+  // The cells that it will measure, with its options as they were read, and what each needs. For a
+  // command with `run_cells` add_cells() makes it.
+  std::function<std::vector<PlannedCell>(std::span<const std::string> arguments)> plan = {};
+  // The fields by whose values cells become jobs (cli/sbatch.cpp): what is compared with each other
+  // is measured by one. None: every cell is a job.
+  std::vector<std::string_view> job_fields = {};
 };
 
-// Lets `run` run the command, and `plan` plan it, with the options that were read into `options`.
+// Lets `run` run the command, and `plan` plan all that it does, with the options that were read
+// into `options`.
 template <class Options, class Run>
 void runs_with(Command& command, const std::shared_ptr<Options>& options, Run run) {
   command.run = [options, run](std::span<const std::string> arguments) {
@@ -48,14 +53,14 @@ template <class Options, class Run>
 void runs_with(Command& command, const std::shared_ptr<Options>& options, Run run,
                JobPlan (*plan)(const Options& options)) {
   runs_with(command, options, run);
-  command.plan = [options, plan] { return plan(*options); };
+  command.plan = [options, plan](std::span<const std::string>) {
+    return std::vector{PlannedCell{.needs = plan(*options)}};
+  };
 }
 // As above, for a command that measures cells.
 template <class Options, class Run>
-void measures_with(Command& command, const std::shared_ptr<Options>& options, Run run,
-                   JobPlan (*plan)(const Options& options)) {
+void measures_with(Command& command, const std::shared_ptr<Options>& options, Run run) {
   command.run_cells = [options, run](Cells& cells) { return run(*options, cells); };
-  command.plan = [options, plan] { return plan(*options); };
 }
 
 // All of them, in the order of the help text: by section, then by name. Each is the function

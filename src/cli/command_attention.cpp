@@ -94,7 +94,8 @@ std::vector<AttentionSpec> specs_of(const AttentionOptions& o, const RunSpec& ru
 }
 
 // Notes the first context that failed for lack of memory, and what twice the largest needs.
-void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
+void add_limit_notes(std::span<const AttentionResult> results, const DeviceFactory& make_device,
+                     Table& table) {
   if (results.empty()) return;
   const std::int64_t limit = results[0].spec.run.place.memory_limit_bytes;
   const auto failed = std::ranges::find(results, Status::kOutOfMemory, &AttentionResult::status);
@@ -118,7 +119,8 @@ void add_limit_notes(std::span<const AttentionResult> results, Table& table) {
 }
 
 // Adds accounts, buffer by buffer, of the largest cell that ran and the first that did not fit.
-void add_accounts(std::span<const AttentionResult> results, std::vector<Table>& tables) {
+void add_accounts(std::span<const AttentionResult> results, const DeviceFactory& make_device,
+                  std::vector<Table>& tables) {
   const AttentionResult *largest = nullptr, *failed = nullptr;
   for (const AttentionResult& r : results) {
     if (r.status == Status::kOutOfMemory) {
@@ -136,10 +138,10 @@ void add_accounts(std::span<const AttentionResult> results, std::vector<Table>& 
 
 int run_attention(AttentionOptions o, Cells& cells) {
   complete(o);
-  RunSpec run = run_of(o.grid, Takes::kPlanner);
+  RunSpec run = run_of(o.grid, Takes::kPlanner, cells.use());
   check_rounds(o.rounds);
   probe_output(o.output);
-  const Json environment = environment_of(cells.arguments(), run);
+  const Json environment = cells.environment_of(run);
   run.place = with_limit(run.place, environment);
   const std::vector<AttentionSpec> specs = specs_of(o, run);
   const StopSignal& stop = cells.stop("cells");
@@ -153,7 +155,14 @@ int run_attention(AttentionOptions o, Cells& cells) {
     }
     return visit(make_device, spec, &stop);
   };
-  auto results = cells.measure<AttentionResult>("attention", specs, o.rounds, measure_one);
+  const auto planned = make_null_device({.traits = traits_of(run.place)});
+  const auto plan_of = [&](const AttentionSpec& spec) {
+    return JobPlan{.place = run.place,
+                   .peak_bytes = predict_attention(spec, *planned).peak,
+                   .seconds = 2 * spec.protocol.max_seconds,
+                   .has_time = spec.protocol.max_seconds > 0};
+  };
+  auto results = cells.measure<AttentionResult>("attention", specs, o.rounds, plan_of, measure_one);
   for (AttentionResult& result : results) {
     const Roof roof = cells.besides<Roof>("roof", result.spec, [&] {
       return Roof{roof_tflops_for(result.spec.run, reached_tflops(result)),
@@ -167,8 +176,8 @@ int run_attention(AttentionOptions o, Cells& cells) {
   if (Table scaling = attention_scaling_table(results); !scaling.rows.empty()) {
     tables.push_back(std::move(scaling));
   }
-  add_accounts(results, tables);
-  add_limit_notes(results, tables[0]);
+  add_accounts(results, cells.device_factory(), tables);
+  add_limit_notes(results, cells.device_factory(), tables[0]);
   cells.add_beside("attention", results, tables);
   CellTables out{.output = o.output,
                  .schema = kAttentionSchema,
@@ -182,19 +191,6 @@ int run_attention(AttentionOptions o, Cells& cells) {
   return cells.finish(std::move(out));
 }
 
-JobPlan plan_of(const AttentionOptions& given) {
-  AttentionOptions o = given;
-  complete(o);
-  const RunSpec run = run_of(o.grid, Takes::kPlanner, DeviceUse::kPlan);
-  const auto planned = make_null_device({.traits = traits_of(run.place)});
-  JobPlan out{.place = run.place, .has_time = o.base.protocol.max_seconds > 0};
-  for (const AttentionSpec& spec : specs_of(o, run)) {
-    out.peak_bytes = std::max(out.peak_bytes, predict_attention(spec, *planned).peak);
-    out.seconds += 2 * spec.protocol.max_seconds * o.rounds.visits();
-  }
-  return out;
-}
-
 void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
   set.group("What to measure");
   set.choice(
@@ -203,6 +199,7 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
       "128 to 65536");
   add_field(set, o->grid, "batch", Values::kOne);
   set.integers("--width", o->widths, kShapeRange, "width of q, k and v, D, in each head");
+  set.lists_cells();
   set.integer("--heads", o->base.heads, {1, kShapeRange.max},
               "heads H, each an attention of its own");
   add_field(set, o->grid, "context", Values::kGrid);
@@ -210,6 +207,7 @@ void add_what(OptionSet& set, const std::shared_ptr<AttentionOptions>& o) {
             "two matrix products around a softmax, or one kernel without T² tensors");
   set.choices("--mask", o->masks, {"causal", "none"},
               "whether a token sees later ones (none) or not (causal)");
+  set.lists_cells();
   set.value(
       "--saved", "SET[,SET]",
       "with naive attention, the T² tensors kept until backward starts, joined by +: weights; exp, "
@@ -245,8 +243,11 @@ Command attention_command() {
             "memory; none: try even what this machine has no room for");
   add_field(set, options->grid, "seed", Values::kOne, "seed of the values");
   add_output_options(set, options->output);
-  measures_with(command, options, run_attention, plan_of);
-  command.divided = {"--precision", "--attention", "--mask", "--width"};
+  measures_with(command, options, run_attention);
+  command.job_fields = fields_that([](const RunField& field) {
+    return field.is_axis && !is_shape(field);  // a fit needs all contexts
+  });
+  command.job_fields.insert(command.job_fields.end(), {"mask", "width"});
   return command;
 }
 

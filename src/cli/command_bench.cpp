@@ -2,11 +2,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "backends/null/null_device.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/bench_op.h"
-#include "cli/bench_warmup.h"
 #include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
@@ -18,6 +16,8 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
+#include "lab/time/tables.h"
+#include "spec/axes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -66,7 +66,8 @@ void add_verdict(std::vector<Json>& row, const Json& environment) {
   row.push_back(has_numbers ? Json(summary_of(judge(measured))) : Json());
 }
 
-Table bench_table(const std::vector<CellResult>& results, const Json& environment) {
+Table bench_table(const std::vector<CellResult>& results, const Json& environment,
+                  const Cells& cells) {
   Table out{.name = "bench", .title = "Time and memory of a step", .columns = columns()};
   for (const CellResult& result : results) {
     std::vector<Json> row = cell_row(result);
@@ -74,7 +75,7 @@ Table bench_table(const std::vector<CellResult>& results, const Json& environmen
     add_verdict(row, environment);
     out.add_row(std::move(row));
   }
-  add_verdicts(out, rows_of(out, environment));  // again, beside each other
+  add_verdicts(out, cells.rows_of(out, environment));  // again, beside each other
   show_unusual(out);
   return out;
 }
@@ -90,20 +91,38 @@ void print_nsys_hint(const std::vector<RunSpec>& runs, std::span<const std::stri
   write_text(nsys_command(self.empty() ? "tracestep" : self, arguments, runs.size()) + "\n", {});
 }
 
+// Every run with each number of warm-up steps, each in a process of its own.
 int run_warmup_study(const std::vector<RunSpec>& runs, const BenchOptions& options,
-                     std::span<const std::string> arguments) {
+                     const Json& environment, Cells& cells) {
   if (options.protocol.max_noise_percent > 0) {
     throw Error(ErrorCode::kUsage, "--max-noise",
                 "--warmup-study compares deviations, which needs the same number of steps "
                 "everywhere",
                 "leave one out");
   }
-  const Json environment = environment_of(arguments, runs[0]);
-  const StopSignal stop("the rows measured so far are written");
-  Table table = warmup_study(runs, options.warmup_study, arguments, &stop);
-  const std::size_t done = table.rows.size(), all = runs.size() * options.warmup_study.size();
-  write_tables(options.output, kWarmupSchema, environment, {std::move(table)});
-  return status_after(done, all, stop);
+  const StopSignal& stop = cells.stop("rows");
+  const std::vector<CellSpec> specs = product<CellSpec>(
+      {{.step = {}, .protocol = options.protocol}},
+      {axis<CellSpec>(runs, &CellSpec::step),
+       axis<CellSpec>(
+           options.warmup_study, [](CellSpec & s) -> auto& { return s.protocol.warmup; })});
+  const auto plan_of = [](const CellSpec& spec) {
+    const Protocol& p = spec.protocol;
+    return plan_of_steps(spec.step, p.warmup + p.steps + p.recorded_steps);
+  };
+  const std::vector<CellResult> results = cells.measure<CellResult>(
+      "warmup", specs, {}, plan_of,
+      [&](const CellSpec& spec, const StepObserver& observe) {
+        return visit(make_device, spec, &stop, observe);
+      },
+      true);
+  Table table = warmup_table(rows_of(bench_table(results, environment, cells), environment));
+  return cells.finish({.output = options.output,
+                       .schema = kWarmupSchema,
+                       .environment = environment,
+                       .tables = {std::move(table)},
+                       .done = results.size(),
+                       .wanted = specs.size()});
 }
 
 void check_sampling(const Protocol& protocol) {
@@ -142,30 +161,32 @@ void add_split_hint(const std::vector<RunSpec>& runs, const Json& environment, T
 }
 
 int run_bench(const BenchOptions& options, Cells& cells) {
-  const std::span<const std::string> arguments = cells.arguments();
   if (options.op.is_used()) {
     check_rounds(options.rounds);
     return run_ops(options.output,
-                   op_specs(options.op, options.grid, options.protocol, DeviceUse::kRun),
+                   op_specs(options.op, options.grid, options.protocol, cells.use()),
                    options.rounds, options.roof, cells);
   }
   if (!options.op.shapes.empty()) {
     throw Error(ErrorCode::kUsage, "--shape", "it is of the operands of an op", "add --op NAME");
   }
-  const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : DeviceUse::kRun;
+  const DeviceUse use = options.nsys_hint ? DeviceUse::kPlan : cells.use();
   const std::vector<RunSpec> runs = runs_of(options.grid, Takes::kAll, use, Ranks::kUsed);
-  if (options.nsys_hint) return print_nsys_hint(runs, arguments), 0;
+  if (options.nsys_hint) {
+    if (cells.makes_tables()) print_nsys_hint(runs, cells.arguments());
+    return 0;
+  }
   check_sampling(options.protocol);
   check_together(options);
   const NamedPath outputs[] = {{"--tune-file", runs[0].place.tune_file},
                                {"--output", options.output.path}};
   check_apart({}, outputs);
   probe_output(options.output);
-  if (!options.warmup_study.empty()) return run_warmup_study(runs, options, arguments);
-  const Json environment = environment_of(arguments, runs[0]);
+  const Json environment = cells.environment_of(runs[0]);
+  if (!options.warmup_study.empty()) return run_warmup_study(runs, options, environment, cells);
   const std::vector<CellResult> results =
       measure_steps(cells, runs, options.protocol, options.rounds, {.roof = options.roof});
-  std::vector<Table> tables{bench_table(results, environment)};
+  std::vector<Table> tables{bench_table(results, environment, cells)};
   add_split_hint(runs, environment, tables[0]);
   if (options.protocol.part_steps > 0) {
     tables.push_back(step_part_table(rows_of(tables[0], environment)));
@@ -182,32 +203,6 @@ int run_bench(const BenchOptions& options, Cells& cells) {
                            oom_hint(runs[0], results[0].detail));
   }
   return cells.finish(std::move(out));
-}
-
-JobPlan plan_of_ops(const BenchOptions& o) {
-  const std::vector<OpSpec> specs = op_specs(o.op, o.grid, o.protocol, DeviceUse::kPlan);
-  JobPlan out{.place = specs[0].run.place, .has_time = false};
-  for (const OpSpec& spec : specs) {
-    const auto planned = make_null_device({.traits = traits_of(spec.run.place)});
-    const PartsProgram program = op_program(spec, *planned);
-    out.peak_bytes =
-        std::max(out.peak_bytes, planned_bytes(program, spec.run.executor, *planned).peak);
-  }
-  return out;
-}
-
-JobPlan plan_of(const BenchOptions& o) {
-  const Protocol& p = o.protocol;
-  const bool is_by_noise = p.max_noise_percent > 0;
-  if (o.op.is_used()) return plan_of_ops(o);
-  const double repeats =
-      std::max<double>(o.rounds.visits(), static_cast<double>(o.warmup_study.size()));
-  std::vector<RunSpec> runs = runs_of(o.grid, Takes::kAll, DeviceUse::kPlan, Ranks::kUsed);
-  const double count = static_cast<double>(runs.size());
-  JobPlan out = plan_of_runs(std::move(runs), repeats * (p.warmup + (is_by_noise ? 0 : p.steps) +
-                                                         p.recorded_steps + p.part_steps));
-  if (is_by_noise) out.seconds = count * repeats * p.max_seconds;
-  return out;
 }
 
 }  // namespace
@@ -236,9 +231,7 @@ Command bench_command() {
   add_run_fields(set, options->grid, Values::kGrid,
                  "cpu; cuda[:N]; reference (float64, slow); null (plans and counts only)");
   add_output_options(set, options->output);
-  measures_with(command, options, run_bench, plan_of);
-  command.divided = axis_flags();
-  command.divided.insert(command.divided.end(), kOpAxes.begin(), kOpAxes.end());
+  measures_with(command, options, run_bench);
   return command;
 }
 

@@ -50,8 +50,8 @@ int run_comm(CommOptions o, Cells& cells) {
   probe_output(o.output);
   o.run.parallel.ranks = processes() == nullptr ? 2 : processes()->count();
   o.run.shape.batch = o.run.parallel.ranks;
-  o.run = placed(o.run, Takes::kFast, DeviceUse::kRun, Ranks::kUsed);
-  if (processes() != nullptr) o.ranks = {processes()->count()};
+  o.run = placed(o.run, Takes::kFast, cells.use(), Ranks::kUsed);
+  if (processes() != nullptr && !cells.is_child()) o.ranks = {processes()->count()};
   std::unique_ptr<Device> device;  // for the cells that are measured here
   const std::vector<CollectiveSpec> specs = specs_of(o);
   const auto measure_one = [&](const CollectiveSpec& spec, const StepObserver&) {
@@ -60,11 +60,18 @@ int run_comm(CommOptions o, Cells& cells) {
     run.parallel.ranks = spec.ranks;
     return time_collective(make_rank_devices(*device, run), run.place, spec);
   };
-  const auto times = cells.measure<CollectiveTimes>("collective", specs, {}, measure_one);
+  // On CPUs ranks are threads of one process, on GPUs processes.
+  const auto plan_of = [&](const CollectiveSpec& spec) {
+    JobPlan out{.place = o.run.place, .has_time = false};
+    (traits_of(out.place).has_own_links() ? out.processes : out.place.threads) = spec.ranks;
+    out.peak_bytes = 2 * spec.ranks * spec.bytes;
+    return out;
+  };
+  const auto times = cells.measure<CollectiveTimes>("collective", specs, {}, plan_of, measure_one);
   o.run.parallel.ranks = specs.back().ranks;
   CellTables out{.output = o.output,
                  .schema = "tracestep.comm/1",
-                 .environment = environment_of(cells.arguments(), o.run),
+                 .environment = cells.environment_of(o.run),
                  .tables = {collective_table(times)},
                  .done = times.size(),
                  .wanted = specs.size()};
@@ -72,15 +79,6 @@ int run_comm(CommOptions o, Cells& cells) {
     out.last_words = Error(ErrorCode::kOutOfMemory, "comm", times[0].detail);
   }
   return cells.finish(std::move(out));
-}
-
-// On CPUs ranks are threads of one process, on GPUs processes.
-JobPlan plan_of(const CommOptions& o) {
-  const int ranks = static_cast<int>(*std::ranges::max_element(o.ranks));
-  JobPlan out{.place = o.run.place, .has_time = false};
-  (traits_of(out.place).has_own_links() ? out.processes : out.place.threads) = ranks;
-  out.peak_bytes = 2 * ranks * *std::ranges::max_element(o.sizes);
-  return out;
 }
 
 }  // namespace
@@ -92,21 +90,23 @@ Command comm_command() {
   OptionSet& set = command.options;
   set.group("What to time");
   set.choices("--collective", options->collectives, kTimedCollectives, "which");
+  set.lists_cells();
   set.integers("--ranks", options->ranks, {2, kMostRanks},
                "ranks of a group; all processes where there are several");
+  set.lists_cells();
   set.value(
       "--bytes", "SIZE[,SIZE]", "sizes of the whole tensor, of float32",
       [options](const std::string& where, const std::string& text) {
         options->sizes = parse_sizes(where, text);
       },
       kDefaultSizes);
+  set.lists_cells();
   add_flag(set, options->run, field_named("device"), "cpu; cuda, with launch");
   add_flag(set, options->run, field_named("memory_limit_bytes"));
   set.integer("--warmup", options->each.warmup, {0, kMostCalls}, "calls before the timed ones");
   set.integer("--calls", options->each.calls, {1, kMostCalls}, "timed calls");
   add_output_options(set, options->output);
-  measures_with(command, options, run_comm, plan_of);
-  command.divided = {"--collective", "--ranks", "--bytes"};
+  measures_with(command, options, run_comm);
   return command;
 }
 

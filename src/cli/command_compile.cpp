@@ -73,8 +73,10 @@ std::vector<RunSpec> without(std::span<const RunSpec> runs,
 
 void measure_steps(Work& work) {
   std::vector<CompileCell> cells;
-  for (CellResult& result : measure_steps(work.cells, work.runs, work.options.spec.protocol,
-                                          work.rounds(), {.program = true})) {
+  constexpr double kSecondsOfStarts = 20;  // two, with what is compiled
+  for (CellResult& result :
+       measure_steps(work.cells, work.runs, work.options.spec.protocol, work.rounds(),
+                     {.program = true, .more_seconds = kSecondsOfStarts})) {
     if (result.status == Status::kOutOfMemory) work.oom_detail = result.detail;
     cells.push_back({std::move(result)});
   }
@@ -120,11 +122,15 @@ std::vector<AttentionSpec> attention_specs(const Work& work) {
 }
 
 void measure_attentions(Work& work) {
-  work.tables.push_back(way_attention_table(
-      work.cells.measure<AttentionResult>("attention", attention_specs(work), work.rounds(),
-                                          [&](const AttentionSpec& spec, const StepObserver&) {
-                                            return visit(make_device, spec, &work.cells.stop());
-                                          })));
+  constexpr double kSeconds = 10;
+  const auto plan_of = [](const AttentionSpec& spec) {
+    return JobPlan{.place = spec.run.place, .seconds = kSeconds};
+  };
+  work.tables.push_back(way_attention_table(work.cells.measure<AttentionResult>(
+      "attention", attention_specs(work), work.rounds(), plan_of,
+      [&](const AttentionSpec& spec, const StepObserver&) {
+        return visit(make_device, spec, &work.cells.stop());
+      })));
 }
 
 // "small 512 step", with more where that is another ladder's as well.
@@ -139,6 +145,7 @@ std::string label_of_ladder(const RunSpec& run, std::span<const RunSpec> all) {
 
 // A ladder for each size and context, in the last of the modes.
 void measure_ladders(Work& work) {
+  constexpr double kSecondsOfErrors = 20;  // against float64, on a part of the model
   std::vector<const Rung*> rungs;
   for (const std::string& name : work.options.rungs.empty() ? rung_names() : work.options.rungs) {
     rungs.push_back(&rung_named("--rungs", name));
@@ -149,13 +156,13 @@ void measure_ladders(Work& work) {
   for (const RunSpec& run : runs) {
     if (work.cells.is_stopped()) break;
     ErrorSpec error = work.options.error;
-    if (!make_device(run)->computes()) error.layers = 0;
+    if (!traits_of(run.place).computes) error.layers = 0;
     StepErrors errors(make_reference, error);
     const std::string label = label_of_ladder(run, runs);
-    const std::vector<CellResult> results =
-        measure_steps(work.cells, ladder_runs(run, rungs), work.options.spec.protocol,
-                      {.rounds = work.options.rounds, .seed = run.seed},
-                      {.program = true, .stage = "ladder " + label});
+    const std::vector<CellResult> results = measure_steps(
+        work.cells, ladder_runs(run, rungs), work.options.spec.protocol,
+        {.rounds = work.options.rounds, .seed = run.seed},
+        {.program = true, .stage = "ladder " + label, .more_seconds = kSecondsOfErrors});
     std::map<std::string, std::optional<StepError>> of_runs;
     for (const CellResult& result : results) {
       if (result.status != Status::kOk || work.cells.is_stopped()) continue;
@@ -175,17 +182,17 @@ void measure_ladders(Work& work) {
 
 int run_compile(const CompileOptions& o, Cells& cells) {
   cells.stop("cells");
-  Work work{.options = o, .runs = runs_of(o.grid, Takes::kPlanner), .cells = cells};
+  Work work{.options = o, .runs = runs_of(o.grid, Takes::kPlanner, cells.use()), .cells = cells};
   probe_output(o.output);
-  const Json environment = environment_of(cells.arguments(), work.runs[0]);
+  const Json environment = cells.environment_of(work.runs[0]);
   if (o.has("steps")) measure_steps(work);
   if (o.has("attention")) measure_attentions(work);
   for (const ProgramPart& part : kProgramParts) {
-    if (!o.has(part.name)) continue;
+    if (!o.has(part.name) || !cells.makes_tables()) continue;
     // Backward is in one program with forward in every mode that has it.
     std::vector<RunSpec> runs = without(work.runs, {"mode"});
     for (RunSpec& run : runs) run.mode = Mode::kForwardBackward;
-    work.tables.push_back(part.table(make_device, runs));
+    work.tables.push_back(part.table(cells.device_factory(), runs));
   }
   if (o.has("ladder")) measure_ladders(work);
   work.progress.done();
@@ -221,16 +228,6 @@ void add_what(OptionSet& set, CompileOptions& o) {
   add_error_options(set, o.error);
 }
 
-JobPlan plan_of(const CompileOptions& o) {
-  constexpr double kSecondsOfParts = 300;  // attention alone, compiling, errors against float64
-  const std::size_t rungs = o.has("ladder") ? (o.rungs.empty() ? rung_names() : o.rungs).size() : 0;
-  const Protocol& p = o.spec.protocol;
-  JobPlan out = plan_of_runs(runs_of(o.grid, Takes::kPlanner, DeviceUse::kPlan),
-                             static_cast<double>(1 + rungs) * o.rounds * (p.warmup + p.steps));
-  out.seconds = kSecondsOfParts;
-  return out;
-}
-
 }  // namespace
 
 Command compile_command() {
@@ -248,8 +245,11 @@ Command compile_command() {
   add_run_fields(set, options->grid, Values::kGrid,
                  "cpu; cuda[:N]; null (bytes and launches alone)");
   add_output_options(set, options->output);
-  measures_with(command, options, run_compile, plan_of);
-  command.divided = {"--size", "--context"};
+  measures_with(command, options, run_compile);
+  command.job_fields = fields_that([](const RunField& field) {
+    // What is compared, by the rungs of a ladder as well.
+    return field.is_axis && !field.is_form && field.name != "mode" && field.name != "precision";
+  });
   return command;
 }
 

@@ -9,12 +9,13 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/document_input.h"
-#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "cli/token_input.h"
 #include "train/evaluate.h"
+#include "weights/model_for.h"
+#include "weights/model_notes.h"
 
 namespace tracestep::cli {
 namespace {

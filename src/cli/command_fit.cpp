@@ -18,12 +18,12 @@
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "cli/split_hint.h"
-#include "cli/time_source.h"
 #include "lab/fit/advice.h"
 #include "lab/fit/fit.h"
 #include "lab/fit/largest.h"
 #include "lab/fit/plan_page.h"
 #include "lab/pages/first_answer.h"
+#include "lab/predict/time_source.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
 

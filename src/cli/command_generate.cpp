@@ -10,7 +10,6 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
@@ -19,6 +18,8 @@
 #include "nn/captured_programs.h"
 #include "tokens/text_source.h"
 #include "train/generate.h"
+#include "weights/model_for.h"
+#include "weights/model_notes.h"
 
 namespace tracestep::cli {
 namespace {

@@ -179,9 +179,18 @@ std::vector<std::string> command_of(std::span<const std::string> arguments) {
   return {first, arguments.end()};
 }
 
-// Finds errors that all ranks would report at once before they start. nullopt: the command asks for
-// help, which is printed.
-std::optional<JobPlan> checked_plan(const std::vector<std::string>& words, int processes) {
+void check_ranks(int ranks, int processes) {
+  if (ranks == processes) return;
+  throw Error(
+      ErrorCode::kUsage, "parallel",
+      fmt::format("{} processes are asked for, and the step is that of {} rank{}", processes, ranks,
+                  ranks == 1 ? "" : "s"),
+      fmt::format("use option parallel dp={}, or as many processes as it has ranks", processes));
+}
+
+// Finds errors that all ranks would report at once before they start. Returns where the ranks will
+// run; nullopt: the command asks for help, which is printed.
+std::optional<Place> checked_place(const std::vector<std::string>& words, int processes) {
   if (words.empty()) fail_usage("launch", "-- COMMAND is missing: {}", kCommandDoc);
   const Command* command = parse_arguments(all_commands(), words);
   if (command == nullptr) return std::nullopt;
@@ -192,16 +201,11 @@ std::optional<JobPlan> checked_plan(const std::vector<std::string>& words, int p
                 fmt::format("{} do", fmt::join(shared, ", ")));
   }
   try {
-    JobPlan plan = command->plan();
-    for (const RunSpec& run : plan.runs) {
-      if (run.parallel.ranks == processes) continue;
-      throw Error(ErrorCode::kUsage, "parallel",
-                  fmt::format("{} processes are asked for, and the step is that of {} rank{}",
-                              processes, run.parallel.ranks, run.parallel.ranks == 1 ? "" : "s"),
-                  fmt::format("use option parallel dp={}, or as many processes as it has ranks",
-                              processes));
+    const std::vector<PlannedCell> cells = command->plan(words);
+    for (const PlannedCell& cell : cells) {
+      for (const RunSpec& run : cell.needs.runs) check_ranks(run.parallel.ranks, processes);
     }
-    return plan;
+    return cells.front().needs.place;
   } catch (const Error& error) {
     throw in_flags(command->options, error, words);
   }
@@ -209,11 +213,11 @@ std::optional<JobPlan> checked_plan(const std::vector<std::string>& words, int p
 
 int run_launch(const LaunchOptions& o, std::span<const std::string> arguments) {
   const std::vector<std::string> words = command_of(arguments);
-  const std::optional<JobPlan> plan = checked_plan(words, o.processes);
-  if (!plan) return 0;
+  const std::optional<Place> place = checked_place(words, o.processes);
+  if (!place) return 0;
   ::setenv(std::string(env::kCommTimeout.name).c_str(), fmt::format("{}", o.comm_timeout_s).c_str(),
            1);
-  if (!traits_of(plan->place).has_own_links()) become_mpirun(o.processes, words);
+  if (!traits_of(*place).has_own_links()) become_mpirun(o.processes, words);
   const StopSignal stop("the ranks are asked to stop", "the ranks are asked to save");
   PlainProcesses ranks(o, words);
   const int status = ranks.wait(stop, o.grace_s);

@@ -17,9 +17,9 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"
-#include "cli/time_source.h"
 #include "lab/fit/advice.h"
 #include "lab/memory/tables.h"
+#include "lab/predict/time_source.h"
 #include "lab/snapshots/fingerprint.h"
 #include "lab/snapshots/snapshot.h"
 #include "run/memory_limit.h"
@@ -153,9 +153,9 @@ MemoryRunSpec spec_of(const RunSpec& run, const MemoryOptions& o, bool is_only) 
 }
 
 // The step as it runs on the device, or on one that has its traits and no numbers.
-MemoryRun recorded(const RunSpec& run, const MemoryOptions& o) {
+MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_here) {
   const MemoryRunSpec spec = spec_of(run, o, false);
-  if (!o.predict) return run_memory(make_device, spec);
+  if (is_here) return run_memory(make_device, spec);
   const NullOptions null{.traits = traits_of(run.place), .memory_limit = limit_in_bytes(run.place)};
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
@@ -207,7 +207,10 @@ std::vector<MemoryCell> cells_of(const std::vector<RunSpec>& runs, const MemoryO
     }
   } else {
     const char* stage = is_only ? "memory_alone" : is_drawn ? kDrawn : "memory";
-    found = driver.measure<MemoryRun>(stage, specs, {},
+    const auto plan_of = [&](const MemoryRunSpec& spec) {
+      return plan_of_steps(spec.step, o.protocol.warmup + 1 + 2 * o.protocol.steps);
+    };
+    found = driver.measure<MemoryRun>(stage, specs, {}, plan_of,
                                       [&](const MemoryRunSpec& spec, const StepObserver&) {
                                         MemoryRun run = run_of(spec, o, is_only);
                                         if (run.oom) run.detail = run.oom->message;
@@ -227,10 +230,10 @@ std::vector<MemoryCell> cells_of(const std::vector<RunSpec>& runs, const MemoryO
 }
 
 // `times`: of changes that would fit; nullptr: none are known.
-void add_failure(const MemoryCell& cell, const MemoryOptions& o, const Predictor* times,
-                 std::vector<Table>& tables) {
+void add_failure(const MemoryCell& cell, const MemoryOptions& o, bool is_here,
+                 const Predictor* times, std::vector<Table>& tables) {
   MemoryCell failed = cell;
-  if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o);
+  if (!cell.run.oom) failed.run = recorded(cell.run.spec.step, o, is_here);
   if (!failed.run.oom) return;
   tables.push_back(failure_table(failed));
   if (failed.run.oom->on_host) return;  // the device's bytes are not what was missing
@@ -321,8 +324,8 @@ struct PlannedMemory {
   std::optional<Predictor> predictor = {};
 };
 
-PlannedMemory planned_memory(const MemoryOptions& o) {
-  if (!o.predict) return {runs_of(o.grid, Takes::kPlanner, DeviceUse::kRun, Ranks::kUsed)};
+PlannedMemory planned_memory(const MemoryOptions& o, DeviceUse use) {
+  if (!o.predict) return {runs_of(o.grid, Takes::kPlanner, use, Ranks::kUsed)};
   RunGrid grid = on_timed_device(o.grid, o.times);
   std::vector<const RunField*> assumed = assume_planned(grid, o.times);
   return {runs_of(grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed), std::move(assumed)};
@@ -346,6 +349,13 @@ int run_memory_command(const MemoryOptions& o, Cells& driver) {
                                {"--snapshot-json", o.snapshot_json},
                                {"--output", o.output.path}};
   check_apart(input, outputs);
+  // A prediction touches no device.
+  if (o.predict || !o.as.empty()) driver.needs_whole({.place = {.threads = 1}, .has_time = false});
+  const bool is_whole = o.predict || !o.as.empty() || !o.fingerprint.empty();
+  if (is_whole && driver.lists()) {
+    if (o.predict) planned_memory(o, DeviceUse::kPlan);  // throws for a run that cannot be
+    return 0;
+  }
   if (!o.fingerprint.empty()) return run_fingerprint(o, arguments);
   if (!o.as.empty()) {
     probe_output(o.output);
@@ -357,20 +367,21 @@ int run_memory_command(const MemoryOptions& o, Cells& driver) {
                            .snapshot_json = o.snapshot_json},
                           arguments);
   }
-  check_published(o);
-  PlannedMemory plan = planned_memory(o);
+  if (!driver.lists()) check_published(o);  // jobs request what is predicted
+  PlannedMemory plan = planned_memory(o, driver.use());
   const std::vector<RunSpec>& runs = plan.runs;
   probe_output(o.output);
   check_options(o, runs.size());
-  take_source(o, environment_of(arguments, runs[0]), plan);
-  Json environment = environment_of(arguments, runs[0]);
+  if (o.predict) take_source(o, driver.environment_of(runs[0]), plan);
+  Json environment = driver.environment_of(runs[0]);
   std::vector<std::string> notes;
   say_assumed(plan.assumed, runs, environment, notes);
   const bool is_only = runs.size() == 1;
   const std::vector<MemoryCell> cells = cells_of(runs, o, driver);
-  if (driver.is_child() || cells.empty()) {
-    return driver.finish({.output = o.output, .wanted = runs.size()});
+  if (!driver.makes_tables() || cells.empty()) {
+    return driver.finish({.output = o.output, .environment = environment, .wanted = runs.size()});
   }
+  const bool is_here = !o.predict && driver.use() == DeviceUse::kRun;
   check_filter(o.filter, cells);
   std::vector<Table> tables{peak_table(cells)};
   std::ranges::move(notes, std::back_inserter(tables[0].notes));
@@ -381,13 +392,13 @@ int run_memory_command(const MemoryOptions& o, Cells& driver) {
       tables.push_back(component_table(cells, o.filter));
     }
   } else if (runs_out(cells[0]) && !cells[0].accounted) {
-    add_failure(cells[0], o, plan.predictor ? &*plan.predictor : nullptr, tables);
+    add_failure(cells[0], o, is_here, plan.predictor ? &*plan.predictor : nullptr, tables);
     if (cells[0].run.status == Status::kOk) add_one_cell(cells[0], o, tables);
   } else {
     add_one_cell(cells[0], o, tables);
   }
   if (is_only && has_snapshot(o) && driver.writes_files()) {
-    write_snapshot(o, o.predict ? recorded(runs[0], o) : cells[0].run);
+    write_snapshot(o, o.predict ? recorded(runs[0], o, false) : cells[0].run);
   }
   // A file of comma-separated values is one table: the first, or those asked for.
   if (o.output.format == Format::kCsv) {
@@ -434,13 +445,6 @@ void add_filter(OptionSet& set, BufferFilter& filter) {
             "in these tables and in loads, only buffers of this part of the model, such as attn, "
             "ffn.swiglu or layers.0.ln1",
             [&filter](const std::string&, const std::string& text) { filter.component = text; });
-}
-
-JobPlan plan_of(const MemoryOptions& o) {
-  std::vector<RunSpec> runs = runs_of(o.grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed);
-  // A prediction touches no device.
-  if (o.predict || !o.as.empty()) return {.place = {.threads = 1}, .has_time = false};
-  return plan_of_runs(std::move(runs), o.protocol.warmup + 1 + 2 * o.protocol.steps);
 }
 
 }  // namespace
@@ -492,9 +496,6 @@ Command memory_command() {
     options->output.tables = options->tables;
     return run_memory_command(*options, cells);
   };
-  command.plan = [options] { return plan_of(*options); };
-  command.divided = axis_flags();
-  std::erase(command.divided, "--precision");  // a column compares the others with fp32
   return command;
 }
 

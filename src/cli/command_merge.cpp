@@ -1,17 +1,17 @@
-// tracestep merge: one result from those of a job array.
+// tracestep merge: one result from what the tasks of a job array have measured.
 #include <memory>
 
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/log.h"
 #include "base/shell_words.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/jobs.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lab/compare/merge.h"
 #include "lab/compare/result_file.h"
-#include "lab/measure/environment.h"
 
 namespace tracestep::cli {
 namespace {
@@ -21,40 +21,53 @@ struct MergeOptions {
   OutputOptions output;
 };
 
-// The parts that are whole; stderr names the others.
-std::vector<PartResult> read_parts(const std::filesystem::path& folder, const JobTasks& tasks) {
-  std::vector<PartResult> out;
-  for (std::size_t i = 0; i < tasks.division.parts.size(); ++i) {
-    if (!is_done(folder, i)) {
-      log_warn("task {} has no result: tracestep {}", i,
-               shell_quoted(tasks.division.parts[i].words()));
-      continue;
-    }
-    const std::filesystem::path path = result_path(folder, i);
-    const std::string name = path.filename().string();
-    out.push_back({name, tasks.division.label(i),
-                   Json::parse(read_text_file(path, name, kMaxResultBytes), name)});
+// Has the command make its result of these rows, and write it where `output` says.
+void gather(const JobTasks& tasks, std::vector<JobRows> jobs, const OutputOptions& output) {
+  const Words words = tasks.command.words();
+  const Command* command = parse_arguments(all_commands(), words);
+  OutputOptions& own = *command->options.output();
+  own.format = output.format;
+  own.path = output.path;
+  own.is_format_given = output.is_format_given;
+  if (!output.columns.empty()) own.columns = output.columns;
+  if (!output.tables.empty()) own.tables = output.tables;
+  own.is_all |= output.is_all;
+  try {
+    command->gather(words, std::move(jobs));
+  } catch (const Error& error) {  // that a check objects, or memory ran out, is in the result
+    log_warn("{}", error.what());
   }
-  return out;
+}
+
+// The result of a command that is one task, in this form.
+void write_whole(const std::filesystem::path& folder, const OutputOptions& output) {
+  const std::filesystem::path path = result_path(folder, 0);
+  const std::string name = path.filename().string();
+  Document all = document_of(Json::parse(read_text_file(path, name, kMaxResultBytes), name), name);
+  write_tables(output, all.schema, all.environment, std::move(all.tables));
 }
 
 int run_merge(const MergeOptions& o) {
   probe_output(o.output);
   const JobTasks tasks = read_tasks(o.folder);
-  const std::vector<PartResult> parts = read_parts(o.folder, tasks);
-  const std::size_t missing = tasks.division.parts.size() - parts.size();
-  if (!parts.empty()) {
-    std::vector<std::string> divided;
-    for (const std::string& flag : tasks.division.flags) divided.push_back(column_of_flag(flag));
-    Document all = merged(parts, divided);
-    all.environment["command_line"] =
-        capture_environment(tasks.command.words(), 1).at("command_line");
-    write_tables(o.output, all.schema, all.environment, std::move(all.tables));
+  std::vector<JobRows> jobs;
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < tasks.cells.size(); ++i) {
+    if (!is_done(o.folder, i)) {
+      log_warn("task {} has no result: tracestep {}", i, shell_quoted(tasks.words_of(i)));
+      continue;
+    }
+    ++done;
+    if (!tasks.is_whole()) jobs.push_back(rows_of_task(o.folder, tasks, i));
   }
-  if (missing == 0) return 0;
-  throw Error(ErrorCode::kFailed, "merge",
-              fmt::format("{} of {} tasks have no result", missing, tasks.division.parts.size()),
-              "submit.sh in that folder runs them again, and only them");
+  if (done > 0) {
+    tasks.is_whole() ? write_whole(o.folder, o.output) : gather(tasks, std::move(jobs), o.output);
+  }
+  if (done == tasks.cells.size()) return 0;
+  throw Error(
+      ErrorCode::kFailed, "merge",
+      fmt::format("{} of {} tasks have no result", tasks.cells.size() - done, tasks.cells.size()),
+      "submit.sh in that folder runs them again, and only them");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "lab/precision/tables.h"
+#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace {
@@ -33,7 +34,9 @@ struct PrecisionOptions {
 std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const PrecisionOptions& o,
                                    Cells& cells) {
   std::vector<PrecisionCell> out;
-  for (CellResult& result : measure_steps(cells, runs, o.protocol, o.rounds, {.program = true})) {
+  constexpr double kSecondsOfErrors = 60;  // against float64, on a part of the model
+  const StepNeeds needs{.program = true, .more_seconds = o.error.layers > 0 ? kSecondsOfErrors : 0};
+  for (CellResult& result : measure_steps(cells, runs, o.protocol, o.rounds, needs)) {
     out.push_back({std::move(result), {}});
   }
   if (o.error.layers == 0) return out;
@@ -49,14 +52,25 @@ std::vector<PrecisionCell> measure(const std::vector<RunSpec>& runs, const Preci
 }
 
 int run_precision(const PrecisionOptions& o, Cells& cells) {
-  const std::vector<RunSpec> runs = runs_of(o.grid, Takes::kFast);
+  const std::vector<RunSpec> runs = runs_of(o.grid, Takes::kFast, cells.use());
   check_rounds(o.rounds);
   probe_output(o.output);
-  const Json environment = environment_of(cells.arguments(), runs[0]);
+  const Json environment = cells.environment_of(runs[0]);
+  std::vector<PrecisionCell> measured;
+  if (o.has("steps")) {
+    cells.stop("cells");
+    measured = measure(runs, o, cells);
+  }
   std::vector<Table> tables;
+  if (!cells.makes_tables()) {
+    return cells.finish({.output = o.output, .environment = environment});
+  }
   if (o.has("formats")) tables.push_back(format_table());
   if (o.has("accumulation")) {
-    const auto device = make_device(runs[0]);
+    // Where jobs of a cluster have measured, their GPU is not here.
+    const bool is_here =
+        cells.use() == DeviceUse::kRun || !traits_of(runs[0].place).has_own_memory();
+    const auto device = is_here ? make_device(runs[0]) : nullptr;
     tables.push_back(accumulation_table(device.get()));
   }
   if (o.has("autocast")) {
@@ -66,8 +80,6 @@ int run_precision(const PrecisionOptions& o, Cells& cells) {
   if (o.has("norms")) tables.push_back(norm_table(runs[0].seed));
   CellTables out{.output = o.output, .schema = "tracestep.precision/1", .environment = environment};
   if (o.has("steps")) {
-    cells.stop("cells");
-    const std::vector<PrecisionCell> measured = measure(runs, o, cells);
     tables.push_back(precision_step_table(measured));
     if (Table parts = precision_component_table(measured); !parts.rows.empty()) {
       tables.push_back(std::move(parts));
@@ -81,18 +93,6 @@ int run_precision(const PrecisionOptions& o, Cells& cells) {
   }
   out.tables = std::move(tables);
   return cells.finish(std::move(out));
-}
-
-JobPlan plan_of(const PrecisionOptions& o) {
-  constexpr double kSecondsOfErrors = 60;  // against float64, on a part of the model
-  const Protocol& p = o.protocol;
-  const bool has_steps = o.has("steps");
-  JobPlan out =
-      plan_of_runs(runs_of(o.grid, Takes::kFast, DeviceUse::kPlan),
-                   has_steps ? o.rounds.visits() * (p.warmup + p.steps + p.recorded_steps) : 0);
-  if (has_steps && o.error.layers > 0)
-    out.seconds = kSecondsOfErrors * static_cast<double>(out.runs.size());
-  return out;
 }
 
 }  // namespace
@@ -113,8 +113,10 @@ Command precision_command() {
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]");
   add_output_options(set, options->output);
-  measures_with(command, options, run_precision, plan_of);
-  command.divided = {"--size", "--context", "--mode"};
+  measures_with(command, options, run_precision);
+  command.job_fields = fields_that([](const RunField& field) {
+    return field.is_axis && field.name != "precision";  // which is compared
+  });
   return command;
 }
 

@@ -77,7 +77,9 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
   Protocol plain = o.protocol;
   plain.recorded_steps = 0;
   const StopSignal& stop = cells.stop("cells");
-  const std::vector<CellResult> timed = measure_steps(cells, runs, plain, o.rounds);
+  const std::vector<CellResult> timed = measure_steps(
+      cells, runs, plain, o.rounds,
+      {.more_steps = static_cast<double>(o.protocol.warmup + o.protocol.recorded_steps)});
   if (cells.is_stopped()) return out;
   CellProgress progress(runs.size());
   for (const CellResult& of_cell : timed) {
@@ -136,13 +138,13 @@ void check_programs(const std::vector<RunSpec>& runs, const std::vector<std::str
 }
 
 int run_profile(const ProfileOptions& o, Cells& driver) {
-  std::vector<RunSpec> runs = runs_of(o.grid, Takes::kOracle, DeviceUse::kRun, Ranks::kUsed);
+  std::vector<RunSpec> runs = runs_of(o.grid, Takes::kOracle, driver.use(), Ranks::kUsed);
   const NamedPath outputs[] = {
       {"--trace", o.trace}, {"--tune-file", runs[0].place.tune_file}, {"--output", o.output.path}};
   check_apart({}, outputs);
   probe_output(o.output);
   check_programs(runs, o.components);
-  const Json environment = environment_of(driver.arguments(), runs[0]);
+  const Json environment = driver.environment_of(runs[0]);
   if (o.largest_context) add_largest_contexts(runs, environment);
   for (const RunSpec& run : runs) {
     if (!o.trace.empty()) check_writable(trace_path(o, run, runs.size()), "trace");
@@ -173,12 +175,6 @@ int run_profile(const ProfileOptions& o, Cells& driver) {
                            oom_hint(runs[0], cells[0].profile.detail));
   }
   return driver.finish(std::move(out));
-}
-
-JobPlan plan_of(const ProfileOptions& o) {
-  const Protocol& p = o.protocol;
-  return plan_of_runs(runs_of(o.grid, Takes::kOracle, DeviceUse::kPlan, Ranks::kUsed),
-                      o.rounds.visits() * (p.warmup + p.steps) + p.warmup + p.recorded_steps);
 }
 
 }  // namespace
@@ -215,8 +211,7 @@ Command profile_command() {
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid,
              "cpu; cuda[:N]; reference (float64, slow)");
   add_output_options(set, options->output);
-  measures_with(command, options, run_profile, plan_of);
-  command.divided = axis_flags();
+  measures_with(command, options, run_profile);
   return command;
 }
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <memory>
 
+#include <fmt/ranges.h>
+
 #include "backends/comm/launch/launched.h"
 #include "base/error.h"
 #include "base/input_file.h"
@@ -10,7 +12,7 @@
 #include "base/made_folders.h"
 #include "base/output_file.h"
 #include "base/units.h"
-#include "cli/bench_warmup.h"
+#include "cli/child_process.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -22,6 +24,7 @@
 #include "course/published.h"
 #include "lab/compare/result_file.h"
 #include "lab/measure/ceilings.h"
+#include "lab/report/column_facts.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
 #include "run/memory_limit.h"
@@ -64,10 +67,23 @@ class Announcer {
   Clock::time_point end_;
 };
 
+// Each row is of a process of its own, which must not have computed anything before.
 Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::int64_t>& warmups) {
   std::vector<std::string> arguments{"bench",
                                      "--steps",
                                      "5",
+                                     "--roof",
+                                     "0",
+                                     "--format",
+                                     "json",
+                                     "--warmup-study",
+                                     fmt::format("{}", fmt::join(warmups, ",")),
+                                     "--size",
+                                     step.model.name,
+                                     "--context",
+                                     std::to_string(step.shape.context),
+                                     "--mode",
+                                     std::string(name_of(step.mode)),
                                      "--batch",
                                      std::to_string(step.shape.batch),
                                      "--vocab",
@@ -81,7 +97,13 @@ Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::in
     arguments.insert(arguments.end(),
                      {"--memory-limit", text_of(field_named("memory_limit_bytes"), here)});
   }
-  return warmup_study({step}, warmups, arguments, nullptr);
+  const ProcessResult process = run_self(arguments);
+  if (process.status != 0) {
+    throw Error(
+        ErrorCode::kFailed, "study",
+        fmt::format("bench ended with status {}: {}", process.status, last_line(process.err)));
+  }
+  return tables_of(Json::parse(process.out, "bench"), "bench", "warmup").front();
 }
 
 StudySizes sizes_of(const StudyOptions& o, const Place& place) {

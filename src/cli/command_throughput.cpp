@@ -36,7 +36,8 @@ std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
 
 // Rows hold figures of single cells; their page compares them, so that rows which were measured
 // apart (--resume, --processes) give the same answer.
-Table throughput_table(const std::vector<CellResult>& results, const Json& environment) {
+Table throughput_table(const std::vector<CellResult>& results, const Json& environment,
+                       const Cells& cells) {
   Table out{.name = "throughput", .title = "Tokens per second by batch", .columns = cell_columns()};
   out.columns.push_back(verdict_column());
   for (const CellResult& result : results) {
@@ -44,23 +45,23 @@ Table throughput_table(const std::vector<CellResult>& results, const Json& envir
     row.emplace_back();
     out.add_row(std::move(row));
   }
-  add_verdicts(out, rows_of(out, environment));
+  add_verdicts(out, cells.rows_of(out, environment));
   show_unusual(out);
   return out;
 }
 
 int run_throughput(const ThroughputOptions& o, Cells& cells) {
-  const std::vector<RunSpec> runs = runs_of(o, DeviceUse::kRun);
+  const std::vector<RunSpec> runs = runs_of(o, cells.use());
   check_rounds(o.rounds);
   probe_output(o.output);
-  const Json environment = environment_of(cells.arguments(), runs[0]);
+  const Json environment = cells.environment_of(runs[0]);
   cells.stop("batches");
   const std::vector<CellResult> results =
       measure_steps(cells, runs, o.protocol, o.rounds, {.roof = std::nullopt});
   CellTables out{.output = o.output,
                  .schema = "tracestep.throughput/1",
                  .environment = environment,
-                 .tables = {throughput_table(results, environment)},
+                 .tables = {throughput_table(results, environment, cells)},
                  .done = results.size(),
                  .wanted = runs.size()};
   if (runs.size() == 1 && results.size() == 1 && results[0].status == Status::kOutOfMemory) {
@@ -68,12 +69,6 @@ int run_throughput(const ThroughputOptions& o, Cells& cells) {
                            oom_hint(runs[0], results[0].detail));
   }
   return cells.finish(std::move(out));
-}
-
-JobPlan plan_of(const ThroughputOptions& o) {
-  const Protocol& p = o.protocol;
-  return plan_of_runs(runs_of(o, DeviceUse::kPlan),
-                      o.rounds.rounds * (p.warmup + p.steps + p.recorded_steps));
 }
 
 }  // namespace
@@ -84,6 +79,7 @@ Command throughput_command() {
   OptionSet& set = command.options;
   set.group("What to measure");
   set.integers("--batch", options->batches, kShapeRange, "sequences in a batch, B");
+  set.lists_cells();
   for (const ProtocolField& field : protocol_fields()) add_flag(set, options->protocol, field);
   set.integer(
       "--rounds", options->rounds.rounds, {1, 1000},
@@ -95,9 +91,7 @@ Command throughput_command() {
   add_fields(set, options->grid, FieldGroup::kModel, Values::kGrid);
   add_fields(set, options->grid, FieldGroup::kHow, Values::kGrid, "cpu; cuda[:N]; null (bytes)");
   add_output_options(set, options->output);
-  measures_with(command, options, run_throughput, plan_of);
-  command.divided = axis_flags();
-  command.divided.push_back("--batch");
+  measures_with(command, options, run_throughput);
   return command;
 }
 

@@ -15,7 +15,6 @@
 #include "cli/devices.h"
 #include "cli/document_input.h"
 #include "cli/hints.h"
-#include "cli/model_notes.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/processes.h"
@@ -32,6 +31,8 @@
 #include "train/fingerprint.h"
 #include "train/loop.h"
 #include "train/train_fields.h"
+#include "weights/model_for.h"
+#include "weights/model_notes.h"
 
 namespace tracestep::cli {
 namespace {
@@ -439,7 +440,7 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   run.model = model_for(o.grid, pointer_to(weights_before(o, resumed)), nullptr);
   take_forms(o, run, resumed);
   check_run(run);
-  JobPlan out = plan_of_runs({run}, static_cast<double>(o.train.steps * o.train.accumulate));
+  JobPlan out = plan_of_steps(run, static_cast<double>(o.train.steps * o.train.accumulate));
   // Text, and at most a token for each byte of it.
   constexpr std::int64_t kBytesOfText = 1 + sizeof(std::int32_t);
   for (const auto* paths : {&o.tokens.text, &o.tokens.data.paths}) {
@@ -475,7 +476,9 @@ Command train_command() {
     options->train.arguments = kept_options(set, options->given);
     return run_train(*options, std::move(resumed), arguments);
   };
-  command.plan = [options, set] { return plan_of(*options, complete(*options, set)); };
+  command.plan = [options, set](std::span<const std::string>) {
+    return std::vector{PlannedCell{.needs = plan_of(*options, complete(*options, set))}};
+  };
   return command;
 }
 

@@ -14,13 +14,13 @@
 #include "base/shell_words.h"
 #include "base/suggest.h"
 #include "cli/cuda.h"
-#include "cli/model_notes.h"
 #include "cli/processes.h"
 #include "lab/predict/devices.h"
 #include "planning/needs.h"
 #include "run/memory_limit.h"
 #include "session/room.h"
 #include "spec/step_program.h"
+#include "weights/model_notes.h"
 
 namespace tracestep::cli {
 namespace {

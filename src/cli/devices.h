@@ -31,7 +31,8 @@ enum class Ranks { kRefused, kUsed, kUsedByLaterModel };
 // support (`takes`); Error{kDevice} for devices that this build or this machine does not
 // have. Cheap: no device is started.
 void check_device(const RunSpec& run, Takes takes, DeviceUse use = DeviceUse::kRun);
-// The run with its device and its model checked (cli/model_notes.h) and its CPU threads filled in:
+// The run with its device and its model checked (weights/model_notes.h) and its CPU threads filled
+// in:
 // --threads, else OMP_NUM_THREADS,
 // else all allowed cores, shared out among the ranks. Error{kUsage} for ranks that are refused, or
 // cannot run on the device.

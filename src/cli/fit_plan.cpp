@@ -95,6 +95,15 @@ std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& r
   return out;
 }
 
+std::string note_of_link(const PublishedDevice& device, int ranks) {
+  return fmt::format(
+      "; ranks of one host, linked by {} at {:.0f} GB/s each way, {:.0f} % of the nominal rate: "
+      "comm "
+      "measures it, --link-gb-s takes it",
+      ranks <= device.link_ranks ? device.link : "PCIe", device.reached_link_gb_s(ranks),
+      100 * kLinkShare);
+}
+
 std::string note_of(const Fitted& found) {
   if (!found.stopped) return {};
   switch (*found.stopped) {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cli/option_set.h"
-#include "cli/time_source.h"
 #include "cli/token_input.h"
 #include "lab/fit/on_devices.h"
+#include "lab/predict/time_source.h"
 #include "spec/run_grid.h"
 
 namespace tracestep::cli {
@@ -44,6 +44,8 @@ void check_data(const PlanOptions& options);
 // The flag that makes it a training: "--days".
 const char* flag_of_training(const PlanOptions& options);
 
+// "; ranks of one host, linked by …": the link that such ranks are taken to have.
+std::string note_of_link(const PublishedDevice& device, int ranks);
 // Says why the search for the fewest devices ended before it found enough; empty: it did not.
 std::string note_of(const Fitted& found);
 

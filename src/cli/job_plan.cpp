@@ -51,20 +51,11 @@ Predicted predicted(const RunSpec& run, const Predictor* times) {
 
 }  // namespace
 
-std::vector<std::string> axis_flags() {
-  std::vector<std::string> out;
-  for (const RunField& field : run_fields()) {
-    if (!field.is_axis) continue;
-    out.push_back(field.flag);
-    if (!field.alias.empty()) out.push_back(field.alias);
-  }
-  return out;
-}
-
-JobPlan plan_of_runs(std::vector<RunSpec> runs, double steps) {
-  JobPlan out{.place = runs.front().place, .processes = 1, .runs = std::move(runs), .steps = steps};
-  for (const RunSpec& run : out.runs) out.processes = std::max(out.processes, run.parallel.ranks);
-  return out;
+JobPlan plan_of_steps(const RunSpec& run, double steps) {
+  return {.place = run.place,
+          .processes = std::max(1, run.parallel.ranks),
+          .runs = {run},
+          .steps = steps};
 }
 
 JobNeeds JobNeeds::operator|(const JobNeeds& other) const {
@@ -76,29 +67,36 @@ JobNeeds JobNeeds::operator|(const JobNeeds& other) const {
           .gpus = std::max(gpus, other.gpus)};
 }
 
-JobNeeds needs_of(const JobPlan& plan, const Predictor* times) {
-  const bool is_gpu = traits_of(plan.place).has_own_memory();
-  JobNeeds out{.peak_bytes = plan.peak_bytes,
-               .cpus = is_gpu ? kCpusBesideGpu : std::max(1, plan.place.threads),
-               .gpus = is_gpu ? 1 : 0};
-  std::int64_t on_host = 0;
-  double seconds = plan.seconds;
-  for (const RunSpec& run : plan.runs) {
-    const Predicted one = predicted(run, times);
-    out.peak_bytes = std::max(out.peak_bytes, one.peak_bytes);
-    on_host = std::max(on_host, one.host_bytes);
-    seconds += plan.steps * one.step_ms * 1e-3;
+JobNeeds needs_of(std::span<const PlannedCell> cells, const Predictor* times) {
+  JobNeeds out;
+  std::int64_t needed = 0;
+  double seconds = 0;
+  bool has_time = true;
+  for (const PlannedCell& cell : cells) {
+    const JobPlan& plan = cell.needs;
+    const bool is_gpu = traits_of(plan.place).has_own_memory();
+    std::int64_t peak = plan.peak_bytes, on_host = 0;
+    for (const RunSpec& run : plan.runs) {
+      const Predicted one = predicted(run, times);
+      peak = std::max(peak, one.peak_bytes);
+      on_host = std::max(on_host, one.host_bytes);
+      seconds += plan.steps * one.step_ms * 1e-3;
+    }
+    // Beyond its limit a row only says that it is out of memory.
+    if (plan.place.memory_limit_bytes > 0) peak = std::min(peak, plan.place.memory_limit_bytes);
+    out.peak_bytes = std::max(out.peak_bytes, peak);
+    out.cpus = std::max(out.cpus, is_gpu ? kCpusBesideGpu : plan.place.threads);
+    out.gpus = std::max(out.gpus, is_gpu ? 1 : 0);
+    needed = std::max(needed, plan.host_bytes + on_host + (is_gpu ? 0 : peak));
+    seconds += plan.seconds;
+    has_time &= plan.has_time && (plan.runs.empty() || times != nullptr);
   }
-  // Beyond its limit a row only says that it is out of memory.
-  if (plan.place.memory_limit_bytes > 0) {
-    out.peak_bytes = std::min(out.peak_bytes, plan.place.memory_limit_bytes);
-  }
-  const std::int64_t needed = plan.host_bytes + on_host + (is_gpu ? 0 : out.peak_bytes);
-  if (is_gpu || needed > 0) {
-    out.memory_bytes = (is_gpu ? kHostBytesBesideGpu : kHostBytes) +
+  const bool has_gpu = out.gpus > 0;
+  if (has_gpu || needed > 0) {
+    out.memory_bytes = (has_gpu ? kHostBytesBesideGpu : kHostBytes) +
                        static_cast<std::int64_t>(static_cast<double>(needed) * kMemoryMargin);
   }
-  if (plan.has_time && (plan.runs.empty() || times != nullptr)) {
+  if (has_time) {
     out.predicted_seconds = seconds;
     const double minutes = (kStartSeconds + seconds * kTimeMargin) / 60;
     out.minutes = std::max(kLeastMinutes, static_cast<int>(std::ceil(minutes)));
@@ -106,19 +104,24 @@ JobNeeds needs_of(const JobPlan& plan, const Predictor* times) {
   return out;
 }
 
-double rough_seconds(const JobPlan& plan) {
+double rough_seconds(std::span<const PlannedCell> cells) {
   constexpr double kFlopsOfCore = 5e10, kFlopsOfGpu = 2e13;
-  const double rate = traits_of(plan.place).has_own_memory()
-                          ? kFlopsOfGpu
-                          : kFlopsOfCore * std::max(1, plan.place.threads);
-  double flops = 0;
-  for (const RunSpec& run : plan.runs) {
-    if (!traits_of(run.place).computes) continue;  // it computes nothing
-    const bool has_backward = run.mode == Mode::kForwardBackward || run.mode == Mode::kStep;
-    flops += (has_backward ? 3 : 1) * forward_flops(run.model, static_cast<double>(run.shape.batch),
-                                                    static_cast<double>(run.shape.context));
+  double out = 0;
+  for (const PlannedCell& cell : cells) {
+    const JobPlan& plan = cell.needs;
+    const double rate = traits_of(plan.place).has_own_memory()
+                            ? kFlopsOfGpu
+                            : kFlopsOfCore * std::max(1, plan.place.threads);
+    for (const RunSpec& run : plan.runs) {
+      if (!traits_of(run.place).computes) continue;  // it computes nothing
+      const bool has_backward = run.mode == Mode::kForwardBackward || run.mode == Mode::kStep;
+      out += plan.steps / rate * (has_backward ? 3 : 1) *
+             forward_flops(run.model, static_cast<double>(run.shape.batch),
+                           static_cast<double>(run.shape.context));
+    }
+    if (plan.runs.empty()) out += plan.seconds;
   }
-  return plan.runs.empty() ? plan.seconds : plan.steps * flops / rate;
+  return out;
 }
 
 std::string margins_text() {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "run/run_spec.h"
 
 namespace tracestep {
@@ -25,12 +27,15 @@ struct JobPlan {
   bool has_time = true;            // false: nothing predicts how long it takes
 };
 
-// A command that runs `steps` of each of these, which were planned for one device. Their ranks are
-// processes of their own.
-JobPlan plan_of_runs(std::vector<RunSpec> runs, double steps);
+// The plan of so many steps of this run. Its ranks are processes of their own.
+JobPlan plan_of_steps(const RunSpec& run, double steps);
 
-// The flags of all fields of a run that a grid can vary, in the order of a grid's rows.
-std::vector<std::string> axis_flags();
+// A cell of a command (cli/cells.h) with what it needs; a command that has none is one by itself.
+struct PlannedCell {
+  std::string cell = {};  // "step:3"; empty: all that the command does
+  Json key = {};          // its fields that are not as usual
+  JobPlan needs = {};
+};
 
 // How much of a machine a process of a job needs, from what is predicted.
 struct JobNeeds {
@@ -45,12 +50,12 @@ struct JobNeeds {
   JobNeeds operator|(const JobNeeds& other) const;
 };
 
-// `times`: nullptr when none are known.
-JobNeeds needs_of(const JobPlan& plan, const Predictor* times);
+// The needs of all these together, one after the other. `times`: nullptr when none are known.
+JobNeeds needs_of(std::span<const PlannedCell> cells, const Predictor* times);
 
-// How long it takes here, to within a factor of some: by the FLOPs of its steps, at rates that most
-// machines reach; without steps, the most that it takes.
-double rough_seconds(const JobPlan& plan);
+// How long they take here, to within a factor of some: by the FLOPs of their steps, at rates that
+// most machines reach; without steps, the most that they take.
+double rough_seconds(std::span<const PlannedCell> cells);
 
 // The margins, in words.
 std::string margins_text();

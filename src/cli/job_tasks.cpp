@@ -1,19 +1,19 @@
 #include "cli/jobs.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/json.h"
 #include "base/output_file.h"
+#include "lab/compare/result_file.h"
+#include "lab/pages/page.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char *kFile = "tasks.json", *kTasksSchema = "tracestep.tasks/1";
+constexpr const char *kFile = "tasks.json", *kTasksSchema = "tracestep.tasks/2";
 constexpr std::uint64_t kMostTaskBytes = std::uint64_t{64} << 20;
 
 Json json_of(const Words& words) {
@@ -30,13 +30,16 @@ Words words_of(const Json& json) {
 
 }  // namespace
 
+Words JobTasks::words_of(std::size_t task) const {
+  Request out = command;
+  if (!cells[task].empty()) out.set("--cell", cells[task]);
+  return out.words();
+}
+
 void write_tasks(const fs::path& folder, const JobTasks& tasks) {
-  Json json = Json::object();
-  json["schema"] = kTasksSchema;
-  json["command"] = json_of(tasks.command.words());
-  json["divided"] = json_of(tasks.division.flags);
-  json["tasks"] = Json::array();
-  for (const Request& task : tasks.division.parts) json["tasks"].push_back(json_of(task.words()));
+  const Json json = Json::Object{{"schema", kTasksSchema},
+                                 {"command", json_of(tasks.command.words())},
+                                 {"tasks", json_of(tasks.cells)}};
   write_file(folder / kFile, json.dump(1) + "\n");
 }
 
@@ -46,14 +49,15 @@ JobTasks read_tasks(const fs::path& folder) {
   if (schema == nullptr || !(*schema == Json(kTasksSchema))) {
     fail_input(kFile, "it is no list of tasks: its schema is not {}", kTasksSchema);
   }
-  JobTasks out{Request(words_of(json.at("command"))), {words_of(json.at("divided")), {}}};
-  for (const Json& task : json.at("tasks").items()) {
-    out.division.parts.emplace_back(words_of(task));
-    const Request& part = out.division.parts.back();
-    const auto lacks = [&](const std::string& flag) { return !part.value(flag); };
-    if (part.command() == out.command.command() && std::ranges::none_of(out.division.flags, lacks))
-      continue;
-    fail_input(kFile, "task {} is no part of the command", out.division.parts.size() - 1);
+  return {Request(words_of(json.at("command"))), words_of(json.at("tasks"))};
+}
+
+JobRows rows_of_task(const fs::path& folder, const JobTasks& tasks, std::size_t task) {
+  const std::string name = result_path(folder, task).filename().string();
+  const std::string text = read_text_file(result_path(folder, task), name, kMaxResultBytes);
+  JobRows out{.cells = tasks.cells[task], .rows = {}};
+  for (const std::string& line : pages::split(text, "\n")) {
+    if (!line.empty()) out.rows.push_back(row_of_line(line, name));
   }
   return out;
 }

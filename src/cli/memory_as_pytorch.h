@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/options.h"
-#include "cli/time_source.h"
+#include "lab/predict/time_source.h"
 #include "lab/pytorch/tables.h"
 
 namespace tracestep::cli {

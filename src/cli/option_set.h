@@ -35,7 +35,8 @@ struct Option {
   int max_values = 1;
   std::string default_text = {};          // default for help texts; empty: not shown
   std::vector<std::string> offered = {};  // values that a shell completes
-  bool names_one_file = false;            // jobs divided from the command would overwrite it
+  bool names_one_file = false;            // of all cells together, written at the end
+  bool lists_cells = false;               // its values are those of cells
   bool is_of_all_cells = false;           // not of one by itself: a comparison of them
   std::vector<std::string> endings = {};  // of names that are meant for it where they have no flag
 };
@@ -109,8 +110,11 @@ class OptionSet {
   // The values of the option added last that a shell completes.
   void offer(std::vector<std::string> values) { options_.back().offered = std::move(values); }
 
-  // The option added last names a file that is not divided with the rows of the command.
+  // The option added last names a file of all cells together.
   void names_one_file() { options_.back().names_one_file = true; }
+
+  // The values of the option added last are those of cells: these do not depend on the others.
+  void lists_cells() { options_.back().lists_cells = true; }
 
   // The option added last concerns all rows together: cells cannot be measured one by one.
   void is_of_all_cells() { options_.back().is_of_all_cells = true; }

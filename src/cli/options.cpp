@@ -7,10 +7,16 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "captured/captured_model.h"
 #include "cli/cuda.h"
-#include "cli/model_notes.h"
 #include "lab/measure/environment.h"
 #include "lab/precision/tables.h"
+#include "lab/predict/time_source.h"
+#include "nn/families.h"
+#include "weights/checkpoint_files.h"
+#include "weights/family_files.h"
+#include "weights/model_notes.h"
+#include "weights/weight_files.h"
 
 namespace tracestep::cli {
 namespace {
@@ -22,6 +28,23 @@ void check_only(const std::string& flag, const std::string& text) {
   throw Error(ErrorCode::kUsage, flag,
               fmt::format("{} values are given; this command takes one", count),
               fmt::format("give {} {}", flag, text.substr(0, text.find(','))));
+}
+
+// Explains why a path is no model: checkpoints of a run, an adapter, weights in other files. Throws
+// Error{kInput} where it is one of these.
+void refuse_as_model(const std::string& flag, const std::string& path) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(path, none) || is_model_folder(path)) return;
+  if (is_captured_folder(path)) {
+    throw Error(ErrorCode::kInput, flag, fmt::format("{} is a captured module", path),
+                fmt::format("give --program {}", path));
+  }
+  if (has_checkpoints(path)) {
+    throw Error(ErrorCode::kInput, flag,
+                fmt::format("{} holds checkpoints, and no config.json", path),
+                fmt::format("train, eval and generate take it as --init {}", path));
+  }
+  refuse_foreign_weights(path);
 }
 
 std::string default_of(const RunGrid& grid, const RunField& field) {
@@ -68,11 +91,15 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
     const std::vector<std::string> as_read = grid.texts(field);
     for (std::size_t i = 0; i < given.size(); ++i) say_if_scaled(where, given[i], as_read[i]);
   };
-  if (!field.alias.empty()) set.value(field.alias, value_name, field.alias_help, read);
+  if (!field.alias.empty()) {
+    set.value(field.alias, value_name, field.alias_help, read);
+    if (is_list) set.lists_cells();
+  }
   help += help_of_thousand(field.thousand);
   if (!field.choices.empty()) help += fmt::format(": {}", fmt::join(field.choices, ", "));
   set.value(field.flag, value_name, std::move(help), read, default_of(grid, field));
   set.offer(field.choices);
+  if (is_list) set.lists_cells();
 }
 
 void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
@@ -98,6 +125,15 @@ void add_run_fields(OptionSet& set, RunGrid& grid, Values values, const std::str
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help) {
   add_flag(set, protocol, field_named(protocol_fields(), name), std::move(help));
+}
+
+void add_time_options(OptionSet& set, TimeOptions& options) {
+  options.advice = kTimesAdvice;
+  set.text("--published", "NAME", options.published,
+           "predict for a device by its published peaks, as show --devices lists them: H100, "
+           "A100 80 GB, RTX 4090");
+  set.path("--calibration", "FILE", options.calibration,
+           "the calibration of this device; the history of checks stands beside it");
 }
 
 void add_error_options(OptionSet& set, ErrorSpec& error) {

@@ -16,7 +16,8 @@
 #include "spec/run_grid.h"
 
 namespace tracestep {
-struct ErrorSpec;  // lab/precision/tables.h
+struct ErrorSpec;    // lab/precision/tables.h
+struct TimeOptions;  // lab/predict/time_source.h
 }  // namespace tracestep
 
 namespace tracestep::cli {
@@ -70,6 +71,11 @@ void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::s
 // Adds the flag of the protocol's field of this name.
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help = {});
+// Says what to do where no device's times are known.
+inline constexpr const char* kTimesAdvice =
+    "for times add --published H100, or measure this device once: tracestep predict --calibrate";
+// Adds the flags that say whose times are predicted.
+void add_time_options(OptionSet& set, TimeOptions& options);
 // Adds the flags for the part of a model whose errors against float64 are measured.
 void add_error_options(OptionSet& set, ErrorSpec& error);
 // Adds the flags of output, and --overwrite where the command lacks it.

@@ -19,11 +19,11 @@
 #include "base/signals.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
-#include "cli/model_notes.h"
 #include "cli/pictures.h"
 #include "lab/measure/marks.h"
 #include "lab/pages/first_answer.h"
 #include "lab/report/writers.h"
+#include "weights/model_notes.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;

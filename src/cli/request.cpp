@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cli/command.h"
-#include "spec/fields.h"
 
 namespace tracestep::cli {
 
@@ -54,43 +53,6 @@ Words Request::sorted_words() const {
   Request sorted = *this;
   std::ranges::stable_sort(sorted.line_.parts, {}, &CommandLine::Part::flag);
   return sorted.words();
-}
-
-Division divide(const Request& request, std::span<const std::string> flags) {
-  Division out{.flags = {}, .parts = {request}};
-  for (const std::string& flag : flags) {
-    const std::optional<std::string> list = request.value(flag);
-    if (!list) continue;
-    const std::vector<std::string> values = split_list(flag, *list);
-    if (values.size() == 1) continue;
-    out.flags.push_back(flag);
-    std::vector<Request> next;
-    for (const Request& part : out.parts) {
-      for (const std::string& value : values) {
-        next.push_back(part);
-        next.back().set(flag, value);
-      }
-    }
-    out.parts = std::move(next);
-  }
-  return out;
-}
-
-std::string Division::label(std::size_t part) const {
-  std::string out;
-  for (const std::string& flag : flags) {
-    out += (out.empty() ? "" : " ") + parts[part].value(flag).value_or("");
-  }
-  return out;
-}
-
-std::string column_of_flag(const std::string& flag) {
-  for (const RunField& field : run_fields()) {
-    if (field.flag == flag) return field.name;
-  }
-  std::string out = flag.substr(flag.find_first_not_of('-'));
-  std::ranges::replace(out, '-', '_');
-  return out;
 }
 
 }  // namespace tracestep::cli

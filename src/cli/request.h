@@ -39,18 +39,4 @@ class Request {
   CommandLine line_;
 };
 
-// Divides a request into one for each combination of the values that it lists for these flags, the
-// first of which varies slowest. Flags that are not there, or have one value, divide nothing.
-struct Division {
-  std::vector<std::string> flags;  // the flags that divide
-  std::vector<Request> parts;
-
-  // The values of these flags in a part: "tiny 64 step"; empty where nothing is divided.
-  std::string label(std::size_t part) const;
-};
-Division divide(const Request& request, std::span<const std::string> flags);
-
-// The column of a result that shows what a flag varies.
-std::string column_of_flag(const std::string& flag);
-
 }  // namespace tracestep::cli

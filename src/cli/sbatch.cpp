@@ -20,9 +20,9 @@
 #include "cli/devices.h"
 #include "cli/options.h"
 #include "cli/remaining_time.h"
-#include "cli/time_source.h"
 #include "embedded/job_scripts.h"
 #include "lab/predict/prediction_files.h"
+#include "lab/predict/time_source.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
@@ -43,8 +43,9 @@ struct SbatchOptions {
 // A task of the job array with what it needs.
 struct Task {
   std::size_t index = 0;  // in the array
-  JobPlan plan;
-  JobNeeds needs;
+  std::vector<PlannedCell> cells = {};
+  int processes = 1;
+  JobNeeds needs = {};
 };
 
 // The input of the scripts.
@@ -59,7 +60,7 @@ struct Jobs {
   fs::path program = {}, folder_of_command = {};
   bool has_checkpoints = false;  // true if a signal asks it to save them
 
-  // True if the command writes a result that can be merged; a study writes its own files.
+  // True if tasks write results to be merged; a study writes its own files.
   bool has_result() const { return command.options.find("--output") != nullptr; }
 };
 
@@ -81,21 +82,10 @@ void check_flags(const Command& command, const Request& request) {
   }
 }
 
-void check_files(const Command& command, const JobTasks& lines) {
-  const std::size_t tasks = lines.division.parts.size();
-  if (tasks == 1) return;
-  for (const Option& option : command.options.options()) {
-    if (!option.names_one_file || !lines.command.has(option.flag)) continue;
-    throw Error(ErrorCode::kUsage, option.flag,
-                fmt::format("{} tasks would write the same file", tasks),
-                "give one value of each list, or leave it out");
-  }
-}
-
 // Jobs that measure have no use for what their requests were predicted from. A card that is named
 // is the device that they run on.
 void settle_times(const Command& command, const SbatchOptions& o, Request& request) {
-  const bool predicts = o.has_own_times && !command.plan().has_time;
+  const bool predicts = o.has_own_times && !command.plan(request.words()).front().needs.has_time;
   if (predicts) return;
   for (const char* flag : {"--published", "--calibration"}) request.drop(flag);
   const bool names_device = o.times.published.empty() || request.has("--device") ||
@@ -134,14 +124,14 @@ Jobs jobs_of(const Command& command, const SbatchOptions& o, Request request) {
   const Option* resume = command.options.find("--resume");
   out.has_checkpoints = resume != nullptr && resume->max_values == 0 && request.has("--checkpoint");
   if (out.has_checkpoints && !request.has("--resume")) request.add("--resume");
-  out.lines = {request, divide(request, command.divided)};
-  check_files(command, out.lines);
+  out.lines = {request, {}};
   return out;
 }
 
 TimeOptions times_of(const Request& request) {
   return {.published = request.value("--published").value_or(""),
-          .calibration = request.value("--calibration").value_or("")};
+          .calibration = request.value("--calibration").value_or(""),
+          .advice = kTimesAdvice};
 }
 
 TimeSource without_times(std::string note) {
@@ -180,21 +170,50 @@ TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& co
   }
 }
 
-// Each task's command line is read as its process will read it; that of an only task has been.
-void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
-  const std::vector<Request>& parts = jobs.lines.division.parts;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (parts.size() > 1) parse_arguments(all_commands(), parts[i].words());
-    jobs.tasks.push_back({i, jobs.command.plan(), {}});
+// "step:3,4;attention:0": numbers of one stage stand together.
+std::string names_of(std::span<const PlannedCell> cells) {
+  std::string out, last;
+  for (const PlannedCell& cell : cells) {
+    const std::size_t colon = cell.cell.rfind(':');
+    if (colon == std::string::npos) return "";
+    const std::string stage = cell.cell.substr(0, colon);
+    const bool is_same = !out.empty() && stage == last;
+    out += is_same ? "," + cell.cell.substr(colon + 1) : (out.empty() ? "" : ";") + cell.cell;
+    last = stage;
   }
-  const TimeSource times = times_of(o, jobs.tasks.front().plan, jobs.lines.command.words());
+  return out;
+}
+
+// Cells that are compared with each other are one task: those with the same values of the command's
+// fields, or every one by itself.
+void divide_cells(const std::vector<PlannedCell>& cells, Jobs& jobs) {
+  std::map<std::string, std::size_t> known;
+  for (const PlannedCell& cell : cells) {
+    std::string values = jobs.command.job_fields.empty() ? cell.cell : "";
+    for (const std::string_view field : jobs.command.job_fields) {
+      const Json* value = cell.key.is_object() ? cell.key.find(field) : nullptr;
+      values += value == nullptr ? ";" : value->dump() + ";";
+    }
+    const auto [at, is_new] = known.try_emplace(values, jobs.tasks.size());
+    if (is_new) jobs.tasks.push_back({.index = jobs.tasks.size()});
+    Task& task = jobs.tasks[at->second];
+    task.cells.push_back(cell);
+    task.processes = std::max(task.processes, cell.needs.processes);
+  }
+  for (const Task& task : jobs.tasks) jobs.lines.cells.push_back(names_of(task.cells));
+}
+
+void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
+  const Words words = jobs.lines.command.words();
+  divide_cells(jobs.command.plan(words), jobs);
+  const TimeSource times = times_of(o, jobs.tasks.front().cells.front().needs, words);
   jobs.source = times.note;
   for (Task& task : jobs.tasks) {
     if (times.model) {
       const Predictor predictor = times.predictor();
-      task.needs = needs_of(task.plan, &predictor);
+      task.needs = needs_of(task.cells, &predictor);
     } else {
-      task.needs = needs_of(task.plan, nullptr);
+      task.needs = needs_of(task.cells, nullptr);
     }
     if (times.usable_bytes == 0 || task.needs.peak_bytes <= times.usable_bytes) continue;
     log_warn("task {} needs {}, and a program can use {} of {}", task.index,
@@ -246,7 +265,8 @@ std::string run_line(const Jobs& jobs, const JobNeeds& needs, int processes) {
     out = fmt::format("srun --ntasks={} --cpus-per-task={} --mpi={} {}", processes, needs.cpus,
                       has_mpi ? "pmix" : "none", out);
   }
-  return jobs.has_result() ? out + " --format json --output \"$result\"" : out;
+  if (!jobs.has_result()) return out;
+  return out + (jobs.lines.is_whole() ? " --format json" : "") + " --output \"$result\"";
 }
 
 // Tasks of one array, which request the same.
@@ -260,10 +280,10 @@ std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
     indices.push_back(task.index);
     const std::string predicted = predicted_text(task.needs);
     cases.push_back(fmt::format("{}) set -- {} ;;{}", task.index,
-                                shell_quoted(jobs.lines.division.parts[task.index].words()),
+                                shell_quoted(jobs.lines.words_of(task.index)),
                                 predicted.empty() ? "" : "  # " + predicted));
   }
-  const int processes = tasks.front().plan.processes;
+  const int processes = tasks.front().processes;
   Values values = {{"what", escaped(fmt::format("{} of {} tasks of: {}", tasks.size(),
                                                 jobs.tasks.size(), command_text(jobs)))},
                    {"predicted", predicted_text(needs)},
@@ -300,7 +320,7 @@ std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
 // Tasks with the same number of processes, in arrays that Slurm takes.
 std::vector<std::vector<Task>> arrays_of(const Jobs& jobs) {
   std::map<int, std::vector<Task>> by_processes;
-  for (const Task& task : jobs.tasks) by_processes[task.plan.processes].push_back(task);
+  for (const Task& task : jobs.tasks) by_processes[task.processes].push_back(task);
   std::vector<std::vector<Task>> out;
   for (const auto& [processes, tasks] : by_processes) {
     for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -374,10 +394,11 @@ void check_alone(const SbatchOptions& o, const std::string& name) {
 
 // Tells a person at a terminal that a command will take minutes, before it starts. Training has
 // lines of its own, and a plan that reads all of its text.
-void say_if_long(const std::string& name, const std::function<JobPlan()>& plan) {
+void say_if_long(const Command& command, std::span<const std::string> arguments) {
   constexpr double kLong = 60;
+  const std::string& name = command.name;
   if (name == "train" || !ProgressLine().is_shown()) return;
-  const double seconds = rough_seconds(plan());
+  const double seconds = rough_seconds(command.plan(arguments));
   if (seconds < kLong) return;
   log_info("{}: this may take {}, by a rough count; Ctrl-C keeps what is measured", name,
            words_of_remaining(seconds));
@@ -395,16 +416,17 @@ void add_sbatch(Command& command) {
   options->has_own_times = set.find("--published") != nullptr;
   if (!options->has_own_times) add_time_options(set, options->times);
   // The command is looked up by its name: this one is moved to where all of them are.
-  command.run = [options, name = command.name, plan = command.plan,
+  command.run = [options, name = command.name,
                  run = std::move(command.run)](std::span<const std::string> arguments) {
+    const auto& all = all_commands();
+    const Command& self = *std::ranges::find(all, name, &Command::name);
     if (options->has_own_times) options->times = times_of(Request(arguments));
     if (options->folder.empty()) {
       if (!options->has_own_times) check_alone(*options, name);
-      say_if_long(name, plan);
+      say_if_long(self, arguments);
       return run(arguments);
     }
-    const auto& all = all_commands();
-    return write_jobs(*std::ranges::find(all, name, &Command::name), *options, arguments);
+    return write_jobs(self, *options, arguments);
   };
 }
 

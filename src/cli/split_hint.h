@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "cli/time_source.h"
+#include "lab/predict/time_source.h"
 
 namespace tracestep::cli {
 

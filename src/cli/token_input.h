@@ -75,12 +75,4 @@ TokenInput open_tokens(const TokenOptions& options, const Weights* weights);
 // The tokenizer called `name`: "bytes", or what load_tokenizer() takes; nullptr where it is empty.
 std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name);
 
-// The model for these tokens. Its sizes come from the flags, else from the weights, else from the
-// base of `grid`; its vocabulary from --vocab, the weights or the tokenizer. Errors: kUsage when
-// they disagree, kInput when the weights are no model.
-ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer);
-// Takes the adapters that the weights hold, unless the run says itself what of the model is
-// trained.
-void take_adapters(RunSpec& run, const Weights* weights);
-
 }  // namespace tracestep::cli

@@ -348,6 +348,55 @@ TEST(CellsTest, EveryCommandWithRoundsHasTheSameResultAndGoesOnInTheMiddle) {
   }
 }
 
+// Runs the tasks of `--sbatch` one after the other, as their scripts do, and merges them.
+Outcome outcome_of_jobs(const TempFolder& folder, const std::string& words) {
+  const auto run = [&](const std::string& line) {
+    return run_tracestep(words_of(line), {.folder = folder.path()});
+  };
+  const ProgramRun written = run(words + " --sbatch jobs");
+  EXPECT_EQ(written.status, 0) << words << written.err;
+  const Json tasks = Json::parse(content_of(folder / "jobs/tasks.json"), words).at("tasks");
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const std::string cells = tasks.items()[i].as_string(), file = fmt::format("jobs/cells/{}", i);
+    std::vector<std::string> line = words_of(words + " --output " + file + ".json");
+    if (cells.empty()) {
+      line.insert(line.end(), {"--format", "json"});
+    } else {
+      line.insert(line.end(), {"--cell", cells});
+    }
+    const ProgramRun task = run_tracestep(line, {.folder = folder.path()});
+    EXPECT_TRUE(task.status == 0 || task.status == 4) << words << task.err;
+    folder.write(file + ".done", "");
+  }
+  Outcome out{.run = run("merge jobs --format json")};
+  EXPECT_EQ(out.run.status, 0) << words << out.run.err;
+  out.result = Json::parse(out.run.out, words);
+  return out;
+}
+
+TEST(CellsTest, EveryCommandHasTheSameResultByJobs) {
+  for (const std::string& command : kCommands) {
+    const TempFolder plain, jobs;
+    const Json once = outcome_of(plain, command).result, again = outcome_of(plain, command).result;
+    EXPECT_EQ(difference(once, again, outcome_of_jobs(jobs, command).result), "") << command;
+    if (command.starts_with("comm") || command.starts_with("memory")) continue;
+    const TempFolder rounds;
+    EXPECT_EQ(difference(once, again, outcome_of_jobs(rounds, command + " --rounds 2").result), "")
+        << command;
+  }
+}
+
+TEST(CellsTest, NoCommandIsDrivenByTheTextOfItsOptions) {
+  for (const auto& file :
+       std::filesystem::recursive_directory_iterator(testing::source_folder() / "src/cli")) {
+    if (!file.is_regular_file()) continue;
+    const std::string text = content_of(file.path());
+    for (const char* name : {"in_parts", "CapturedResult", "divide("}) {
+      EXPECT_FALSE(contains(text, name)) << file.path() << " has " << name;
+    }
+  }
+}
+
 TEST(CellsTest, AFileHasARowOfAboutAKilobyteForACell) {
   const TempFolder folder;
   std::string grid = kGrid;

@@ -125,7 +125,8 @@ TEST_F(SbatchTest, AValueMayLookLikeAFlag) {
   EXPECT_THAT(job("tasks-1.sh"), Not(HasSubstr("--sbatch")));
   std::filesystem::remove_all(work_ / "jobs");
   write_jobs("profile --size tiny --context 8 --trace=--context --output r.json --overwrite");
-  EXPECT_THAT(job("tasks-1.sh"), HasSubstr("--context 8 --trace=--context --overwrite ;;"));
+  EXPECT_THAT(job("tasks-1.sh"),
+              HasSubstr("--context 8 --trace=--context --overwrite --cell step:0 ;;"));
   EXPECT_THAT(job("merge.sh"), HasSubstr("--overwrite --output r.json\n"));
 }
 
@@ -134,7 +135,7 @@ TEST_F(SbatchTest, AnArrayBeginsAtIndexZero) {
   std::string contexts = "1";
   for (int context = 2; context <= 1003; ++context) contexts += "," + std::to_string(context);
   write_jobs(
-      "memory --predict --threads 1 --d-model 2 --d-ff 2 --layers 1 --heads 1 "
+      "bench --device null --threads 1 --d-model 2 --d-ff 2 --layers 1 --heads 1 "
       "--vocab 2 --mode inference --context " +
       contexts);
   EXPECT_THAT(job("tasks-1.sh"), HasSubstr("#SBATCH --array=0-999\n"));
@@ -189,16 +190,16 @@ TEST_F(SbatchTest, ATaskThatFailedIsNamedAndRunsAgainAlone) {
   EXPECT_EQ(job("cells/0.json"), first) << "a task that is done was measured again";
 }
 
-// Every command that measures, with what divides it.
+// Every command that measures, with its tasks: a cell, or those that are compared with each other.
 TEST_F(SbatchTest, EveryCommandWithAPlanWritesScripts) {
   const std::pair<const char*, std::size_t> commands[] = {
       {"bench --size tiny --context 8,16", 2},
       {"profile --size tiny --mode step --precision fp32,bf16", 2},
       {"precision --size tiny --precision fp32,bf16 --context 8,16", 2},
       {"attention --context 8,16 --width 16,32 --mask causal,none", 4},
-      {"compile --size tiny --context 8,16 --ops fused,primitive", 2},
-      {"memory --predict --size tiny,small --context 8 --precision fp32,bf16", 2},
-      {"comm --collective all_reduce,all_gather --bytes 1KiB,2KiB,4KiB", 6},
+      {"compile --size tiny --context 8,16 --ops fused,primitive", 4},
+      {"memory --size tiny,small --context 8 --precision fp32,bf16", 4},
+      {"comm --collective all_reduce,all_gather --bytes 1KiB,2KiB,4KiB", 12},
       {"throughput --size tiny --context 8 --batch 1,2,4", 3},
       {"train --text . --size tiny --context 8", 1},
       {"study --quick", 1},
@@ -211,7 +212,7 @@ TEST_F(SbatchTest, EveryCommandWithAPlanWritesScripts) {
   for (const auto& [command, tasks] : commands) {
     SCOPED_TRACE(command);
     write_jobs(command);
-    EXPECT_EQ(cli::read_tasks(work_ / "jobs").division.parts.size(), tasks);
+    EXPECT_EQ(cli::read_tasks(work_ / "jobs").cells.size(), tasks);
     tried.insert(words_of(command).front());
     std::filesystem::remove_all(work_ / "jobs");
   }
@@ -371,13 +372,6 @@ TEST_F(SbatchTest, WhatTasksCannotShareIsRefused) {
   folder_.write(std::string(kOddName) + "/node.json", text_of(planted_calibration(identity)));
   EXPECT_THAT(tracestep("bench --device cuda --calibration node.json --sbatch other").err,
               HasSubstr("[--calibration] its times are not those of the device cuda"));
-  const std::pair<const char*, const char*> files[] = {
-      {"profile", "--trace"}, {"memory", "--snapshot"}, {"memory", "--snapshot-json"}};
-  for (const auto& [command, flag] : files) {
-    const std::string grid = fmt::format("{} --context 8,16 {}=file --sbatch other", command, flag);
-    EXPECT_THAT(tracestep(grid).err,
-                HasSubstr(fmt::format("[{}] 2 tasks would write the same file", flag)));
-  }
   EXPECT_THAT(tracestep("train --text node.json --checkpoint run --overwrite --sbatch other").err,
               HasSubstr("[--overwrite] a job that is started again"));
   EXPECT_FALSE(std::filesystem::exists(work_ / "other"));
@@ -405,18 +399,6 @@ TEST(RequestTest, WordsBelongToTheFlagThatTakesThem) {
   request.set("--size", "c");
   EXPECT_THAT(request.words(), ElementsAre("bench", "--size", "c", "--resume=-"));
   EXPECT_THAT(request.sorted_words(), ElementsAre("bench", "--resume=-", "--size", "c"));
-}
-
-TEST(RequestTest, EveryCombinationIsThereOnceInTheOrderOfTheFlags) {
-  const std::vector<std::string> flags{"--size", "--context", "--mode"};
-  const cli::Words words{"bench", "--context", "8,16", "--size=a,b", "--mode", "step"};
-  const cli::Division division = cli::divide(cli::Request(words), flags);
-  EXPECT_THAT(division.flags, ElementsAre("--size", "--context"));
-  std::vector<std::string> labels;
-  for (std::size_t i = 0; i < division.parts.size(); ++i) labels.push_back(division.label(i));
-  EXPECT_THAT(labels, ElementsAre("a 8", "a 16", "b 8", "b 16"));
-  EXPECT_THAT(division.parts[2].words(),
-              ElementsAre("bench", "--context", "8", "--size", "b", "--mode", "step"));
 }
 
 }  // namespace

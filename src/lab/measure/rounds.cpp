@@ -49,7 +49,8 @@ class Rounds {
 
  private:
   int least(std::size_t cell) const {
-    const bool is_lead = cell < limits_.leads && leads_have_time_;
+    const bool is_late = passed() > limits_.seconds;  // their time was guessed by fewer visits
+    const bool is_lead = cell < limits_.leads && leads_have_time_ && !is_late;
     return is_lead ? std::max(limits_.least, limits_.least_of_leads) : limits_.least;
   }
   double passed() const { return static_cast<double>(limits_.clock() - start_ns_) * 1e-9; }

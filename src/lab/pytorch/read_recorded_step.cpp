@@ -96,9 +96,8 @@ AllocationList recorded_step_from(const std::string& text, const std::string& wh
   try {
     const Json root = Json::parse(text, where);
     return Reader(root, where).read();
-  } catch (const Error& error) {
-    if (error.where() == where) throw;
-    throw Error(error.code(), where, error.message(), error.hint());  // of a value's type
+  } catch (const Error& error) {  // of a value's type, it names the value alone
+    throw Error(error.code(), where, error.message(), error.hint());
   }
 }
 

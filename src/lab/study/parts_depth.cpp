@@ -188,11 +188,24 @@ double attention_roof(StudyContext& context) {
 
 void attention_part(StudyContext& context) {
   std::vector<AttentionSpec> specs = attention_specs(context.sizes);
+  // Times are said of the widest heads at the longest context, and of each way at the longest of
+  // theirs.
+  const StudySizes& sizes = context.sizes;
+  const auto want = [&](const AttentionSpec& spec, std::int64_t longest) {
+    if (spec.run.shape.context == longest) {
+      context.attention_cells.want_lead(spec);
+    } else {
+      context.attention_cells.want(spec);
+    }
+  };
   for (AttentionSpec& spec : specs) {
     spec.run = context.here(spec.run);
-    context.attention_cells.want(spec);
+    const bool is_widest = spec.width == sizes.widths.back();
+    want(spec, is_widest ? sizes.attention_contexts.back() : 0);
   }
-  for (const AttentionSpec& spec : attention_ways(context)) context.attention_cells.want(spec);
+  for (const AttentionSpec& spec : attention_ways(context)) {
+    want(spec, sizes.variant_contexts.back());
+  }
   context.measure<AttentionSpec, AttentionResult>(
       context.attention_cells, [](const AttentionSpec& spec) { return label_of(spec); });
   for (const AttentionSpec& spec : specs) {

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "base/error.h"
-#include "lab/pages/page.h"
 #include "lab/study/study.h"
 #include "spec/axes.h"
 #include "spec/fields.h"
@@ -21,13 +20,22 @@ constexpr int kRecorded = 3;      // steps whose kernels are shown
 enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
 enum class Which { kAll, kFirst, kOthers };  // of these
 
+// The values of each axis, the first of which varies slowest; none: as usual.
+struct Axes {
+  bool has_contexts = false;  // those of the sizes
+  std::vector<Mode> modes = {};
+  bool has_precisions = false;  // those of the sizes
+  std::vector<Precision> precisions = {};
+  std::vector<Granularity> ops = {};
+  std::vector<ExecutorKind> executors = {};
+};
+
 // The runs that a table shows of each of some models.
 struct Request {
   std::string_view table;  // empty: what the first screen compares, in more rounds than others
   Of models;
   Which which;
-  // Fields and their values, the first varying slowest. {contexts} and {precisions} are the sizes'.
-  std::string_view runs;
+  Axes axes;
   int recorded = 0;  // steps whose kernels are recorded
   std::vector<RunSpec> (*more)(const StudyContext&, const RunSpec& base) = nullptr;  // instead
 };
@@ -37,24 +45,39 @@ std::vector<RunSpec> ladder(const StudyContext&, const RunSpec& base) {
 }
 
 // Requests that most questions need stand first: where time is short the last ones are left out.
-constexpr Request kRequests[] = {
-    // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
-    {"", Of::kAny, Which::kAll, "mode step,forward-backward,forward"},
-    {"", Of::kPrecise, Which::kAll, "mode forward-backward; precision bf16"},
-    {"", Of::kCompiled, Which::kAll, "mode step; ops primitive"},
-    {"", Of::kCompiled, Which::kAll, "mode step; executor compiled"},
-    {"time", Of::kModels, Which::kAll, "mode step,forward-backward,forward,inference", 1},
-    {"passes", Of::kProfiled, Which::kAll, "mode inference,step"},  // a profiler records them
-    {"steps", Of::kPrecise, Which::kFirst, "mode forward-backward; precision {precisions}",
-     kRecorded},
-    {"steps", Of::kPrecise, Which::kOthers, "mode forward-backward; precision fp32,bf16", 1},
-    {"ways", Of::kCompiled, Which::kAll,
-     "mode forward,forward-backward,step; ops primitive,fused; executor eager,compiled"},
-    {"time", Of::kModels, Which::kAll, "ops primitive; mode step,forward", 1},
-    {"ladder", Of::kCompiled, Which::kFirst, "", 0, ladder},
-    {"scaling", Of::kScaled, Which::kAll, "context {contexts}; mode step,forward", 1},
-    {"ranks", Of::kShared, Which::kAll, "", 1, shared_steps},
-};
+const std::vector<Request>& all_requests() {
+  constexpr auto kStep = Mode::kStep, kBoth = Mode::kForwardBackward, kForward = Mode::kForward,
+                 kInference = Mode::kInference;
+  constexpr auto kEager = ExecutorKind::kEager, kCompiled = ExecutorKind::kCompiled;
+  static const Precision in_fp32, in_bf16{.autocast = DType::kBF16};
+  static const Granularity in_parts = Granularity::kPrimitive, fused = Granularity::kFused;
+  static const std::vector<Request> all = {
+      // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
+      {"", Of::kAny, Which::kAll, {.modes = {kStep, kBoth, kForward}}},
+      {"", Of::kPrecise, Which::kAll, {.modes = {kBoth}, .precisions = {in_bf16}}},
+      {"", Of::kCompiled, Which::kAll, {.modes = {kStep}, .ops = {in_parts}}},
+      {"", Of::kCompiled, Which::kAll, {.modes = {kStep}, .executors = {kCompiled}}},
+      {"time", Of::kModels, Which::kAll, {.modes = {kStep, kBoth, kForward, kInference}}, 1},
+      {"passes", Of::kProfiled, Which::kAll, {.modes = {kInference, kStep}}},  // recorded later
+      {"steps", Of::kPrecise, Which::kFirst, {.modes = {kBoth}, .has_precisions = true}, kRecorded},
+      {"steps",
+       Of::kPrecise,
+       Which::kOthers,
+       {.modes = {kBoth}, .precisions = {in_fp32, in_bf16}},
+       1},
+      {"ways",
+       Of::kCompiled,
+       Which::kAll,
+       {.modes = {kForward, kBoth, kStep},
+        .ops = {in_parts, fused},
+        .executors = {kEager, kCompiled}}},
+      {"time", Of::kModels, Which::kAll, {.modes = {kStep, kForward}, .ops = {in_parts}}, 1},
+      {"ladder", Of::kCompiled, Which::kFirst, {}, 0, ladder},
+      {"scaling", Of::kScaled, Which::kAll, {.has_contexts = true, .modes = {kStep, kForward}}, 1},
+      {"ranks", Of::kShared, Which::kAll, {}, 1, shared_steps},
+  };
+  return all;
+}
 
 bool is_same_model(const ModelConfig& a, const ModelConfig& b) {
   return a.name == b.name && a.vocab == b.vocab;
@@ -86,21 +109,20 @@ std::vector<RunSpec> bases_of(const StudyContext& context, Of models) {
 std::vector<RunSpec> expanded(const StudyContext& context, const Request& request,
                               const RunSpec& base) {
   if (request.more != nullptr) return request.more(context, base);
-  std::vector<std::string> precisions;
-  for (const Precision& p : context.sizes.precisions) precisions.push_back(name_of(p));
-  const std::string text = fmt::format(fmt::runtime(request.runs),
-                                       fmt::arg("contexts", fmt::join(context.sizes.contexts, ",")),
-                                       fmt::arg("precisions", fmt::join(precisions, ",")));
-  std::vector<Axis<RunSpec>> axes;
-  for (const std::string& part : pages::split(text, ";")) {
-    const std::size_t space = part.find(' ');
-    const RunField& field = field_named(part.substr(0, space));
-    axes.emplace_back();
-    for (const std::string& value : pages::split(part.substr(space), ",")) {
-      axes.back().push_back(field.parse(field.name, value));
-    }
-  }
-  std::vector<RunSpec> out = product<RunSpec>({base}, axes);
+  const Axes& axes = request.axes;
+  const auto context_of = [](RunSpec & run) -> auto& {
+    return run.shape.context;
+  };
+  std::vector<Axis<RunSpec>> all;
+  const auto add = [&](const auto& values, auto member) {
+    if (!values.empty()) all.push_back(axis<RunSpec>(values, member));
+  };
+  if (axes.has_contexts) add(context.sizes.contexts, context_of);
+  add(axes.modes, &RunSpec::mode);
+  add(axes.has_precisions ? context.sizes.precisions : axes.precisions, &RunSpec::precision);
+  add(axes.ops, &RunSpec::ops);
+  add(axes.executors, &RunSpec::executor);
+  std::vector<RunSpec> out = product<RunSpec>({base}, all);
   // Composites in parts are there as plain framework code runs them.
   std::erase_if(out, [](const RunSpec& run) {
     return run.ops == Granularity::kPrimitive && run.executor == ExecutorKind::kCompiled;
@@ -115,7 +137,7 @@ bool includes(Which which, std::size_t model) {
 // Asks for the cells of a table, or of all but those of the ranks, of the models that are meant.
 void want(StudyContext& context, const std::function<bool(const Request&)>& is,
           const ModelConfig& model) {
-  for (const Request& request : kRequests) {
+  for (const Request& request : all_requests()) {
     if (!is(request)) continue;
     std::vector<RunSpec> bases = bases_of(context, request.models);
     if (request.models == Of::kAny) {
@@ -156,7 +178,7 @@ void measure_model(StudyContext& context, const ModelConfig& model) {
 
 std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table) {
   std::vector<Request> requests;
-  std::ranges::copy_if(kRequests, std::back_inserter(requests),
+  std::ranges::copy_if(all_requests(), std::back_inserter(requests),
                        [&](const Request& request) { return request.table == table; });
   TRACESTEP_CHECK(!requests.empty(), "no steps are asked for by {}", table);
   const std::vector<RunSpec> bases = bases_of(context, requests.front().models);
@@ -174,7 +196,7 @@ std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table
                              const ModelConfig& model) {
   std::vector<RunSpec> out;
   const RunSpec base = context.here({.model = model, .shape = context.sizes.shape});
-  for (const Request& request : kRequests) {
+  for (const Request& request : all_requests()) {
     if (request.table != table) continue;
     const std::vector<RunSpec> all = bases_of(context, request.models);
     const auto at = std::ranges::find_if(
@@ -194,13 +216,19 @@ void StudyContext::measure(CellRounds<Spec, Result>& cells,
     return;
   }
   int last = -1;
-  cells.measure(machine.make_device, {.seconds = seconds_left(), .seed = machine.seed}, nullptr,
-                [&](const Spec& spec, int round) {
-                  ++begun;
-                  if (round == last) return;  // one line a round
-                  last = round;
-                  announce(fmt::format("round {} of times, {} and others", round, name(spec)));
-                });
+  // The interval of nine medians leaves the least and the most of them out, so that one visit
+  // beside other work does not widen it.
+  constexpr int kMostRounds = 12, kRoundsOfLeads = 9;
+  const RoundLimits limits{.most = kMostRounds,
+                           .seconds = seconds_left(),
+                           .seed = machine.seed,
+                           .least_of_leads = kRoundsOfLeads};
+  cells.measure(machine.make_device, limits, nullptr, [&](const Spec& spec, int round) {
+    ++begun;
+    if (round == last) return;  // one line a round
+    last = round;
+    announce(fmt::format("round {} of times, {} and others", round, name(spec)));
+  });
   left_out += static_cast<int>(cells.left_out());
 }
 template void StudyContext::measure(StepRounds& cells,

@@ -1,6 +1,8 @@
 // The sizes of a study's experiments: what two CPU cores, or one large GPU, do in some minutes.
 #include "lab/study/study.h"
 
+#include <algorithm>
+
 namespace tracestep {
 namespace {
 
@@ -50,7 +52,7 @@ StudySizes cpu_study_sizes() {
                   in_bf16(step_of(byte_model("tiny"), shape, Granularity::kFused))};
   out.attention.protocol = {.warmup = 1, .steps = 20, .max_seconds = 1.0};
   out.widths = {16, 64};
-  out.attention_contexts = {256, 512, 1024, 2048};
+  out.attention_contexts = {128, 256, 512, 1024};
   out.variant_contexts = {128, 256, 512};
   out.parallel.ranks = 2;
   return out;
@@ -127,12 +129,16 @@ void of_model(const ModelConfig& model, StudySizes& sizes) {
   sizes.profiled = {in_parts, step, in_bf16(step)};
 }
 
-void at_quick_shape(StudySizes& sizes) {
-  const StudySizes quick = quick_study_sizes();
-  sizes.shape = quick.shape;
-  sizes.contexts = quick.contexts;
+void at_shape(const BatchShape& shape, StudySizes& sizes) {
+  const double share =
+      static_cast<double>(shape.context) / static_cast<double>(sizes.shape.context);
+  sizes.shape = shape;
+  for (std::int64_t& context : sizes.contexts) {
+    context =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(context) * share));
+  }
   for (auto* steps : {&sizes.recorded, &sizes.profiled}) {
-    for (RunSpec& step : *steps) step.shape = quick.shape;
+    for (RunSpec& step : *steps) step.shape = shape;
   }
 }
 

@@ -185,22 +185,32 @@ RunSpec StudyContext::here(RunSpec run) const {
 
 namespace {
 
-// The sizes, at the shape of a quick study where the cells of the smallest model would not fit into
-// their share of the time by what one visit takes now: on a busy machine a longer study answers at
-// least what a quick one does.
+// The sizes, at the largest shape down to that of a quick study at which the cells of the smallest
+// model fit into their share of the time, by what one visit takes now: a small step in many rounds
+// says more than a large one in few, and on a busy machine a longer study answers at least what a
+// quick one does.
 StudySizes fitted(const StudyMachine& machine, StudySizes sizes, double seconds) {
-  // The smallest model's cells take as long as so many of its steps.
-  constexpr int kCells = 16, kRounds = 3;
-  const BatchShape quick = quick_study_sizes().shape, shape = sizes.shape;
-  const bool is_quick = shape.batch * shape.context <= quick.batch * quick.context;
+  // The smallest model's cells take as long as so many visits of its step: 16 in three rounds, and
+  // the leads in six more.
+  constexpr int kVisits = 16 * 3 + 6 * 6;
+  const BatchShape quick = quick_study_sizes().shape, usual = sizes.shape;
+  const auto tokens = [](const BatchShape& shape) { return shape.batch * shape.context; };
+  const bool is_quick = tokens(usual) <= tokens(quick);
   if (sizes.is_shape_fixed || is_quick || machine.traits.has_own_memory()) return sizes;
-  CellSpec pilot{{.model = sizes.models.front(), .shape = shape, .mode = Mode::kStep},
+  CellSpec pilot{{.model = sizes.models.front(), .shape = usual, .mode = Mode::kStep},
                  {.warmup = 1, .steps = kVisitSamples, .recorded_steps = 0}};
   pilot.step.place = machine.place;
   pilot.step.seed = machine.seed;
   const Clock::time_point start = Clock::now();
   visit(machine.make_device, pilot, nullptr);
-  if (kCells * kRounds * seconds_since(start) > seconds) at_quick_shape(sizes);
+  const double per_token = kVisits * seconds_since(start) / static_cast<double>(tokens(usual));
+  for (const BatchShape& shape : {usual, BatchShape{usual.batch, usual.context / 2},
+                                  BatchShape{quick.batch, usual.context / 2}}) {
+    if (per_token * static_cast<double>(tokens(shape)) > seconds) continue;
+    if (tokens(shape) < tokens(usual)) at_shape(shape, sizes);
+    return sizes;
+  }
+  at_shape(quick, sizes);
   return sizes;
 }
 

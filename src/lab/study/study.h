@@ -96,8 +96,8 @@ StudySizes cpu_study_sizes();
 StudySizes gpu_study_sizes();
 // The sizes of a quick study: fewer and smaller cells.
 StudySizes quick_study_sizes();
-// Puts all steps at the batch and the contexts of a quick study.
-void at_quick_shape(StudySizes& sizes);
+// Puts all steps at this batch and context, and contexts that grow at as many times fewer tokens.
+void at_shape(const BatchShape& shape, StudySizes& sizes);
 // Puts this model in the place of the larger ones; the small one that is trained stays.
 void of_model(const ModelConfig& model, StudySizes& sizes);
 // Puts all cells at this context; growing contexts end there.

@@ -89,6 +89,17 @@ TEST(RoundsTest, WhatAHeadlineComparesIsInSixRoundsWhereHalfOfTheTimeIsEnough) {
   EXPECT_GE(short_of_time[2], 3) << "three rounds of others matter more than six of leads";
 }
 
+TEST(RoundsTest, WhatAHeadlineComparesEndsWithTheTimeWhereLaterVisitsTakeLonger) {
+  std::vector<int> visits(4);
+  const std::vector<double> weights(4, 1.0);
+  run_rounds(weights, {.seconds = 0.2, .leads = 2, .clock = test_clock},
+             [&](std::size_t cell, int round) {
+               pass(round == 0 ? 5.0 : 30.0);  // other work begins
+               return ++visits[cell];
+             });
+  EXPECT_THAT(visits, ElementsAre(3, 3, 3, 3));
+}
+
 TEST(RoundsTest, ACellThatTakesMoreThanItsWeightSaidGoesAfterTheFirstRound) {
   std::vector<int> visits(3);
   const std::vector<double> weights{1.0, 1.0, 1.0}, ms{5.0, 5.0, 100.0};

@@ -1,4 +1,4 @@
-#include "cli/time_source.h"
+#include "lab/predict/time_source.h"
 
 #include <algorithm>
 
@@ -9,15 +9,7 @@
 #include "planning/device_traits.h"
 #include "spec/planned.h"
 
-namespace tracestep::cli {
-
-void add_time_options(OptionSet& set, TimeOptions& options) {
-  set.text("--published", "NAME", options.published,
-           "predict for a device by its published peaks, as show --devices lists them: H100, "
-           "A100 80 GB, RTX 4090");
-  set.path("--calibration", "FILE", options.calibration,
-           "the calibration of this device; the history of checks stands beside it");
-}
+namespace tracestep {
 
 RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
   if (options.published.empty()) return grid;
@@ -27,9 +19,9 @@ RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
   } else if (const std::string given = grid.texts(field).front();
              !traits_named(given).has_own_memory()) {
     throw Error(
-        ErrorCode::kUsage, "--device",
+        ErrorCode::kUsage, "device",
         fmt::format("{} is a GPU, and the program for {} is another one", options.published, given),
-        "give --device cuda, or leave it out");
+        "give option device cuda, or leave it out");
   }
   return grid;
 }
@@ -38,8 +30,7 @@ std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& op
                                             std::int64_t devices) {
   PlannedFor planned{.devices = std::max<std::int64_t>(1, devices)};
   if (!options.published.empty()) {
-    const PublishedDevice* device =
-        require_device("--published", options.published).devices.front();
+    const PublishedDevice* device = require_device("published", options.published).devices.front();
     planned.multiplies_in = [device](const Precision& precision) {
       return device->product_tflops(precision) > 0;
     };
@@ -51,7 +42,7 @@ std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& op
       planned.devices = std::max<std::int64_t>(planned.devices, run.parallel.replicas());
     }
   }
-  return tracestep::assume_planned(grid, planned);
+  return assume_planned(grid, planned);
 }
 
 void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpec> runs,
@@ -64,7 +55,7 @@ void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpe
 }
 
 TimeSource published_source(const std::string& name) {
-  const DevicesOfName found = require_device("--published", name);
+  const DevicesOfName found = require_device("published", name);
   const PublishedDevice& device = *found.devices.front();
   constexpr double kGiB = 1 << 30;
   TimeSource out;
@@ -88,15 +79,6 @@ TimeSource published_source(const std::string& name) {
   return out;
 }
 
-std::string note_of_link(const PublishedDevice& device, int ranks) {
-  return fmt::format(
-      "; ranks of one host, linked by {} at {:.0f} GB/s each way, {:.0f} % of the nominal rate: "
-      "comm "
-      "measures it, --link-gb-s takes it",
-      ranks <= device.link_ranks ? device.link : "PCIe", device.reached_link_gb_s(ranks),
-      100 * kLinkShare);
-}
-
 void check_precision(const Precision& precision, TimeSource& source) {
   if (source.device == nullptr || source.device->product_tflops(precision) > 0) return;
   source.model = nullptr;
@@ -112,10 +94,7 @@ TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Jso
   }
   const PredictionFiles files = prediction_files(run, options.calibration);
   if (options.calibration.empty() && !std::filesystem::exists(files.calibration)) {
-    constexpr const char* kNone =
-        "for times add --published H100, or measure this device once: tracestep predict "
-        "--calibrate";
-    return {.model = nullptr, .history = {}, .note = kNone};
+    return {.model = nullptr, .history = {}, .note = options.advice};
   }
   KnownDevice known = read_known_device(files, calibration_identity(environment, run.place.device));
   std::string note = fmt::format(
@@ -128,4 +107,4 @@ TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Jso
           .note = std::move(note)};
 }
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

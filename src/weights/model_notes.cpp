@@ -1,4 +1,4 @@
-#include "cli/model_notes.h"
+#include "weights/model_notes.h"
 
 #include <algorithm>
 #include <map>
@@ -6,15 +6,12 @@
 
 #include <fmt/format.h>
 
-#include "base/error.h"
 #include "base/log_once.h"
 #include "captured/captured_model.h"
 #include "nn/families.h"
-#include "weights/checkpoint_files.h"
 #include "weights/family_files.h"
-#include "weights/weight_files.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
@@ -95,19 +92,4 @@ const std::vector<std::string>& model_notes() {
   return notes();
 }
 
-void refuse_as_model(const std::string& flag, const std::string& path) {
-  std::error_code none;
-  if (!fs::is_directory(path, none) || is_model_folder(path)) return;
-  if (is_captured_folder(path)) {
-    throw Error(ErrorCode::kInput, flag, fmt::format("{} is a captured module", path),
-                fmt::format("give --program {}", path));
-  }
-  if (has_checkpoints(path)) {
-    throw Error(ErrorCode::kInput, flag,
-                fmt::format("{} holds checkpoints, and no config.json", path),
-                fmt::format("train, eval and generate take it as --init {}", path));
-  }
-  refuse_foreign_weights(path);
-}
-
-}  // namespace tracestep::cli
+}  // namespace tracestep

@@ -1,5 +1,5 @@
-// Chooses the model that predicts times on the command line: by a device's published peaks, or by
-// the calibration of the device that is here.
+// Chooses the model that predicts times: by a device's published peaks, or by the calibration of
+// the device that is here. Errors are about the fields "published", "calibration" and "device".
 #pragma once
 
 #include <filesystem>
@@ -9,26 +9,25 @@
 #include <vector>
 
 #include "base/json.h"
-#include "cli/option_set.h"
 #include "lab/predict/devices.h"
 #include "lab/predict/predict.h"
 #include "spec/run_grid.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 
-// The flags of a command that predicts times.
+// Whose times are asked for.
 struct TimeOptions {
   std::string published;              // a device's name; empty: the one that is here
   std::filesystem::path calibration;  // empty: a file of the cache folder
+  std::string advice = {};            // the note of a source where no device's times are known
 };
-void add_time_options(OptionSet& set, TimeOptions& options);
 
-// Sets the kind of device that times are of: a GPU with --published. Error{kUsage} when --device
-// names another.
+// Sets the kind of device that times are of: a GPU where one is named. Error{kUsage} when the grid
+// has another device.
 RunGrid on_timed_device(RunGrid grid, const TimeOptions& options);
 
 // Gives `grid` the defaults of a plan (spec/planned.h), for the precisions of the device that is
-// named, and returns the fields that have them. `devices`: that share the batch; 0: as --parallel
+// named, and returns the fields that have them. `devices`: that share the batch; 0: as the grid
 // says.
 std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& options,
                                             std::int64_t devices = 0);
@@ -47,11 +46,9 @@ struct TimeSource {
   Predictor predictor() const { return {*model, history, {}, device}; }
 };
 
-// The source has no model for a device without a known time. Error{kUsage} naming --published for
+// The source has no model for a device without a known time. Error{kUsage} about "published" for
 // one whose peaks are not known, and for a name that leaves open which device is meant.
 TimeSource published_source(const std::string& name);
-// "; ranks of one host, linked by …": the link that such ranks are taken to have.
-std::string note_of_link(const PublishedDevice& device, int ranks);
 // Removes the model of `source`, and says why, if the device has no products in `precision` and so
 // no time.
 void check_precision(const Precision& precision, TimeSource& source);
@@ -59,4 +56,4 @@ void check_precision(const Precision& precision, TimeSource& source);
 // Error{kInput}.
 TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment);
 
-}  // namespace tracestep::cli
+}  // namespace tracestep

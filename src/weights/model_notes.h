@@ -9,7 +9,7 @@
 
 #include "nn/config.h"
 
-namespace tracestep::cli {
+namespace tracestep {
 
 // The model as its folder has it: untied where its weights hold a head of their own. `runs`: Error
 // {kInput} where the model is not wholly known; else notes say what is not. Notes also a context
@@ -24,8 +24,4 @@ void note_positions(const ModelConfig& model, const std::filesystem::path& origi
 // The notes so far.
 const std::vector<std::string>& model_notes();
 
-// Explains, in words of the command line, why a path is no model: checkpoints of a run, an adapter,
-// weights in other files. Throws Error{kInput} where it is one of these.
-void refuse_as_model(const std::string& flag, const std::string& path);
-
-}  // namespace tracestep::cli
+}  // namespace tracestep
