@@ -154,7 +154,8 @@ class IndexReader {
     std::set<std::string> seen;
     for (const Json& one : all.items()) {
       if (!one.is_object()) fail("a group of the optimizer is no object");
-      OptimizerGroup out{.lr = real(one, "lr"), .weight_decay = real(one, "weight_decay")};
+      OptimizerGroup out{
+          .parameters = {}, .lr = real(one, "lr"), .weight_decay = real(one, "weight_decay")};
       const auto adamws = [&](std::string_view key, double most) -> std::optional<double> {
         if (given(one, key) == nullptr) return std::nullopt;
         const double value = real(one, key);

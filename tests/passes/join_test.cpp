@@ -49,7 +49,6 @@ class JoinTest : public ::testing::Test {
     return out;
   }
 
- private:
   static std::string paths_of(const Node& node) {
     std::string out;
     for (const Origin& origin : node.origins) out += origin.path;

@@ -124,7 +124,12 @@ AttentionFamily family_of(const KernelSpec& spec, std::size_t q, const CudaStrea
   };
   const bool are_aligned = std::ranges::all_of(spec.inputs, may_be_read_at_once) &&
                            std::ranges::all_of(spec.outputs, may_be_read_at_once);
-  const AttentionShape shape = shape_of(spec.attrs, spec.inputs[q], spec.inputs[q + 1], stream);
+  AttentionShape shape = shape_of(spec.attrs, spec.inputs[q], spec.inputs[q + 1], stream);
+  const bool has_documents =
+      std::ranges::find(spec.inputs, DType::kI64, &OperandSpec::dtype) != spec.inputs.end();
+  // Hopper's kernels of backward, and those that cap scores, have no registers left for documents.
+  const bool is_backward = q > 0;
+  if (has_documents && (is_backward || shape.cap != 0)) shape.family = AttentionFamily::kPortable;
   return choose_family(shape, is_hopper(stream), are_aligned);
 }
 

@@ -35,4 +35,18 @@ struct DocumentSight {
   }
 };
 
+// Hopper kernels know documents in forward, where scores are not capped. Those of backward, whose
+// registers are full, do not: they run in the portable kernels.
+template <class Traits>
+inline constexpr bool kKnowsDocuments = Traits::kWindowed && !Traits::kCapped;
+
+template <class Traits>
+__device__ __forceinline__ DocumentSight document_sight(const DocumentBounds& all, int batch,
+                                                        int count) {
+  if constexpr (kKnowsDocuments<Traits>)
+    return {all, batch, count};
+  else
+    return {DocumentBounds(), batch, count};
+}
+
 }  // namespace tracestep::cuda

@@ -43,11 +43,6 @@ class BackwardConsumer {
     distance_ = first_key - parameters.offset - tile.begin * kM;
     count_ = BackwardWalk<Traits>::steps(tile, parameters);
     turned_ = tile.is_descending ? tile.end - tile.begin - 1 : 0;
-    if constexpr (Traits::kWindowed) {
-      batch_ = tile.batch;
-      unseen_ = tile.documents(parameters)
-                    .end_query(first_key, first_key - parameters.offset + parameters.window);
-    }
   }
 
   __device__ __forceinline__ void run() {
@@ -156,14 +151,8 @@ class BackwardConsumer {
 
   __device__ __forceinline__ void mask() {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
-    const int distance = distance_ - blocks_before() * kM;
-    const int first_key = p_.keys - keys_left_, first_query = first_key - p_.offset - distance;
-    const auto end_of = [&](int key) {
-      const int last = first_key + key - p_.offset + p_.window;
-      const DocumentSight documents(p_.documents, batch_, p_.queries);
-      return documents.end_query(first_key + key, last) - first_query;
-    };
-    mask_transposed<Traits, kM>(s_, distance, keys_left_, unseen_ - first_query, end_of, thread());
+    mask_transposed<Traits, kM>(s_, distance_ - blocks_before() * kM, keys_left_, p_.window,
+                                thread());
   }
 
   // P' = exp2(scale S' - LSE)
@@ -363,8 +352,6 @@ class BackwardConsumer {
   int distance_;          // from the last key that the first query sees to this warpgroup's first
   int done_ = 0, count_;  // steps: blocks of queries, of each head that shares the keys
   int turned_;            // descending: blocks before the last; ascending: 0
-  int batch_ = 0;         // windowed, as the next
-  int unseen_ = 0;        // the first query that does not see this warpgroup's first key
   Ring<Traits::kQStages> ring_q_;
   float s_[kM / 2], dp_[kM / 2];
   float dk_[kD / 2], dv_[kD / 2], dq_[Layout::kQColumns / 2];

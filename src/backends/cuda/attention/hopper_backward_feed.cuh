@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "backends/cuda/attention/document_sight.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
@@ -40,14 +39,13 @@ struct BackwardParameters {
   float* dq_sums;             // [batch * heads][padded_queries / 64][D / 8][128][4]
   int* turns;                 // [batch * heads][blocks of queries], zeros; null: in any order
   int queries, keys, key_heads, padded_queries, key_blocks;
-  int group;                 // heads of queries that share one of keys
-  int all_key_heads;         // of all batches
-  int parts;                 // grouped: blocks of a cluster, which divide the queries of their keys
-  int section_heads;         // whose blocks are mixed, see BackwardTile
-  int round;                 // blocks of keys that walk one way, see BackwardOrder and BackwardWalk
-  int window;                // windowed: the keys that a query sees, up to i + offset
-  int offset;                // causal: query i sees keys 0 .. i + offset
-  DocumentBounds documents;  // windowed
+  int group;          // heads of queries that share one of keys
+  int all_key_heads;  // of all batches
+  int parts;          // grouped: blocks of a cluster, which divide the queries of their keys
+  int section_heads;  // whose blocks are mixed, see BackwardTile
+  int round;          // blocks of keys that walk one way, see BackwardOrder and BackwardWalk
+  int window;         // windowed: the keys that a query sees, up to i + offset
+  int offset;         // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
   float scale;
   float to_tangent;  // capped: scale / cap
@@ -109,22 +107,15 @@ struct BackwardTile {
     blocks_of_head = (p.queries + Traits::kM - 1) / Traits::kM;
     end = blocks_of_head;
     if (Traits::kWindowed) {
-      const int last_key = first_key + Traits::kN - 1;
-      const int unseen = documents(p).end_query(last_key, last_key + p.window - p.offset);
+      const int unseen = first_key + Traits::kN - 1 + p.window - p.offset;  // the first such query
       end = min(end, (max(0, unseen) + Traits::kM - 1) / Traits::kM);
     }
     begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
   }
-  __device__ __forceinline__ DocumentSight documents(const BackwardParameters& p) const {
-    return {p.documents, batch, p.queries};
-  }
   // How many blocks of keys add to dQ of a block of queries before this one does.
   __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
-    if (Traits::kWindowed) {
-      const int query = query_block * Traits::kM;
-      const int first = documents(p).first_key(query, query + p.offset - p.window + 1);
-      return block - max(0, first) / Traits::kN;
-    }
+    if (Traits::kWindowed)
+      return block - max(0, query_block * Traits::kM + p.offset - p.window + 1) / Traits::kN;
     if (!Traits::kCausal || Traits::kGrouped) return block;
     const int last = (query_block * Traits::kM + Traits::kM - 1 + p.offset) / Traits::kN;
     return min(last, p.key_blocks - 1) - block;

@@ -123,7 +123,8 @@ class ForwardConsumer {
 
   __device__ __forceinline__ void mask(int block, int first_row) {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
-    const DocumentSight documents(p_.documents, Traits::kWindowed ? tile().batch : 0, p_.queries);
+    const auto documents = document_sight<Traits>(
+        p_.documents, kKnowsDocuments<Traits> ? tile().batch : 0, p_.queries);
     mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, documents,
                             thread());
   }

@@ -51,7 +51,7 @@ struct ForwardParameters {
   int group;                 // heads of q that share one of k and v
   int offset;                // causal: query i sees keys 0 .. i + offset
   int window;                // windowed: of these the last; kEveryKey: no limit
-  DocumentBounds documents;  // windowed
+  DocumentBounds documents;  // windowed, not capped
   bool has_o;
   int row_tiles, tiles;          // of a head; of all
   int all_heads, section_heads;  // of all batches; those whose tiles are mixed, see ForwardTile
@@ -133,7 +133,7 @@ template <class Traits>
 __device__ __forceinline__ int first_key_block(const ForwardParameters& p, const ForwardTile& tile,
                                                int blocks) {
   if (!Traits::kWindowed) return 0;
-  const DocumentSight documents(p.documents, tile.batch, p.queries);
+  const auto documents = document_sight<Traits>(p.documents, tile.batch, p.queries);
   const int first = documents.first_key(tile.row, tile.row + p.offset - p.window + 1);
   return min(blocks - 1, max(0, first) / Traits::kN);
 }

@@ -176,7 +176,6 @@ cudaError_t backward_parameters(const AttentionBackward& call, const BackwardRow
   p.round = parts == 1 ? order.round : 0;
   p.window = shape.window > 0 ? shape.window : kEveryKey;
   p.offset = shape.offset;
-  p.documents = call.documents;
   p.scale = shape.scale;
   p.to_tangent = to_tangent(shape);
   p.scale_log2 = scale_log2(shape);
@@ -237,7 +236,6 @@ cudaError_t launch_wide_queries(const AttentionBackward& call, const BackwardRow
   p.lse2 = rows.lse2;
   p.delta = rows.delta;
   p.padded_queries = 64 * rows.row_blocks;
-  p.documents = call.documents;
   p.scale = shape.scale;
   tile_forward(shape, Layout::kRows, section_heads(shape), p);
   auto* kernel = hopper_wide_queries_kernel<Traits>;

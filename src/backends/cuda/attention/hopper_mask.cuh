@@ -48,13 +48,12 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, i
 }
 
 // Scores transposed, [64 keys][kM queries]. distance: from the last key that the first query sees
-// to the first key; keys_left: keys from the first on. unseen: windowed, from the first query to
-// the first that does not see the first key. end_of(i): that of the i-th key.
-template <class Traits, int kM, class EndOf>
+// to the first key; keys_left: keys from the first on.
+template <class Traits, int kM>
 __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance, int keys_left,
-                                                int unseen, const EndOf& end_of, int thread) {
+                                                int window, int thread) {
   const bool is_diagonal = Traits::kCausal && distance + 63 > 0;
-  const bool is_late = Traits::kWindowed && unseen < kM;
+  const bool is_late = Traits::kWindowed && distance + window < kM;
   if (__builtin_expect(!is_diagonal && !is_late && keys_left >= 64, 1)) return;
   const int lane = thread % 32, row = thread / 32 * 16 + lane / 4;
   // The first of this thread's columns (queries) that sees the key of a row.
@@ -71,13 +70,13 @@ __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance
   }
   if constexpr (Traits::kWindowed) {
     if (!is_late) return;
-    const int end0 = end_of(row) - lane % 4 * 2, end1 = end_of(row + 8) - lane % 4 * 2;
+    const int end0 = seen + window;  // of the key of a row; 8 rows further: 8 later
 #pragma unroll
     for (int j = 0; j < kM / 8; ++j) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         if (8 * j + e >= end0) s[4 * j + e] = -INFINITY;
-        if (8 * j + e >= end1) s[4 * j + 2 + e] = -INFINITY;
+        if (8 * j + e >= end0 + 8) s[4 * j + 2 + e] = -INFINITY;
       }
     }
   }

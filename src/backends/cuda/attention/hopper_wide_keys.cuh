@@ -124,7 +124,7 @@ class WideKeysConsumer {
                                        bool is_first) {
     pin(s_);
     if constexpr (kValues)
-      exponentiate(tile, walk.block * kM);
+      exponentiate(tile.first_key - p_.offset - walk.block * kM, p_.keys - tile.first_key);
     else
       differentiate();
     barrier_arrive(shared_ + kScoredEmpty + 8 * ring_.stage);
@@ -151,15 +151,9 @@ class WideKeysConsumer {
   }
   // P' = exp2(scale S' - LSE), for the other warpgroup too, which gets P' (1 - t^2) if scores are
   // capped.
-  __device__ __forceinline__ void exponentiate(const BackwardTile<Traits>& tile, int first_query) {
+  __device__ __forceinline__ void exponentiate(int distance, int keys_left) {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
-    const int first_key = tile.first_key;
-    const auto end_of = [&](int key) {
-      const int last = first_key + key - p_.offset + p_.window;
-      return tile.documents(p_).end_query(first_key + key, last) - first_query;
-    };
-    mask_transposed<Traits, kM>(s_, first_key - p_.offset - first_query, p_.keys - first_key,
-                                Traits::kWindowed ? end_of(0) : 0, end_of, thread_);
+    mask_transposed<Traits, kM>(s_, distance, keys_left, p_.window, thread_);
     barrier_wait(shared_ + Layout::kPEmpty + 8 * ring_.stage, ring_.parity ^ 1);
     const std::uint32_t lse =
         shared_ + Layout::kLse + ring_.stage * Layout::kRowBytes + thread_ % 4 * 8;

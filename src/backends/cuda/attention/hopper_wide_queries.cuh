@@ -159,7 +159,7 @@ class WideQueriesConsumer {
   __device__ __forceinline__ void differentiate(int first_row, int block) {
     pin(s_);
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
-    const DocumentSight documents(p_.documents, batch_, p_.queries);
+    const auto documents = document_sight<Traits>(p_.documents, batch_, p_.queries);
     mask_scores<Traits, kN>(s_, first_row, block * kN, p_.keys, p_.offset, p_.window, documents,
                             thread());
 #pragma unroll

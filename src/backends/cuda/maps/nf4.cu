@@ -10,6 +10,14 @@ namespace {
 
 constexpr int kThreads = 256, kElements = 8;  // of a thread
 static_assert(kNf4Block % kElements == 0);
+// Copies for kernels of what the host has.
+struct Nf4Codes {
+  float at[16];
+  constexpr Nf4Codes() : at() {
+    for (int i = 0; i < 16; ++i) at[i] = kNf4Values[i];
+  }
+};
+__constant__ Nf4Codes kCodes;
 __constant__ DynamicValues kDynamic;  // a warp reads four of them
 
 // codes: [count/8] words of 8 codes; w: [count].
@@ -20,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   before.wait();
   // Values that a warp looks up at different codes: from shared memory, where that is one access.
   __shared__ float values[16];
-  if (threadIdx.x < 16) values[threadIdx.x] = kNf4Values[threadIdx.x];
+  if (threadIdx.x < 16) values[threadIdx.x] = kCodes.at[threadIdx.x];
   __syncthreads();  // the values are there
   const std::int64_t word = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (word >= words) return;
