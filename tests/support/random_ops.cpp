@@ -442,11 +442,30 @@ void RandomOps::attend() {
   };
   const Val q = head(group * key_heads), k = head(key_heads), v = head(key_heads);
   if (!differentiable_ && dice_.chance(0.4)) return keep_with_cache(q, k, v);
+  if (!differentiable_ && dice_.chance(0.2)) return widen_codes(dtype);
+  if (dice_.chance(0.25)) {  // rows of one document: bounds of more have to fit each other
+    const Type places{DType::kI64, {batch, tokens}};
+    const ops::DocumentBounds bounds{ops::fill(b_, 0.0, places),
+                                     ops::fill(b_, static_cast<double>(tokens), places)};
+    return keep(ops::attention_of_documents(q, k, v, bounds), 2.0);
+  }
   keep(ops::attention(q, k, v,
                       {.causal = dice_.chance(0.6),
                        .cap = dice_.chance(0.2) ? 1.5 : 0.0,
                        .window = dice_.chance(0.3) ? dice_.between(1, 4) : 0}),
        2.0);
+}
+
+void RandomOps::widen_codes(DType dtype) {
+  const auto bytes = [&](std::int64_t count) {
+    return ops::fill(b_, static_cast<double>(dice_.between(0, 255)), {DType::kU8, {count}});
+  };
+  const std::int64_t blocks = dice_.between(1, 3);
+  keep(b_.call1("widen_nf4",
+                {bytes(32 * blocks), bytes(blocks), new_leaf(LeafKind::kInput, f32({1})),
+                 new_leaf(LeafKind::kInput, f32({1}))},
+                {{"dtype", dtype}, {"shape", Shape{64 * blocks}}}),
+       4.0);
 }
 
 // Attention of new tokens over caches that have room for them and some more.

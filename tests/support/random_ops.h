@@ -95,6 +95,7 @@ class RandomOps {
   void look_up();
   void scatter();
   void attend();
+  void widen_codes(DType dtype);
   void keep_with_cache(Val q, Val k, Val v);
   void entropy();
   void global_norm();
