@@ -1,8 +1,8 @@
 #include "spec/step_program.h"
 
 #include "captured/captured_model.h"
-#include "passes/form_passes.h"
 #include "ops/attention_sizes.h"
+#include "passes/form_passes.h"
 #include "planning/needs.h"
 
 namespace tracestep {
