@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/suggest.h"
@@ -71,8 +73,13 @@ void add_document_options(OptionSet& set, DataOptions& data) {
                data.paths.emplace_back(text);
              });
   set.takes_files({".jsonl", ".txt", ".md"});
-  set.choice("--chat-template", data.chat_template, names_of_templates(),
-             "the form of conversations in --data");
+  set.value(
+      "--chat-template", "NAME",
+      fmt::format("the form of conversations in --data: {}", fmt::join(names_of_templates(), ", ")),
+      [&data](const std::string& where, const std::string& text) {
+        check_choice(where, text, names_of_templates());
+        data.chat_template = text;
+      });
   set.text("--end-of-text", "TOKEN", data.end_of_text,
            "the token behind a document, as text, or none; when left out that of the model's "
            "config.json, else a usual one");

@@ -141,22 +141,23 @@ std::vector<NamedPath> TokenOptions::inputs() const {
 
 TokenInput open_tokens(const TokenOptions& options, const Weights* weights) {
   const bool has_file = !options.tokens.empty(), has_data = !options.data.paths.empty();
-  const int given = int{has_file} + int{!options.text.empty()} + int{has_data};
-  if (given != 1) {
-    throw Error(ErrorCode::kUsage,
-                given == 0 ? "--tokens"
-                : has_data ? "--data"
-                           : "--text",
-                given == 0 ? "there is nothing to read" : "other tokens are given as well",
-                "give --tokens FILE, --text PATH..., or --data PATH...");
+  std::vector<const char*> given;
+  if (has_file) given.push_back("--tokens");
+  if (!options.text.empty()) given.push_back("--text");
+  if (has_data) given.push_back("--data");
+  if (given.size() != 1) {
+    throw Error(
+        ErrorCode::kUsage, given.empty() ? "--tokens" : given[1],
+        given.empty() ? "there is nothing to read" : fmt::format("{} is given as well", given[0]),
+        "give --tokens FILE, --text PATH..., or --data PATH...");
   }
   if (!has_file && options.dtype) {
-    fail_usage("--token-dtype", "it goes with --tokens, not with a text");
+    fail_usage("--token-dtype", "it goes with --tokens, not with --text or --data");
   }
   if (has_data) return read_document_tokens(options, weights);
   if (!has_file) return read_text_tokens(options, weights);
   if (!options.tokenizer.empty()) {
-    fail_usage("--tokenizer", "it goes with a text; --tokens are numbers already");
+    fail_usage("--tokenizer", "it goes with --text or --data; --tokens are numbers already");
   }
   const TokenSourcePtr tokens = open_token_file(options.tokens, options.dtype);
   return {.tokens = tokens,

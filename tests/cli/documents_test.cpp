@@ -102,7 +102,8 @@ TEST_F(DocumentsCommandTest, WhatCannotBeIsRefused) {
   folder_.write("a.txt", "some text that is long enough for a row of twenty-four places");
   folder_.write("sums.jsonl", rows(9) + "broken\n");
   EXPECT_TRUE(contains(run("train --text a.txt --pack --steps 1").err, "give --data PATH..."));
-  EXPECT_TRUE(contains(run("train --text a.txt --data a.txt --steps 1").err, "are given as well"));
+  EXPECT_TRUE(
+      contains(run("train --text a.txt --data a.txt --steps 1").err, "--text is given as well"));
   const ProgramRun broken = run("train --data sums.jsonl --steps 1");
   EXPECT_EQ(broken.status, 3);
   EXPECT_TRUE(contains(broken.err, "sums.jsonl:10: ")) << broken.err;

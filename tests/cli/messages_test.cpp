@@ -198,7 +198,7 @@ TEST(MessagesTest, OptionsThatContradictEachOtherAreNamed) {
            Mistake{"bench --d-model 64", 2, "[--d-ff]"},
            Mistake{"bench --d-model 64 --d-ff 64 --layers 1 --heads 5", 2, "[--heads]"},
            Mistake{"bench --context 1048576 --batch 1048576", 2, "more than an exbibyte"},
-           Mistake{"train", 2, "give --tokens FILE or --text PATH..."},
+           Mistake{"train", 2, "give --tokens FILE, --text PATH..., or --data PATH..."},
            Mistake{"train --tokens a --text b", 2, "[--text] --tokens is given as well"},
            Mistake{"train --text a --resume", 2, "[--resume] it needs --checkpoint"},
            Mistake{"train --text a --checkpoint-every 5", 2, "[--checkpoint-every] it needs"},
