@@ -247,6 +247,8 @@ TEST(AnswersTest, ChangedDataChangeTheAnswerOrTakeItAway) {
     const Question& question = question_of(c.id);
     // Kernels that take microseconds may add up to more than a pass did at another time.
     if (c.cell.starts_with("clocks")) cell_at(tables, "clocks[mode inference].busy_ms") = 1e-3;
+    // Nor does softmax take more than its share of FLOPs at every time.
+    if (c.id == std::string_view("softmax")) cell_at(tables, c.cell) = 50.0;
     const std::string before = answer(question, tables).text.words();
     EXPECT_THAT(before, HasSubstr(c.before)) << c.id;
     cell_at(tables, c.cell) = c.value;
