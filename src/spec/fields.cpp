@@ -224,8 +224,7 @@ void add_row_fields(Rows& rows) {
                .show = Show::kKey,
                .is_optional = true,
                .help = "rows hold whole documents side by side, which do not see each other "
-                       "(docs/data.md); of measured steps sixteen each",
-               .about = "rows of whole documents"},
+                       "(docs/data.md); of measured steps sixteen each"},
               in(&RunSpec::packed));
 }
 

@@ -73,12 +73,12 @@ TEST(RandomProgramsTest, AWrongResultIsFound) {
 
 // Shrinking a program leaves the node that shows the fault.
 TEST(ShrinkTest, TheSmallestProgramThatStillFailsIsLeft) {
-  RandomCase random = random_case(3);
+  RandomCase random = random_case(20);
   const auto has_product = [](const RandomCase& r) {
     return std::ranges::any_of(r.program.nodes,
                                [](const Node& n) { return n.op->name == "matmul"; });
   };
-  for (std::uint64_t seed = 4; !has_product(random); ++seed) random = random_case(seed);
+  for (std::uint64_t seed = 21; !has_product(random); ++seed) random = random_case(seed);
   ASSERT_GT(random.program.nodes.size(), 10u);
   const RandomCase small = shrunk(random, has_product);
   ASSERT_EQ(small.program.nodes.size(), 1u) << print(small.program);

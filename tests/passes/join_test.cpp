@@ -72,8 +72,8 @@ TEST_F(JoinTest, GroupsOfRatesAndDecaysAreUpdatesOfTheirOwn) {
     }
     return out;
   };
-  EXPECT_EQ(names(0.0), " 0.1 0.1 (ad) (bc)");
-  EXPECT_EQ(names(0.5), " 0.1 0.1 (ad) (b) (c)");
+  EXPECT_EQ(names(0.0), " 0.1 0.1 (bc) (ad)");
+  EXPECT_EQ(names(0.5), " 0.1 0.1 (b) (c) (ad)");
 }
 
 TEST_F(JoinTest, OneRankUpdatesAllTensorsAtOnce) {

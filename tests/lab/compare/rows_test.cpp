@@ -15,6 +15,7 @@ using ::testing::ElementsAre;
 
 // A value that the field does not have in `key`.
 Json other(const Json& value) {
+  if (value.is_bool()) return Json(!value.as_bool());
   if (value.is_int()) return Json(value.as_int() + 1);
   if (value.is_number()) return Json(value.as_double() + 1.0);
   return Json("another " + value.as_string());
