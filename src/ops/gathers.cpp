@@ -52,33 +52,20 @@ void register_rows() {
   };
   register_op(std::move(gather));
 
-  OpDef scatter = gather_op("scatter_add",
-                            "Zeros, or base in the dtype of x, with rows of x added at their "
-                            "indices; written over base where that dies and has the same type.",
-                            {"x", "indices", "base?"});
+  OpDef scatter =
+      gather_op("scatter_add", "Zeros, with rows of x added at their indices.", {"x", "indices"});
   scatter.attrs = {{"rows", AttrKind::kInt, std::nullopt, "rows of the result"}};
   scatter.infer = [](const OpCall& c) {
     rules::require_integer(c, 1);
     rules::require_min_rank(c, 0, 1);
     rules::require_shape(c, 1, without_last(c.inputs[0].shape));
-    const Type out{c.inputs[0].dtype, {c.attrs.integer("rows"), c.inputs[0].shape.back()}};
-    if (c.inputs.size() > 2) {
-      rules::require_shape(c, 2, out.shape);
-      const DType base = c.inputs[2].dtype;
-      if (base != out.dtype && (!is_low_precision(base) || out.dtype != DType::kF32)) {
-        fail_usage(c.op.name, "base is {}; {} or, for sums in f32, 16 bits are expected",
-                   c.inputs[2].str(), name_of(out.dtype));
-      }
-    }
-    return std::vector{out};
+    return std::vector{
+        Type{c.inputs[0].dtype, {c.attrs.integer("rows"), c.inputs[0].shape.back()}}};
   };
   scatter.flops = rules::per_operand(0, 1);
   scatter.gradient = [](Expansion e) {
-    std::vector<Val> out{ops::gather(e.output_grads[0], e.inputs[1]), Val{}};
-    if (e.inputs.size() > 2) out.push_back(ops::cast(e.output_grads[0], e.inputs[2].dtype()));
-    return out;
+    return std::vector{ops::gather(e.output_grads[0], e.inputs[1]), Val{}};
   };
-  scatter.donates = {{0, 2}};
   register_op(std::move(scatter));
 }
 

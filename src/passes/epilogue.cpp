@@ -6,7 +6,6 @@
 
 #include "analysis/readers.h"
 #include "analysis/view_strides.h"
-#include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
@@ -15,18 +14,12 @@
 namespace tracestep {
 namespace {
 
-constexpr const char *kProductAndSum = "matmul_add", *kRows = "scatter_add";
+constexpr const char* kProductAndSum = "matmul_add";
 const Type kMatrix{DType::kF32, {1, 1}};
 
 struct Term {
   NodeId product = kNoNode;
   ValueId addend = kNoValue;  // the other term
-};
-
-// A sum of rows that are scattered and of what may be there long before them.
-struct Scattered {
-  NodeId rows = kNoNode;
-  ValueId base = kNoValue;
 };
 
 class Epilogue {
@@ -39,7 +32,6 @@ class Epilogue {
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);
       if (const auto term = term_of(id)) terms_[id] = *term;
-      if (const auto found = scattered_in(id); found && !holds_less(id)) scattered_[id] = *found;
     }
   }
 
@@ -47,9 +39,7 @@ class Epilogue {
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);
       const auto found = terms_.find(id);
-      if (const auto rows = scattered_.find(id); rows != scattered_.end()) {
-        emit(node(id), rows->second);
-      } else if (found != terms_.end()) {
+      if (found != terms_.end()) {
         emit(node(id), found->second);
       } else {
         r_.copy(node(id));
@@ -74,57 +64,6 @@ class Epilogue {
       if (!out || product > out->product) out = Term{product, addend};
     }
     return out;
-  }
-
-  // Nullopt: no term is a scattered sum that nothing else reads.
-  std::optional<Scattered> scattered_in(NodeId id) const {
-    const Node& sum = node(id);
-    if (!sum.op->is_sum || sum.inputs.size() != 2) return std::nullopt;
-    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
-      const NodeId rows = program_.value(sum.inputs[i]).producer;
-      const bool is_found = rows != kNoNode && node(rows).op->name == kRows &&
-                            node(rows).inputs.size() == 2 && readers_.only(sum.inputs[i]) == id;
-      if (!is_found) continue;
-      const ValueId base = narrow_behind(sum.inputs[1 - i]);
-      const Value& value = program_.value(base);
-      const bool is_early = value.producer != kNoNode && value.producer < rows;
-      if (is_early && is_contiguous(value.type.shape, value.layout.strides)) {
-        return Scattered{rows, base};
-      }
-    }
-    return std::nullopt;
-  }
-
-  // What a widening cast reads, if nothing else reads the cast.
-  ValueId narrow_behind(ValueId id) const {
-    const NodeId maker = program_.value(id).producer;
-    const bool is_own = maker != kNoNode && readers_.only(id) != kNoNode && widens(node(maker));
-    return is_own ? node(maker).inputs[0] : id;
-  }
-
-  // True if the product of a sum that could wait for it holds less by its operands, until then,
-  // than by its result.
-  bool holds_less(NodeId id) const {
-    const auto term = terms_.find(id);
-    if (term == terms_.end()) return false;
-    const Node& product = node(term->second.product);
-    std::int64_t held = 0;
-    for (ValueId operand : product.inputs) {
-      const ValueId owner = program_.value(operand).layout.base;
-      const auto reads_later = [&](NodeId reader) { return reader > term->second.product; };
-      const bool is_held = program_.value(owner).producer == kNoNode ||
-                           std::ranges::any_of(readers_.nodes[at(operand)], reads_later);
-      if (!is_held) held += program_.type(operand).bytes();
-    }
-    return held < program_.type(product.outputs[0]).bytes();
-  }
-
-  void emit(const Node& sum, const Scattered& found) {
-    const Node& rows = node(found.rows);
-    const auto guard = r_.from(rows);
-    std::vector<Val> operands = r_.inputs(rows);
-    operands.push_back(r_.map(found.base));
-    r_.replace(sum, {r_.builder().call(*rows.op, operands, rows.attrs).front()});
   }
 
   // kNoNode: there is none, or something else reads it as well.
@@ -167,8 +106,7 @@ class Epilogue {
   const Readers readers_;
   const OpDef& product_;
   Rewriter r_;
-  std::map<NodeId, Term> terms_;           // by sum
-  std::map<NodeId, Scattered> scattered_;  // by sum: written onto the other term
+  std::map<NodeId, Term> terms_;  // by sum
 };
 
 }  // namespace

@@ -22,10 +22,6 @@ Program overwrite(const Program& program, const std::function<bool(const OpDef&)
 // place of a sum and the product behind one of its terms, through casts to a wider dtype and
 // reshapes that nothing else reads. The product then stands where the sum stood, and is not rounded
 // to its own dtype before it is added. Its origins are the product's alone.
-//
-// Rows that are scattered, and another term that is there before them, as the gradients of an
-// embedding that is the head too: the rows are added onto that term, where a product behind it
-// would hold more until then by its operands (a step's logits) than by its result.
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
 // A product of one row with parameters, as each new token of a decoded text has them, and what is

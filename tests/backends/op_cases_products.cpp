@@ -442,10 +442,6 @@ OpTest gemv() {
 OpCase scattered(Operand x, Operand at, std::int64_t rows) {
   return {{x, at}, {{"rows", rows}}};
 }
-OpCase scattered_onto(Operand base, Operand x, Operand at) {
-  const std::int64_t rows = base.shape[0];
-  return {{x, at, base}, {{"rows", rows}}};
-}
 OpCase put(Operand x, Operand at, std::int64_t size) {
   return {{x, at}, {{"size", size}}};
 }
@@ -511,10 +507,7 @@ std::vector<OpTest> gather_tests() {
                  scattered(plain({400, 3}), indices({400}, 2), 2),
                  scattered(plain({0, 3}), indices({0}, 4), 4),
                  scattered(stored({9, 5}, kTransposed), indices({9}, 9), 9),
-                 scattered(plain({5}), indices({}, 3), 3),
-                 scattered_onto(plain({4, 5}), plain({7, 5}), indices({7}, 4)),
-                 scattered_onto(plain({53, 36}), plain({2, 65, 36}), indices({2, 65}, 50)),
-                 scattered_onto(plain({2, 3}), plain({400, 3}), indices({400}, 2))}},
+                 scattered(plain({5}), indices({}, 3), 3)}},
       {.op = "take_along",
        .bound = Bound::kExact,
        .cases = {{{plain({7, 5}), indices({7}, 5)}},

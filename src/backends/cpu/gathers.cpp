@@ -63,15 +63,11 @@ void round_to(float x, F16& y) {
 }
 
 // y = the sum of rows of x named by `members`, in their order, in float32: sums of kPart rows, and
-// their sum, so that the error does not grow with every one of thousands of rows. It is added to
-// `base`, unless that is nullptr.
-template <class T, class B>
-void sum_rows(const T* x, std::int64_t width, std::span<const std::int64_t> members, const B* base,
-              T* y) {
+// their sum, so that the error does not grow with every one of thousands of rows.
+template <class T>
+void sum_rows(const T* x, std::int64_t width, std::span<const std::int64_t> members, T* y) {
   if (members.empty()) {
-    if (base == nullptr) return std::fill(y, y + width, T{});
-    if (static_cast<const void*>(base) == y) return;
-    for (std::int64_t c = 0; c < width; ++c) round_to(widened(base[c]), y[c]);
+    std::fill(y, y + width, T{});
     return;
   }
   constexpr std::int64_t kColumns = 512;
@@ -88,14 +84,12 @@ void sum_rows(const T* x, std::int64_t width, std::span<const std::int64_t> memb
       }
       for (std::int64_t j = 0; j < n; ++j) total[j] += part[j];
     }
-    for (std::int64_t j = 0; base != nullptr && j < n; ++j) total[j] += widened(base[c + j]);
     for (std::int64_t j = 0; j < n; ++j) round_to(total[j], y[c + j]);
   }
 }
 
-template <class T, class B = T>
+template <class T>
 void scatter_rows(const KernelCall& call) {
-  const B* const base = call.inputs.size() > 2 ? call.inputs[2].as<const B>() : nullptr;
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   const std::int64_t rows = y.shape[0], width = y.shape[1], count = call.inputs[1].count();
   auto* start = reinterpret_cast<std::int64_t*>(call.workspace.data());  // [rows + 2]
@@ -107,8 +101,7 @@ void scatter_rows(const KernelCall& call) {
   for_row_ranges(call, rows, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const std::span of_row(members + start[r], static_cast<std::size_t>(start[r + 1] - start[r]));
-      sum_rows(x.as<const T>(), width, of_row, base == nullptr ? base : base + r * width,
-               y.as<T>() + r * width);
+      sum_rows(x.as<const T>(), width, of_row, y.as<T>() + r * width);
     }
   });
 }
@@ -117,12 +110,7 @@ void scatter_add_kernel(const KernelCall& call) {
   switch (call.outputs[0].dtype) {
     case DType::kBF16: scatter_rows<BF16>(call); break;
     case DType::kF16: scatter_rows<F16>(call); break;
-    default: {
-      const DType base = call.inputs.size() > 2 ? call.inputs[2].dtype : DType::kF32;
-      if (base == DType::kBF16) return scatter_rows<float, BF16>(call);
-      if (base == DType::kF16) return scatter_rows<float, F16>(call);
-      scatter_rows<float>(call);
-    }
+    default: scatter_rows<float>(call); break;
   }
 }
 

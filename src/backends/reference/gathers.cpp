@@ -25,24 +25,12 @@ void gather(const KernelCall& call) {
   });
 }
 
-// y = x, in the dtype of y
-void copy_wide(const TensorRef& x, const TensorRef& y) {
-  with_type(x.dtype, [&](auto narrow) {
-    const View<decltype(narrow)> from(x);
-    with_type(y.dtype, [&](auto wide) {
-      using T = decltype(wide);
-      const View<T> to(y);
-      for_each_index(y.shape, [&](const Dims& i) { to[i] = static_cast<T>(from[i]); });
-    });
-  });
-}
-
-// y[indices[i], c] += x[i, c], from zero or from the base
+// y[indices[i], c] += x[i, c], from zero
 void scatter_add(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& indices = call.inputs[1];
   const TensorRef& y = call.outputs[0];
-  call.inputs.size() > 2 ? copy_wide(call.inputs[2], y) : zero_fill(y);
+  zero_fill(y);
   with_type(x.dtype, [&](auto zero) {
     using T = decltype(zero);
     const View<T> from(x), to(y);

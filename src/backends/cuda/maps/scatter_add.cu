@@ -1,7 +1,6 @@
 // scatter_add without floating-point atomics. One block sorts the indices by row, stably (a radix
 // sort, 8 bits a pass); then every row of the result has one writer that sums its members in an
-// order that the indices alone decide, and adds the row of the base, if there is one. Rows without
-// members are the base's, and are left alone where the result is written over it.
+// order that the indices alone decide. Rows without members are zero.
 #include <bit>
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/maps/indices.cuh"
@@ -179,18 +178,7 @@ struct RowSums {
   std::int64_t width;    // of rows, in elements
   RowWidth packs;        // and in packs
   unsigned long_blocks;  // the first blocks, which sum the rows with many members
-  const void* base;      // of the result's shape; nullptr: zeros
-  bool is_in_place;      // the result is written over the base
 };
-
-// sum[0..N) += elements of the base.
-template <class B, int N>
-__device__ void add_base(const RowSums& sums, std::int64_t element, float (&sum)[N]) {
-  if (sums.base == nullptr) return;
-  const Pack<B, N> part = load_pack<N>(static_cast<const B*>(sums.base) + element);
-#pragma unroll
-  for (int j = 0; j < N; ++j) sum[j] += to_float(part.at[j]);
-}
 
 // sum += the members first, first + step, … before `end`, in that order; N columns of them.
 template <int N, class T>
@@ -214,7 +202,7 @@ __device__ void add_members(const T* x, const RowSums& sums, unsigned first, uns
 }
 
 // A job is one row and 32 packs of it; each warp sums every eighth member.
-template <class T, class B, int N>
+template <class T, int N>
 __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums) {
   __shared__ float of_warps[kWarps][kWarp * N];
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -237,23 +225,22 @@ __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums) {
     __syncthreads();  // all sums are there
     const std::int64_t column = tile * kWarp * N + threadIdx.x;
     if (threadIdx.x < kWarp * N && column < sums.width) {
-      float sum[1] = {};
+      float sum = 0.0f;
 #pragma unroll
-      for (int w = 0; w < kWarps; ++w) sum[0] += of_warps[w][threadIdx.x];
-      add_base<B>(sums, row * sums.width + column, sum);
-      y[row * sums.width + column] = from_float<T>(sum[0]);
+      for (int w = 0; w < kWarps; ++w) sum += of_warps[w][threadIdx.x];
+      y[row * sums.width + column] = from_float<T>(sum);
     }
     __syncthreads();  // all sums are read
   }
 }
 
-// y[row,:] = the sum of the members of the row, and of the base.
-template <class T, class B, int N, class Index>
+// y[row,:] = the sum of the members of the row.
+template <class T, int N, class Index>
 __global__ void __launch_bounds__(kThreads)
     sum_rows_kernel(Predecessors before, const T* x, T* y, RowSums sums, Index count) {
   before.wait();
   static_assert(kWarp * N <= kThreads, "a thread per column of a tile");
-  if (blockIdx.x < sums.long_blocks) return sum_long_rows<T, B, N>(x, y, sums);
+  if (blockIdx.x < sums.long_blocks) return sum_long_rows<T, N>(x, y, sums);
   const Index stride = static_cast<Index>(gridDim.x - sums.long_blocks) * kThreads;
   Index pack = static_cast<Index>(blockIdx.x - sums.long_blocks) * kThreads + threadIdx.x;
   for (; pack < count; pack += kAhead * stride) {
@@ -267,12 +254,10 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = 0; k < kAhead; ++k) {
       const Index i = pack + k * stride;
       if (i >= count || bounds[k].end - bounds[k].begin > kFewMembers) continue;
-      if (sums.is_in_place && bounds[k].begin == bounds[k].end) continue;
       const Index in_row = i - sums.packs.row_of(i) * static_cast<Index>(sums.packs.value);
       float sum[N] = {};
       add_members(x, sums, bounds[k].begin, bounds[k].end, 1, static_cast<std::int64_t>(in_row) * N,
                   sum);
-      add_base<B>(sums, static_cast<std::int64_t>(i) * N, sum);
       Pack<T, N> out;
 #pragma unroll
       for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(sum[j]);
@@ -282,7 +267,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // --- the op -----------------------------------------------------------------------------------
-template <class T, class B, int N>
+template <class T, int N>
 void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members) {
   const TensorRef& y = call.outputs[0];
   const std::int64_t packs = sums.packs.value, count = y.shape[0] * packs;
@@ -291,7 +276,7 @@ void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members) {
   const unsigned others = blocks_for(call, count, kThreads * kAhead, kResident);
   with_index(count, [&]<class Index>(Index) {
     launch(call, {.blocks = sums.long_blocks + others, .threads = kThreads},
-           sum_rows_kernel<T, B, N, Index>, call.inputs[0].as<const T>(), y.as<T>(), sums,
+           sum_rows_kernel<T, N, Index>, call.inputs[0].as<const T>(), y.as<T>(), sums,
            static_cast<Index>(count));
   });
 }
@@ -318,31 +303,18 @@ void scatter_add(const KernelCall& call) {
          FromIndices{Indices(indices), static_cast<unsigned>(rows), faults_of(call)},
          static_cast<unsigned>(count), passes, bits, scratch);
   if (y.count() == 0) return;
-  const TensorRef* const base = call.inputs.size() > 2 ? &call.inputs[2] : nullptr;
-  const void* const from = base == nullptr ? nullptr : base->data;
-  const auto sum = [&]<class T, class B>(T, B) {
-    const bool packed = width % kPack<T> == 0 && is_aligned(x.data, 16) && is_aligned(y.data, 16) &&
-                        is_aligned(from, kPack<T> * sizeof(B));
+  with_floating(y.dtype, [&]<class T>(T) {
+    const bool packed = width % kPack<T> == 0 && is_aligned(x.data, 16) && is_aligned(y.data, 16);
     const RowSums sums{.bounds = scratch.bounds,
                        .sorted = scratch.members[(passes - 1) % 2],
                        .long_rows = scratch.long_rows,
                        .width = width,
                        .packs = RowWidth(packed ? width / kPack<T> : width),
-                       .long_blocks = 0,
-                       .base = from,
-                       .is_in_place = from == y.data};
+                       .long_blocks = 0};
     if (packed) {
-      launch_sums<T, B, kPack<T>>(call, sums, count);
+      launch_sums<T, kPack<T>>(call, sums, count);
     } else {
-      launch_sums<T, B, 1>(call, sums, count);
-    }
-  };
-  with_floating(y.dtype, [&]<class T>(T zero) {
-    if constexpr (std::is_same_v<T, float>) {
-      with_floating(base == nullptr ? y.dtype : base->dtype,
-                    [&](auto of_base) { sum(zero, of_base); });
-    } else {
-      sum(zero, zero);
+      launch_sums<T, 1>(call, sums, count);
     }
   });
 }
