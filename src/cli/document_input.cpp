@@ -62,6 +62,15 @@ std::vector<std::int32_t> end_of_text(const std::string& asked, const Tokenizer&
               "give its text, or none");
 }
 
+// The files of --data; errors name that flag.
+TextSource read_data(std::span<const std::filesystem::path> paths) {
+  try {
+    return read_text(paths);
+  } catch (const Error& error) {
+    throw Error(error.code(), "data", error.message(), error.hint());
+  }
+}
+
 }  // namespace
 
 void add_document_options(OptionSet& set, DataOptions& data) {
@@ -98,7 +107,7 @@ TokenInput read_document_tokens(const TokenOptions& options, const Weights* weig
   const DocumentOptions how{.chat = find_chat_template(data.chat_template),
                             .end = end_of_text(data.end_of_text, *out.tokenizer, weights),
                             .most_broken = data.broken_rows};
-  const TextSource source = read_text(data.paths);
+  const TextSource source = read_data(data.paths);
   DocumentSet set = read_documents(source, how, *out.tokenizer);
   out.tokens = std::move(set.tokens);
   out.words =

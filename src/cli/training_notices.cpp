@@ -38,9 +38,13 @@ void say_packing(const TrainOptions& o, const TokenSourcePtr& tokens) {
   const PackedRows packed(tokens, context);
   const auto places = static_cast<double>(packed.rows() * context);
   log_info(
-      "packed: {} documents in {} rows of {}, {:.2f} % of the places filled; {} longer ones split",
+      "packed: {} documents in {} rows of {}, {:.2f} % of the places filled; {} longer ones "
+      "split{}",
       packed.documents(), packed.rows(), context,
-      100.0 * static_cast<double>(packed.filled()) / places, packed.split());
+      100.0 * static_cast<double>(packed.filled()) / places, packed.split(),
+      packed.left_out() == 0
+          ? ""
+          : fmt::format(", {} pieces without a target left out", packed.left_out()));
 }
 
 void say_validation(const TrainOptions& o, const TokenSourcePtr& held_out) {

@@ -85,6 +85,9 @@ class Reader {
       }
     }
     check_broken();
+    if (begins_.empty()) {
+      fail_input("data", "there is no document in {}", source_.files.front().string());
+    }
     DocumentSet out{.documents = std::ssize(begins_), .broken = broken_};
     out.words = fmt::format("{} documents{}", out.documents, words_of_broken());
     out.tokens =

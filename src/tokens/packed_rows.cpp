@@ -9,6 +9,13 @@
 
 namespace tracestep {
 
+bool PackedRows::has_targets(const Piece& piece) const {
+  if (!tokens_->masks_targets()) return true;
+  std::vector<std::int64_t> targets(static_cast<std::size_t>(piece.places));
+  tokens_->read(piece.start + 1, targets);
+  return std::ranges::any_of(targets, is_trained);
+}
+
 // The documents, those that are too long in pieces.
 std::vector<PackedRows::Piece> PackedRows::cut() {
   std::vector<Piece> out;
@@ -19,8 +26,13 @@ std::vector<PackedRows::Piece> PackedRows::cut() {
     documents_ += places > 0 ? 1 : 0;
     split_ += places > context_ ? 1 : 0;
     for (std::int64_t at = 0; at < places; at += context_) {
-      out.push_back({begins[i] + at, std::min(context_, places - at)});
-      filled_ += out.back().places;
+      const Piece piece{begins[i] + at, std::min(context_, places - at)};
+      if (!has_targets(piece)) {
+        ++left_out_;
+        continue;
+      }
+      out.push_back(piece);
+      filled_ += piece.places;
     }
   }
   return out;
@@ -30,6 +42,7 @@ PackedRows::PackedRows(TokenSourcePtr tokens, std::int64_t context)
     : tokens_(std::move(tokens)), context_(context) {
   std::vector<Piece> pieces = cut();
   if (pieces.empty()) {
+    if (left_out_ > 0) fail_input("tokens", "no token of {} counts in the loss", tokens_->name());
     fail_input("tokens", "{} has no document of two tokens or more to pack", tokens_->name());
   }
   std::ranges::stable_sort(pieces, std::greater(), &Piece::places);

@@ -109,6 +109,11 @@ TEST_F(DocumentsCommandTest, WhatCannotBeIsRefused) {
   EXPECT_TRUE(contains(broken.err, "sums.jsonl:10: ")) << broken.err;
   EXPECT_EQ(run("train --data sums.jsonl --broken-rows 0.2 --steps 1").status, 0);
   EXPECT_TRUE(contains(run("train --data a.txt --end-of-text ab --steps 1").err, "is 2 tokens"));
+  folder_.write("blank.jsonl", "\n\n");
+  EXPECT_TRUE(contains(run("train --data blank.jsonl --steps 1").err,
+                       "[--data] there is no document in blank.jsonl"));
+  EXPECT_TRUE(
+      contains(run("train --data none.jsonl --steps 1").err, "[--data] none.jsonl does not exist"));
 }
 
 }  // namespace

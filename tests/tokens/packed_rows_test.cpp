@@ -77,6 +77,28 @@ TEST(PackedRowsTest, LongerDocumentsAreSplitAndCounted) {
                        "has no document of two tokens or more to pack"));
 }
 
+// A prompt of eight tokens and an answer of two, in rows of five: the first five places are prompt
+// alone, and would be a row that trains nothing.
+TEST(PackedRowsTest, PiecesWithoutATargetAreLeftOut) {
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t i = 0; i < 10; ++i) {
+    tokens.push_back(i < 8 ? static_cast<std::int32_t>(untrained(i)) : i);
+  }
+  const PackedRows packed(memory_documents("prompts", tokens, {0}), 5);
+  EXPECT_EQ(packed.rows(), 1);
+  EXPECT_EQ(packed.left_out(), 1);
+  EXPECT_EQ(packed.filled(), 4);
+  const Batch batch = packed.batch(Numbers{0});
+  EXPECT_EQ(values(batch.targets), (Numbers{kNoTarget, kNoTarget, 8, 9, kNoTarget}));
+  EXPECT_EQ(values(batch.tokens), (Numbers{5, 6, 7, 8, 0}));
+  for (std::int32_t i = 8; i < 10; ++i) {
+    tokens[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(untrained(i));
+  }
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInput,
+                                  [&] { PackedRows(memory_documents("prompts", tokens, {0}), 5); }),
+                       "no token of prompts counts in the loss"));
+}
+
 // Lengths as documents have them, from a few places to far more than a row.
 TEST(PackedRowsTest, NoTokenIsLostAndRowsAreFull) {
   const CounterRng rng(5, "lengths");
