@@ -181,10 +181,12 @@ class AdaptersTest(unittest.TestCase):
         config = self.folder / "there/adapter_config.json"
         good = json.loads(config.read_text())
         for field, value in (("use_dora", True), ("rank_pattern", {"q_proj": 5}), ("peft_type", "IA3"),
-                             ("target_modules", None), ("modules_to_save", ["lm_head"])):
+                             ("target_modules", None), ("modules_to_save", ["score"])):
             config.write_text(json.dumps(good | {field: value}))
             done = self.on_tokens("eval", "--model", "base", "--lora", "from=there", status=3)
             self.assertIn(field, done.stderr)
+        config.write_text(json.dumps(good | dict(modules_to_save=["lm_head"])))  # the base's head is its embedding
+        self.assertIn('no part called "lm_head"', run("--lora", "from=there"))
         config.write_text(json.dumps(good | dict(r=5)))
         done = self.on_tokens("eval", "--model", "base", "--lora", "from=there", status=3)
         self.assertIn("adapters of another base", done.stderr)
