@@ -10,7 +10,7 @@ struct TypicalDevice {
   double launch_us = 0;
 };
 
-// What attention in tiles reaches of the rate of products, as measured on an H200.
+// Attention in tiles reaches this share of the rate of products, as measured on an H200.
 constexpr double kShareOfAttention = 0.7;
 
 const TypicalDevice& typical(DeviceKind kind) {

@@ -53,7 +53,7 @@ struct CellOptions {
   bool is_used() const { return processes > 1 || !resume.empty() || !only.empty(); }
 };
 
-// What a job of a cluster has measured.
+// The rows that a job of a cluster has measured.
 struct JobRows {
   std::string cells;  // "step:3"
   std::vector<RowsFile::Row> rows;

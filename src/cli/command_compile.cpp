@@ -247,7 +247,7 @@ Command compile_command() {
   add_output_options(set, options->output);
   measures_with(command, options, run_compile);
   command.job_fields = fields_that([](const RunField& field) {
-    // What is compared, by the rungs of a ladder as well.
+    // A job must hold all rows that are compared with each other, those of a ladder's rungs too.
     return field.is_axis && !field.is_form && field.name != "mode" && field.name != "precision";
   });
   return command;

@@ -8,7 +8,6 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/document_input.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/remaining_time.h"

@@ -13,7 +13,6 @@
 #include "cli/chosen_forms.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/document_input.h"
 #include "cli/hints.h"
 #include "cli/options.h"
 #include "cli/output.h"

@@ -1,4 +1,4 @@
-#include "cli/document_input.h"
+#include "cli/token_input.h"
 
 #include <array>
 

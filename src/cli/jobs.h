@@ -29,7 +29,7 @@ void write_tasks(const std::filesystem::path& folder, const JobTasks& tasks);
 JobTasks read_tasks(const std::filesystem::path& folder);
 std::filesystem::path result_path(const std::filesystem::path& folder, std::size_t task);
 bool is_done(const std::filesystem::path& folder, std::size_t task);
-// What a task that is done has measured. Error{kInput} for a damaged file.
+// Reads the rows of a task that is done. Error{kInput} for a damaged file.
 JobRows rows_of_task(const std::filesystem::path& folder, const JobTasks& tasks, std::size_t task);
 
 // `--sbatch DIR`, an option of every command that measures: instead of running, the command writes

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "captured/captured_model.h"
-#include "cli/document_input.h"
 #include "spec/parse_words.h"
 #include "tokens/text_source.h"
 #include "weights/captured_tensors.h"

@@ -122,7 +122,7 @@ bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
   return input < 5 ? rules::unit_inner_stride(input, type, strides)
                    : rules::contiguous(input, type, strides);
 }
-// The same of forward's operands, whose bounds of documents are contiguous.
+// True for an operand of forward whose rows, or bounds of documents, are contiguous.
 bool rows_and_bounds(int input, const Type& type, const Strides& strides) {
   return input < 3 ? rules::unit_inner_stride(input, type, strides)
                    : rules::contiguous(input, type, strides);

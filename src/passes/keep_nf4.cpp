@@ -1,4 +1,4 @@
-#include "passes/keep_nf4.h"
+#include "passes/form_passes.h"
 
 #include "base/indexed.h"
 #include "ir/layer_path.h"

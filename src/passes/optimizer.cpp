@@ -66,7 +66,7 @@ class OptimizerPass {
   }
 
  private:
-  // Those of each share that some parameter has, of the first group's.
+  // Makes the rates of each share that some parameter has from the first group's.
   void share_rates(Builder& b, const std::vector<Pair>& pairs) {
     const auto scope = b.scope("lr");
     for (const Pair& pair : pairs) {

@@ -12,6 +12,8 @@
 
 namespace tracestep {
 
+struct RunSpec;
+
 // Gradients with at least this norm count as infinite: AdamW averages their squares, and the square
 // of 2^64 is infinite in float32. The limit is the same on every back end, also on those that add
 // squares in a wider type.
@@ -26,10 +28,14 @@ inline constexpr std::string_view kMomentScales = "scale";
 // Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
-// How much a parameter has of the run's rate, and of its decay.
+// A parameter's shares of the run's rate and of its decay.
 struct UpdateShare {
   double rate = 1.0, decay = 1.0;
 };
+
+// Shares by name of a run's parameters that have not all of both: groups are a captured module's
+// own, and decay that is for matrices spares vectors.
+std::map<std::string, UpdateShare> update_shares(const RunSpec& run);
 
 // Parameters that share a learning rate, and the numbers of their rule.
 struct UpdateGroup {
@@ -41,7 +47,7 @@ struct UpdateGroup {
 
 // Facts, besides the options of the run, on which the updates depend.
 struct UpdateContext {
-  // Of parameters that have not all of both: by name, as ranks may hold vectors of what is a
+  // Names parameters that have not all of both, as ranks may hold vectors of what is a
   // matrix. Their rates are rank-0 values, made at the end from "lr" and "step_size".
   std::map<std::string, UpdateShare> shares = {};
   // Gradients are the parts of so many replicas (passes/reduce.cpp); 1: they are whole.

@@ -11,10 +11,8 @@
 #include "captured/captured_model.h"
 #include "ir/print.h"
 #include "ir/verify.h"
-#include "nn/transformer.h"
 #include "passes/autograd.h"
 #include "passes/form_passes.h"
-#include "passes/keep_nf4.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
 #include "passes/optimizer.h"
@@ -211,46 +209,12 @@ Program keep_frozen_nf4(const Program& p, const Options& o) {
   return keep_nf4(p, own_constants(o));
 }
 
-// Of what the highest of the groups have; nothing of a parameter that is in none.
-UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::string& parameter) {
-  UpdateShare highest{0.0, 0.0};
-  for (const OptimizerGroup& group : groups) {
-    highest = {std::max(highest.rate, group.lr), std::max(highest.decay, group.weight_decay)};
-  }
-  const auto share = [](double own, double most) { return most > 0.0 ? own / most : 1.0; };
-  for (const OptimizerGroup& group : groups) {
-    if (!group.parameters.contains(parameter)) continue;
-    return {share(group.lr, highest.rate), share(group.weight_decay, highest.decay)};
-  }
-  return {0.0, 0.0};
-}
-
-// Groups are a module's own. Decay that is for matrices spares vectors.
-std::map<std::string, UpdateShare> shares_of(const RunSpec& run) {
-  const CapturedModel* const module = run.model.captured.get();
-  const bool has_groups = module != nullptr && !module->groups.empty();
-  const bool spares =
-      run.optimizer.weight_decay != 0.0 && run.optimizer.decay_on == DecayOn::kMatrices;
-  if (!has_groups && !spares) return {};
-  std::map<std::string, UpdateShare> out;
-  const Program program =
-      module != nullptr ? module->program : logits_program(run.model, {.batch = 1, .context = 1});
-  for (const ValueId id : program.leaves) {
-    const Value& leaf = program.value(id);
-    if (leaf.leaf != LeafKind::kParameter) continue;
-    UpdateShare share = has_groups ? share_in(module->groups, leaf.name) : UpdateShare();
-    if (spares && leaf.type.shape.rank() < 2) share.decay = 0.0;
-    out[leaf.name] = share;
-  }
-  return out;
-}
-
 Program update(const Program& p, const Options& o) {
   OptimizerOptions options = o.run.optimizer;
   options.loss_scaling.enabled = scales(o);
   const Parallel& parallel = o.run.parallel;
   return optimizer(p, options,
-                   {.shares = shares_of(o.run),
+                   {.shares = update_shares(o.run),
                     .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
                     .tensor = parallel.tensor,
                     .rounds_weights = o.context.rounds_weights});
@@ -293,7 +257,7 @@ Program cut_loss(const Program& p, const Options& o) {
 Program finished(Program program, const Options& options, std::string_view after,
                  std::string_view before = {});
 
-// What runs again may read a weight: its update, if it is an early one, is moved behind that.
+// A node that runs again may read a weight, whose early update is then moved behind it.
 Program settled(Program p, const Options& o) {
   return updates_early(o) ? update_early(p) : std::move(p);
 }

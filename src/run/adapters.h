@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// How frozen weights of products are kept.
+// The form in which frozen weights of products are kept.
 enum class BaseWeights : std::uint8_t {
   kStored,  // as they are, in 16 bits under autocast
   kNf4,     // in blocks of 4-bit numbers (ops/nf4.cpp), widened in front of each product

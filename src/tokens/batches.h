@@ -24,7 +24,7 @@ inline constexpr std::int64_t kNoTarget = -100;
 
 struct Batch {
   HostTensor tokens, targets;  // i64 [B,T]; each target is the token that follows, or kNoTarget
-  // Of packed rows, i64 [B,T]: where in its row the document of a place begins and ends.
+  // Packed rows have both, i64 [B,T]: where in its row the document of a place begins and ends.
   HostTensor starts = {}, ends = {};
   std::int64_t counted = 0;  // targets that count
   double loss_count = 0.0;   // what their losses are divided by: of one rank and micro-batch

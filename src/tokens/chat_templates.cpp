@@ -14,7 +14,7 @@ constexpr ChatTurn of_header(std::string_view before) {
   return {before, "<|eot_id|>"};
 }
 
-// As the templates beside the models' tokenizers have it; dates are theirs.
+// These texts are those of the templates beside the models' tokenizers; dates are theirs.
 constexpr ChatTemplate kTemplates[] = {
     {.name = "chatml",
      .system = {"<|im_start|>system\n", "<|im_end|>\n"},

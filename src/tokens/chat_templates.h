@@ -25,7 +25,7 @@ struct MarkedText {
   void add(std::string_view piece, bool is_trained);
 };
 
-// What stands before and behind the content of a message.
+// The texts before and behind the content of a message.
 struct ChatTurn {
   std::string_view before = {}, behind = {};
 };

@@ -15,7 +15,7 @@
 
 namespace tracestep {
 
-// How a stream holds a token whose loss does not count, such as one of a prompt.
+// A stream holds a token so if its loss does not count, as one of a prompt.
 constexpr std::int64_t untrained(std::int64_t id) {
   return ~id;
 }

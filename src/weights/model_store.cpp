@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "base/random.h"
 #include "nn/scopes.h"
-#include "passes/keep_nf4.h"
+#include "passes/form_passes.h"
 #include "passes/loss_scaling.h"
 #include "run/adapters.h"
 #include "runtime/processes.h"
@@ -200,7 +200,7 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
   std::int64_t largest = 0;
   for (const std::string& name : names) {
-    // Of codes, the weight in float32 that they are made from.
+    // The weight in float32 that codes are made from.
     const std::int64_t elements = 2 * to.type(name).count();
     const bool has_codes = !weight_of_codes(name).empty();
     largest = std::max(largest, has_codes ? elements * 4 : to.type(name).bytes());

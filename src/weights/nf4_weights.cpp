@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ops/nf4_codes.h"
-#include "passes/keep_nf4.h"
+#include "passes/form_passes.h"
 
 namespace tracestep {
 namespace {

@@ -69,7 +69,7 @@ class Places {
     return std::string(kTheirs) + module_of(product_of(adapter)) + std::string(which_of(adapter));
   }
 
-  // Of a weight that is trained whole.
+  // A weight that is trained whole.
   std::string name_of_whole(std::string_view weight) const {
     return std::string(kTheirs) + whole(weight).name;
   }

@@ -60,7 +60,7 @@ TEST_F(DocumentsCommandTest, PackedPromptsAreLearnedAndResumed) {
   EXPECT_EQ(content_of(folder_ / "whole.safetensors"), content_of(folder_ / "resumed.safetensors"));
 }
 
-// What validation says of the documents that it set aside is what eval says of them.
+// Validation says of the documents that it set aside what eval says of them.
 TEST_F(DocumentsCommandTest, ValidationIsTheEvaluationOfWhatWasSetAside) {
   folder_.write("all.jsonl", rows(40));
   const std::string all = rows(40), first = rows(30);

@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(Steps, CompileTest,
                                               name_of(p.param.attention));
                          });
 
-// Of few tokens: the copies of weights are larger than all that backward keeps.
+// A step of few tokens has copies of weights that are larger than all that backward keeps.
 TEST(CompileBudgetTest, CopiesOfBlocksWeightsGoWhereNothingElseCould) {
   ops::register_all();
   const ModelConfig model{.vocab = 64, .d_model = 128, .d_ff = 512, .layers = 3, .heads = 4};

@@ -10,7 +10,7 @@
 #include "ops/functions.h"
 #include "ops/nf4_codes.h"
 #include "passes/autograd.h"
-#include "passes/keep_nf4.h"
+#include "passes/form_passes.h"
 #include "session/devices.h"
 #include "session/session.h"
 #include "spec/parse_words.h"
@@ -43,7 +43,7 @@ RunSpec step_of(const std::string& base, const std::string& device, Mode mode) {
           .place = {.device = device, .threads = 1}};
 }
 
-// What the codes of a weight stand for.
+// Returns the values that the codes of a weight stand for.
 HostTensor from_codes_of(const TensorView& weight) {
   const Nf4Weights codes = to_nf4(weight);
   constexpr DynamicValues values;

@@ -54,7 +54,7 @@ struct Factors {
   bool rounds_weight;  // a weight in bfloat16, at random
 };
 
-// What multiplies eps: the second element of step_size, where there is one.
+// The factor of eps: the second element of step_size, where there is one, else 1.
 HWY_INLINE float eps_factor(const TensorRef& step_size) {
   if (step_size.shape.rank() == 0) return 1.0f;
   TensorRef second = step_size;

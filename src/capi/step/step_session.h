@@ -1,5 +1,5 @@
-// What the handles of the C interface stand for: a session, which is a device with the weights on
-// it, and its runs. Methods throw; capi/step/tracestep.cpp turns that into statuses.
+// The C interface's handles point to these: a session, which is a device with the weights on it,
+// and its runs. Methods throw; capi/step/tracestep.cpp turns that into statuses.
 #pragma once
 
 #include <list>

@@ -33,7 +33,7 @@ class Transfers {
     std::int64_t bytes_each() const { return bytes_each_; }
     // The next place, when what was copied from it last has arrived.
     std::byte* take();
-    // What the last place holds is on its way on the stream.
+    // The stream copies the last place's values from now on.
     void send(cudaStream_t stream);
 
    private:

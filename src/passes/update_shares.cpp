@@ -1,0 +1,46 @@
+#include <algorithm>
+
+#include "captured/captured_model.h"
+#include "nn/transformer.h"
+#include "passes/optimizer.h"
+#include "run/run_spec.h"
+
+namespace tracestep {
+namespace {
+
+// The shares of what the highest of the groups have; a parameter that is in none has nothing.
+UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::string& parameter) {
+  UpdateShare highest{0.0, 0.0};
+  for (const OptimizerGroup& group : groups) {
+    highest = {std::max(highest.rate, group.lr), std::max(highest.decay, group.weight_decay)};
+  }
+  const auto share = [](double own, double most) { return most > 0.0 ? own / most : 1.0; };
+  for (const OptimizerGroup& group : groups) {
+    if (!group.parameters.contains(parameter)) continue;
+    return {share(group.lr, highest.rate), share(group.weight_decay, highest.decay)};
+  }
+  return {0.0, 0.0};
+}
+
+}  // namespace
+
+std::map<std::string, UpdateShare> update_shares(const RunSpec& run) {
+  const CapturedModel* const module = run.model.captured.get();
+  const bool has_groups = module != nullptr && !module->groups.empty();
+  const bool spares =
+      run.optimizer.weight_decay != 0.0 && run.optimizer.decay_on == DecayOn::kMatrices;
+  if (!has_groups && !spares) return {};
+  std::map<std::string, UpdateShare> out;
+  const Program program =
+      module != nullptr ? module->program : logits_program(run.model, {.batch = 1, .context = 1});
+  for (const ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.leaf != LeafKind::kParameter) continue;
+    UpdateShare share = has_groups ? share_in(module->groups, leaf.name) : UpdateShare();
+    if (spares && leaf.type.shape.rank() < 2) share.decay = 0.0;
+    out[leaf.name] = share;
+  }
+  return out;
+}
+
+}  // namespace tracestep
