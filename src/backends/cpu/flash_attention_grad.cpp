@@ -159,8 +159,10 @@ HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
   const float per_cap = has_cap ? 1.0f / b.p.cap : 0.0f;
   for (std::int64_t j = 0; j < round_up(m.keys, kRows); ++j) {
     float *p = s.weights + j * kPanel, *ds = s.slopes + j * kPanel;
-    const std::int64_t hidden = j < m.keys ? sight.columns_before(j) : kPanel;
-    const std::int64_t from = hidden / kLanes * kLanes, until = sight.columns_until(j);
+    const bool is_key = j < m.keys;  // and not a row that fills the strip, past the last key
+    const std::int64_t hidden = is_key ? sight.columns_before(j) : kPanel;
+    const std::int64_t until = is_key ? sight.columns_until(j) : kPanel;
+    const std::int64_t from = hidden / kLanes * kLanes;
     for (std::int64_t c = from; c < columns; c += kLanes) {
       const V score = load(p + c);
       const V weight = exp2((score - load(s.lse + c)) - load(s.lse_rest + c));
