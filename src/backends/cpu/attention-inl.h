@@ -79,7 +79,7 @@ HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c, std::int64_t ldc,
                                Finish finish) {
   hn::Vec<D> acc[kRows][2];
-  multiply_tile<kRows, kStrideR, kStrideK>(k, a, b, c, ldc, acc);
+  multiply_tile<Floats, kRows, kStrideR, kStrideK>(k, a, b, c, ldc, acc);
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     float* row = c + r * ldc;

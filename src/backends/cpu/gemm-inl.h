@@ -1,7 +1,7 @@
 // The packed matrix product, float32 arithmetic on float32, bfloat16 or float16 storage: blocks of
-// both operands are rewritten as float32 strips that the micro-kernel reads in one direction
-// (Goto and van de Geijn 2008). One element of the result is always summed over k in the same
-// order, for any block sizes.
+// both operands are rewritten as strips that the micro-kernel reads in one direction (Goto and van
+// de Geijn 2008): of float32, or of pairs of bfloat16 where the processor multiplies these. One
+// element of the result is always summed over k in the same order, for any block sizes.
 #if defined(TRACESTEP_BACKENDS_CPU_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRACESTEP_BACKENDS_CPU_GEMM_INL_H
 #undef TRACESTEP_BACKENDS_CPU_GEMM_INL_H
@@ -39,9 +39,30 @@ HWY_INLINE void fetch_row(const float* row) {
   }
 }
 
+// Strips of float32, one step of k each.
+struct Floats {
+  static constexpr std::int64_t kPerStep = 1;
+  static HWY_INLINE hn::Vec<D> add(hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
+    return hn::MulAdd(a, b, sum);
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+// Strips of pairs of bfloat16, k and k + 1 in the place of a float32 (AVX512-BF16). The instruction
+// adds the product of k + 1 and then that of k, each with one rounding, and takes subnormal
+// operands and sums for zero.
+struct Pairs {
+  static constexpr std::int64_t kPerStep = 2;
+  static HWY_INLINE hn::Vec<D> add(hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(b.raw), "v"(a.raw));
+    return sum;
+  }
+};
+#endif
+
 // The register tile of Σ_k a(r, k) b(k, ·), where a(r, k) stands at r · kStrideR + k · kStrideK and
 // b is a packed strip. The rows c of the result are fetched meanwhile.
-template <std::int64_t kTile, std::int64_t kStrideR, std::int64_t kStrideK>
+template <class Strips, std::int64_t kTile, std::int64_t kStrideR, std::int64_t kStrideK>
 HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
                               const float* HWY_RESTRICT b, const float* c, std::int64_t ldc,
                               hn::Vec<D> (&acc)[kTile][2]) {
@@ -58,8 +79,8 @@ HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
 #pragma GCC unroll 16
     for (int r = 0; r < kTile; ++r) {
       const auto x = hn::Set(d, a[r * kStrideR + i * kStrideK]);
-      acc[r][0] = hn::MulAdd(x, b0, acc[r][0]);
-      acc[r][1] = hn::MulAdd(x, b1, acc[r][1]);
+      acc[r][0] = Strips::add(x, b0, acc[r][0]);
+      acc[r][1] = Strips::add(x, b1, acc[r][1]);
     }
   };
   for (; k >= kUnroll; k -= kUnroll) {
@@ -75,14 +96,14 @@ HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
-// c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed; kTile <= kRows.
-template <bool kAccumulate, std::int64_t kTile>
+// c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed, in k steps; kTile <= kRows.
+template <bool kAccumulate, std::int64_t kTile, class Strips = Floats>
 HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
                                std::int64_t ldc) {
   const D d;
   hn::Vec<D> acc[kTile][2];
-  multiply_tile<kTile, 1, kRows>(k, a, b, c, ldc, acc);
+  multiply_tile<Strips, kTile, 1, kRows>(k, a, b, c, ldc, acc);
 #pragma GCC unroll 16
   for (int r = 0; r < kTile; ++r) {
     float* row = c + r * ldc;
@@ -96,24 +117,26 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
 }
 
 // The last rows of a block take the smallest tile that holds them.
-template <std::int64_t kTile>
+template <class Strips, std::int64_t kTile>
 HWY_INLINE void tile_kernel(bool accumulate, std::int64_t k, const float* a, const float* b,
                             float* c, std::int64_t ldc) {
   if (accumulate) {
-    micro_kernel<true, kTile>(k, a, b, c, ldc);
+    micro_kernel<true, kTile, Strips>(k, a, b, c, ldc);
   } else {
-    micro_kernel<false, kTile>(k, a, b, c, ldc);
+    micro_kernel<false, kTile, Strips>(k, a, b, c, ldc);
   }
 }
 HWY_INLINE std::int64_t tile_rows(std::int64_t rows) {
   return rows <= 4 ? 4 : rows <= 8 && kRows > 8 ? 8 : kRows;
 }
+template <class Strips>
 HWY_INLINE void micro_kernel(std::int64_t tile, bool accumulate, std::int64_t k, const float* a,
                              const float* b, float* c, std::int64_t ldc) {
+  constexpr std::int64_t kEight = std::min<std::int64_t>(8, kRows);
   switch (tile) {
-    case 4: tile_kernel<4>(accumulate, k, a, b, c, ldc); break;
-    case 8: tile_kernel<std::min<std::int64_t>(8, kRows)>(accumulate, k, a, b, c, ldc); break;
-    default: tile_kernel<kRows>(accumulate, k, a, b, c, ldc); break;
+    case 4: tile_kernel<Strips, 4>(accumulate, k, a, b, c, ldc); break;
+    case 8: tile_kernel<Strips, kEight>(accumulate, k, a, b, c, ldc); break;
+    default: tile_kernel<Strips, kRows>(accumulate, k, a, b, c, ldc); break;
   }
 }
 
@@ -267,6 +290,81 @@ HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_
   }
 }
 
+#if HWY_TARGET == HWY_AVX3
+// Element i of a strip as the pair of rows 2i and 2i + 1, where the second may be missing.
+template <int kCount>
+HWY_INLINE void join_rows(const BF16* lower, const BF16* upper, float* dst) {
+  const hn::FixedTag<std::uint32_t, kCount> d32;
+  const hn::FixedTag<std::uint16_t, kCount> d16;
+  const auto widened = [&](const BF16* from) HWY_ATTR {
+    return hn::PromoteTo(d32, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(from)));
+  };
+  hn::StoreU(hn::Or(widened(lower), hn::ShiftLeft<16>(widened(upper))), d32,
+             reinterpret_cast<std::uint32_t*>(dst));
+}
+
+HWY_INLINE float pair_of(BF16 lower, BF16 upper) {
+  return std::bit_cast<float>(std::uint32_t{lower.bits} | std::uint32_t{upper.bits} << 16);
+}
+
+// As pack(), of pairs: ⌈k / 2⌉ steps, with a zero behind an odd last one.
+template <std::int64_t kWidth>
+HWY_NOINLINE void pack_pairs(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
+                             std::int64_t count, std::int64_t k, float* dst) {
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(src) % sizeof(float) == 0;
+  if (stride_i == 1 && stride_j != 1 && stride_j % 2 == 0 && k % 2 == 0 && is_aligned) {
+    return pack<kWidth>(reinterpret_cast<const float*>(src), stride_j / 2, 1, count, k / 2, dst);
+  }
+  const std::int64_t steps = ceil_div(k, std::int64_t{2}), whole = k / 2;
+  const std::int64_t strips = stride_j == 1 ? count / kWidth : 0;
+  constexpr std::int64_t kGroup = 4;  // steps, as in pack_rows()
+  for (std::int64_t first = 0; first < whole && strips > 0; first += kGroup) {
+    const std::int64_t last = std::min(whole, first + kGroup);
+    for (std::int64_t s = 0; s < strips; ++s) {
+      for (std::int64_t i = first; i < last; ++i) {
+        const BF16* from = src + 2 * i * stride_i + s * kWidth;
+        const BF16* next = from + stride_i;
+        float* to = dst + (s * steps + i) * kWidth;
+        if (i + kGroup < whole) {
+          for (std::int64_t j = 0; j < kWidth; j += 2 * kLine) {
+            hwy::Prefetch(from + 2 * kGroup * stride_i + j);
+            hwy::Prefetch(next + 2 * kGroup * stride_i + j);
+          }
+        }
+        std::int64_t j = 0;
+        for (; j + kLanes <= kWidth; j += kLanes) join_rows<kLanes>(from + j, next + j, to + j);
+        for (; j + 4 <= kWidth; j += 4) join_rows<4>(from + j, next + j, to + j);
+        for (; j < kWidth; ++j) to[j] = pair_of(from[j], next[j]);
+      }
+    }
+  }
+  for (std::int64_t j = 0; j < count; j += kWidth) {
+    const bool is_done = j / kWidth < strips;
+    for (std::int64_t i = is_done ? whole : 0; i < steps; ++i) {
+      for (std::int64_t c = 0; c < kWidth; ++c) {
+        const BF16* from = src + (j + c) * stride_j + 2 * i * stride_i;
+        const bool is_there = j + c < count;
+        dst[j * steps + i * kWidth + c] =
+            pair_of(is_there ? *from : BF16(), is_there && 2 * i + 1 < k ? from[stride_i] : BF16());
+      }
+    }
+  }
+}
+#endif
+
+template <std::int64_t kWidth, class Strips, class T>
+HWY_INLINE void pack_as(const T* src, std::int64_t stride_j, std::int64_t stride_i,
+                        std::int64_t count, std::int64_t k, float* dst) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<Strips, Pairs>) {
+    return pack_pairs<kWidth>(src, stride_j, stride_i, count, k, dst);
+  }
+#endif
+  if constexpr (std::is_same_v<Strips, Floats>) {
+    pack<kWidth>(src, stride_j, stride_i, count, k, dst);
+  }
+}
+
 template <class T>
 struct Panel {
   const T* data;
@@ -311,25 +409,26 @@ class StripFetch {
 
 // c[m, n] (+)= packed a times b, k deep. Every strip of b is packed right before its use, into
 // `strip` (kColumns * k floats), which stays in L1 while all of a passes by.
-template <class T>
+template <class Strips, class T>
 HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, std::int64_t n, std::int64_t k,
                                  const float* a, const Panel<T>& b, float* strip, float* c,
                                  std::int64_t ldc) {
+  const std::int64_t steps = ceil_div(k, Strips::kPerStep);
   for (std::int64_t j = 0; j < n; j += kColumns) {
     const T* src = b.data + j * b.stride_j;
-    pack<kColumns>(src, b.stride_j, b.stride_i, std::min(kColumns, n - j), k, strip);
+    pack_as<kColumns, Strips>(src, b.stride_j, b.stride_i, std::min(kColumns, n - j), k, strip);
     StripFetch<T> next(b, j + kColumns, n, k, ceil_div(m, kRows));
     const float* a_strip = a;
-    for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * k) {
+    for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * steps) {
       float* out = c + i * ldc + j;
       const std::int64_t rows = std::min(kRows, m - i), tile = tile_rows(rows);
       next.some();
       if (rows == tile && j + kColumns <= n) {
-        micro_kernel(tile, accumulate, k, a_strip, strip, out, ldc);
+        micro_kernel<Strips>(tile, accumulate, steps, a_strip, strip, out, ldc);
         continue;
       }
       alignas(64) float edge[kRows * kColumns];
-      micro_kernel(tile, false, k, a_strip, strip, edge, kColumns);
+      micro_kernel<Strips>(tile, false, steps, a_strip, strip, edge, kColumns);
       for (std::int64_t r = 0; r < rows; ++r) {
         for (std::int64_t s = 0; s < std::min(kColumns, n - j); ++s) {
           const float x = edge[r * kColumns + s];

@@ -58,14 +58,23 @@ void normalise(Matrix& x, std::int64_t outer, std::int64_t k) {
 }
 
 // c[m, n] (+)= rows i.. of a times columns j.. of b over one stretch of k.
-template <class T>
+template <class T, class Strips = Floats>
 void multiply_block(const Matrix& a, const Matrix& b, const Block& x, float* packed_a, float* strip,
                     float* c, std::int64_t ldc) {
   const auto* a_src = reinterpret_cast<const T*>(a.at(x.batch, x.i, x.k_begin));
   const auto* b_src = reinterpret_cast<const T*>(b.at(x.batch, x.j, x.k_begin));
-  pack<kRows>(a_src, a.outer_stride, a.k_stride, x.m, x.k, packed_a);
-  multiply_panel<T>(x.k_begin > x.first_k, x.m, x.n, x.k, packed_a,
-                    {b_src, b.outer_stride, b.k_stride}, strip, c, ldc);
+  pack_as<kRows, Strips>(a_src, a.outer_stride, a.k_stride, x.m, x.k, packed_a);
+  multiply_panel<Strips, T>(x.k_begin > x.first_k, x.m, x.n, x.k, packed_a,
+                            {b_src, b.outer_stride, b.k_stride}, strip, c, ldc);
+}
+
+void multiply_bf16(const Matrix& a, const Matrix& b, const Block& x, float* packed_a, float* strip,
+                   float* c, std::int64_t ldc) {
+#if HWY_TARGET == HWY_AVX3
+  static const bool multiplies_pairs = __builtin_cpu_supports("avx512bf16");
+  if (multiplies_pairs) return multiply_block<BF16, Pairs>(a, b, x, packed_a, strip, c, ldc);
+#endif
+  multiply_block<BF16>(a, b, x, packed_a, strip, c, ldc);
 }
 
 struct Product {
@@ -137,7 +146,7 @@ void run_job(const Product& p, std::int64_t job, int thread) {
     x.k_begin = chunk * plan.block_k;
     x.k = std::min(plan.block_k, plan.k - x.k_begin);
     switch (p.a.dtype) {
-      case DType::kBF16: multiply_block<BF16>(p.a, p.b, x, packed_a, strip, c, ldc); break;
+      case DType::kBF16: multiply_bf16(p.a, p.b, x, packed_a, strip, c, ldc); break;
       case DType::kF16: multiply_block<F16>(p.a, p.b, x, packed_a, strip, c, ldc); break;
       default: multiply_block<float>(p.a, p.b, x, packed_a, strip, c, ldc); break;
     }
