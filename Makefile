@@ -3,9 +3,7 @@
 # all files, not only changed ones; sanitize: also the end-to-end tests).
 JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
-# Tests run beside each other: their threads may run on any core, and sleep while they wait.
-CTEST = OMP_PROC_BIND=true OMP_PLACES=sockets OMP_WAIT_POLICY=passive \
-        ctest --output-on-failure -j$(CTEST_JOBS)
+CTEST = ctest --output-on-failure -j$(CTEST_JOBS)
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCHITECTURES ?= 80-real;90a-real;90-virtual
 CONFIGURE_CUDA = cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) \

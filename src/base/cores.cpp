@@ -2,6 +2,9 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <thread>
+
 namespace tracestep {
 namespace {
 
@@ -18,25 +21,14 @@ std::vector<int> allowed_now() {
 
 }  // namespace
 
-const std::vector<int>& cores_at_start() {
+const std::vector<int>& allowed_core_numbers() {
   static const std::vector<int> ids = allowed_now();
   return ids;
 }
 
-void bind_to_core(int core) {
-  cores_at_start();
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);
-}
-
-void leave_core() {
-  if (cores_at_start().empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const int core : cores_at_start()) CPU_SET(core, &set);
-  sched_setaffinity(0, sizeof set, &set);
+int allowed_cores() {
+  const auto known = static_cast<int>(allowed_core_numbers().size());
+  return known > 0 ? known : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 }  // namespace tracestep

@@ -11,7 +11,6 @@
 #include <cstring>
 #include <memory>
 
-#include "base/cores.h"
 #include "base/error.h"
 #include "base/signals.h"
 
@@ -99,11 +98,9 @@ ProcessResult run(NewProcess process) {
 }  // namespace
 
 pid_t start_process(const NewProcess& process) {
-  cores_at_start();  // known before fork()
   const pid_t parent = ::getpid(), child = ::fork();
   if (child < 0) fail("starting a program", errno);
   if (child > 0) return child;
-  leave_core();
   ::setsid();
   end_with(parent, process.starts_others ? SIGTERM : SIGKILL);
   if (process.starts_others) leave_a_guard(parent);

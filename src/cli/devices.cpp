@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/cpu_device.h"
-#include "backends/cpu/threads.h"
 #include "backends/null/null_device.h"
 #include "backends/reference/reference_device.h"
+#include "base/cores.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/host_memory.h"
@@ -29,7 +29,7 @@ namespace {
 int threads_of(const Place& place, int ranks = 1) {
   if (place.threads > 0) return place.threads;
   // Not the current affinity: the CPU back end binds this thread to a core once it has run.
-  return std::max(1, env::threads().value_or(cpu::allowed_cores()) / ranks);
+  return std::max(1, env::threads().value_or(allowed_cores()) / ranks);
 }
 
 void check_ranks(const RunSpec& run, DeviceUse use, Ranks ranks) {

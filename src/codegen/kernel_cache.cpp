@@ -15,7 +15,6 @@
 
 #include <fmt/format.h>
 
-#include "base/cores.h"
 #include "base/input_file.h"
 #include "base/log.h"
 #include "base/output_file.h"
@@ -198,10 +197,7 @@ std::vector<std::string> KernelBinaries::get_all(
     std::vector<std::jthread> helpers;
     for (std::size_t i = 1; i < std::min<std::size_t>(threads, keys.size()); ++i) {
       try {
-        helpers.emplace_back([&work] {
-          leave_core();
-          work();
-        });
+        helpers.emplace_back(work);
       } catch (const std::system_error&) {  // no more threads: those that run do the work
         break;
       }

@@ -2,7 +2,6 @@
 
 #include <system_error>
 
-#include "base/cores.h"
 #include "base/error.h"
 
 namespace tracestep {
@@ -53,7 +52,6 @@ RankThreads::Failure RankThreads::run(const std::function<void(int)>& work,
 }
 
 void RankThreads::serve(int rank) {
-  leave_core();  // of rank 0, whose thread a back end may have bound to one
   for (std::int64_t seen = 0;;) {
     {
       std::unique_lock lock(mutex_);

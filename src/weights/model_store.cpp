@@ -8,7 +8,6 @@
 #include <system_error>
 #include <thread>
 
-#include "base/cores.h"
 #include "base/error.h"
 #include "base/half.h"
 #include "base/json.h"
@@ -113,10 +112,7 @@ void fill_tensor(Fill fill, const Values& out, const Shape& shape, const Initial
       fill(out, initial, seed, name, count * w / workers, count * (w + 1) / workers);
     };
     try {
-      threads.emplace_back([share] {
-        leave_core();
-        share();
-      });
+      threads.emplace_back(share);
     } catch (const std::system_error&) {  // no more threads: this one does the work
       share();
     }

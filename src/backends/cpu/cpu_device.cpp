@@ -6,6 +6,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/memory_source.h"
 #include "backends/cpu/threads.h"
+#include "base/cores.h"
 #include "planning/needs.h"
 #include "runtime/collective_kernels.h"
 
@@ -21,7 +22,7 @@ KernelTable make_table() {
 class CpuDevice : public Device {
  public:
   explicit CpuDevice(const CpuOptions& options)
-      : threads_{options.threads > 0 ? options.threads : cpu::allowed_cores()},
+      : threads_{options.threads > 0 ? options.threads : allowed_cores()},
         allocator_(options.guarded ? make_guarded_allocator(name_, source_)
                                    : make_caching_allocator(name_, source_)),
         table_(make_table()) {

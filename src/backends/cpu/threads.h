@@ -1,5 +1,5 @@
-// The one thread pool (OpenMP). Every chunk of work writes its own results, and where its size
-// could change a bit it follows from the shape, never from the number of threads: neither that
+// How work is shared by threads (team.h). Every chunk of work writes its own results, and where its
+// size could change a bit it follows from the shape, never from the number of threads: neither that
 // number nor which thread runs which chunk can change one.
 #pragma once
 
@@ -13,13 +13,6 @@ namespace tracestep::cpu {
 struct CpuThreads {
   int count = 1;
 };
-
-// From now on threads of this process are not bound to cores: they belong to somebody else. A team
-// that fills all cores is otherwise.
-void leave_threads_unbound();
-
-// Cores this process may run on.
-int allowed_cores();
 
 // Threads that share the work of this stream; without one, every allowed core.
 int threads_of(const void* stream);

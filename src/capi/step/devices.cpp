@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "backends/cpu/cpu_device.h"
-#include "backends/cpu/threads.h"
 #include "backends/reference/reference_device.h"
+#include "base/cores.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "run/memory_limit.h"
@@ -55,10 +55,9 @@ std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory
   const std::int64_t limit = limit_in_bytes(run.place);
   if (const auto gpu = gpu_of(name)) return make_gpu(run, lent, *gpu);
   if (name == "cpu") {
-    cpu::leave_threads_unbound();
     return make_cpu_device({.threads = run.place.threads > 0
                                            ? run.place.threads
-                                           : env::threads().value_or(cpu::allowed_cores()),
+                                           : env::threads().value_or(allowed_cores()),
                             .guarded = env::guarded_allocator(),
                             .memory_limit = limit,
                             .lent = &lent});

@@ -113,11 +113,6 @@ std::string utc_now() {
 
 }  // namespace
 
-int allowed_cores() {
-  const auto known = static_cast<int>(cores_at_start().size());
-  return known > 0 ? known : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 std::string without_folders(const std::string& argument) {
   const bool is_option = argument.starts_with("-");
   const std::size_t equals = is_option ? argument.find('=') : std::string::npos;

@@ -10,9 +10,6 @@
 
 namespace tracestep {
 
-// The cores this process might run on (its affinity mask) when this was called first, at least 1.
-int allowed_cores();
-
 // `command_line`: the arguments as given. `threads`: those that the CPU back end uses; 0:
 // OMP_NUM_THREADS if set, else all allowed cores. Unknown facts are null.
 Json capture_environment(std::span<const std::string> command_line = {}, int threads = 0);

@@ -91,7 +91,7 @@ std::string first_line(const fs::path& path) {
 }
 
 HostFacts read_host_facts() {
-  return read_host_facts("/", cores_at_start());
+  return read_host_facts("/", allowed_core_numbers());
 }
 
 HostFacts read_host_facts(const fs::path& root, std::span<const int> cores) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/cores.h"
 #include "support/paths.h"
 #include "support/temp_folder.h"
 
