@@ -22,7 +22,7 @@ Table arithmetic(const CpuCeilings& c) {
                           {.name = "threads", .kind = ColumnKind::kInt},
                           rate("fma_gflops", "float32 multiply-add", "GFLOP/s"),
                           rate("products_f32_percent", "matrix products, float32", "% of peak"),
-                          rate("products_bf16_percent", "bfloat16 storage", "% of peak")}};
+                          rate("products_bf16_percent", "bfloat16", "% of peak")}};
   table.add_row({c.simd, c.threads, c.fma_gflops, 100.0 * c.weighted_share(DType::kF32),
                  100.0 * c.weighted_share(DType::kBF16)});
   return table;

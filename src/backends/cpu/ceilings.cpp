@@ -18,7 +18,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "backends/cpu/simd-inl.h"
+#include "backends/cpu/gemm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
@@ -27,7 +27,9 @@ namespace {
 // Twelve independent chains hide the latency of two multiply-adds per cycle.
 constexpr std::int64_t kChains = 12;
 
-// `steps` multiply-adds on each chain; the result keeps the compiler from leaving them out.
+// `steps` multiply-adds on each chain, as products of these strips make them; the result keeps the
+// compiler from leaving them out.
+template <class Strips>
 float run_fma(std::int64_t steps) {
   const D d;
   volatile float seed = 1.0f;
@@ -37,7 +39,7 @@ float run_fma(std::int64_t steps) {
   const auto factor = hn::Set(d, 0.999f), term = hn::Set(d, 1e-3f);
   for (std::int64_t i = 0; i < steps; ++i) {
 #pragma GCC unroll 12
-    for (std::int64_t c = 0; c < kChains; ++c) x[c] = hn::MulAdd(x[c], factor, term);
+    for (std::int64_t c = 0; c < kChains; ++c) x[c] = Strips::add(factor, term, x[c]);
   }
   float total = 0;
   for (std::int64_t c = 0; c < kChains; ++c) total += hn::GetLane(x[c]);
@@ -77,7 +79,14 @@ std::int64_t fma_flops_per_step() {
   return 2 * kChains * kLanes;
 }
 float fma_loop(std::int64_t steps) {
-  return run_fma(steps);
+  return run_fma<Floats>(steps);
+}
+float pairs_loop(std::int64_t steps) {
+#if HWY_TARGET == HWY_AVX3
+  return run_fma<Pairs>(steps);
+#else
+  return run_fma<Floats>(steps);  // never asked for: multiplies_pairs() is false
+#endif
 }
 // Pass 0: copy, 1: streaming copy, 2: triad, 3: update; elements begin <= i < begin + n of arrays.
 void stream_pass(int pass, std::int64_t begin, std::int64_t n, float* const* arrays) {
@@ -100,6 +109,7 @@ namespace cpu {
 HWY_EXPORT(target_name);
 HWY_EXPORT(fma_flops_per_step);
 HWY_EXPORT(fma_loop);
+HWY_EXPORT(pairs_loop);
 HWY_EXPORT(stream_pass);
 
 namespace {
@@ -112,6 +122,9 @@ double fma_flops(std::int64_t steps) {
 }
 float best_fma_loop(std::int64_t steps) {
   return HWY_DYNAMIC_DISPATCH(fma_loop)(steps);
+}
+float best_pairs_loop(std::int64_t steps) {
+  return HWY_DYNAMIC_DISPATCH(pairs_loop)(steps);
 }
 void best_stream_pass(int pass, std::int64_t begin, std::int64_t n, float* const* arrays) {
   HWY_DYNAMIC_DISPATCH(stream_pass)(pass, begin, n, arrays);
@@ -213,7 +226,8 @@ ProductCeiling measure_product(Device& device, ProductCeiling p, bool ta, bool t
   product.launch(context);
   std::vector<double> times, peaks;
   for (int i = 0; i < repeats; ++i) {
-    peaks.push_back(measure_fma_gflops(device));  // one of each in turns: both see the same load
+    peaks.push_back(
+        measure_fma_gflops(device, p.dtype));  // one of each in turns: both see the same load
     times.push_back(seconds([&] { product.launch(context); }));
   }
   p.gflops = 2e-9 * static_cast<double>(p.m * p.n) * static_cast<double>(p.k) / median(times);
@@ -258,22 +272,24 @@ BandwidthCeiling measure_bandwidth(Device& device, std::int64_t array_bytes, int
   return {array_bytes, gb_s(0, 2), gb_s(1, 2), gb_s(2, 3), gb_s(3, 7)};
 }
 
-double measure_fma_gflops(Device& cpu) {
+double measure_fma_gflops(Device& cpu, DType operands) {
   const int threads = threads_of(cpu);
+  const bool pairs = operands == DType::kBF16 && cpu::multiplies_pairs();
   // Several chunks per thread: on a busy machine the faster thread takes more of them.
   constexpr std::int64_t kSteps = 200000, kChunksPerThread = 8;
-  const auto body = [](const void*, std::int64_t, int) {
-    volatile float keep = cpu::best_fma_loop(kSteps);
+  const auto body = [](const void* context, std::int64_t, int) {
+    const bool of_pairs = *static_cast<const bool*>(context);
+    volatile float keep = of_pairs ? cpu::best_pairs_loop(kSteps) : cpu::best_fma_loop(kSteps);
     static_cast<void>(keep);
   };
   const std::int64_t chunks = kChunksPerThread * threads;
-  const double time = seconds([&] { cpu::run_chunks(threads, chunks, body, nullptr); });
-  return cpu::fma_flops(kSteps * chunks) / time * 1e-9;
+  const double time = seconds([&] { cpu::run_chunks(threads, chunks, body, &pairs); });
+  return (pairs ? 2 : 1) * cpu::fma_flops(kSteps * chunks) / time * 1e-9;
 }
 
-double best_fma_gflops(Device& cpu, int runs) {
+double best_fma_gflops(Device& cpu, int runs, DType operands) {
   double best = 0;
-  for (int i = 0; i < runs; ++i) best = std::max(best, measure_fma_gflops(cpu));
+  for (int i = 0; i < runs; ++i) best = std::max(best, measure_fma_gflops(cpu, operands));
   return best;
 }
 
@@ -283,12 +299,13 @@ Ceilings cpu_ceilings(Device& device) {
   const BandwidthCeiling b = measure_bandwidth(device, kArrayBytes, 3);
   out.bandwidth_gb_s = std::max({b.copy_gb_s, b.copy_streaming_gb_s, b.triad_gb_s, b.update_gb_s});
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    out.products_gflops[dtype] = out.arithmetic_gflops;
+    const bool pairs = dtype == DType::kBF16 && cpu::multiplies_pairs();
+    out.products_gflops[dtype] = pairs ? best_fma_gflops(device, 3, dtype) : out.arithmetic_gflops;
   }
   out.how = fmt::format(
-      "float32 multiply-adds on {} threads; the fastest of copy, triad and update over arrays of "
+      "float32 multiply-adds{} on {} threads; the fastest of copy, triad and update over arrays of "
       "128 MiB",
-      threads_of(device));
+      cpu::multiplies_pairs() ? ", and those of pairs of bfloat16," : "", threads_of(device));
   return out;
 }
 

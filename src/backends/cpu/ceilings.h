@@ -51,12 +51,14 @@ CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {}
 // Four arrays of `array_bytes` each, the best of `repeats` passes.
 BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int repeats = 5);
 
-// These ceilings hold for steps in any precision: a CPU multiplies every dtype in float32.
+// These ceilings hold for steps in any precision: a CPU multiplies every dtype in float32, and
+// bfloat16 by pairs where the processor can.
 Ceilings cpu_ceilings(Device& cpu);
 
-// float32 multiply-add peak of all threads of the device, in GFLOP/s; one run of about 5 to 20 ms.
-double measure_fma_gflops(Device& cpu);
+// Multiply-add peak of all threads of the device on such operands, in GFLOP/s; one run of about 5
+// to 20 ms.
+double measure_fma_gflops(Device& cpu, DType operands = DType::kF32);
 // The best of several runs: a ceiling.
-double best_fma_gflops(Device& cpu, int runs);
+double best_fma_gflops(Device& cpu, int runs, DType operands = DType::kF32);
 
 }  // namespace tracestep

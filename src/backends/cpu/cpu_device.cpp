@@ -53,7 +53,10 @@ class CpuDevice : public Device {
   }
   void* stream() override { return &threads_; }
   Ceilings ceilings(const Precision&) override { return cpu_ceilings(*this); }
-  double roof_tflops(const Precision&) override { return best_fma_gflops(*this, 5) * 1e-3; }
+  double roof_tflops(const Precision& precision) override {
+    const DType operands = precision.autocast.value_or(precision.parameters);
+    return best_fma_gflops(*this, 5, operands) * 1e-3;
+  }
   std::int64_t resident_bytes() const override { return cpu::process_resident_bytes(); }
   std::int64_t resident_reserved_bytes() override { return source_.resident_bytes(); }
 

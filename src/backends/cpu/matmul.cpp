@@ -71,8 +71,7 @@ void multiply_block(const Matrix& a, const Matrix& b, const Block& x, float* pac
 void multiply_bf16(const Matrix& a, const Matrix& b, const Block& x, float* packed_a, float* strip,
                    float* c, std::int64_t ldc) {
 #if HWY_TARGET == HWY_AVX3
-  static const bool multiplies_pairs = __builtin_cpu_supports("avx512bf16");
-  if (multiplies_pairs) return multiply_block<BF16, Pairs>(a, b, x, packed_a, strip, c, ldc);
+  if (multiplies_pairs()) return multiply_block<BF16, Pairs>(a, b, x, packed_a, strip, c, ldc);
 #endif
   multiply_block<BF16>(a, b, x, packed_a, strip, c, ldc);
 }
