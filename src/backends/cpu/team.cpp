@@ -28,7 +28,7 @@ Ticks now() {
 constexpr Ticks kMicrosecond = 3'000;
 // Work below the first is done before another core has its first chunk; below the second, before
 // a thread that sleeps is awake.
-constexpr Ticks kWorthSharing = 4 * kMicrosecond, kWorthWaking = 40 * kMicrosecond;
+constexpr Ticks kWorthSharing = 6 * kMicrosecond, kWorthWaking = 40 * kMicrosecond;
 // How long a helper looks for work before it sleeps: longer than from one op of a step to the next.
 constexpr Ticks kSpin = 200 * kMicrosecond;
 // How long a master waits for the chunks of others before it sleeps.
@@ -197,14 +197,16 @@ void Team::start_helpers(int count) {
 }
 
 std::size_t Team::class_of(Ticks ticks) {
-  return ticks < 100 * kMicrosecond ? 0 : ticks < 1'000 * kMicrosecond ? 1 : 2;
+  std::size_t out = 0;
+  for (const Ticks most : {20, 100, 1'000}) out += ticks >= most * kMicrosecond ? 1 : 0;
+  return out;
 }
 
 void Team::Gain::judge(Ticks of_all, Ticks start, Ticks end) {
   alone += of_all;
   shared += end - start;
   if (shared < kJudged) return;
-  const bool pays = alone > shared;
+  const bool pays = alone > shared + shared / 10;
   rest = pays ? 0 : std::clamp(2 * rest, kLeastRest, kMostRest);
   rests_until = end + rest;
   alone = shared = 0;
@@ -240,13 +242,21 @@ void Team::run(int threads, std::int64_t chunks, ChunkBody body, const void* con
   }
   start_helpers(threads - 1);
   job_->publish(threads, done, chunks, body, context);
-  if (cost.ticks >= kWorthWaking || done > 0) job_->wake();
+  bool is_helped = job_->asleep.load(std::memory_order_seq_cst) == 0;
+  if (!is_helped) {  // woken for much work, or for a row of little
+    owed_ += done > 0 ? kWorthWaking : std::min(cost.ticks, kWorthWaking);
+    is_helped = owed_ >= kWorthWaking;
+  }
+  if (is_helped) {
+    job_->wake();
+    owed_ = 0;
+  }
   done += job_->work(0);
   const Ticks worked = now() - start;
   job_->wait();
   if (done > 0) {
     const Ticks of_all = worked / done * chunks;
-    gain.judge(of_all, start, now());
+    if (is_helped) gain.judge(of_all, start, now());
     // Another shape may have as many chunks: what is long is not forgotten at once.
     const Ticks before = cost.ticks == kUnknown ? 0 : cost.ticks;
     cost.ticks = std::max(of_all, before / 4 * 3);

@@ -57,7 +57,8 @@ class Team {
   std::unique_ptr<Job> job_;
   std::vector<std::thread> helpers_;
   std::array<Cost, 512> costs_;
-  std::array<Gain, 3> gains_;  // of short, middling and long work
+  std::array<Gain, 4> gains_;  // of works of less than 20, 100 and 1000 µs, and of longer ones
+  std::int64_t owed_ = 0;      // ticks of work shared while helpers slept
   int process_;
 };
 
