@@ -67,7 +67,6 @@ if(TRACESTEP_SANITIZE STREQUAL "address")
   list(APPEND tracestep_definitions TRACESTEP_ASAN)
 endif()
 # ThreadSanitizer has to see every access, those of the tests and of what they inline among them.
-# OpenMP's regions, which it cannot see into, are threads there (backends/cpu/threads.cpp).
 if(TRACESTEP_SANITIZE STREQUAL "thread")
   list(APPEND cxx_flags -O1 -g1 -fno-omit-frame-pointer -fsanitize=thread)
   target_link_options(tracestep_options INTERFACE -fsanitize=thread)

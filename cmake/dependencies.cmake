@@ -28,8 +28,6 @@ macro(tracestep_require package apt_name)
 endmacro()
 
 find_package(Threads REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS CXX)
-target_link_libraries(tracestep_options INTERFACE OpenMP::OpenMP_CXX)
 tracestep_require(fmt libfmt-dev)
 tracestep_require(nlohmann_json nlohmann-json3-dev)
 tracestep_require(utf8cpp libutfcpp-dev CONFIG)

@@ -8,8 +8,8 @@ set(tracestep_common_headers algorithm array chrono cmath cstdint cstring filesy
     fmt/format.h fmt/ranges.h)
 
 # tracestep_precompile(SET FLAGS flag... USES target... HEADERS header...) makes the set. The compiler
-# takes it only for files compiled with the same position independence and threading model: -fPIC,
-# unless FLAGS say otherwise, and -fopenmp.
+# takes it only for files compiled with the same position independence: -fPIC, unless FLAGS say
+# otherwise.
 function(tracestep_precompile set)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FLAGS;USES;HEADERS")
   if(NOT TRACESTEP_PCH)

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FLAGS = ["-std=c++20", "-fopenmp", "-Wall", "-Wextra", "-Wconversion", "-Isrc"]
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wconversion", "-Isrc"]
 # These need a toolkit that a machine may lack; the build of that back end compiles them.
 SKIPPED = ("backends/cuda/", "backends/comm/nccl/", "backends/comm/mpi/")
 INCLUDE = re.compile(rb'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)

@@ -1,5 +1,5 @@
 // The CPU device: float32 arithmetic on float32, bfloat16 and float16 storage, integers for
-// positions and indices, one OpenMP pool.
+// positions and indices, a team of threads (team.h).
 #pragma once
 
 #include <cstdint>

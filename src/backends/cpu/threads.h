@@ -23,9 +23,9 @@ inline int threads_of(const LaunchContext& context) {
   return threads_of(context.stream);
 }
 
-// Checks that `threads` threads can be started, since OpenMP would end the process otherwise: they
-// are all started once and ended again. Costs tens of µs per thread, once per process and number.
-// Throws Error{kFailed}, naming how many could be started.
+// Checks that `threads` threads can be started, since a team would go on with fewer and not say so:
+// they are all started once and ended again. Costs tens of µs per thread, once per process and
+// number. Throws Error{kFailed}, naming how many could be started.
 void require_threads(int threads);
 
 using ChunkBody = void (*)(const void* context, std::int64_t chunk, int thread);
