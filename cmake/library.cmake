@@ -60,5 +60,6 @@ install(FILES ${CMAKE_BINARY_DIR}/tracestepConfigVersion.cmake
         DESTINATION lib/cmake/tracestep COMPONENT library)
 install(FILES ${CMAKE_BINARY_DIR}/tracestep.pc DESTINATION lib/pkgconfig COMPONENT library)
 if(TARGET tracestep_attention)
-  install(TARGETS tracestep_attention LIBRARY DESTINATION lib COMPONENT library)
+  install(TARGETS tracestep_attention LIBRARY DESTINATION lib COMPONENT library
+          PUBLIC_HEADER DESTINATION include/tracestep COMPONENT library)
 endif()
