@@ -9,6 +9,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "run/memory_limit.h"
+#include "session/gpu_options.h"
 #ifdef TRACESTEP_WITH_CUDA
 #include "backends/cuda/cuda_device.h"
 #endif
@@ -28,18 +29,9 @@ std::optional<int> gpu_of(std::string_view device) {
 
 #ifdef TRACESTEP_WITH_CUDA
 std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory& lent, int index) {
-  const Place& place = run.place;
-  return make_cuda_device(
-      {.index = index,
-       .pooled = !env::plain_allocator(),
-       .memory_limit = limit_in_bytes(place),
-       .tf32 = run.precision.tf32,
-       .dependent_launch = run.launch_order == LaunchOrder::kDependent,
-       .tune = place.tune && !place.deterministic,
-       .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
-       .kernel_cache =
-           place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string(),
-       .lent = &lent});
+  auto options = gpu_options<CudaOptions>(run, index);
+  options.lent = &lent;
+  return make_cuda_device(options);
 }
 #else
 std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory&, int) {
