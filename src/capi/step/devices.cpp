@@ -11,11 +11,17 @@
 #include "run/memory_limit.h"
 #include "session/gpu_options.h"
 #ifdef TRACESTEP_WITH_CUDA
+#include "backends/comm/nccl/nccl_group.h"
 #include "backends/cuda/cuda_device.h"
 #endif
 
 namespace tracestep::capi {
 namespace {
+
+OwnKernels& own_kernels() {
+  static OwnKernels all;
+  return all;
+}
 
 // "cuda:1" is 1, "cuda" 0, "cpu" nothing.
 std::optional<int> gpu_of(std::string_view device) {
@@ -31,6 +37,7 @@ std::optional<int> gpu_of(std::string_view device) {
 std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory& lent, int index) {
   auto options = gpu_options<CudaOptions>(run, index);
   options.lent = &lent;
+  options.add_kernels = own_kernels().gpu;
   return make_cuda_device(options);
 }
 #else
@@ -41,6 +48,10 @@ std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory&, int) {
 #endif
 
 }  // namespace
+
+void use_kernels(OwnKernels kernels) {
+  own_kernels() = std::move(kernels);
+}
 
 std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory& lent) {
   const std::string& name = run.place.device;
@@ -53,7 +64,8 @@ std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory
                                            : env::threads().value_or(cpu::allowed_cores()),
                             .guarded = env::guarded_allocator(),
                             .memory_limit = limit,
-                            .lent = &lent});
+                            .lent = &lent,
+                            .add_kernels = own_kernels().cpu});
   }
   if (name == "reference") {
     return make_reference_device(
@@ -63,6 +75,9 @@ std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory
 }
 
 #ifdef TRACESTEP_WITH_CUDA
+std::unique_ptr<Communicator> connected_by_nccl(Processes& processes, Device& device) {
+  return make_nccl_group(processes, [&device](int lane) { return native_stream_of(device, lane); });
+}
 struct OnDevice::Gpu {
   explicit Gpu(int index) : current(index) {}
   CurrentGpu current;
@@ -77,6 +92,9 @@ void let_stream_wait(Device& device, void* stream) {
   if (device.is_asynchronous()) let_wait(device, stream);
 }
 #else
+std::unique_ptr<Communicator> connected_by_nccl(Processes&, Device& device) {
+  fail_usage("ranks", "nothing connects {} in this build", device.name());
+}
 struct OnDevice::Gpu {};
 OnDevice::OnDevice(const std::string&) {}
 void begin_behind_stream(Device&, void*) {}
