@@ -77,12 +77,15 @@ typedef struct {
 } tracestep_group;
 
 typedef struct {
-  int64_t size;       /* sizeof(tracestep_options) */
-  const char* words;  /* NULL: none */
-  int32_t rule;       /* tracestep_rule */
-  int32_t accumulate; /* micro-batches of a step, each with 1/accumulate (and of so many ranks)
-                         of the loss; 0: 1 */
-  double clip; /* the largest norm of all gradients; 0: any; INFINITY: any, and it is computed */
+  int64_t size;      /* sizeof(tracestep_options) */
+  const char* words; /* NULL: none */
+  int32_t rule;      /* tracestep_rule */
+  /* Micro-batches of a step: FIRST and NEXT have 1/accumulate of the loss, and of that 1/count
+   * where so many ranks have joined. 0: 1. */
+  int32_t accumulate;
+  /* The largest norm of all gradients; INFINITY: any. Both have the output "grad_norm", in front of
+   * clipping. 0: any, and no norm. */
+  double clip;
   const tracestep_group* groups;
   int64_t group_count; /* 0: one group, 0.9, 0.999, 1e-8 and no decay */
   /* Of the loss in float16, the state "loss_scale", which begins at 65536: the factor after so many
@@ -98,7 +101,7 @@ typedef struct {
   int64_t size;        /* sizeof(tracestep_ranks) */
   int32_t rank, count; /* this one, of so many; every one has a session */
   void* context;       /* for the functions, which stay until the session is closed */
-  /* `all` gets the `bytes` of every rank, in their order: some, in host memory. */
+  /* `all` gets the `bytes` of every rank, in their order: a few, in host memory. */
   int (*gather)(void* context, const void* own, void* all, int64_t bytes);
   /* `count` numbers at `data`, "f32" or "f64" in host memory, become their sums over all ranks, of
    * which each gets the same bits. On GPUs it is not called: NCCL, which is found at run time or

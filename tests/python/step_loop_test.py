@@ -6,12 +6,14 @@
 Needs torch (tools/python_env); ends with status 77, which ctest calls skipped, where there is none.
 """
 import copy
+import gc
 import pathlib
 import sys
 import tempfile
 import types
 import unittest
 import warnings
+import weakref
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import step_test  # noqa: E402  (which skips where there is no torch)
@@ -234,6 +236,36 @@ class LoopTest(unittest.TestCase):
             step(*batch(i))
             plain_step(*pairs[1], [batch(i)])
         self.assertLess(apart(model, other), 1e-9)
+
+
+class EndTest(unittest.TestCase):
+    def test_a_step_that_nobody_holds_leaves_nothing(self):
+        model, other = two(torch.float64)
+        optimizer, its = grouped(model), grouped(other)
+        for i in range(3):  # one after the other, on the same weights and moments
+            step = made(model, optimizer=optimizer)
+            step(*batch(i))
+            plain_step(other, its, [batch(i)])
+            session, seen, folder = step._session, weakref.ref(step), step.folder
+            self.assertTrue(folder.is_dir())
+            del step
+            gc.collect()
+            self.assertIsNone(seen())
+            self.assertFalse(session.handle)
+            self.assertFalse(folder.exists())
+        self.assertLess(apart(model, other), 1e-10)
+
+    def test_a_call_that_fails_leaves_no_run_behind(self):
+        model, other = two(torch.float64)
+        optimizer, its = grouped(model), grouped(other)
+        step = made(model, optimizer=optimizer)
+        for _ in range(3):
+            with self.assertRaisesRegex(tracestep.Error, "the step has no loss"):
+                step(batch(0)[0])  # no targets: logits are no loss
+        step(*batch(0))
+        plain_step(other, its, [batch(0)])
+        self.assertEqual(len(step._kept), 1)
+        self.assertLess(apart(model, other), 1e-10)
 
 
 class Scaled(GPT):

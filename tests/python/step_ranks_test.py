@@ -22,6 +22,7 @@ from torch import distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 RANKS = 2
+HAS_CARDS = torch.cuda.device_count() >= RANKS
 
 
 def rank():
@@ -59,8 +60,9 @@ class RanksTest(unittest.TestCase):
     def same(self, model):
         """On all ranks, to the bit."""
         for p in model.parameters():
+            p = p.detach().cpu()
             found = [torch.empty_like(p) for _ in range(RANKS)]
-            dist.all_gather(found, p.detach())
+            dist.all_gather(found, p)
             self.assertTrue(torch.equal(*found))
 
     def test_twenty_steps_in_float64_are_ddps(self):
@@ -142,6 +144,22 @@ class RanksTest(unittest.TestCase):
             ddp_step(other, its, [mine(i)])
         self.assertLess(apart(model, other), 1e-9)
 
+    @unittest.skipUnless(HAS_CARDS, "needs a GPU for each rank")
+    def test_steps_on_gpus_are_ddps_but_for_rounding(self):
+        torch.cuda.set_device(rank())
+        for accumulate in (1, 2):
+            model, other = (m.cuda() for m in two())
+            other = nn.parallel.DistributedDataParallel(other, device_ids=[rank()])
+            optimizer, its = grouped(model), grouped(other)
+            step = made(model, optimizer=optimizer, clip=0.5, accumulate=accumulate)
+            for i in range(0, 10, accumulate):
+                rows = [[x.cuda() for x in mine(i + k)] for k in range(accumulate)]
+                losses = [float(step(*row)) for row in rows]
+                self.assertAlmostEqual(sum(losses) / accumulate, mean(ddp_step(other, its, rows, 0.5)), delta=1e-3)
+            self.assertLess(apart(model, other), 1e-3)
+            self.same(model)
+            step.release()
+
     def test_parameters_in_parts_are_refused(self):
         from torch.distributed.fsdp import fully_shard
 
@@ -149,6 +167,20 @@ class RanksTest(unittest.TestCase):
         fully_shard(model, mesh=dist.device_mesh.init_device_mesh("cpu", (RANKS,)))
         with self.assertRaisesRegex(tracestep.UsageError, "DTensor, whose parts lie elsewhere"):
             made(model, optimizer=torch.optim.AdamW(model.parameters()))
+
+    def test_a_trainer_of_hugging_faces_runs_on_all_ranks(self):
+        sys.path.insert(0, str(step_test.ROOT / "examples/in_process"))
+        try:
+            import trainer
+            from transformers import Trainer
+        except ImportError as problem:
+            self.skipTest(str(problem))
+        rows, model = trainer.train(trainer.StepTrainer)
+        theirs, other = trainer.train(Trainer)
+        for a, b in zip(rows, theirs, strict=True):
+            for key in ("loss", "grad_norm"):
+                self.assertAlmostEqual(float(a[key]), float(b[key]), delta=2e-3)
+        self.assertLess(apart(model, other), 2e-3)
 
     def test_a_rank_that_does_not_come_ends_the_step_with_pytorchs_words(self):
         model, _ = two()
@@ -171,7 +203,7 @@ def launched(program, words):
 
 if __name__ == "__main__":
     if "RANK" in os.environ:
-        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if HAS_CARDS else "gloo", timeout=datetime.timedelta(seconds=120))
         step_test.main()
     at = sys.argv.index("--program") if "--program" in sys.argv else None
     given = os.path.abspath(sys.argv[at + 1]) if at else step_test.PROGRAM
