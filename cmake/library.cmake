@@ -2,13 +2,18 @@
 # the objects of the folders that it needs, whatever kind of library they are in this build, and shows nothing of
 # them. Installed with its header, a package for find_package(tracestep) and a file for pkg-config.
 set(library_folders base record ir ops planning analysis captured nn run passes codegen runtime
-    backends_reference backends_cpu exec spec session tokens weights train)
+    backends_reference backends_cpu backends_comm_nccl exec spec session tokens weights train)
 if(TARGET tracestep_backends_cuda)
   list(APPEND library_folders backends_cuda)
 endif()
 file(GLOB step_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/capi/step/*.cpp)
 tracestep_define_where_asked(${step_sources})
-add_library(tracestep_shared SHARED ${step_sources})
+# The objects alone are for programs that link the engine and have ops of their own (examples/).
+add_library(tracestep_step OBJECT ${step_sources})
+set_target_properties(tracestep_step PROPERTIES POSITION_INDEPENDENT_CODE ON)
+target_link_libraries(tracestep_step PRIVATE tracestep_options fmt::fmt Threads::Threads)
+target_compile_options(tracestep_step PRIVATE ${tracestep_watched})
+add_library(tracestep_shared SHARED $<TARGET_OBJECTS:tracestep_step>)
 foreach(folder IN LISTS library_folders)
   target_sources(tracestep_shared PRIVATE $<TARGET_OBJECTS:tracestep_${folder}>)
 endforeach()
@@ -60,5 +65,6 @@ install(FILES ${CMAKE_BINARY_DIR}/tracestepConfigVersion.cmake
         DESTINATION lib/cmake/tracestep COMPONENT library)
 install(FILES ${CMAKE_BINARY_DIR}/tracestep.pc DESTINATION lib/pkgconfig COMPONENT library)
 if(TARGET tracestep_attention)
-  install(TARGETS tracestep_attention LIBRARY DESTINATION lib COMPONENT library)
+  install(TARGETS tracestep_attention LIBRARY DESTINATION lib COMPONENT library
+          PUBLIC_HEADER DESTINATION include/tracestep COMPONENT library)
 endif()

@@ -96,7 +96,8 @@ add_dependencies(packaged tracestep_shared)
 set(packages_inside nlohmann-json3-dev libutfcpp-dev libxxhash-dev libsodium-dev
     zlib1g-dev libpcre2-dev libutf8proc-dev)
 if(TARGET tracestep_attention)
-  install(TARGETS tracestep_attention LIBRARY DESTINATION ${package_root}/lib/tracestep ${in_wheel})
+  install(FILES $<TARGET_FILE:tracestep_attention>
+          DESTINATION ${package_root}/lib/tracestep ${in_wheel})
   # Of the static runtime: NVIDIA's own packages have it in one place, those of pip in another.
   cmake_path(GET CUDAToolkit_BIN_DIR PARENT_PATH toolkit)
   file(GLOB cuda_terms ${toolkit}/EULA.txt

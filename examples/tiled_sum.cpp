@@ -19,45 +19,6 @@ using Results = std::map<std::string, std::vector<double>>;
 
 constexpr std::int64_t kRows = 37, kWidth = 50;  // no multiples of a tile
 
-// Calls body(tile, row, column) for all elements of [rows, width], one tile after the other.
-template <class Body>
-void for_each_tile(std::int64_t rows, std::int64_t width, Body&& body) {
-  for (std::int64_t tile = 0; tile < tiles_of(rows); ++tile) {
-    const std::int64_t end = std::min((tile + 1) * kTileRows, rows);
-    for (std::int64_t left = 0; left < width; left += kTileColumns) {
-      const std::int64_t right = std::min(left + kTileColumns, width);
-      for (std::int64_t row = tile * kTileRows; row < end; ++row) {
-        for (std::int64_t column = left; column < right; ++column) body(tile, row, column);
-      }
-    }
-  }
-}
-
-void forward_kernel(const KernelCall& call) {
-  const auto *x = call.inputs[0].as<float>(), *w = call.inputs[1].as<float>();
-  auto* y = call.outputs[0].as<float>();
-  const std::int64_t rows = call.inputs[0].shape[0], width = call.inputs[0].shape[1];
-  std::fill_n(y, rows, 0.0F);
-  for_each_tile(rows, width, [=](auto, auto r, auto d) { y[r] += w[d] * x[r * width + d]; });
-}
-
-void backward_kernel(const KernelCall& call) {
-  const auto *dy = call.inputs[0].as<float>(), *x = call.inputs[1].as<float>(),
-             *w = call.inputs[2].as<float>();
-  auto *dx = call.outputs[0].as<float>(), *partial = call.outputs[1].as<float>();
-  const std::int64_t rows = call.inputs[1].shape[0], width = call.inputs[1].shape[1];
-  std::fill_n(partial, tiles_of(rows) * width, 0.0F);
-  for_each_tile(rows, width, [=](auto tile, auto r, auto d) {
-    dx[r * width + d] = dy[r] * w[d];
-    partial[tile * width + d] += dy[r] * x[r * width + d];
-  });
-}
-
-void add_cpu_kernels(KernelTable& table) {
-  table.add("tiled_sum", forward_kernel);
-  table.add("tiled_sum_grad", backward_kernel);
-}
-
 // loss = Σ_r y[r]², with its gradients, as the device runs it.
 Program program_for(const Device& device) {
   Builder b("tiled_sum");

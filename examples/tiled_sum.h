@@ -1,5 +1,5 @@
-// The records of two ops with kernels in tiled_sum.cpp and tiled_sum.cu: the weighted sum
-// y[r] = Σ_d w[d]·x[r,d], and its gradients by tiles of rows.
+// The records of two ops, with kernels for the CPU below and for a GPU in tiled_sum.cu: the
+// weighted sum y[r] = Σ_d w[d]·x[r,d], and its gradients by tiles of rows.
 #pragma once
 
 #include <algorithm>
@@ -65,4 +65,44 @@ inline void register_tiled_sum() {
                .decompose = [](const OpExpansion& e) -> std::vector<Val> {
                  return {ops::sum(ops::mul(e.inputs[0], e.inputs[1]), {1})};
                }});
+}
+
+// Calls body(tile, row, column) for all elements of [rows, width], one tile after the other.
+template <class Body>
+void for_each_tile(std::int64_t rows, std::int64_t width, Body&& body) {
+  for (std::int64_t tile = 0; tile < tiles_of(rows); ++tile) {
+    const std::int64_t end = std::min((tile + 1) * kTileRows, rows);
+    for (std::int64_t left = 0; left < width; left += kTileColumns) {
+      const std::int64_t right = std::min(left + kTileColumns, width);
+      for (std::int64_t row = tile * kTileRows; row < end; ++row) {
+        for (std::int64_t column = left; column < right; ++column) body(tile, row, column);
+      }
+    }
+  }
+}
+
+inline void forward_kernel(const tracestep::KernelCall& call) {
+  const auto *x = call.inputs[0].as<float>(), *w = call.inputs[1].as<float>();
+  auto* y = call.outputs[0].as<float>();
+  const std::int64_t rows = call.inputs[0].shape[0], width = call.inputs[0].shape[1];
+  std::fill_n(y, rows, 0.0F);
+  for_each_tile(rows, width, [=](auto, auto r, auto d) { y[r] += w[d] * x[r * width + d]; });
+}
+
+// A result that nobody reads has no memory: dx, where x is no parameter.
+inline void backward_kernel(const tracestep::KernelCall& call) {
+  const auto *dy = call.inputs[0].as<float>(), *x = call.inputs[1].as<float>(),
+             *w = call.inputs[2].as<float>();
+  auto *dx = call.outputs[0].as<float>(), *partial = call.outputs[1].as<float>();
+  const std::int64_t rows = call.inputs[1].shape[0], width = call.inputs[1].shape[1];
+  std::fill_n(partial, tiles_of(rows) * width, 0.0F);
+  for_each_tile(rows, width, [=](auto tile, auto r, auto d) {
+    if (dx != nullptr) dx[r * width + d] = dy[r] * w[d];
+    partial[tile * width + d] += dy[r] * x[r * width + d];
+  });
+}
+
+inline void add_cpu_kernels(tracestep::KernelTable& table) {
+  table.add("tiled_sum", forward_kernel);
+  table.add("tiled_sum_grad", backward_kernel);
 }

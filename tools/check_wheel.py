@@ -22,6 +22,7 @@ NEWEST = {"GLIBC": (2, 35), "GLIBCXX": (3, 4, 30), "CXXABI": (1, 3, 13), "GCC": 
 SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libgcc_s.so.1",
           "libstdc++.so.6", "ld-linux-x86-64.so.2"}
 RPATH = "$ORIGIN/../lib/tracestep"
+STEP = "libtracestep.so"
 LIMIT_MB = 60
 
 
@@ -62,7 +63,7 @@ def check_libraries(path, name, inside):
 
 def check_licenses(folder, libraries):
     texts = [path.name for path in folder.glob("*.dist-info/licenses/*")]
-    for library in sorted(libraries - {"libtracestep.so"}):  # that one is ours
+    for library in sorted(libraries - {STEP}):  # that one is ours
         # libsentencepiece_train.so.0 belongs to the package libsentencepiece0; the kernels are ours,
         # and CUDA's runtime is linked into them.
         package = "cuda-runtime" if library.startswith("libtracestep_") else library
@@ -98,6 +99,8 @@ def check_files(wheel, folder):
             raise Problem(f"the program's RPATH is {rpath}, not {RPATH}")
         if str(pathlib.Path(__file__).resolve().parents[1]).encode() in path.read_bytes():
             raise Problem(f"{name} names the folder that it was built in")
+    if STEP not in libraries:
+        raise Problem(f"it lacks {STEP}, with which tracestep.step runs")
     check_licenses(folder, libraries)
     print(f"{len(files)} programs and libraries: {', '.join(sorted(libraries))}")
     newest = {}

@@ -21,14 +21,19 @@ class StepTrainer(Trainer):
         if self.program is None:
             model.train()
             optimizer = getattr(self.optimizer, "optimizer", self.optimizer)  # Accelerate wraps it
-            self.program = tracestep.step(model, optimizer=optimizer, clip=self.args.max_grad_norm or 0.0,
+            self.program = tracestep.step(model, optimizer=optimizer, clip=self.args.max_grad_norm or float("inf"),
                                           accumulate=self.args.gradient_accumulation_steps, check=False)
         loss = self.program(**{k: v for k, v in inputs.items() if k != "attention_mask"})
         return loss.to(self.args.device) / self.args.gradient_accumulation_steps
 
+    def log(self, logs, *args, **kwargs):
+        if "grad_norm" in logs:  # which the Trainer takes of gradients that are not there
+            logs["grad_norm"] = self.program.grad_norm
+        super().log(logs, *args, **kwargs)
+
 
 def train(kind, steps=4):
-    """The losses that the Trainer logs, and the model."""
+    """The rows with losses that the Trainer logs, and the model."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
                                          num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
@@ -41,7 +46,7 @@ def train(kind, steps=4):
                                       lr_scheduler_type="cosine")
         trainer = kind(model=model, args=arguments, train_dataset=[{"input_ids": r, "labels": r} for r in rows])
         trainer.train()
-    return [row["loss"] for row in trainer.state.log_history if "loss" in row], model
+    return [row for row in trainer.state.log_history if "loss" in row], model
 
 
 if __name__ == "__main__":
@@ -51,4 +56,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     if options.program:
         tracestep.use(options.program)
-    print(train(Trainer if options.plain else StepTrainer)[0])
+    for row in train(Trainer if options.plain else StepTrainer)[0]:
+        print(row)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,36 @@ class Options(ctypes.Structure):
 
     _fields_ = [("size", ctypes.c_int64), ("words", ctypes.c_char_p), ("rule", ctypes.c_int32),
                 ("accumulate", ctypes.c_int32), ("clip", ctypes.c_double), ("groups", ctypes.POINTER(Group)),
-                ("group_count", ctypes.c_int64)]
+                ("group_count", ctypes.c_int64), ("scale_growth", ctypes.c_double), ("scale_backoff", ctypes.c_double),
+                ("scale_interval", ctypes.c_int64)]
+
+
+GATHER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+SUM = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_char_p)
+
+
+class Ranks(ctypes.Structure):
+    """tracestep_ranks, whose functions are Python's; `problem` is what the last of them raised."""
+
+    _fields_ = [("size", ctypes.c_int64), ("rank", ctypes.c_int32), ("count", ctypes.c_int32),
+                ("context", ctypes.c_void_p), ("gather", GATHER), ("sum", SUM)]
+    problem: BaseException | None = None
+
+
+def ranks(rank: int, count: int, gather: Callable[..., None], add: Callable[..., None]) -> Ranks:
+    """gather(own, everyone, bytes) and add(data, count, dtype), with addresses, of all ranks."""
+    def guarded(act: Callable[..., None]) -> Callable[..., int]:
+        def call(_: Any, *words: Any) -> int:
+            try:
+                act(*words)
+            except BaseException as problem:  # which C would not pass on
+                out.problem = problem
+                return 1
+            return 0
+        return call
+
+    out = Ranks(ctypes.sizeof(Ranks), rank, count, None, GATHER(guarded(gather)), SUM(guarded(add)))
+    return out
 
 
 class Bytes(ctypes.Structure):
@@ -79,7 +108,7 @@ class Run:
         self.session, self.handle = session, handle
 
     def _call(self, name: str, *words: Any) -> None:
-        _call(self.session.library, name, self.handle, *words)
+        self.session.call(name, self.handle, *words)
 
     def size(self) -> Bytes:
         """Bytes as planned."""
@@ -132,33 +161,47 @@ class Session:
     """A device, and weights by name on it: tracestep_session."""
 
     def __init__(self, words: str, rule: int = ADAMW, clip: float = 0.0, accumulate: int = 1,
-                 groups: Sequence[tuple[Sequence[str], float, float, float, float]] = ()) -> None:
+                 groups: Sequence[tuple[Sequence[str], float, float, float, float]] = (),
+                 scale: tuple[float, float, int] = (0.0, 0.0, 0), ranks: Ranks | None = None) -> None:
         self.library = _loaded(path())
         self.handle = ctypes.c_void_p()
+        self.ranks = ranks
         kept = [(ctypes.c_char_p * len(names))(*[n.encode() for n in names]) for names, *_ in groups]
         rows = [Group(names, len(names), *numbers) for names, (_, *numbers) in zip(kept, groups)]
         options = Options(ctypes.sizeof(Options), words.encode(), rule, accumulate, clip,
-                          (Group * len(rows))(*rows), len(rows))
+                          (Group * len(rows))(*rows), len(rows), *scale)
         _call(self.library, "open", ctypes.byref(options), ctypes.byref(self.handle))
+        if ranks is not None:
+            self.call("join", self.handle, ctypes.byref(ranks))
+
+    def call(self, name: str, *words: Any) -> None:
+        """A function of the interface; what one of the ranks' functions raised in it is the cause of its error."""
+        try:
+            _call(self.library, name, *words)
+        except Error as error:
+            if self.ranks is None or self.ranks.problem is None:
+                raise
+            problem, self.ranks.problem = self.ranks.problem, None
+            raise error from problem
 
     def plan(self, folder: Path | None, kind: int) -> Run:
         """A run, of which nothing is allocated."""
         handle = ctypes.c_void_p()
         name = None if folder is None else str(folder).encode()
-        _call(self.library, "plan", self.handle, name, kind, ctypes.byref(handle))
+        self.call("plan", self.handle, name, kind, ctypes.byref(handle))
         return Run(self, handle)
 
     def lend(self, name: str, address: int, size: int) -> None:
         """The tensor lies there."""
-        _call(self.library, "lend", self.handle, name.encode(), ctypes.c_void_p(address), ctypes.c_int64(size))
+        self.call("lend", self.handle, name.encode(), ctypes.c_void_p(address), ctypes.c_int64(size))
 
     def refresh(self, name: str) -> None:
         """Makes narrow copies of a parameter anew."""
-        _call(self.library, "refresh", self.handle, name.encode())
+        self.call("refresh", self.handle, name.encode())
 
     def wait(self) -> None:
         """For all work."""
-        _call(self.library, "wait", self.handle)
+        self.call("wait", self.handle)
 
     def close(self) -> None:
         """Ends all runs."""

@@ -15,7 +15,11 @@
  *          have a block lie in it side by side.
  * Rule     AdamW and SGD as PyTorch computes them: eps is added to the corrected root; SGD's decay
  *          is added to the gradient. There is no momentum.
- * Threads  A session's calls wait for each other; sessions are independent. Not after fork().
+ * Ranks    Processes that train one model, each with a batch of its own, join their sessions: losses
+ *          and gradients of BACKWARD, STEP and UPDATE are then means over all ranks, and calls from
+ *          plan to go are made by all of them, in one order, on programs of one shape.
+ * Threads  A session's calls wait for each other; sessions are independent. In a fork, which has none
+ *          of its threads, a session is refused.
  * Status   0, or what tracestep_message() says in words: an exit status of the program.
  */
 /* clang-format on */
@@ -73,14 +77,37 @@ typedef struct {
 } tracestep_group;
 
 typedef struct {
-  int64_t size;       /* sizeof(tracestep_options) */
-  const char* words;  /* NULL: none */
-  int32_t rule;       /* tracestep_rule */
-  int32_t accumulate; /* micro-batches of a step, each with 1/accumulate of the loss; 0: 1 */
-  double clip;        /* the largest norm of all gradients; 0: any */
+  int64_t size;      /* sizeof(tracestep_options) */
+  const char* words; /* NULL: none */
+  int32_t rule;      /* tracestep_rule */
+  /* Micro-batches of a step: FIRST and NEXT have 1/accumulate of the loss, and of that 1/count
+   * where so many ranks have joined. 0: 1. */
+  int32_t accumulate;
+  /* The largest norm of all gradients; INFINITY: any. Both have the output "grad_norm", in front of
+   * clipping. 0: any, and no norm. */
+  double clip;
   const tracestep_group* groups;
   int64_t group_count; /* 0: one group, 0.9, 0.999, 1e-8 and no decay */
+  /* Of the loss in float16, the state "loss_scale", which begins at 65536: the factor after so many
+   * good steps in a row, and that after one whose gradients overflow, which updates nothing. */
+  double scale_growth;    /* 0: 2 */
+  double scale_backoff;   /* 0: 0.5 */
+  int64_t scale_interval; /* 0: 2000 */
 } tracestep_options;
+
+/* Processes that train together. Both functions are called by all ranks, in the same order, from
+ * within calls of the session; they return 0, or that call fails. */
+typedef struct {
+  int64_t size;        /* sizeof(tracestep_ranks) */
+  int32_t rank, count; /* this one, of so many; every one has a session */
+  void* context;       /* for the functions, which stay until the session is closed */
+  /* `all` gets the `bytes` of every rank, in their order: a few, in host memory. */
+  int (*gather)(void* context, const void* own, void* all, int64_t bytes);
+  /* `count` numbers at `data`, "f32" or "f64" in host memory, become their sums over all ranks, of
+   * which each gets the same bits. On GPUs it is not called: NCCL, which is found at run time or
+   * loaded already, connects these. */
+  int (*sum)(void* context, void* data, int64_t count, const char* dtype);
+} tracestep_ranks;
 
 /* Bytes of a run. */
 typedef struct {
@@ -109,6 +136,8 @@ const char* tracestep_message(void);
 
 /* The device is made, and nothing else: on a GPU also the scratch memory of its products. */
 int tracestep_open(const tracestep_options* options, tracestep_session** out);
+/* Before the first plan; the ranks meet. On a GPU of its own each. */
+int tracestep_join(tracestep_session* session, const tracestep_ranks* ranks);
 /* Also ends the runs of the session. NULL is none. */
 void tracestep_close(tracestep_session* session);
 

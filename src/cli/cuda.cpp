@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/output_file.h"
 #include "base/units.h"
-#include "run/memory_limit.h"
+#include "session/gpu_options.h"
 #ifdef TRACESTEP_WITH_CUDA
 #include "backends/comm/nccl/nccl_group.h"
 #include "backends/cuda/ceilings.h"
@@ -92,21 +92,9 @@ void check_cuda(const Place& place) {
 }
 
 std::unique_ptr<Device> make_cuda(const RunSpec& run) {
-  const Place& place = run.place;
-  check_cuda(place);
-  check_tuning(place);
-  return make_cuda_device(
-      {.index = *cuda_index(place.device),
-       .guarded = env::guarded_allocator(),
-       .pooled = !env::plain_allocator(),
-       .memory_limit = limit_in_bytes(place),
-       .tf32 = run.precision.tf32,
-       .dependent_launch = run.launch_order == LaunchOrder::kDependent,
-       // Stored choices are used; new ones would depend on measured times.
-       .tune = place.tune && !place.deterministic,
-       .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
-       .kernel_cache =
-           place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string()});
+  check_cuda(run.place);
+  check_tuning(run.place);
+  return make_cuda_device(gpu_options<CudaOptions>(run, *cuda_index(run.place.device)));
 }
 
 std::optional<std::int64_t> cuda_free_bytes(Device& device) {

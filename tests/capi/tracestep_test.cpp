@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,86 +13,18 @@
 #include <string>
 #include <vector>
 
-#include "support/paths.h"
+#include "capi/opened.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::source_folder;
-
-std::string fixture() {
-  return (source_folder() / "tests/captured/tiny").string();
-}
 
 std::string written(const TempFolder& folder, const char* text) {
   const std::filesystem::path file = folder.path() / "program.txt";
   std::ofstream(file) << text;
   return file.string();
-}
-
-// A session that closes itself.
-class Opened {
- public:
-  explicit Opened(const char* words = "device=cpu threads=1", int rule = TRACESTEP_ADAMW,
-                  int accumulate = 1) {
-    tracestep_options options{};
-    options.size = sizeof options;
-    options.words = words;
-    options.rule = rule;
-    options.accumulate = accumulate;
-    status = tracestep_open(&options, &session);
-  }
-  ~Opened() { tracestep_close(session); }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-
-  tracestep_run* plan(tracestep_kind kind) const {
-    tracestep_run* run = nullptr;
-    const std::string folder = fixture();
-    const char* const program = kind == TRACESTEP_UPDATE ? nullptr : folder.c_str();
-    EXPECT_EQ(tracestep_plan(session, program, kind, &run), TRACESTEP_OK) << tracestep_message();
-    return run;
-  }
-
-  tracestep_session* session = nullptr;
-  int status = 0;
-};
-
-std::vector<tracestep_tensor> tensors_of(const tracestep_run* run) {
-  std::vector<tracestep_tensor> out;
-  tracestep_tensor tensor{};
-  while (tracestep_tensor_at(run, std::ssize(out), &tensor) == TRACESTEP_OK) out.push_back(tensor);
-  return out;
-}
-
-// Fills the inputs that are not the optimizer's: ones, or ids 0, 1, 2.
-void fill_inputs(tracestep_run* run) {
-  for (const tracestep_tensor& x : tensors_of(run)) {
-    const std::string name = x.name, dtype = x.dtype;
-    if (x.role != TRACESTEP_IN || name == "lr" || name == "step_size") continue;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(x.bytes));
-    for (std::int64_t i = 0; dtype == "i64" && i < x.bytes / 8; ++i) {
-      reinterpret_cast<std::int64_t*>(bytes.data())[i] = i % 3;
-    }
-    for (std::int64_t i = 0; dtype == "f32" && i < x.bytes / 4; ++i) {
-      reinterpret_cast<float*>(bytes.data())[i] = 1.0F;
-    }
-    ASSERT_EQ(tracestep_set(run, x.name, bytes.data(), x.bytes), TRACESTEP_OK);
-  }
-}
-
-float loss_of(tracestep_run* run) {
-  float loss = NAN;
-  EXPECT_EQ(tracestep_go(run, nullptr), TRACESTEP_OK) << tracestep_message();
-  EXPECT_EQ(tracestep_get(run, "loss", &loss, sizeof loss), TRACESTEP_OK) << tracestep_message();
-  return loss;
-}
-
-void start(tracestep_run* run) {
-  ASSERT_EQ(tracestep_start(run), TRACESTEP_OK) << tracestep_message();
-  fill_inputs(run);
 }
 
 TEST(TracestepTest, ALossFallsAndForwardSeesTheSameWeights) {
@@ -259,13 +190,7 @@ TEST(TracestepTest, MicroBatchesAreOneStep) {
     }
     ASSERT_EQ(tracestep_rate(update, 0, 1e-2, 1), TRACESTEP_OK);
     ASSERT_EQ(tracestep_go(update, nullptr), TRACESTEP_OK) << tracestep_message();
-    for (const tracestep_tensor& x : tensors_of(first)) {
-      if (x.role != TRACESTEP_PARAMETER) continue;
-      std::vector<float> values(static_cast<std::size_t>(x.bytes / 4));
-      ASSERT_EQ(tracestep_get(first, x.name, values.data(), x.bytes), TRACESTEP_OK);
-      auto& all = weights[parts - 1];
-      all.insert(all.end(), values.begin(), values.end());
-    }
+    weights[parts - 1] = weights_of(first);
   }
   ASSERT_EQ(weights[0].size(), weights[1].size());
   for (std::size_t i = 0; i < weights[0].size(); ++i)

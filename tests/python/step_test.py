@@ -456,11 +456,16 @@ class ProcessTest(unittest.TestCase):
         self.assertTrue(step.profile(steps=1, warmup=1, no_ceilings=True).answer)
 
 
-if __name__ == "__main__":
+def main():
+    """Of this file, and of those that share its modules."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--program", default=PROGRAM)
     mine, rest = parser.parse_known_args()
-    PROGRAM = os.path.abspath(mine.program)
+    globals()["PROGRAM"] = os.path.abspath(mine.program)
     tracestep.use(PROGRAM)
     torch.set_num_threads(1)
     unittest.main(argv=[sys.argv[0], *rest])
+
+
+if __name__ == "__main__":
+    main()

@@ -11,6 +11,7 @@ NAME = "tracestep-1-py3-none-manylinux_2_35_x86_64.whl"
 RPATH = "-Wl,--disable-new-dtags,-rpath,$ORIGIN/../lib/tracestep"
 PROGRAM = "tracestep-1.data/scripts/tracestep"
 LIBRARY = "tracestep-1.data/data/lib/tracestep/libplanted.so.1"
+STEP = "tracestep-1.data/data/lib/tracestep/libtracestep.so"
 LICENSES = "tracestep-1.dist-info/licenses/"
 
 
@@ -40,7 +41,7 @@ def main():
                            "-Wl,-soname,libplanted.so.1")
         (folder / "libplanted.so.1").write_bytes(library)
         text, link = "int planted(void); int main(void) { return planted(); }", folder / "libplanted.so.1"
-        good = {PROGRAM: compiled(folder, text, link, RPATH), LIBRARY: library,
+        good = {PROGRAM: compiled(folder, text, link, RPATH), LIBRARY: library, STEP: library,
                 LICENSES + "LICENSE": "ours", LICENSES + "libplanted1.txt": "theirs"}
         without = lambda path: {name: content for name, content in good.items() if name != path}
         lost = good | {PROGRAM: compiled(folder, text, link)}
@@ -53,6 +54,7 @@ def main():
                  (good, {}, ""), (good, {"name": NAME.replace("2_35", "2_17")}, "does not say"),
                  (good, {"mode": 0o644}, "may not be executed"),
                  (without(LIBRARY), {}, "needs libplanted.so.1, which the wheel does not hold"),
+                 (without(STEP), {}, "lacks libtracestep.so"),
                  (without(LICENSES + "libplanted1.txt"), {}, "no licence of it"),
                  (without(LICENSES + "LICENSE"), {}, "own LICENSE"), (lost, {}, "the program's RPATH"),
                  (newer, {}, "RUNPATH"), (told, {}, "names the folder that it was built in")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,12 +17,16 @@ from .. import _library
 from .._capture.export import leaves_of as parameters_of
 from .._library import Run, Session
 from .._program import Error, OutOfMemoryError, UsageError
-from .captures import Call, Capture, refuse_wrapped
+from .captures import Call, Capture, refuse_wrapped, unwrapped
+from .ranks import ranks_of
+from .scaling import LossScale
 from .storage import Leaf, Parameters, address, leaves_of, placed
 from .updates import MOMENTS, Updates
+from .watch import Watched
 
 SHADOW, GRADIENT = "shadow.", "grad."
-SKIPPED = "loss_scale.skipped_steps"
+NARROW = {torch.bfloat16: "bf16", torch.float16: "fp16"}  # what autocast has for a precision
+MANY = 3  # steps in a row with numbers of their own for the optimizer
 
 
 @dataclass
@@ -42,11 +47,13 @@ def _no_backward(*_: Any, **__: Any) -> None:
 class Step:
     """loss = step(*inputs) runs forward, backward and the optimizer's update, and returns the loss.
 
-    `memory()`, `profile()`: as the commands of the same name say it. `release()` gives the module its own memory back.
+    `grad_norm`: of the last update. `memory()`, `profile()`: as the commands of the same name say it. `release()` gives the
+    module its own memory back.
     """
 
     def __init__(self, model: torch.nn.Module, loss: Callable[..., Any] | None, optimizer: torch.optim.Optimizer,
-                 words: dict[str, Any], clip: float, accumulate: int, check: bool, keep: int) -> None:
+                 words: dict[str, Any], clip: float, accumulate: int, check: bool, keep: int, scaler: Any, group: Any) -> None:
+        model, group = unwrapped(model, group)
         refuse_wrapped(model)
         if accumulate < 1 or keep < 1 or clip < 0:
             raise UsageError("[step] accumulate and keep are 1 or more, clip is 0 or more", 2)
@@ -54,11 +61,17 @@ class Step:
         self.clip, self.accumulate, self._check, self._keep = clip, accumulate, check, keep
         self.words = self._with_place(words)
         self._updates = Updates(optimizer)
+        self._scale = LossScale(scaler, str(words.get("precision")))
+        self._ranks = ranks_of(group)
+        if self._ranks is not None:
+            self._ranks.give(x.data for x in (*model.parameters(), *model.buffers()))
         self._parameters = Parameters()
         self._kept: OrderedDict[Any, Kept] = OrderedDict()
-        self._modes: list[torch.nn.Module] = list(model.modules())
+        self._waiting: OrderedDict[Any, Kept] = OrderedDict()  # for runs of a new session
+        self._watch = Watched(model)
         self._lock, self._process = threading.RLock(), os.getpid()
         self._done = 0  # micro-batches so far
+        self._reopened = 0  # calls in a row for which the optimizer's numbers had changed
         self._session: Session | None = None
         self._close: Any = None
         self._open()
@@ -89,23 +102,38 @@ class Step:
         self._signature = self._signed()
         rows = self._updates.rows({id(p): name for name, p in self._own.items()})
         words = " ".join(f"{name}={value}" for name, value in self.words.items())
-        self._session = Session(words, self._updates.rule, self.clip, self.accumulate, rows)
+        self._session = Session(words, self._updates.rule, self.clip, self.accumulate, rows, self._scale.numbers(),
+                                self._ranks.interface if self._ranks is not None else None)
+        self._scale.begin()
         self._close = weakref.finalize(self, self._session.close)
         self._lent: dict[str, torch.Tensor] = {}
         self._shadows: dict[str, torch.Tensor | None] = {}
         self._update: Run | None = None
+        self._updated: Run | None = None  # the last run that updated
         self._watched: list[tuple[str, torch.nn.Parameter, int]] = []
         self._versions: list[int] = []
 
     def _signed(self) -> Any:
-        return self._updates.signature(), tuple(p.requires_grad for p in self._own.values())
+        return self._updates.signature(), tuple((p.requires_grad, bool(p._backward_hooks)) for p in self._own.values())
 
     def _shut(self) -> None:
         if self._session is not None:
             self._session.wait()
             self._close()
         self._kept.clear()
+        self._waiting.clear()
         self._session = None
+
+    def _open_anew(self, signature: Any, is_other: bool) -> None:
+        """Behind a change. Captures stay, unless the module `is_other`."""
+        kept = OrderedDict() if is_other or signature[1] != self._signature[1] else self._waiting | self._kept
+        while len(kept) > self._keep:
+            kept.popitem(last=False)
+        for other in kept.values():
+            other.runs.clear()
+        self._shut()
+        self._open()
+        self._waiting = kept
 
     def _lend(self, leaf: Leaf, x: torch.Tensor) -> None:
         assert self._session is not None
@@ -160,15 +188,17 @@ class Step:
             raise
         return run
 
-    def _kept_for(self, call: Call) -> Kept:
-        buffers = tuple((b.data_ptr(), b._version) for b in self.model.buffers())  # a program holds their values
-        key = (call.key, tuple(part.training for part in self._modes), buffers)
+    def _kept_for(self, key: Any, call: Call) -> Kept:
         if (found := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return found
-        refuse_wrapped(self.model)
-        capture = Capture(self.model, self.loss, call, self._check)
-        kept = Kept(capture)
+        kept = self._waiting.pop(key, None)
+        if kept is None:
+            refuse_wrapped(self.model)
+            with torch.autocast(self.device.type, enabled=False):  # the program has casts of its own
+                kept = Kept(Capture(self.model, self.loss, call, self._check))
+            self._watch.settle()
+        capture = kept.capture
         kinds = (_library.STEP,) if self.accumulate == 1 else (_library.FIRST, _library.NEXT)
         try:
             for kind in kinds:
@@ -186,10 +216,10 @@ class Step:
                 run.end()
             for name in oldest.capture.constants:
                 self._lent.pop(name, None)
-        self._watch(next(iter(kept.runs.values())))
+        self._follow(next(iter(kept.runs.values())))
         return kept
 
-    def _watch(self, run: Run) -> None:
+    def _follow(self, run: Run) -> None:
         """From now on changes of these are seen; what is narrower is made of them as they are."""
         names = {leaf.name for leaf in leaves_of(run)}
         self._watched = [(name, p, address(p)) for name, p in self._own.items() if name in names]
@@ -207,16 +237,39 @@ class Step:
                         "make the step behind the fork", 1)
         if self._session is None:
             raise UsageError("[step] the step has been released", 2)
-        moved = any(p.data_ptr() != at for _, p, at in self._watched)
-        if moved or self._signed() != self._signature:
-            self._shut()
-            self._open()
-        kept = self._kept_for(call)
+        self._refuse_around()
+        is_other = self._watch.has_other_parts()
+        if is_other:
+            self._watch = Watched(self.model)
+        signature, modes = self._signed(), self._watch.key()
+        key = (call.key, modes)
+        if self._ranks is not None:
+            self._ranks.agree((call.key, modes[0], signature, is_other, key in self._kept))
+        is_other = is_other or any(p.data_ptr() != at for _, p, at in self._watched)
+        has_other_numbers = signature[0] != self._signature[0]
+        if is_other or signature != self._signature:
+            self._open_anew(signature, is_other)
+        self._reopened = self._reopened + 1 if has_other_numbers else 0
+        if self._reopened == MANY:
+            warnings.warn("[step] betas, eps or decay of the optimizer change at every step, and each time programs are planned "
+                          "anew; a scheduler that cycles momentum does that, unless it gets cycle_momentum=False", stacklevel=4)
+        kept = self._kept_for(key, call)
         for i, (name, p, _) in enumerate(self._watched):
             if p._version != self._versions[i]:
                 self._refresh(name, p)
         self._updates.see()
         return kept
+
+    def _refuse_around(self) -> None:
+        """What a call may not be inside of."""
+        kind = self.device.type
+        if torch.is_autocast_enabled(kind):
+            wanted = NARROW.get(torch.get_autocast_dtype(kind), "fp32")
+            if not str(self.words.get("precision", "fp32")).startswith((wanted, "fp8")):
+                raise UsageError(f'[step] autocast is on around the call, and casts are parts of the step: make it with '
+                                 f'precision="{wanted}"', 2)
+        if kind == "cuda" and torch.cuda.is_current_stream_capturing():
+            raise UsageError("[step] a step is no part of a CUDA graph of PyTorch's: it has its own, and a loss on the host", 2)
 
     def _refresh(self, name: str, p: torch.Tensor) -> None:
         """Its narrow copies anew."""
@@ -252,34 +305,31 @@ class Step:
             seed = (torch.initial_seed() & 0x3FFFFF) << 40
             run.set(kept.capture.batch, (ctypes.c_int64 * 1)(seed + self._done))
         stream = torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else None
-        updating = run if self.accumulate == 1 else self._update if is_last else None
-        if updating is not None:
+        updating = run if self._update is None else self._update
+        self._scale.give(updating)
+        if is_last:
             for i, (rate, number) in enumerate(self._updates.rates()):
                 updating.rate(i, rate, number)
         run.go(stream)
         loss = self._read(run, "loss")
-        if updating is not None:
+        if is_last:
             if updating is not run:
                 updating.go(stream)
             self._advance(updating)
         self._done += 1
-        return self._as_loss(loss * self.accumulate if self.accumulate > 1 else loss)
+        if self.accumulate > 1:
+            loss = loss * self.accumulate
+            if self._ranks is not None:  # that of a whole step is the mean already
+                loss = self._ranks.mean(loss * self._ranks.count)
+        return self._as_loss(loss)
 
     def _advance(self, run: Run) -> None:
         """The weights are new: PyTorch is told, and so is the optimizer."""
-        before, self._skipped = getattr(self, "_skipped", 0.0), self._count_skipped(run)
-        if self._skipped == before:
+        if self._scale.take(run):
             self._updates.advance()
+        self._updated = run
         torch.autograd.graph.increment_version([p for _, p, _ in self._watched])
         self._versions = [p._version for _, p, _ in self._watched]
-
-    def _count_skipped(self, run: Run) -> float:
-        """Steps whose gradients overflowed float16."""
-        if self.words.get("precision") not in ("fp16", "fp16-pure"):
-            return 0.0
-        count = (ctypes.c_float * 1)()
-        run.get(SKIPPED, count)
-        return float(count[0])
 
     def _read(self, run: Run, name: str) -> torch.Tensor:
         is_wide = self.words["device"] == "reference"
@@ -295,6 +345,15 @@ class Step:
     # --- what it takes ---------------------------------------------------------------------------
 
     @property
+    def grad_norm(self) -> float:
+        """The norm of all gradients of the last update, in front of clipping; waits for it."""
+        if not self.clip:
+            raise UsageError('[step] the norm of the gradients is not computed; clip=float("inf") has it and clips nothing', 2)
+        if self._updated is None:
+            raise UsageError("[step] nothing has been updated yet", 2)
+        return float(self._read(self._updated, "grad_norm"))
+
+    @property
     def folder(self) -> Any:
         """The program of the last call, which `program=` of every command takes."""
         if not self._kept:
@@ -303,7 +362,9 @@ class Step:
 
     def bytes(self) -> dict[str, int]:
         """Bytes of the last call's program: `peak` of all, `lent` by PyTorch, `shared` with other programs, `own`."""
-        size = next(reversed(self._kept.values())).runs[next(iter(next(reversed(self._kept.values())).runs))].size()
+        if not self._kept:
+            raise UsageError("[step] nothing has been captured: a first call does that", 2)
+        size = next(iter(next(reversed(self._kept.values())).runs.values())).size()
         return {name: int(getattr(size, name)) for name, _ in _library.Bytes._fields_}
 
     def _as_command(self) -> dict[str, Any]:
@@ -327,17 +388,20 @@ class Step:
 
 
 def step(model: torch.nn.Module, loss: Callable[..., Any] | None = None, *, optimizer: torch.optim.Optimizer,
-         clip: float = 0.0, accumulate: int = 1, check: bool = True, keep: int = 4, **words: Any) -> Step:
+         clip: float = 0.0, accumulate: int = 1, check: bool = True, keep: int = 4, scaler: Any = None, group: Any = None,
+         **words: Any) -> Step:
     """A step of `model` with `optimizer`: loss = step(*inputs) instead of forward, backward(), step() and zero_grad().
 
     Without `loss` the model returns it: alone, in a tuple or as `.loss`; with it, loss(outputs, target) gets the last
     argument of a call. `clip` is the largest norm of all gradients. With `accumulate` each call is a micro-batch, and every
     so manieth updates. `keep` programs are kept, one for each shape of inputs. `check` holds each to the module's own
-    gradients, in float64, when it is captured. `words` are options of the commands: precision="bf16", recompute="blocks",
+    gradients, in float64, when it is captured. `scaler` is a torch.amp.GradScaler, for precision="fp16". Under
+    torch.distributed the processes of `group`, all of them if it is left out, take the mean of their losses and gradients;
+    False is this process alone. `words` are options of the commands: precision="bf16", recompute="blocks",
     memory_limit="8GiB", executor="eager". Weights, moments and rates stay the model's and the optimizer's own. Errors:
     UsageError for what cannot be captured or is no part of a step, OutOfMemoryError, DeviceError.
     """
-    return Step(model, loss, optimizer, words, clip, accumulate, check, keep)
+    return Step(model, loss, optimizer, words, clip, accumulate, check, keep, scaler, group)
 
 
 __all__ = ["Step", "step"]

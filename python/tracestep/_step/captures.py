@@ -41,6 +41,19 @@ class Call:
         self.key = (tree, tuple(key))
 
 
+def unwrapped(module: Any, group: Any) -> tuple[Any, Any]:
+    """The module inside of wrappers that share its parameters, and the processes that one of them was given."""
+    while True:
+        kind = type(module).__name__
+        if kind == "OptimizedModule":
+            module = module._orig_mod
+        elif kind == "DistributedDataParallel":
+            group = module.process_group if group is None else group
+            module = module.module
+        else:
+            return module, group
+
+
 def refuse_wrapped(module: Any) -> None:
     """What holds other modules' parameters, or listens to their gradients, is none that a program can be of."""
     if not isinstance(module, torch.nn.Module):

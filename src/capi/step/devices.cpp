@@ -9,12 +9,19 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "run/memory_limit.h"
+#include "session/gpu_options.h"
 #ifdef TRACESTEP_WITH_CUDA
+#include "backends/comm/nccl/nccl_group.h"
 #include "backends/cuda/cuda_device.h"
 #endif
 
 namespace tracestep::capi {
 namespace {
+
+OwnKernels& own_kernels() {
+  static OwnKernels all;
+  return all;
+}
 
 // "cuda:1" is 1, "cuda" 0, "cpu" nothing.
 std::optional<int> gpu_of(std::string_view device) {
@@ -28,18 +35,10 @@ std::optional<int> gpu_of(std::string_view device) {
 
 #ifdef TRACESTEP_WITH_CUDA
 std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory& lent, int index) {
-  const Place& place = run.place;
-  return make_cuda_device(
-      {.index = index,
-       .pooled = !env::plain_allocator(),
-       .memory_limit = limit_in_bytes(place),
-       .tf32 = run.precision.tf32,
-       .dependent_launch = run.launch_order == LaunchOrder::kDependent,
-       .tune = place.tune && !place.deterministic,
-       .tune_file = place.is_tuned() ? place.tuning_path().string() : std::string(),
-       .kernel_cache =
-           place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string(),
-       .lent = &lent});
+  auto options = gpu_options<CudaOptions>(run, index);
+  options.lent = &lent;
+  options.add_kernels = own_kernels().gpu;
+  return make_cuda_device(options);
 }
 #else
 std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory&, int) {
@@ -49,6 +48,10 @@ std::unique_ptr<Device> make_gpu(const RunSpec& run, const LentMemory&, int) {
 #endif
 
 }  // namespace
+
+void use_kernels(OwnKernels kernels) {
+  own_kernels() = std::move(kernels);
+}
 
 std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory& lent) {
   const std::string& name = run.place.device;
@@ -60,7 +63,8 @@ std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory
                                            : env::threads().value_or(allowed_cores()),
                             .guarded = env::guarded_allocator(),
                             .memory_limit = limit,
-                            .lent = &lent});
+                            .lent = &lent,
+                            .add_kernels = own_kernels().cpu});
   }
   if (name == "reference") {
     return make_reference_device(
@@ -70,6 +74,9 @@ std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory
 }
 
 #ifdef TRACESTEP_WITH_CUDA
+std::unique_ptr<Communicator> connected_by_nccl(Processes& processes, Device& device) {
+  return make_nccl_group(processes, [&device](int lane) { return native_stream_of(device, lane); });
+}
 struct OnDevice::Gpu {
   explicit Gpu(int index) : current(index) {}
   CurrentGpu current;
@@ -84,6 +91,9 @@ void let_stream_wait(Device& device, void* stream) {
   if (device.is_asynchronous()) let_wait(device, stream);
 }
 #else
+std::unique_ptr<Communicator> connected_by_nccl(Processes&, Device& device) {
+  fail_usage("ranks", "nothing connects {} in this build", device.name());
+}
 struct OnDevice::Gpu {};
 OnDevice::OnDevice(const std::string&) {}
 void begin_behind_stream(Device&, void*) {}

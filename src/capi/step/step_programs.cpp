@@ -1,6 +1,7 @@
 #include "capi/step/step_programs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <sstream>
 
 #include "base/error.h"
@@ -80,8 +81,9 @@ Program passed(const Program& forward, const RunSpec& run, const StepOptions& op
   return device.supports(DType::kF32) ? out : as_float64(out);
 }
 
-// The gradients of a store, and its parameters, as a program that updates them.
-Program updates_of(const Store& store) {
+// The gradients of a store, and its parameters, as a program that updates them; as outputs where
+// ranks have them summed.
+Program updates_of(const Store& store, bool is_summed) {
   Builder b("update");
   for (const std::string& name : store.names(LeafKind::kParameter)) {
     const Store::Entry& entry = store.at(name);
@@ -89,7 +91,8 @@ Program updates_of(const Store& store) {
       fail_usage("kind", "there is no gradient of {}: start a run of FIRST before", name);
     }
     const Val parameter = b.parameter(name, entry.type, entry.part);
-    b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
+    const Val gradient = b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
+    if (is_summed) b.output(gradient_name(name), gradient);
   }
   for (const std::string& name : store.names(LeafKind::kState)) {  // narrow copies
     const Store::Entry& entry = store.at(name);
@@ -161,16 +164,20 @@ Program program_of_kind(tracestep_kind kind, const RunSpec& given, const StepOpt
   RunSpec run = given;
   run.mode = mode_of(kind);
   run.optimizer.kind = options.rule;
-  run.optimizer.clip = options.clip;
+  run.optimizer.report_norm = std::isinf(options.clip);
+  run.optimizer.clip = run.optimizer.report_norm ? 0.0 : options.clip;
+  run.optimizer.loss_scaling = options.loss_scaling;
   run.optimizer.loss_scaling.floor = kLossScaleFloor;
   if (kind == TRACESTEP_UPDATE) {
     context.has_gradients = true;
-    return passed(updates_of(store), run, options, device, context);
+    return passed(updates_of(store, run.parallel.is_on()), run, options, device, context);
   }
   const bool is_part = kind == TRACESTEP_FIRST || kind == TRACESTEP_NEXT;
+  const double ranks = kind == TRACESTEP_FORWARD ? 1.0 : run.parallel.ranks;
+  if (is_part || kind == TRACESTEP_FORWARD) run.parallel = {};  // nothing is summed yet
   if (kind == TRACESTEP_FIRST) run.gradients = GradientKind::kPersistent;
   if (kind == TRACESTEP_NEXT) run.gradients = GradientKind::kAccumulate;
-  const Program forward = forward_of(run, is_part ? 1.0 / options.accumulate : 1.0);
+  const Program forward = forward_of(run, 1.0 / (is_part ? options.accumulate * ranks : ranks));
   return passed(forward, run, options, device, context);
 }
 

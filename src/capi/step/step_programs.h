@@ -19,7 +19,8 @@ namespace tracestep::capi {
 struct StepOptions {
   std::string words;
   OptimizerKind rule = OptimizerKind::kAdamw;
-  double clip = 0.0;
+  double clip = 0.0;  // infinite: the norm is computed, and nothing clipped
+  LossScaling loss_scaling = {};
   int accumulate = 1;
   std::vector<UpdateGroup> groups = {};  // without parameters: one group of all
 };
@@ -33,7 +34,9 @@ std::shared_ptr<const CapturedModel> program_at(const std::filesystem::path& pat
 RunSpec run_of_words(const std::string& words, std::shared_ptr<const CapturedModel> module);
 
 // The program of a run of this kind, after all passes, for the device's kernels. UPDATE is that of
-// the store's parameters and gradients. Error{kUsage}: what passes refuse, a parameter in no group.
+// the store's parameters and gradients. Where the run has ranks, losses and gradients are summed
+// over them by BACKWARD, STEP and UPDATE; a loss is always of the mean over all ranks.
+// Error{kUsage}: what passes refuse, a parameter in no group.
 Program program_of_kind(tracestep_kind kind, const RunSpec& run, const StepOptions& options,
                         const Store& store);
 

@@ -1,5 +1,7 @@
 #include "capi/step/step_session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,6 +9,7 @@
 #include "analysis/plan.h"
 #include "base/error.h"
 #include "capi/step/devices.h"
+#include "capi/step/ranks.h"
 #include "exec/executor.h"
 #include "run/memory_limit.h"
 #include "session/room.h"
@@ -43,13 +46,19 @@ TensorView view_of(const Type& type, const std::string& name, const void* data,
           {static_cast<const std::byte*>(data), static_cast<std::size_t>(bytes)}};
 }
 
+RunSpec spec_of(const StepSession& session, const std::shared_ptr<const CapturedModel>& module) {
+  RunSpec out = run_of_words(session.options().words, module);
+  out.parallel.ranks = session.ranks();
+  return out;
+}
+
 }  // namespace
 
 StepRun::StepRun(StepSession& session, std::shared_ptr<const CapturedModel> module,
                  tracestep_kind kind)
     : session_(session),
       module_(std::move(module)),
-      spec_(run_of_words(session.options().words, module_)),
+      spec_(spec_of(session, module_)),
       program_(program_of_kind(kind, spec_, session.options(), session.store())) {
   const DeviceTraits& traits = session_.device().traits();
   peak_bytes_ = predicted_peak_bytes(spec_.executor, program_, traits);
@@ -114,7 +123,7 @@ void StepRun::start() {
     throw DoesNotFit(device.name(), peak_bytes_, limit, !device.traits().has_own_memory());
   }
   const Wanted wanted{&device, size().own, 0};
-  check_room(spec_.place, std::span(&wanted, 1));
+  check_room(spec_.place, std::span(&wanted, 1), session_.processes());
   const bool has_scale = session_.store().find(kLossScale) != nullptr;
   RunSpec run = spec_;
   run.place.memory_limit_bytes = kAnyMemory;  // looked at above, without what is lent
@@ -207,16 +216,41 @@ void StepRun::go(void* stream) {
   let_stream_wait(device, stream);
 }
 
-StepSession::StepSession(StepOptions options) : options_(std::move(options)) {
+StepSession::StepSession(StepOptions options) : process_(::getpid()), options_(std::move(options)) {
   const RunSpec run = run_of_words(options_.words, nullptr);
   const OnDevice here(run.place.device);
   device_ = make_session_device(run, lent_);
-  stores_ = std::make_unique<RankStores>(*device_);
+  group_ = std::make_unique<RankDevices>(*device_);
+  stores_ = std::make_unique<RankStores>(*group_);
+}
+
+bool StepSession::is_of_parent() const {
+  return ::getpid() != process_;
+}
+
+void StepSession::join(const tracestep_ranks& ranks) {
+  if (processes_ != nullptr || !runs_.empty()) {
+    fail_usage("join", "ranks join once, and before the first plan");
+  }
+  processes_ = processes_of(ranks);
+  std::vector<std::unique_ptr<Communicator>> own;
+  try {
+    own.push_back(connected(*processes_, ranks, *device_));
+  } catch (...) {
+    processes_.reset();
+    throw;
+  }
+  stores_.reset();
+  group_ = std::make_unique<RankDevices>(*device_, std::vector<std::unique_ptr<Device>>(),
+                                         std::move(own));
+  stores_ = std::make_unique<RankStores>(*group_);
 }
 
 void StepSession::close() {
   runs_.clear();
   stores_.reset();
+  group_.reset();
+  processes_.reset();
   device_.reset();
 }
 

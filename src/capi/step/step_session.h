@@ -10,7 +10,9 @@
 
 #include "capi/step/step_programs.h"
 #include "exec/executor.h"
+#include "exec/rank_devices.h"
 #include "runtime/lent_memory.h"
+#include "runtime/processes.h"
 #include "session/session.h"
 
 namespace tracestep::capi {
@@ -63,7 +65,11 @@ class StepSession {
   Store& store() const { return stores_->first(); }
   const RankStores& stores() const { return *stores_; }
   const LentMemory& lent() const { return lent_; }
+  // The other processes; nullptr: there are none.
+  Processes* processes() const { return processes_.get(); }
+  int ranks() const { return processes_ == nullptr ? 1 : processes_->count(); }
 
+  void join(const tracestep_ranks& ranks);
   StepRun* plan(const char* program, tracestep_kind kind);
   void end(StepRun* run);
   void lend(const std::string& name, void* data, std::int64_t bytes);
@@ -72,12 +78,17 @@ class StepSession {
   void close();
 
   std::mutex& mutex() { return mutex_; }
+  // True in a fork of the process that made it, which has the memory and none of the threads.
+  bool is_of_parent() const;
 
  private:
   std::mutex mutex_;
+  const int process_;  // its id
   const StepOptions options_;
   LentMemory lent_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Processes> processes_;
+  std::unique_ptr<RankDevices> group_;
   std::unique_ptr<RankStores> stores_;
   std::list<std::unique_ptr<StepRun>> runs_;
 };

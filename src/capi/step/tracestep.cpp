@@ -71,7 +71,9 @@ T& given(T* pointer, const char* what) {
 template <class Act>
 int in_session(StepSession* session, const Act& act) noexcept {
   return guarded([&] {
-    given(session, "session");
+    if (given(session, "session").is_of_parent()) {
+      fail_usage("session", "this process is a fork of the one that opened it: open one here");
+    }
     const std::lock_guard lock(session->mutex());
     const OnDevice here(session->device().name());
     act();
@@ -107,11 +109,20 @@ StepOptions options_of(const tracestep_options& options) {
     fail_usage("options", "accumulate {} and clip {} are 0 or more", options.accumulate,
                options.clip);
   }
+  if (!(options.scale_growth >= 0.0 && options.scale_backoff >= 0.0) ||
+      options.scale_interval < 0) {
+    fail_usage("options", "growth {}, backoff {} and interval {} of the loss scale are 0 or more",
+               options.scale_growth, options.scale_backoff, options.scale_interval);
+  }
   using Kind = tracestep::OptimizerKind;
   StepOptions out{.words = options.words == nullptr ? "" : options.words,
                   .rule = options.rule == TRACESTEP_SGD ? Kind::kSgd : Kind::kAdamw,
                   .clip = options.clip,
                   .accumulate = options.accumulate == 0 ? 1 : options.accumulate};
+  tracestep::LossScaling& scaling = out.loss_scaling;
+  if (options.scale_growth > 0.0) scaling.growth = options.scale_growth;
+  if (options.scale_backoff > 0.0) scaling.backoff = options.scale_backoff;
+  if (options.scale_interval > 0) scaling.growth_interval = options.scale_interval;
   for (int64_t i = 0; i < options.group_count; ++i) {
     out.groups.push_back(group_of((&given(options.groups, "groups"))[i]));
   }
@@ -135,8 +146,12 @@ int tracestep_open(const tracestep_options* options, tracestep_session** out) {
   });
 }
 
+int tracestep_join(tracestep_session* session, const tracestep_ranks* ranks) {
+  return in_session(session, [&] { session->join(given(ranks, "ranks")); });
+}
+
 void tracestep_close(tracestep_session* session) {
-  if (session == nullptr) return;
+  if (session == nullptr || session->is_of_parent()) return;
   in_session(session, [&] { session->close(); });
   delete session;
 }
