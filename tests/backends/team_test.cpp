@@ -70,14 +70,6 @@ TEST(TeamTest, LongChunksAreSharedAndHelpersWakeAfterAPause) {
   EXPECT_EQ(rounds_with_help, allowed_cores() > 1 ? 3 : rounds_with_help);
 }
 
-TEST(TeamTest, ShortWorkStaysWithItsMaster) {
-  std::atomic<int> of_helpers = 0, runs = 0;
-  const Body body = [&](std::int64_t, int thread) { of_helpers += thread != 0 && runs > 20; };
-  for (; runs < 1000; ++runs) share(4, 8, body);
-  // Once this thread may lose its core for so long that the work looks long.
-  EXPECT_LT(of_helpers, 400);
-}
-
 TEST(TeamTest, TheErrorOfTheLowestChunkArrives) {
   for (int round = 0; round < 50; ++round) {
     std::string message;
@@ -98,7 +90,7 @@ TEST(TeamTest, AChunkMayShareWorkItself) {
   std::atomic<int> done = 0;
   share(3, 9, [&](std::int64_t, int) {
     be_busy(std::chrono::microseconds(20));
-    share(3, 5, [&](std::int64_t, int thread) { done += thread == 0 ? 1 : 1000; });
+    share(3, 5, [&](std::int64_t, int) { ++done; });
   });
   EXPECT_EQ(done, 45);
 }
