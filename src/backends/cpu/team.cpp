@@ -108,10 +108,12 @@ struct Team::Job {
     ticket.store(next << 32 | rest, std::memory_order_seq_cst);
   }
 
-  void wake() {
-    if (asleep.load(std::memory_order_seq_cst) == 0) return;
+  void wake(std::int64_t helpers) {
+    const std::int64_t sleeping = asleep.load(std::memory_order_seq_cst);
+    if (sleeping == 0) return;
     calls.fetch_add(1);
-    calls.notify_all();
+    if (helpers >= sleeping) return calls.notify_all();
+    for (; helpers > 0; --helpers) calls.notify_one();
   }
 
   // Takes chunks until none is left; returns how many.
@@ -151,7 +153,7 @@ struct Team::Job {
     std::uint64_t seen = 0;
     const auto is_called = [&] {
       const std::uint64_t current = ticket.load(std::memory_order_seq_cst);
-      return (number(current) != seen && left(current) > 0) || ends.load(std::memory_order_relaxed);
+      return (number(current) != seen && left(current) > 0) || ends;
     };
     while (true) {
       if (!spin(kSpin, is_called)) {
@@ -181,7 +183,7 @@ Team::~Team() {
     return;
   }
   job_->ends = true;
-  job_->wake();
+  job_->wake(static_cast<std::int64_t>(helpers_.size()));
   for (std::thread& helper : helpers_) helper.join();
 }
 
@@ -247,8 +249,8 @@ void Team::run(int threads, std::int64_t chunks, ChunkBody body, const void* con
     owed_ += done > 0 ? kWorthWaking : std::min(cost.ticks, kWorthWaking);
     is_helped = owed_ >= kWorthWaking;
   }
-  if (is_helped) {
-    job_->wake();
+  if (is_helped) {  // by no more than have enough to do
+    job_->wake(std::min(chunks - done, 1 + cost.ticks / kWorthWaking));
     owed_ = 0;
   }
   done += job_->work(0);
