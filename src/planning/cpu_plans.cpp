@@ -10,8 +10,9 @@ namespace tracestep {
 namespace {
 
 // A strip of packed b of this many rows should stay in L1: 16 KiB with AVX2 (16 columns),
-// 32 KiB with AVX-512 (32 columns).
-constexpr std::int64_t kBlockK = 256;
+// 32 KiB with AVX-512 (32 columns). Of bfloat16 a row may hold k and k + 1, and a block of K has
+// twice as many; a processor that does not multiply pairs takes such a block in two turns.
+constexpr std::int64_t kStripK = 256;
 // A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
 constexpr std::int64_t kBlockM = 528;
 // b is packed strip by strip, so only the scratch of a low-precision block limits its width.
@@ -19,9 +20,10 @@ constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
 
-void choose_k(GemmPlan& plan) {
-  const std::int64_t chunks = std::max<std::int64_t>(1, ceil_div(plan.k, kBlockK));
-  plan.block_k = round_up(std::max<std::int64_t>(1, ceil_div(plan.k, chunks)), 8);
+void choose_k(GemmPlan& plan, std::int64_t per_row) {
+  const std::int64_t chunks = std::max<std::int64_t>(1, ceil_div(plan.k, kStripK * per_row));
+  plan.block_k = round_up(std::max<std::int64_t>(1, ceil_div(plan.k, chunks)), 8 * per_row);
+  plan.strip_k = plan.block_k / per_row;
   plan.blocks_k = std::max<std::int64_t>(1, ceil_div(plan.k, plan.block_k));
   // Few result tiles and a long K: the K range is cut as well, for machines of up to 16 cores.
   const std::int64_t tiles = plan.batch * ceil_div(plan.m, 128) * ceil_div(plan.n, 128);
@@ -59,10 +61,10 @@ void choose_blocks(GemmPlan& plan, int threads) {
 }  // namespace
 
 std::int64_t GemmPlan::packed_a() const {
-  return is_vector ? 0 : (round_up(block_m, kRowStrip) + kRowStrip) * block_k;
+  return is_vector ? 0 : (round_up(block_m, kRowStrip) + kRowStrip) * strip_k;
 }
 std::int64_t GemmPlan::packed_b() const {
-  return is_vector ? 0 : kColumnStrip * block_k;
+  return is_vector ? 0 : kColumnStrip * strip_k;
 }
 
 std::int64_t GemmPlan::workspace_bytes(int threads) const {
@@ -71,16 +73,16 @@ std::int64_t GemmPlan::workspace_bytes(int threads) const {
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
-GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
-                   int threads, bool adds) {
+GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                   DType operands, DType result, int threads, bool adds) {
   GemmPlan plan{.batch = batch, .m = m, .n = n, .k = k};
   plan.is_vector = m == 1 || n == 1;
   if (batch * m * n == 0 || k == 0 || plan.is_vector) return plan;
-  choose_k(plan);
+  choose_k(plan, operands == DType::kBF16 ? 2 : 1);
   choose_blocks(plan, std::max(1, threads));
   // Sums over the blocks of K are collected in a block of float32: a result in low precision would
   // round them at every block, and a tensor is added to only once, at the end.
-  const bool is_kept_apart = (is_low_precision(dtype) || adds) && plan.splits == 1;
+  const bool is_kept_apart = (is_low_precision(result) || adds) && plan.splits == 1;
   plan.result_block = is_kept_apart ? plan.block_m * plan.block_n : 0;
   return plan;
 }

@@ -15,8 +15,9 @@ struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
   std::int64_t blocks_m = 0, blocks_n = 0, blocks_k = 0;
-  std::int64_t splits = 1;  // parts of K, whose results are summed in order at the end
-  bool is_vector = false;   // m or n is 1: no packing, each matrix element is used once
+  std::int64_t strip_k = 0;  // of a packed strip: block_k, of bfloat16 operands half of it
+  std::int64_t splits = 1;   // parts of K, whose results are summed in order at the end
+  bool is_vector = false;    // m or n is 1: no packing, each matrix element is used once
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
   // Floats of scratch that one thread needs: a packed block of a, a packed strip of b, and, for low
@@ -29,9 +30,9 @@ struct GemmPlan {
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
-// `dtype`: of the result. `adds`: whether the product is added to a tensor.
-GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
-                   int threads, bool adds = false);
+// `adds`: whether the product is added to a tensor.
+GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
+                   DType operands, DType result, int threads, bool adds = false);
 
 // Parts into which the reduced elements of each result are cut, so that few results of many
 // elements keep all threads busy; each part leaves one double per result in the workspace.

@@ -18,7 +18,8 @@ std::int64_t matmul(Call c, Traits traits) {
   const std::int64_t k = c.inputs[0].shape.back(c.attrs.flag("transpose_a") ? 1 : 0);
   const std::int64_t batch = y.count() == 0 ? 0 : y.count() / (m * n);
   const bool adds = c.inputs.size() == 3;
-  return plan_gemm(batch, m, n, k, y.dtype, traits.threads, adds).workspace_bytes(traits.threads);
+  return plan_gemm(batch, m, n, k, c.inputs[0].dtype, y.dtype, traits.threads, adds)
+      .workspace_bytes(traits.threads);
 }
 
 std::int64_t reduction(Call c, Traits) {

@@ -68,12 +68,18 @@ void multiply_block(const Matrix& a, const Matrix& b, const Block& x, float* pac
                             {b_src, b.outer_stride, b.k_stride}, strip, c, ldc);
 }
 
-void multiply_bf16(const Matrix& a, const Matrix& b, const Block& x, float* packed_a, float* strip,
-                   float* c, std::int64_t ldc) {
+// A block of pairs at once, or of float32 in turns of `strip_k`.
+void multiply_bf16(const Matrix& a, const Matrix& b, const Block& x, std::int64_t strip_k,
+                   float* packed_a, float* strip, float* c, std::int64_t ldc) {
 #if HWY_TARGET == HWY_AVX3
   if (multiplies_pairs()) return multiply_block<BF16, Pairs>(a, b, x, packed_a, strip, c, ldc);
 #endif
-  multiply_block<BF16>(a, b, x, packed_a, strip, c, ldc);
+  for (std::int64_t done = 0; done < x.k; done += strip_k) {
+    Block turn = x;
+    turn.k_begin += done;
+    turn.k = std::min(strip_k, x.k - done);
+    multiply_block<BF16>(a, b, turn, packed_a, strip, c, ldc);
+  }
 }
 
 struct Product {
@@ -145,7 +151,7 @@ void run_job(const Product& p, std::int64_t job, int thread) {
     x.k_begin = chunk * plan.block_k;
     x.k = std::min(plan.block_k, plan.k - x.k_begin);
     switch (p.a.dtype) {
-      case DType::kBF16: multiply_bf16(p.a, p.b, x, packed_a, strip, c, ldc); break;
+      case DType::kBF16: multiply_bf16(p.a, p.b, x, plan.strip_k, packed_a, strip, c, ldc); break;
       case DType::kF16: multiply_block<F16>(p.a, p.b, x, packed_a, strip, c, ldc); break;
       default: multiply_block<float>(p.a, p.b, x, packed_a, strip, c, ldc); break;
     }
@@ -288,8 +294,8 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   plan.transpose_b = spec.attrs.flag("transpose_b");
   const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = a.shape.back(plan.transpose_a);
   const std::int64_t count = y.shape.product();
-  plan.gemm = plan_gemm(count == 0 ? 0 : count / (m * n), m, n, k, y.dtype, threads_of(context),
-                        spec.inputs.size() == 3);
+  plan.gemm = plan_gemm(count == 0 ? 0 : count / (m * n), m, n, k, a.dtype, y.dtype,
+                        threads_of(context), spec.inputs.size() == 3);
   return std::make_unique<PlannedKernel<ProductPlan>>(std::move(spec), plan, matmul_kernel);
 }
 

@@ -1,5 +1,6 @@
 #include "backends/cpu/team.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <mutex>
 #include <system_error>
 #include <utility>
+
+#include "base/cores.h"
 
 namespace tracestep::cpu {
 namespace {
@@ -86,7 +89,7 @@ struct Team::Job {
   std::atomic<ChunkBody> body = nullptr;
   std::atomic<const void*> context = nullptr;
   std::atomic<std::int64_t> chunks = 0;
-  std::atomic<int> threads = 0;
+  std::atomic<int> threads = 0, core = -1;  // the master's, when it published
   alignas(64) std::atomic<std::uint32_t> unfinished = 0;
   alignas(64) std::atomic<std::uint32_t> calls = 0;  // another one: who sleeps shall look
   std::atomic<int> asleep = 0;
@@ -99,6 +102,7 @@ struct Team::Job {
   void publish(int of_threads, std::int64_t from, std::int64_t count, ChunkBody run,
                const void* with) {
     threads.store(of_threads, std::memory_order_relaxed);
+    core.store(::sched_getcpu(), std::memory_order_relaxed);
     chunks.store(count, std::memory_order_relaxed);
     body.store(run, std::memory_order_relaxed);
     context.store(with, std::memory_order_relaxed);
@@ -149,6 +153,19 @@ struct Team::Job {
     for (std::uint32_t n = left_over(); n != 0; n = left_over()) unfinished.wait(n);
   }
 
+  // A thread that wakes may be put on the core where its master is at work, and both then stay
+  // there for long, although another core is idle.
+  void leave_core_of_master() {
+    const int here = ::sched_getcpu();
+    if (here != core.load(std::memory_order_relaxed)) return;
+    cpu_set_t others;
+    CPU_ZERO(&others);
+    for (const int id : allowed_core_numbers()) {
+      if (id != here) CPU_SET(id, &others);
+    }
+    if (CPU_COUNT(&others) > 0) ::sched_setaffinity(0, sizeof others, &others);
+  }
+
   void help(int thread) {
     std::uint64_t seen = 0;
     const auto is_called = [&] {
@@ -165,6 +182,7 @@ struct Team::Job {
       }
       if (ends) return;
       seen = number(ticket.load(std::memory_order_acquire));
+      leave_core_of_master();
       work(thread);
     }
   }

@@ -77,7 +77,8 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Effo
   const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = depth_of(program, node);
   if (y.count() == 0 || k == 0) return;
   const bool adds = node.inputs.size() == 3;
-  const GemmPlan plan = plan_gemm(y.count() / (m * n), m, n, k, y.dtype, threads, adds);
+  const DType operands = program.type(node.inputs[0]).dtype;
+  const GemmPlan plan = plan_gemm(y.count() / (m * n), m, n, k, operands, y.dtype, threads, adds);
   if (plan.is_vector) return;
   // The other threads wait for the one with the most blocks.
   const auto jobs = static_cast<double>(plan.jobs());
