@@ -15,6 +15,7 @@
 #include "cli/split_hint.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
+#include "lab/report/known_columns.h"
 #include "lab/time/cell.h"
 #include "lab/time/tables.h"
 #include "spec/axes.h"
@@ -47,10 +48,7 @@ Json cell_key(const CellSpec& spec, const Json& environment) {
 
 std::vector<Column> columns() {
   std::vector<Column> out = cell_columns();
-  out.push_back({.name = "cell",
-                 .kind = ColumnKind::kStructured,
-                 .description = "all parameters of the row",
-                 .data_only = true});
+  out.push_back(data_only(col::cell));
   out.push_back(verdict_column());
   return out;
 }
@@ -200,7 +198,7 @@ int run_bench(const BenchOptions& options, Cells& cells) {
                  .wanted = runs.size() * static_cast<std::size_t>(options.rounds.repeat)};
   if (out.wanted == 1 && out.done == 1 && results[0].status == Status::kOutOfMemory) {
     out.last_words = Error(ErrorCode::kOutOfMemory, "bench", results[0].detail,
-                           oom_hint(runs[0], results[0].detail));
+                           oom_hint(runs[0], results[0].lack));
   }
   return cells.finish(std::move(out));
 }

@@ -44,7 +44,7 @@ TEST(OutOfMemoryTest, OnlyTheThreeLargestCategoriesAreNamed) {
 
 TEST(OutOfMemoryTest, WithoutALimitTheMachineIsAtItsEnd) {
   const OutOfMemory error("cpu", 1024, 0, {}, true);
-  EXPECT_TRUE(error.on_host());
+  EXPECT_TRUE(error.lack().is_on_host);
   EXPECT_THAT(error.what(), HasSubstr("1.00 KiB asked for, 0 B live, and the machine has no more"));
   EXPECT_THAT(error.what(), HasSubstr("nothing is live"));
 }
