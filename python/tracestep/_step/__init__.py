@@ -17,7 +17,7 @@ from .. import _library
 from .._capture.export import leaves_of as parameters_of
 from .._library import Run, Session
 from .._program import Error, OutOfMemoryError, UsageError
-from .captures import Call, Capture, refuse_wrapped, unwrapped
+from .captures import Call, Capture, refuse_around, refuse_wrapped, unwrapped
 from .ranks import ranks_of
 from .scaling import LossScale
 from .storage import Leaf, Parameters, address, leaves_of, placed
@@ -25,7 +25,6 @@ from .updates import MOMENTS, Updates
 from .watch import Watched
 
 SHADOW, GRADIENT = "shadow.", "grad."
-NARROW = {torch.bfloat16: "bf16", torch.float16: "fp16"}  # what autocast has for a precision
 MANY = 3  # steps in a row with numbers of their own for the optimizer
 
 
@@ -237,7 +236,7 @@ class Step:
                         "make the step behind the fork", 1)
         if self._session is None:
             raise UsageError("[step] the step has been released", 2)
-        self._refuse_around()
+        refuse_around(self.device, str(self.words.get("precision", "fp32")))
         is_other = self._watch.has_other_parts()
         if is_other:
             self._watch = Watched(self.model)
@@ -259,17 +258,6 @@ class Step:
                 self._refresh(name, p)
         self._updates.see()
         return kept
-
-    def _refuse_around(self) -> None:
-        """What a call may not be inside of."""
-        kind = self.device.type
-        if torch.is_autocast_enabled(kind):
-            wanted = NARROW.get(torch.get_autocast_dtype(kind), "fp32")
-            if not str(self.words.get("precision", "fp32")).startswith((wanted, "fp8")):
-                raise UsageError(f'[step] autocast is on around the call, and casts are parts of the step: make it with '
-                                 f'precision="{wanted}"', 2)
-        if kind == "cuda" and torch.cuda.is_current_stream_capturing():
-            raise UsageError("[step] a step is no part of a CUDA graph of PyTorch's: it has its own, and a loss on the host", 2)
 
     def _refresh(self, name: str, p: torch.Tensor) -> None:
         """Its narrow copies anew."""

@@ -20,6 +20,8 @@ from .._capture.folder import write
 from .._capture.patterns import NAMES as PATTERNS
 from .._program import UsageError
 
+NARROW = {torch.bfloat16: "bf16", torch.float16: "fp16"}  # what autocast has for a precision
+
 
 class Call:
     """Arguments of a call, taken apart: what of it is a tensor, and what decides the program."""
@@ -71,6 +73,17 @@ def refuse_wrapped(module: Any) -> None:
     for name, part in module.named_modules():
         if part._backward_hooks or part._backward_pre_hooks:
             raise UsageError(f"[step] {name or 'the module'} has a backward hook, which a program does not call", 2)
+
+
+def refuse_around(device: torch.device, precision: str) -> None:
+    """What a call may not be inside of."""
+    if torch.is_autocast_enabled(device.type):
+        wanted = NARROW.get(torch.get_autocast_dtype(device.type), "fp32")
+        if not precision.startswith((wanted, "fp8")):
+            raise UsageError(f'[step] autocast is on around the call, and casts are parts of the step: make it with '
+                             f'precision="{wanted}"', 2)
+    if device.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        raise UsageError("[step] a step is no part of a CUDA graph of PyTorch's: it has its own, and a loss on the host", 2)
 
 
 def on_cpu(module: torch.nn.Module) -> torch.nn.Module:

@@ -16,22 +16,14 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN) or (isinstance(value, tuple) and all(map(is_plain, value)))
 
 
-class Attributes:
-    """The plain attributes of an object, compared at the cost of one look-up."""
+def _nothing(_: dict[str, Any]) -> tuple[()]:
+    return ()
 
-    def __init__(self, owner: dict[str, Any]) -> None:
-        self.owner, self.count = owner, len(owner)
-        names = sorted(name for name, value in owner.items() if name != "training" and is_plain(value))
-        self._get: Callable[[dict[str, Any]], Any] = operator.itemgetter(*names) if names else lambda _: ()
-        self.values = self._get(owner)
-        self.snapshot = (tuple(names), self.values)
 
-    def is_same(self) -> bool:
-        """Whether none has another value, is new or is gone."""
-        try:
-            return len(self.owner) == self.count and self._get(self.owner) == self.values
-        except KeyError:
-            return False
+def _plain_of(owner: dict[str, Any]) -> tuple[tuple[str, ...], Callable[[dict[str, Any]], Any]]:
+    """The names of plain attributes, and a look-up of all of them."""
+    names = tuple(sorted(name for name, value in owner.items() if name != "training" and is_plain(value)))
+    return names, operator.itemgetter(*names) if names else _nothing
 
 
 def _held(module: torch.nn.Module) -> Iterator[dict[str, Any]]:
@@ -64,8 +56,23 @@ class Watched:
         owners = {id(vars(part)): vars(part) for part in self.parts}
         for part in self.parts:
             owners.update((id(held), held) for held in _held(part))
-        self._attributes = [Attributes(owner) for owner in owners.values()]
-        self._snapshot = tuple(x.snapshot for x in self._attributes)
+        self._plain: list[tuple[dict[str, Any], int, Callable[[dict[str, Any]], Any], Any]] = []
+        snapshot = []
+        for owner in owners.values():
+            names, get = _plain_of(owner)
+            self._plain.append((owner, len(owner), get, get(owner)))
+            snapshot.append((names, get(owner)))
+        self._snapshot = tuple(snapshot)
+
+    def _is_same(self) -> bool:
+        """Whether no attribute has another value, is new or is gone."""
+        try:
+            for owner, count, get, values in self._plain:
+                if get(owner) != values or len(owner) != count:
+                    return False
+        except KeyError:
+            return False
+        return True
 
     def has_other_parts(self) -> bool:
         """Whether a part or a parameter has been replaced, added or taken away."""
@@ -75,7 +82,7 @@ class Watched:
 
     def key(self) -> Any:
         """The same as long as the program of the same inputs is the same."""
-        if not all(x.is_same() for x in self._attributes):
+        if not self._is_same():
             self._scan()
             self._number = self._numbers.setdefault(self._snapshot, len(self._numbers))
         # A program holds the values of buffers.
@@ -84,6 +91,6 @@ class Watched:
 
     def settle(self) -> None:
         """What a call of the module itself has changed, as a counter of calls, makes no other program."""
-        if not all(x.is_same() for x in self._attributes):
+        if not self._is_same():
             self._scan()
             self._numbers[self._snapshot] = self._number

@@ -254,10 +254,12 @@ void StepSession::close() {
   device_.reset();
 }
 
-StepRun* StepSession::plan(const char* program, tracestep_kind kind) {
+StepRun* StepSession::plan(const char* program, int number) {
+  if (number < TRACESTEP_FORWARD || number > TRACESTEP_UPDATE) {
+    fail_usage("kind", "{} is none", number);
+  }
+  const auto kind = static_cast<tracestep_kind>(number);
   std::shared_ptr<const CapturedModel> module;
-  if (kind < TRACESTEP_FORWARD || kind > TRACESTEP_UPDATE)
-    fail_usage("kind", "{} is none", int{kind});
   if (kind != TRACESTEP_UPDATE) {
     if (program == nullptr) fail_usage("program", "a folder or a file is needed");
     module = program_at(program);

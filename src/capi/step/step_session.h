@@ -70,7 +70,8 @@ class StepSession {
   int ranks() const { return processes_ == nullptr ? 1 : processes_->count(); }
 
   void join(const tracestep_ranks& ranks);
-  StepRun* plan(const char* program, tracestep_kind kind);
+  // `kind`: a number of the caller's, which may be no tracestep_kind.
+  StepRun* plan(const char* program, int kind);
   void end(StepRun* run);
   void lend(const std::string& name, void* data, std::int64_t bytes);
   void refresh(const std::string& name);

@@ -159,8 +159,7 @@ void tracestep_close(tracestep_session* session) {
 int tracestep_plan(tracestep_session* session, const char* program, int kind, tracestep_run** out) {
   return in_session(session, [&] {
     given(out, "out") = nullptr;
-    *out =
-        reinterpret_cast<tracestep_run*>(session->plan(program, static_cast<tracestep_kind>(kind)));
+    *out = reinterpret_cast<tracestep_run*>(session->plan(program, kind));
   });
 }
 
