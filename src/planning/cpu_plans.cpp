@@ -20,6 +20,9 @@ constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
 
+// Multiply-adds that one thread makes before another has begun, some microseconds.
+constexpr double kLeastShared = 2e5;
+
 void choose_k(GemmPlan& plan, std::int64_t per_row) {
   const std::int64_t chunks = std::max<std::int64_t>(1, ceil_div(plan.k, kStripK * per_row));
   plan.block_k = round_up(std::max<std::int64_t>(1, ceil_div(plan.k, chunks)), 8 * per_row);
@@ -79,7 +82,9 @@ GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
   plan.is_vector = m == 1 || n == 1;
   if (batch * m * n == 0 || k == 0 || plan.is_vector) return plan;
   choose_k(plan, operands == DType::kBF16 ? 2 : 1);
-  choose_blocks(plan, std::max(1, threads));
+  const bool is_shared =
+      static_cast<double>(batch * m) * static_cast<double>(n * k) >= kLeastShared;
+  choose_blocks(plan, is_shared ? std::max(1, threads) : 1);
   // Sums over the blocks of K are collected in a block of float32: a result in low precision would
   // round them at every block, and a tensor is added to only once, at the end.
   const bool is_kept_apart = (is_low_precision(result) || adds) && plan.splits == 1;
