@@ -39,6 +39,21 @@ std::int64_t default_loss_chunks(std::int64_t rows, std::int64_t width, std::int
 Program chunk_loss(const Program& program, std::int64_t chunks,
                    const std::function<bool(const OpDef&)>& has_kernel);
 
+// Feed-forwards of the layers in chunks of rows, so that their inner tensors never exist as a
+// whole.
+//
+// Cuts what a feed-forward (`layers.N.ffn`) computes row by row into `chunks` parts of nearly equal
+// numbers of rows, which run one after the other, in forward and in backward alike: products with
+// weights, what is computed element by element between them, and in backward the products that sum
+// over rows, which are added up in float32, chunk by chunk from the first rows on. 0: as many
+// chunks as leave each one 1024 rows and make the inner tensor of one as large as a quarter of what
+// the feed-forward reads. Where another node reads a result it is assembled. What works in another
+// way (dropout, norms within) runs on whole tensors, and what depends on it. Backward reads the
+// chunks of forward: where blocks are computed again, that is one chunk at a time too. Loss and
+// gradients are those of the whole but for the rounding of sums over chunks.
+Program chunk_ffn(const Program& program, std::int64_t chunks,
+                  const std::function<bool(const OpDef&)>& has_kernel);
+
 // Keeps a low-precision copy ("shadow") of each weight, so that steps need not cast the weights.
 // Each cast of a float32 parameter (a node whose result has the role weight_cast) becomes the state
 // shadow_name(). A program that updates a parameter and has its shadow writes the cast of the new

@@ -254,6 +254,10 @@ Program cut_loss(const Program& p, const Options& o) {
   return out;
 }
 
+Program cut_ffn(const Program& p, const Options& o) {
+  return chunk_ffn(p, o.run.ffn_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
+}
+
 Program finished(Program program, const Options& options, std::string_view after,
                  std::string_view before = {});
 
@@ -348,6 +352,8 @@ std::vector<Pass> memory_passes() {
        [](const Program& p, const Options&) { return narrow_gathers(p); }},
       {"chunk_loss", "logits, loss and their gradients in chunks of rows",
        [](const Options& o) { return o.run.loss_chunks != 1; }, cut_loss},
+      {"chunk_ffn", "feed-forwards in chunks of rows, in forward and in backward",
+       [](const Options& o) { return o.run.ffn_chunks != 1; }, cut_ffn},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
        .needed = keeps_shadows,
