@@ -7,6 +7,7 @@
 
 #include "ir/op_def.h"
 #include "ir/program.h"
+#include "planning/device_traits.h"
 
 namespace tracestep {
 
@@ -133,6 +134,16 @@ std::int64_t padded_columns(std::int64_t columns, std::int64_t bytes_each);
 // makes Vp rows of the weight's gradient, of which V are a view; other readers read V of its
 // columns. All values are sums of the same terms, and of zeros.
 Program pad(const Program& program);
+
+// What layers keep for backward, in the host's memory meanwhile. A value that forward makes and
+// that backward reads when nodes of other layers have run in between is copied to a state there
+// (`offloaded.N`, on lane 1) as soon as it is made, and copied back in front of its first reader in
+// backward; earlier, behind the copy before, where that leaves the peak as it is on a device with
+// these traits. Its buffer is free when forward has read it. Constants, numbers and casts of
+// weights stay. Runs behind `recompute`, so that what blocks recompute from is moved. Values stay
+// bit-identical.
+inline constexpr std::string_view kOffloadedPrefix = "offloaded.";
+Program offload_activations(const Program& program, const DeviceTraits& traits);
 
 // Forward alone, keeping what backward would need: the `forward` mode of the benchmarks. From a
 // program with forward and backward: drops everything but forward, and makes each forward value

@@ -372,9 +372,10 @@ void add_schedule_fields(Rows& rows) {
       rows.choice(
           of_speed(
               "offload", "what lies in the host's memory",
-              "what lies in the host's memory instead of the device's: none, or optimizer, which "
-              "is AdamW's moments and, where products read narrow copies, the weights; no effect "
-              "on a CPU, whose memory is the host's"),
+              "what lies in the host's memory instead of the device's: none; optimizer, which "
+              "is AdamW's moments and, where products read narrow copies, the weights; "
+              "activations, which is what layers keep for backward; or optimizer+activations; no "
+              "effect on a CPU, whose memory is the host's"),
           kAllOffloads, in(&RunSpec::offload)));
   only_where(
       has_loss, "inference keeps nothing for backward, so there is nothing to compute again", kStep,
