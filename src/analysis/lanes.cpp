@@ -100,7 +100,10 @@ class Turns {
 
   void order(NodeId node) {
     NodeId needed = must_end_;
-    each_input(node, [&](std::size_t b) { needed = std::max(needed, written_beside_[b]); });
+    each_input(node, [&](std::size_t b) {
+      needed = std::max(needed, written_beside_[b]);
+      if (last_use_[b] == node && is_moved(b)) needed = std::max(needed, read_beside_[b]);
+    });
     each_output(node, [&](std::size_t b) {
       needed = std::max({needed, written_beside_[b], read_beside_[b]});
     });
@@ -108,6 +111,14 @@ class Turns {
     if (needed == kNoNode || needed <= joined_) return;
     joined_ = batch_end_[at(needed)];
     out_[at(node)].wait = joined_;
+  }
+
+  // True for a buffer that a copy on lane 1 reads: it is free when its last reader on lane 0 is
+  // done.
+  bool is_moved(std::size_t buffer) const {
+    const NodeId reader = read_beside_[buffer];
+    return reader != kNoNode && plan_.buffers[buffer].first != kNoNode &&
+           program_.node(reader).op->kernel_class == KernelClass::kCopy;
   }
 
   void order_beside(NodeId node) {

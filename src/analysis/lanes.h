@@ -28,7 +28,8 @@ bool has_lane(const OpDef& op);
 
 // Turns by node; views have none. A node of lane 1 waits for everything on lane 0 that stands
 // before it; so its place in the program is the earliest time at which it runs. A node of lane 0
-// waits for nodes of lane 1 whose results it reads, and for those that use what it overwrites.
+// waits for nodes of lane 1 whose results it reads, and for those that use what it overwrites. The
+// last reader of a buffer waits for a copy of it on lane 1, so that the buffer can be freed.
 // Where a batch is the last to read a buffer, lane 0 waits for it when two more batches have been
 // issued, so that the buffer can be freed.
 std::vector<Turn> turns_of(const Program& program, const BufferPlan& buffer_plan);

@@ -1,6 +1,7 @@
 // Mean cross-entropy of rows of logits against target indices, its gradient, and both at once. Rows
 // may end in padding, columns that do not count; with `count`, rows of ignored targets do not.
 #include "ops/functions.h"
+#include "ops/ignored_targets.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
 #include "ops/shared_attrs.h"
@@ -33,30 +34,7 @@ void check_rows(const OpCall& c, int logits, int targets, std::size_t count) {
 std::vector<AttrDef> loss_attrs() {
   return {{"columns", AttrKind::kInt, std::int64_t{0},
            "columns of the logits that count; the others have no gradient. 0: all"},
-          {"ignore_index", AttrKind::kInt, std::int64_t{-100},
-           "with count: the target of rows that do not count, with a gradient of 0"}};
-}
-
-// The operand `count` of a call, what sums of rows are divided by; "no value": the number of rows.
-Val count_of(Expansion e, std::size_t at) {
-  return e.inputs.size() > at ? e.inputs[at] : Val{};
-}
-
-// True for the targets that are ignored; "no value" where none can be.
-Val ignored(Expansion e, const Val& targets, const Val& count) {
-  if (!count) return {};
-  const auto value = static_cast<double>(e.attrs.integer("ignore_index"));
-  return binary("eq", targets, fill(e.builder, value, {targets.dtype(), {}}));
-}
-
-Val zero_of(Expansion e, DType dtype, const Shape& shape) {
-  return broadcast_to(fill(e.builder, 0.0, {dtype, {}}), shape);
-}
-
-// The targets with 0 in place of those that are ignored, so that each is an index.
-Val in_range(Expansion e, const Val& targets, const Val& are_ignored) {
-  return are_ignored ? select(are_ignored, zero_of(e, targets.dtype(), targets.shape()), targets)
-                     : targets;
+          ignore_index_attr()};
 }
 
 // The columns that count.
@@ -85,11 +63,9 @@ std::vector<Val> decomposed(Expansion e) {
       cast(counted(e.inputs[0], e.attrs), rules::accumulation_dtype(e.inputs[0].dtype()));
   const Val lse = log_sum_exp(logits), count = count_of(e, 2);
   const Val none = ignored(e, e.inputs[1], count);
-  Val losses = sub(lse, take_along(logits, in_range(e, e.inputs[1], none)));
-  if (count) {
-    losses = select(none, zero_of(e, losses.dtype(), losses.shape()), losses);
-    return {div(sum(losses, {0}), count), lse};
-  }
+  const Val losses =
+      without_ignored(e, sub(lse, take_along(logits, without_ignored(e, e.inputs[1], none))), none);
+  if (count) return {div(sum(losses, {0}), count), lse};
   return {affine(sum(losses, {0}), 1.0 / static_cast<double>(logits.dim(0))), lse};
 }
 
@@ -112,14 +88,10 @@ std::vector<Val> gradient_decomposed(Expansion e) {
   const Val one = broadcast_to(fill(e.builder, 1.0, {logits.dtype(), {}}), {rows});
   const Val count = count_of(e, 4), none = ignored(e, e.inputs[2], count);
   const Val hit =
-      e.builder.call1("put_along", {one, in_range(e, e.inputs[2], none)}, {{"size", vocab}});
+      e.builder.call1("put_along", {one, without_ignored(e, e.inputs[2], none)}, {{"size", vocab}});
   const Val scale =
       count ? div(e.inputs[0], count) : affine(e.inputs[0], 1.0 / static_cast<double>(rows));
-  Val gradient = mul(sub(p, hit), scale);
-  if (none) {
-    const Val by_row = broadcast_to(reshape(none, {rows, 1}), gradient.shape());
-    gradient = select(by_row, zero_of(e, gradient.dtype(), gradient.shape()), gradient);
-  }
+  const Val gradient = without_ignored(e, mul(sub(p, hit), scale), none);
   return {with_padding(cast(gradient, e.inputs[1].dtype()), e.inputs[1].dim(1))};
 }
 

@@ -2,6 +2,7 @@
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
+#include "ops/shared_attrs.h"
 
 namespace tracestep::ops {
 namespace {
@@ -280,6 +281,38 @@ void register_copies() {
                    }});
 }
 
+std::vector<Type> moved_type(const OpCall& c) {
+  require_lane(c);
+  if (c.inputs.front() != c.inputs.back()) {
+    fail_usage(c.op.name, "{} does not fit into {}", c.inputs.back().str(), c.inputs.front().str());
+  }
+  return {c.inputs.back()};
+}
+
+// Both read and write one of two memories; the attribute `lane` lets them run beside other nodes.
+void register_moves() {
+  register_op({.name = "offload",
+               .doc = "x in the storage of `place`, in the host's memory.",
+               .inputs = {"place", "x"},
+               .outputs = {"y"},
+               .attrs = {lane_attr()},
+               .kernel_class = KernelClass::kCopy,
+               .precision_class = PrecisionClass::kKeep,
+               .infer = moved_type,
+               .accepts = rules::contiguous,
+               .bytes_read = [](const OpCall& c) { return c.inputs[1].bytes(); },
+               .donates = {{0, 0}}});
+  register_op({.name = "reload",
+               .doc = "A copy of x, from the host's memory.",
+               .inputs = {"x"},
+               .outputs = {"y"},
+               .attrs = {lane_attr()},
+               .kernel_class = KernelClass::kCopy,
+               .precision_class = PrecisionClass::kKeep,
+               .infer = moved_type,
+               .accepts = rules::contiguous});
+}
+
 void register_concat() {
   register_op({.name = "concat",
                .doc = "Operands one after another along `axis`.",
@@ -337,6 +370,7 @@ void register_movement() {
   register_slice();
   register_broadcast();
   register_copies();
+  register_moves();
   register_concat();
 }
 

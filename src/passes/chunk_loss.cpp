@@ -12,17 +12,12 @@
 #include "ops/functions.h"
 #include "ops/rules.h"
 #include "passes/loss_pairs.h"
+#include "passes/row_chunks.h"
 
 namespace tracestep {
 namespace {
 
 constexpr std::int64_t kLeastRows = 1024;
-constexpr const char* kProductAndSum = "matmul_add";
-
-ProductAxes axes_of(const Program& p, const Node& product) {
-  const std::vector<Type> types{p.type(product.inputs[0]), p.type(product.inputs[1])};
-  return product.op->product({*product.op, product.attrs, types, {}});
-}
 
 // True for a product of two matrices and nothing else.
 bool is_product(const Node& node) {
@@ -233,7 +228,7 @@ class ChunkLoss {
     const std::int64_t rows = rows_of(cut), chunks = chunks_of(cut);
     for (std::int64_t i = 0; i < chunks; ++i) {
       epoch_ = static_cast<int>(i + 1);
-      emit_chunk(cut, i * rows / chunks, (i + 1) * rows / chunks, sums);
+      emit_chunk(cut, chunk_start(i, chunks, rows), chunk_start(i + 1, chunks, rows), sums);
     }
     replace_loss(cut, sums);
     for (std::size_t i = 0; i < cut.products.size(); ++i) {
@@ -264,7 +259,7 @@ class ChunkLoss {
     for (std::size_t i = 0; i < cut.products.size(); ++i) {
       const GradientProduct& p = cut.products[i];
       if (p.sums_rows) {
-        add_product(p, gradient, start, stop, sums.totals[i]);
+        sum_rows(p, gradient, start, stop, sums.totals[i]);
       } else {
         const auto guard = r_.from(node(p.node));
         sums.parts[i].push_back(product(p, {gradient, r_.map(node(p.node).inputs[1])}));
@@ -320,21 +315,15 @@ class ChunkLoss {
   }
 
   // Adds the product of the chunk's rows to `total`.
-  void add_product(const GradientProduct& p, Val gradient, std::int64_t start, std::int64_t stop,
-                   Val& total) {
+  void sum_rows(const GradientProduct& p, Val gradient, std::int64_t start, std::int64_t stop,
+                Val& total) {
     const Node& n = node(p.node);
     const auto guard = r_.from(n);
     const int other = 1 - p.side;
     std::vector<Val> operands(2, gradient);
     operands[at(other)] =
         ops::slice(r_.map(n.inputs[at(other)]), axes_of(program_, n).summed[other], start, stop);
-    if (total && adds_products_) {
-      operands.push_back(total);
-      total = r_.builder().call1(kProductAndSum, operands, n.attrs);
-      return;
-    }
-    const Val part = ops::cast(product(p, operands), rules::accumulation_dtype(gradient.dtype()));
-    total = total ? ops::add(total, part) : part;
+    total = add_product(r_.builder(), n, std::move(operands), total, adds_products_);
   }
 
   void replace_loss(const Cut& cut, const Sums& sums) {

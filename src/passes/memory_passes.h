@@ -7,6 +7,7 @@
 
 #include "ir/op_def.h"
 #include "ir/program.h"
+#include "planning/device_traits.h"
 
 namespace tracestep {
 
@@ -38,6 +39,21 @@ std::int64_t default_loss_chunks(std::int64_t rows, std::int64_t width, std::int
 // Logits that something else reads, or that come from no product of two matrices, stay whole.
 Program chunk_loss(const Program& program, std::int64_t chunks,
                    const std::function<bool(const OpDef&)>& has_kernel);
+
+// Feed-forwards of the layers in chunks of rows, so that their inner tensors never exist as a
+// whole.
+//
+// Cuts what a feed-forward (`layers.N.ffn`) computes row by row into `chunks` parts of nearly equal
+// numbers of rows, which run one after the other, in forward and in backward alike: products with
+// weights, what is computed element by element between them, and in backward the products that sum
+// over rows, which are added up in float32, chunk by chunk from the first rows on. 0: as many
+// chunks as leave each one 1024 rows and make the inner tensor of one as large as a quarter of what
+// the feed-forward reads. Where another node reads a result it is assembled. What works in another
+// way (dropout, norms within) runs on whole tensors, and what depends on it. Backward reads the
+// chunks of forward: where blocks are computed again, that is one chunk at a time too. Loss and
+// gradients are those of the whole but for the rounding of sums over chunks.
+Program chunk_ffn(const Program& program, std::int64_t chunks,
+                  const std::function<bool(const OpDef&)>& has_kernel);
 
 // Keeps a low-precision copy ("shadow") of each weight, so that steps need not cast the weights.
 // Each cast of a float32 parameter (a node whose result has the role weight_cast) becomes the state
@@ -118,6 +134,16 @@ std::int64_t padded_columns(std::int64_t columns, std::int64_t bytes_each);
 // makes Vp rows of the weight's gradient, of which V are a view; other readers read V of its
 // columns. All values are sums of the same terms, and of zeros.
 Program pad(const Program& program);
+
+// What layers keep for backward, in the host's memory meanwhile. A value that forward makes and
+// that backward reads when nodes of other layers have run in between is copied to a state there
+// (`offloaded.N`, on lane 1) as soon as it is made, and copied back in front of its first reader in
+// backward; earlier, behind the copy before, where that leaves the peak as it is on a device with
+// these traits. Its buffer is free when forward has read it. Constants, numbers and casts of
+// weights stay. Runs behind `recompute`, so that what blocks recompute from is moved. Values stay
+// bit-identical.
+inline constexpr std::string_view kOffloadedPrefix = "offloaded.";
+Program offload_activations(const Program& program, const DeviceTraits& traits);
 
 // Forward alone, keeping what backward would need: the `forward` mode of the benchmarks. From a
 // program with forward and backward: drops everything but forward, and makes each forward value

@@ -68,7 +68,12 @@ bool updates_early(const Options& o) {
 }
 
 bool offloads(const Options& o) {
-  return o.run.offload != Offload::kNone && o.context.traits.has_own_memory();
+  return has_optimizer(o.run.offload) && o.context.traits.has_own_memory();
+}
+
+bool offloads_saved(const Options& o) {
+  return has_activations(o.run.offload) && o.context.traits.has_own_memory() && trains(o) &&
+         !o.context.has_gradients;
 }
 
 // True where the update of a weight can write its narrow copy.
@@ -254,6 +259,10 @@ Program cut_loss(const Program& p, const Options& o) {
   return out;
 }
 
+Program cut_ffn(const Program& p, const Options& o) {
+  return chunk_ffn(p, o.run.ffn_chunks, [&](const OpDef& op) { return has_kernel(o, op); });
+}
+
 Program finished(Program program, const Options& options, std::string_view after,
                  std::string_view before = {});
 
@@ -348,6 +357,8 @@ std::vector<Pass> memory_passes() {
        [](const Program& p, const Options&) { return narrow_gathers(p); }},
       {"chunk_loss", "logits, loss and their gradients in chunks of rows",
        [](const Options& o) { return o.run.loss_chunks != 1; }, cut_loss},
+      {"chunk_ffn", "feed-forwards in chunks of rows, in forward and in backward",
+       [](const Options& o) { return o.run.ffn_chunks != 1; }, cut_ffn},
       {.name = "shadow",
        .doc = "weights kept in the low dtype as well, gradients read as they come",
        .needed = keeps_shadows,
@@ -393,7 +404,7 @@ std::vector<Pass> memory_passes() {
            },
        .compiles = true,
        // Pays where the updates wait for the bus to the host (bench/results/cuda-h200.md).
-       .pays = [](const RunSpec& run) { return run.offload != Offload::kNone; }},
+       .pays = [](const RunSpec& run) { return has_optimizer(run.offload); }},
       {.name = "join",
        .doc = "one launch for the updates of all tensors",
        .needed = updates_at_end,
@@ -412,6 +423,9 @@ std::vector<Pass> memory_passes() {
       {"regather", "weights gathered, or widened, again for backward instead of kept",
        [](const Options& o) { return (shards_weights(o) || keeps_nf4(o)) && differentiates(o); },
        [](const Program& p, const Options&) { return regather(p); }},
+      {"offload_activations", "what backward reads of other layers in the host's memory meanwhile",
+       offloads_saved,
+       [](const Program& p, const Options& o) { return offload_activations(p, o.context.traits); }},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.run.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},

@@ -396,13 +396,15 @@ class Split {
   }
 
   void loss(const Node& node) {
-    const bool is_plain = node.inputs.size() == 2;  // without ignored targets
-    if (!is_plain || part(node.inputs[0]).axis != 1 || !part(node.inputs[1]).is_whole()) {
+    const auto is_whole = [&](ValueId id) { return part(id).is_whole(); };
+    if (part(node.inputs[0]).axis != 1 ||
+        !std::all_of(node.inputs.begin() + 1, node.inputs.end(), is_whole)) {
       refuse(node);
     }
     const auto guard = r_.from(node);
-    r_.replace(node, r_.builder().call(find_op("cross_entropy_of_parts"), r_.inputs(node),
-                                       in_group(group_)));
+    r_.replace(node, r_.builder().call(
+                         find_op("cross_entropy_of_parts"), r_.inputs(node),
+                         in_group(group_, {{"ignore_index", node.attrs.integer("ignore_index")}})));
   }
 
   // Joins all parts of a value, side by side.

@@ -66,7 +66,8 @@ struct RunSpec {
   // Some targets do not count (nn/transformer.h); those of packed rows never do all.
   bool masks_targets = false;
   bool packed = false;  // rows of whole documents side by side, which do not see each other
-  std::int64_t loss_chunks = 1;  // parts that the loss is computed in; 0: as many as pay
+  // Parts that the loss, and feed-forwards, are computed in; 0: as many as pay.
+  std::int64_t loss_chunks = 1, ffn_chunks = 1;
   // The batch is divided among the replicas: `shape` is the whole one.
   Parallel parallel = {};
   GradientKind gradients = GradientKind::kTransient;

@@ -17,7 +17,8 @@ std::string_view name_of(UpdateTime time) {
 }
 
 std::string_view name_of(Offload offload) {
-  return offload == Offload::kNone ? "none" : "optimizer";
+  return word_of<Offload::kBoth>(offload,
+                                 {"none", "optimizer", "activations", "optimizer+activations"});
 }
 
 std::string_view name_of(Moments moments) {

@@ -39,10 +39,23 @@ std::string_view name_of(UpdateTime time);
 // Tensors of a step that lie in the host's memory.
 enum class Offload : std::uint8_t {
   kNone,
-  kOptimizer,  // what only updates read
+  kOptimizer,    // what only updates read
+  kActivations,  // what layers keep for backward
+  kBoth,
 };
-inline constexpr Offload kAllOffloads[] = {Offload::kNone, Offload::kOptimizer};
+inline constexpr Offload kAllOffloads[] = {Offload::kNone, Offload::kOptimizer,
+                                           Offload::kActivations, Offload::kBoth};
 std::string_view name_of(Offload offload);
+constexpr bool has_optimizer(Offload offload) {
+  return offload == Offload::kOptimizer || offload == Offload::kBoth;
+}
+constexpr bool has_activations(Offload offload) {
+  return offload == Offload::kActivations || offload == Offload::kBoth;
+}
+constexpr Offload offload_of(bool optimizer, bool activations) {
+  if (activations) return optimizer ? Offload::kBoth : Offload::kActivations;
+  return optimizer ? Offload::kOptimizer : Offload::kNone;
+}
 
 // How AdamW's m and v are stored.
 enum class Moments : std::uint8_t {

@@ -35,14 +35,14 @@ RunField recompute_field(RunField row) {
 
 constexpr const char* kAuto = "auto";
 
-RunField loss_chunks_field(RunField row) {
+RunField chunks_field(RunField row, std::int64_t RunSpec::*chunks) {
   row.examples = {kAuto, "1", "2", "3"};
-  row.value = [](const RunSpec& spec) {
-    return Json(spec.loss_chunks == 0 ? kAuto : std::to_string(spec.loss_chunks));
+  row.value = [chunks](const RunSpec& spec) {
+    return Json(spec.*chunks == 0 ? kAuto : std::to_string(spec.*chunks));
   };
-  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+  row.parse = [chunks](const std::string& where, const std::string& text) -> RunChange {
     const std::int64_t count = text == kAuto ? 0 : parse_count(where, text, 1, kMaxSize);
-    return [count](RunSpec& spec) { spec.loss_chunks = count; };
+    return [count, chunks](RunSpec& spec) { spec.*chunks = count; };
   };
   return row;
 }
@@ -372,9 +372,10 @@ void add_schedule_fields(Rows& rows) {
       rows.choice(
           of_speed(
               "offload", "what lies in the host's memory",
-              "what lies in the host's memory instead of the device's: none, or optimizer, which "
-              "is AdamW's moments and, where products read narrow copies, the weights; no effect "
-              "on a CPU, whose memory is the host's"),
+              "what lies in the host's memory instead of the device's: none; optimizer, which "
+              "is AdamW's moments and, where products read narrow copies, the weights; "
+              "activations, which is what layers keep for backward; or optimizer+activations; no "
+              "effect on a CPU, whose memory is the host's"),
           kAllOffloads, in(&RunSpec::offload)));
   only_where(
       has_loss, "inference keeps nothing for backward, so there is nothing to compute again", kStep,
@@ -386,12 +387,20 @@ void add_schedule_fields(Rows& rows) {
               "cheapest choice with that peak; or model paths such as layers.*.ffn+lm_head",
               "WHAT")),
           parse_recomputation, in(&RunSpec::recompute)));
-  only_where(has_loss, "inference ends with logits, so there is no loss to divide", kStep,
-             rows.add(loss_chunks_field(of_speed(
-                 "loss_chunks", "parts that the loss is computed in",
-                 "parts of the batch's rows that logits, loss and their gradients are computed in, "
-                 "one after the other, so that the logits never exist as a whole; auto: as many "
-                 "chunks of at least 1024 rows as save memory"))));
+  only_where(
+      has_loss, "inference ends with logits, so there is no loss to divide", kStep,
+      rows.add(chunks_field(
+          of_speed("loss_chunks", "parts that the loss is computed in",
+                   "parts of the batch's rows that logits, loss and their gradients are computed "
+                   "in, one after the other, so that the logits never exist as a whole; auto: as "
+                   "many chunks of at least 1024 rows as save memory"),
+          &RunSpec::loss_chunks)));
+  rows.add(chunks_field(
+      of_speed("ffn_chunks", "parts that feed-forwards are computed in",
+               "parts of the batch's rows that each feed-forward of our own models is computed in, "
+               "one after the other, so that with option recompute its inner tensors never exist "
+               "as a whole; auto: as many chunks of at least 1024 rows as save memory"),
+      &RunSpec::ffn_chunks));
   rows.parsed(field_of_parts(
                   {.name = "parallel",
                    .role = Role::kSpeed,

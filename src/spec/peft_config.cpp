@@ -130,11 +130,19 @@ Adapters read_peft_config(const std::filesystem::path& folder) {
   return out;
 }
 
+bool keeps_tied(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kPeftConfig;
+  const Json json = Json::parse(read_text_file(path, kPeftWhere, kMostPeftBytes), path.string());
+  const Json* value = json.find(kKeepsTied);
+  return value != nullptr && *value == Json(true);
+}
+
 Json peft_config(const Adapters& adapters, const std::vector<std::string>& modules,
-                 const std::vector<std::string>& whole, const std::string& base) {
+                 const std::vector<std::string>& whole, bool is_tied, const std::string& base) {
   Json out = Json::object();
   out["base_model_name_or_path"] = base.empty() ? Json() : Json(base);
   out["bias"] = "none";
+  if (is_tied) out[kKeepsTied] = true;
   out["fan_in_fan_out"] = false;
   out["inference_mode"] = true;
   out["lora_alpha"] = adapters.alpha;

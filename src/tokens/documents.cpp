@@ -1,6 +1,7 @@
 #include "tokens/documents.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -47,8 +48,7 @@ Document conversation_of(const Json& messages, const DocumentOptions& options) {
   return {rendered(*options.chat, all), false};
 }
 
-Document document_of(std::string_view line, const DocumentOptions& options) {
-  const Json row = Json::parse(line, "row");
+Document document_of(const Json& row, const DocumentOptions& options) {
   if (!row.is_object()) refuse("it is no object");
   if (const Json* messages = row.find("messages")) return conversation_of(*messages, options);
   Document out;
@@ -97,6 +97,9 @@ class Reader {
 
  private:
   void add_rows(const std::string& name, std::string_view file) {
+    const std::size_t first = file.find_first_not_of(" \t\r\n");
+    const bool is_array = first != file.npos && file[first] == '[' && name.ends_with(".json");
+    if (is_array) return add_items(name, file);
     std::int64_t number = 0;
     while (!file.empty()) {
       const std::size_t end = std::min(file.find('\n'), file.size());
@@ -104,17 +107,36 @@ class Reader {
       file.remove_prefix(std::min(end + 1, file.size()));
       ++number;
       if (line.find_first_not_of(" \t\r") == line.npos) continue;
-      ++rows_;
-      try {
-        add(document_of(line, options_));
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::kInput) throw;
-        ++broken_;
-        if (named_.size() < kMostNamed) {
-          named_.push_back(fmt::format("{}:{}: {}", name, number, error.message()));
-        }
-      }
+      add_row(fmt::format("{}:{}", name, number),
+              [&] { add(document_of(Json::parse(line, "row"), options_)); });
       progress_.update(file.data() - source_.text.data());
+    }
+  }
+
+  // One array of all rows.
+  void add_items(const std::string& name, std::string_view file) {
+    Json all;
+    try {
+      all = Json::parse(file, name);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kInput, "data",
+                  fmt::format("{} begins as an array: {}", name, error.message()),
+                  "give JSON lines, an object a line, or one whole array of objects");
+    }
+    for (std::size_t i = 0; i < all.items().size(); ++i) {
+      add_row(fmt::format("{}[{}]", name, i), [&] { add(document_of(all.items()[i], options_)); });
+    }
+  }
+
+  void add_row(const std::string& place, const std::function<void()>& read) {
+    ++rows_;
+    try {
+      read();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInput) throw;
+      ++broken_;
+      if (named_.size() >= kMostNamed) return;
+      named_.push_back(fmt::format("{}: {}", place, error.message()));
     }
   }
 

@@ -132,10 +132,15 @@ void add_rounding(std::vector<Entry>& out) {
                  .also = " (of the executor, or named)",
                  .value = passes_of,
                  .on_change = OnChange::kWarnOfRounding});
-  out.push_back(
-      {.key = "loss_chunks",
-       .value = [](R r) { return field_named(run_fields(), "loss_chunks").value(r.options.run); },
-       .on_change = OnChange::kWarnOfRounding});
+  const auto add_chunks = [&out](const char* name, Json older) {
+    out.push_back({.key = name,
+                   .value = [field = &field_named(run_fields(), name)](
+                                R r) { return field->value(r.options.run); },
+                   .on_change = OnChange::kWarnOfRounding,
+                   .older = std::move(older)});
+  };
+  add_chunks("loss_chunks", {});
+  add_chunks("ffn_chunks", "1");
   out.push_back(
       {.key = "parallel", .value = order_of_sums, .on_change = OnChange::kWarnOfRounding});
 }

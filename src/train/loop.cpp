@@ -86,6 +86,9 @@ void check_shards(const TrainOptions& o) {
   if (o.run.loss_chunks != 1) {
     fail_usage("shards", "a loss in chunks adds up in another order; leave out loss-chunks");
   }
+  if (o.run.ffn_chunks != 1) {
+    fail_usage("shards", "feed-forwards in chunks add up in another order; leave out ffn-chunks");
+  }
   const bool is_narrow = is_low_precision(o.run.precision.parameters) || parallel.low_sums;
   if (parallel.replicas() > 1 && is_narrow) {
     fail_usage(

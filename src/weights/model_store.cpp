@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "nn/scopes.h"
 #include "passes/form_passes.h"
@@ -134,13 +135,6 @@ std::int64_t integer_of(const SavedTensors& from, const std::string& key, std::i
   return out;
 }
 
-// The shape of a weight of which these are the codes.
-Shape coded_shape(const Type& codes) {
-  Shape out = codes.shape;
-  out[out.rank() - 1] *= 2;
-  return out;
-}
-
 Shape matrix(const SavedTensors& from, const std::string& name) {
   const std::string codes = name + std::string(kNf4Codes);
   const Shape shape = from.has(codes)  ? coded_shape(from.type(codes))
@@ -243,6 +237,37 @@ void initialize_for_timing(Store& store, std::uint64_t seed) {
   fill_parameters(fill_range_uniform, WholeTensors(store), seed);
 }
 
+namespace {
+
+// `from` with so many rows: the last ones are left out, or each new one is the mean of those there
+// are, as transformers resizes embeddings (resize_token_embeddings), but for its noise.
+HostTensor with_rows(const HostTensor& from, std::int64_t rows) {
+  Type type{DType::kF32, from.shape};
+  type.shape[0] = rows;
+  const HostTensor wide = as_dtype(from, DType::kF32);
+  HostTensor out = HostTensor::zeros(type.dtype, type.shape);
+  const std::span<const float> x = wide.as<float>();
+  const std::span<float> y = out.as<float>();
+  const auto width = static_cast<std::size_t>(from.shape.product() / from.shape[0]);
+  const std::size_t kept = std::min(x.size(), y.size());
+  std::ranges::copy(x.first(kept), y.begin());
+  if (kept < y.size()) {
+    std::vector<double> mean(width, 0.0);
+    for (std::size_t i = 0; i < x.size(); ++i) mean[i % width] += static_cast<double>(x[i]);
+    const auto count = static_cast<double>(from.shape[0]);
+    for (std::size_t i = kept; i < y.size(); ++i) {
+      y[i] = static_cast<float>(mean[i % width] / count);
+    }
+  }
+  return as_dtype(out, from.dtype);
+}
+
+}  // namespace
+
+bool is_of_vocabulary(std::string_view name) {
+  return name == kEmbeddingTable || name == kHeadWeight;
+}
+
 // Weights without adapters are the base of any: these stay as they are.
 void load_parameters(const WholeTensors& to, const SavedTensors& from) {
   const std::string where = from.path().string();
@@ -265,12 +290,22 @@ void load_parameters(const WholeTensors& to, const SavedTensors& from) {
     }
     if (!from.has(name) && is_part_of_nf4(name)) continue;  // set with the codes
     if (!from.has(name)) fail_input(where, "tensor '{}' is missing", name);
-    const Type held = from.type(name);
+    Type held = from.type(name);
     const Type type = to.type(name);
+    const bool is_resized = from.is_published() && is_of_vocabulary(name) &&
+                            held.shape.rank() == type.shape.rank() &&
+                            held.shape[0] != type.shape[0];
+    if (is_resized && name == kEmbeddingTable) {
+      log_info("vocabulary: {} tokens instead of {}; {}", type.shape[0], held.shape[0],
+               type.shape[0] < held.shape[0] ? "the last rows are left out"
+                                             : "each new row is the mean of those there are");
+    }
+    if (is_resized) held.shape[0] = type.shape[0];
     if (!is_storable(held, type, from.is_published() || to.is_frozen(name))) {
       fail_input(where, "tensor '{}' is {}, the model expects {}", name, held.str(), type.str());
     }
-    const HostTensor value = from.read(name);
+    HostTensor value = from.read(name);
+    if (is_resized) value = with_rows(value, type.shape[0]);
     held == type ? to.set(name, value) : to.set(name, as_dtype(value, type.dtype));
   }
 }

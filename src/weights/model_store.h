@@ -33,8 +33,11 @@ void load_tensor(Store& store, const std::string& name, const TensorView& value)
 
 // Reads every parameter of the store, one at a time, widening as load_tensor() does. Throws
 // Error{kInput} naming the tensor that is missing, has another shape or a dtype other than the
-// parameter's, and for tensors the model does not have.
+// parameter's, and for tensors the model does not have. Embeddings and head of a published model
+// are resized where the model has another vocabulary: more rows are the mean of those there are.
 void load_parameters(Store& store, const SavedTensors& from);
+// True for a tensor with a row for each token.
+bool is_of_vocabulary(std::string_view name);
 
 // The model: its sizes by the shapes of its tensors, its number of heads and its architecture by
 // the file's metadata, else by `fallback`. Throws Error{kInput} when the tensors are not such a

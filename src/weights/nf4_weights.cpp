@@ -70,6 +70,29 @@ Nf4Weights to_nf4(const TensorView& weight) {
   return out;
 }
 
+HostTensor from_nf4(const Nf4Weights& parts) {
+  HostTensor out =
+      HostTensor::zeros(DType::kF32, coded_shape({parts.codes.dtype, parts.codes.shape}));
+  const auto codes = parts.codes.as<std::uint8_t>();
+  const auto magnitudes = parts.magnitudes.as<std::uint8_t>();
+  const auto scales = parts.scales.as<float>();
+  const float offset = parts.offset.as<float>()[0];
+  const auto w = out.as<float>();
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::size_t block = 2 * i / kNf4Block;
+    const float m = kDynamic[magnitudes[block]] * scales[block / kNf4Group] + offset;
+    w[2 * i] = kNf4Values[codes[i] >> 4] * m;
+    w[2 * i + 1] = kNf4Values[codes[i] & 15] * m;
+  }
+  return out;
+}
+
+Shape coded_shape(const Type& codes) {
+  Shape out = codes.shape;
+  out[out.rank() - 1] *= 2;
+  return out;
+}
+
 bool is_nf4(const WholeTensors& tensors, const std::string& name) {
   return tensors.has(name + std::string(kNf4Codes));
 }

@@ -18,6 +18,11 @@ struct Nf4Weights {
 // 256 blocks. `weight`: floating, whole blocks; computed in float32.
 Nf4Weights to_nf4(const TensorView& weight);
 
+// The weight that the codes stand for, in float32 (the op widen_nf4).
+HostTensor from_nf4(const Nf4Weights& parts);
+// The shape of a weight of which these are the codes.
+Shape coded_shape(const Type& codes);
+
 // True if the tensors hold the weight `name` in 4 bits; set_nf4() sets it so.
 bool is_nf4(const WholeTensors& tensors, const std::string& name);
 void set_nf4(const WholeTensors& to, const std::string& name, const TensorView& weight);

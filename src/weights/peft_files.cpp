@@ -11,10 +11,12 @@
 #include "base/utf8.h"
 #include "nn/families.h"
 #include "nn/family_names.h"
+#include "passes/form_passes.h"
 #include "spec/parse_words.h"
 #include "spec/peft_config.h"
 #include "weights/family_files.h"
 #include "weights/model_store.h"
+#include "weights/nf4_weights.h"
 
 namespace tracestep {
 namespace fs = std::filesystem;
@@ -142,6 +144,17 @@ std::vector<std::string> targets_for(const std::set<std::string>& adapted,
   return {out.begin(), out.end()};
 }
 
+// True for what PEFT saves of a resized base a second time: embeddings and head under the names
+// that they have within the module that it saves whole, and the head that is the embeddings.
+bool is_copy(std::string name, const std::set<std::string>& known, bool is_tied) {
+  if (is_tied && name == std::string(kTheirs) + "lm_head.weight") return true;
+  for (const std::string_view inner : {".modules_to_save", ".original_module"}) {
+    const std::size_t at = name.find(inner);
+    if (at != name.npos) name.erase(at, inner.size());
+  }
+  return known.contains(name);
+}
+
 void load_adapters(const WholeTensors& to, const RunSpec& run) {
   const fs::path path = fs::path(run.lora.from) / kPeftWeights;
   if (run.model.captured != nullptr) {
@@ -151,12 +164,31 @@ void load_adapters(const WholeTensors& to, const RunSpec& run) {
   const SafetensorsFile file(path);
   const Places places(run.model, family_of(run.model, {}));
   std::set<std::string> known;
-  for (const std::string& name : to.names(LeafKind::kParameter)) {
+  std::vector<std::string> names = to.names(LeafKind::kParameter);
+  for (const std::string& name : to.names(LeafKind::kConstant)) {  // saved beside a resized base
+    const bool is_saved =
+        is_of_vocabulary(name) && file.find(places.name_of_whole(name)) != nullptr;
+    if (is_saved) names.push_back(name);
+  }
+  for (const std::string& name : names) {
     const bool is_whole = !is_adapter(name);
+    const bool is_trained_table = is_of_vocabulary(name) && !to.is_frozen(name);
+    if (is_trained_table && run.model.is_tied && !keeps_tied(run.lora.from)) {
+      fail_input(run.lora.from,
+                 "modules_to_save has the embeddings, which are the head as well, and {} is not "
+                 "true: without it the head of PEFT stays as it was",
+                 kKeepsTied);
+    }
     const std::string theirs = is_whole ? places.name_of_whole(name) : places.name_of(name);
     known.insert(theirs);
     if (file.find(theirs) == nullptr) fail_input(path.string(), "{} is missing", theirs);
     const Type given = file.type(theirs), type = to.type(name);
+    if (is_of_vocabulary(name) && given.shape[0] != places.whole_shape(name)[0]) {
+      throw Error(ErrorCode::kUsage, "vocab",
+                  fmt::format("{} has {} rows in {}, and the model {}", theirs, given.shape[0],
+                              path.string(), places.whole_shape(name)[0]),
+                  fmt::format("give option vocab {}", given.shape[0]));
+    }
     if (given.shape != (is_whole ? places.whole_shape(name) : type.shape) ||
         !is_floating(given.dtype) || is_float8(given.dtype)) {
       fail_input(path.string(), "{} is {}, the model expects {}: adapters of another base", theirs,
@@ -170,7 +202,7 @@ void load_adapters(const WholeTensors& to, const RunSpec& run) {
     given.dtype == type.dtype ? to.set(name, ours) : to.set(name, as_dtype(ours, type.dtype));
   }
   for (const std::string& name : file.names()) {
-    if (known.contains(name)) continue;
+    if (known.contains(name) || is_copy(name, known, run.model.is_tied)) continue;
     fail_input(path.string(), "the model has no product for {}", message_line(name, 200));
   }
 }
@@ -231,10 +263,14 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
   const Places places(model, family_of(model, base));
   std::map<std::string, std::string> ours;  // by their names
   std::set<std::string> adapted, whole;
+  bool trains_table = false;
   TensorTypes types;
+  const bool is_resized = is_model_folder(base) && known_model_at(base).config.vocab != model.vocab;
   for (const auto& [name, type] : tensors.types) {
-    const bool is_whole = std::ranges::any_of(
+    const bool is_trained = std::ranges::any_of(
         adapters.whole, [&](const std::string& part) { return path_matches(part, name); });
+    const bool is_whole = is_trained || (is_resized && is_of_vocabulary(name));
+    trains_table = trains_table || (is_trained && is_of_vocabulary(name));
     if (is_adapter(name)) {
       const std::string theirs = places.name_of(name);
       ours[theirs] = name;
@@ -244,12 +280,13 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
       const std::string theirs = places.name_of_whole(name);
       ours[theirs] = name;
       types[theirs] = {type.dtype, places.whole_shape(name)};
-      whole.insert(component_path(theirs.substr(kTheirs.size())));
+      if (is_trained) whole.insert(component_path(theirs.substr(kTheirs.size())));
     }
   }
   const std::vector<std::string> modules = places.modules();
-  const Json config = peft_config(adapters, targets_for(adapted, modules),
-                                  {whole.begin(), whole.end()}, base.string());
+  const Json config =
+      peft_config(adapters, targets_for(adapted, modules), {whole.begin(), whole.end()},
+                  model.is_tied && trains_table, base.string());
   OutputFolder output(path, kExport);
   const Directory& folder = output.folder();
   {
@@ -273,22 +310,28 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
 }
 
 TensorsToSave merged(const TensorsToSave& tensors, const Adapters& adapters) {
-  if (adapters.base == BaseWeights::kNf4) {
-    throw Error(ErrorCode::kUsage, kExport,
-                "the weights are kept in 4 bits, and would be merged so",
-                "export the adapters, and merge them into the model that they began from");
-  }
-  TensorsToSave out{
-      .types = {}, .get = [tensors, scale = adapters.scale()](const std::string& name) {
-        HostTensor weight = tensors.get(name);
-        const std::string path = component_path(name);
-        const std::string a = path + std::string(kAdapterA), b = path + std::string(kAdapterB);
-        const bool has_adapter = name.ends_with(kWeight) && tensors.types.contains(a);
-        if (!has_adapter) return weight;
-        return with_adapter(weight, tensors.get(a), tensors.get(b), scale);
-      }};
+  // Weights of 4 bits are widened, so that what they and the adapters add up to is rounded once.
+  const auto weight_of = [tensors](const std::string& name) {
+    const std::string codes = name + std::string(kNf4Codes);
+    if (!tensors.types.contains(codes)) return tensors.get(name);
+    const auto part = [&](std::string_view what) { return tensors.get(name + std::string(what)); };
+    return from_nf4({part(kNf4Codes), part(kNf4Magnitudes), part(kNf4Scales), part(kNf4Offset)});
+  };
+  TensorsToSave out{.types = {},
+                    .get = [=, types = tensors.types, get = tensors.get,
+                            scale = adapters.scale()](const std::string& name) {
+                      HostTensor weight = weight_of(name);
+                      const std::string path = component_path(name);
+                      const std::string a = path + std::string(kAdapterA),
+                                        b = path + std::string(kAdapterB);
+                      const bool has_adapter = name.ends_with(kWeight) && types.contains(a);
+                      return has_adapter ? with_adapter(weight, get(a), get(b), scale) : weight;
+                    }};
   for (const auto& [name, type] : tensors.types) {
-    if (!is_adapter(name)) out.types[name] = type;
+    if (is_adapter(name) || is_part_of_nf4(name)) continue;
+    const std::string coded = weight_of_codes(name);
+    out.types[coded.empty() ? name : coded] =
+        coded.empty() ? type : Type{DType::kF32, coded_shape(type)};
   }
   return out;
 }

@@ -1,15 +1,20 @@
-// Steps whose optimizer's states lie in the host's memory: the same bits, and the bytes of both
-// memories as predicted.
+// Steps whose optimizer's states, or what blocks keep for backward, lie in the host's memory: the
+// same bits, and the bytes of both memories as predicted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "backends/null/null_device.h"
 #include "exec/small_steps.h"
+#include "ir/verify.h"
 #include "ops/functions.h"
+#include "passes/kernel_passes.h"
+#include "passes/memory_passes.h"
 #include "passes/optimizer.h"
 #include "passes/pipeline.h"
 #include "spec/fields.h"
+#include "spec/parse_words.h"
 #include "support/backends.h"
 
 namespace tracestep {
@@ -145,6 +150,78 @@ TEST_F(OffloadedStepTest, ResultsAreTheSameBitsOnEveryBackEnd) {
           << backend.name << " " << label_of(spec);
       const Program program = step_program(offloaded(spec), *device);
       EXPECT_EQ(host_bytes(program) > 0, device->traits().has_own_memory()) << backend.name;
+    }
+  }
+}
+
+// --- activations --------------------------------------------------------------------------------
+std::vector<RunSpec> steps_that_keep() {
+  std::vector<RunSpec> out;
+  for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+    for (const char* recompute : {"none", "blocks", "layers.*.ffn"}) {
+      for (const char* precision : {"fp32", "bf16"}) {
+        RunSpec spec = step_of(executor, precision, UpdateTime::kEnd);
+        spec.model.layers = 4;
+        spec.recompute = parse_recomputation("test", recompute);
+        out.push_back(spec);
+      }
+    }
+  }
+  return out;
+}
+
+std::int64_t moved_bytes(const Program& program) {
+  std::int64_t out = 0;
+  for (ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.name.starts_with(kOffloadedPrefix)) out += leaf.type.bytes();
+  }
+  return out;
+}
+
+TEST_F(OffloadedStepTest, ActivationsAreInEachMemoryAsPredicted) {
+  for (RunSpec spec : steps_that_keep()) {
+    spec.shape = {.batch = 8, .context = 512};  // more than workspaces
+    spec.model.d_model = 256;
+    SCOPED_TRACE(label_of(spec));
+    const auto device = null_gpu();
+    const Program before = step_program(spec, *device);
+    spec.offload = Offload::kActivations;
+    const Program program = step_program(spec, *device);
+    Store store(*device);
+    const auto executor = make_executor(spec.executor, store, program);
+    executor->run();
+    const std::int64_t peak = device->allocator().stats().peak_requested_bytes;
+    EXPECT_EQ(executor->predicted_peak_bytes(), peak);
+    EXPECT_EQ(device->host_bytes(), host_bytes(program));
+    EXPECT_EQ(host_bytes(program), moved_bytes(program));
+    EXPECT_LT(peak, predicted_peak_bytes(spec.executor, before, device->traits()));
+    EXPECT_EQ(total_cost(program).flops, total_cost(before).flops);
+    // Three blocks of four keep something; the last one's backward follows its forward.
+    const std::int64_t residual = 4 * spec.shape.batch * spec.shape.context * spec.model.d_model;
+    if (spec.recompute == Recomputation::blocks()) EXPECT_EQ(moved_bytes(program), 3 * residual);
+    spec.offload = Offload::kBoth;
+    EXPECT_GT(host_bytes(step_program(spec, *device)), host_bytes(program));
+  }
+}
+
+// In guarded memory copies run as late as the plan lets them.
+TEST_F(OffloadedStepTest, ActivationsThatWereAwayAreTheSameBits) {
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    for (RunSpec spec : steps_that_keep()) {
+      const auto device = backend.make({.threads = 2, .guarded = true});
+      spec.executor = ExecutorKind::kEager;
+      const Program plain = step_program(spec, *device);
+      const Program moved = offload_activations(plain, device->traits());
+      EXPECT_GT(moved_bytes(moved), 0);
+      verify(materialize(moved), VerifyStage::kMaterialized);
+      for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kArena}) {
+        EXPECT_EQ(testing::results_of(executor, materialize(moved), *backend.make({})),
+                  testing::results_of(executor, plain, *backend.make({})))
+            << backend.name << " " << label_of(spec);
+      }
+      EXPECT_EQ(testing::results_of(ExecutorKind::kEager, materialize(moved), *device),
+                testing::results_of(ExecutorKind::kEager, plain, *backend.make({})));
     }
   }
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Adapters beside PEFT, on small random models of five families: logits, loss, the gradients of A and B, ten steps of
-AdamW, adapters written by either and read by the other, and the merged model.
+AdamW, adapters written by either and read by the other, and the merged model; parts trained whole (modules_to_save)
+and a resized vocabulary.
 
     tests/python/adapters_test.py [--program build/tracestep]
 
@@ -44,7 +45,8 @@ transformers.utils.logging.disable_progress_bar()
 
 def our_name(theirs):
     """"layers.0.attn.q_proj.lora_A.weight" for "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"."""
-    name = theirs.removeprefix("base_model.model.model.").replace(".default", "")
+    name = theirs.removeprefix("base_model.model.").removeprefix("model.").replace(".default", "")
+    name = name.replace(".modules_to_save", "").replace("embed_tokens", "token_embeddings")
     for part, ours in OURS.items():
         name = name.replace(part, ours)
     return name
@@ -86,11 +88,14 @@ class AdaptersTest(unittest.TestCase):
         return transformers.AutoModelForCausalLM.from_pretrained(self.folder / name, dtype=torch.float32,
                                                                  attn_implementation="eager").eval()
 
-    def adapted(self, kind, **more):
-        """A base in the folder "base", and adapters whose B is not zero in "there"."""
+    def adapted(self, kind, vocab=None, **more):
+        """A base in the folder "base", and adapters whose B is not zero in "there"; `vocab`: of the base, resized."""
         targets, fields = CASES[kind]
         config = peft.LoraConfig(r=3, lora_alpha=6, target_modules=targets, **fields | more)
-        model = peft.get_peft_model(self.base(kind, "base"), config).eval()
+        base = self.base(kind, "base")
+        if vocab:
+            base.resize_token_embeddings(vocab)
+        model = peft.get_peft_model(base, config).eval()
         with torch.no_grad():
             for name, x in model.named_parameters():
                 if "lora_B" in name:
@@ -174,6 +179,92 @@ class AdaptersTest(unittest.TestCase):
                     self.expect_close(self.loss_of(self.load(kind + ".merged"), 0)[0], wanted, 2e-5, kind)
                 self.expect_close(self.logits_here("--model", kind + ".merged"), wanted, 2e-5, kind)
 
+    # By family, the parts that PEFT saves whole beside adapters; the head of the first is its embedding.
+    WHOLE = {"llama3": dict(modules_to_save=["embed_tokens"], ensure_weight_tying=True),
+             "mistral": dict(modules_to_save=["lm_head", "embed_tokens"])}
+
+    def expect_logits_of(self, model, what, *words):
+        with torch.no_grad():
+            wanted = self.loss_of(model, 0)[0]
+        self.expect_close(self.logits_here("--model", "base", *words), wanted, 2e-5, what)
+
+    def test_parts_trained_whole_are_those_of_modules_to_save(self):
+        for kind, parts in self.WHOLE.items():
+            with self.subTest(kind):
+                model = self.adapted(kind, **parts)
+                self.expect_logits_of(model, kind, "--lora", "from=there")
+                losses, optimizer = [], torch.optim.AdamW(self.trained(model).values(), lr=1e-3, betas=(0.9, 0.95),
+                                                          eps=1e-12, weight_decay=0.1)
+                for step in range(STEPS):
+                    optimizer.zero_grad()
+                    loss = self.loss_of(model, step)[1]
+                    loss.backward()
+                    if step == 0:
+                        self.on_tokens("eval", "--model", "base", "--lora", "from=there", "--batches", 1, "--gradients",
+                                       "g.safetensors")
+                        ours = load_file(self.folder / "g.safetensors")
+                        self.assertEqual(sorted(ours), sorted(map(our_name, self.trained(model))))
+                        for name, x in self.trained(model).items():
+                            wanted = our_rows(name, x.grad, self.width_of(model))
+                            self.expect_close(ours[our_name(name)], wanted, 2e-4, f"{kind}: {name}")
+                    optimizer.step()
+                    losses.append(loss.item())
+                self.on_tokens("train", "--model", "base", "--lora", "from=there", "--steps", STEPS, "--lr", "1e-3",
+                               "--beta2", 0.95, "--eps", "1e-12", "--weight-decay", 0.1, "--checkpoint", kind,
+                               "--log", kind + ".log", "--order", "sequential")
+                lines = [json.loads(line) for line in (self.folder / (kind + ".log")).read_text().splitlines()]
+                for ours, theirs in zip([line["loss"] for line in lines if "loss" in line], losses, strict=True):
+                    self.assertAlmostEqual(ours, theirs, delta=2e-5 * theirs)
+                self.run_program("export", kind, kind + ".new")
+                back = peft.PeftModel.from_pretrained(self.load("base"), self.folder / (kind + ".new")).eval()
+                here, there = (peft.get_peft_model_state_dict(m) for m in (back, model))
+                self.assertEqual(sorted(here), sorted(there))
+                for name, x in there.items():
+                    self.expect_close(here[name], x.detach(), 1e-3, f"{kind}: {name}")
+
+    def test_a_resized_vocabulary_is_that_of_transformers(self):
+        vocab = VOCAB + 5
+        for kind, parts in self.WHOLE.items():
+            with self.subTest(kind):
+                base = self.base(kind, "base")
+                base.resize_token_embeddings(vocab)  # new rows: the mean, and noise of 1e-9 of the covariance
+                with torch.no_grad():
+                    for module in {base.get_input_embeddings(), base.get_output_embeddings()}:
+                        table, rows = module.weight, module.weight[:VOCAB]
+                        self.expect_close(table[VOCAB:], rows.mean(0).expand(5, -1), 1e-2, "new rows")
+                        table[VOCAB:] = rows.mean(0)
+                self.expect_logits_of(base, kind, "--vocab", vocab)
+                # Parts trained whole, and what PEFT saves because the base has another size.
+                for fields in (parts, {}):
+                    model = self.adapted(kind, vocab, **fields)
+                    self.expect_logits_of(model, kind, "--lora", "from=there", "--vocab", vocab)
+                    done = self.on_tokens("eval", "--model", "base", "--lora", "from=there", status=2)
+                    self.assertIn(f"--vocab {vocab}", done.stderr)
+                    out = f"{kind}.{len(fields)}"
+                    self.on_tokens("train", "--model", "base", "--lora", "from=there", "--vocab", vocab, "--steps", 3,
+                                   "--lr", "1e-3", "--checkpoint", out)
+                    self.run_program("export", out, out + ".new")
+                    fresh = self.load("base")
+                    fresh.resize_token_embeddings(vocab)
+                    back = peft.PeftModel.from_pretrained(fresh, self.folder / (out + ".new")).eval()
+                    with torch.no_grad():
+                        wanted = self.loss_of(back, 0)[0]
+                    self.expect_close(self.logits_here("--init", out), wanted, 2e-5, out)
+                    self.run_program("export", "--merge", out, out + ".merged")
+                    whole = self.load(out + ".merged")
+                    self.assertEqual(whole.config.vocab_size, vocab)
+                    with torch.no_grad():
+                        self.expect_close(self.loss_of(whole, 0)[0], wanted, 2e-5, out)
+
+    def test_a_merged_base_of_four_bits_has_the_logits_it_was_trained_with(self):
+        self.base("mistral", "base")
+        self.on_tokens("train", "--model", "base", "--lora", "r=3,targets=q+down,base=nf4", "--steps", 4, "--lr", "1e-2",
+                       "--checkpoint", "coded")
+        self.run_program("export", "--merge", "coded", "merged")
+        with torch.no_grad():
+            logits = self.loss_of(self.load("merged"), 0)[0]
+        self.expect_close(self.logits_here("--init", "coded"), logits, 2e-5, "4 bits, merged")
+
     def test_other_adapters_are_refused_by_name(self):
         self.adapted("llama3")
         run = lambda *words: self.on_tokens("eval", "--model", "base", *words, status=2).stderr
@@ -187,6 +278,9 @@ class AdaptersTest(unittest.TestCase):
             self.assertIn(field, done.stderr)
         config.write_text(json.dumps(good | dict(modules_to_save=["lm_head"])))  # the base's head is its embedding
         self.assertIn('no part called "lm_head"', run("--lora", "from=there"))
+        self.adapted("llama3", modules_to_save=["embed_tokens"])
+        done = self.on_tokens("eval", "--model", "base", "--lora", "from=there", status=3)
+        self.assertIn("ensure_weight_tying", done.stderr)
         config.write_text(json.dumps(good | dict(r=5)))
         done = self.on_tokens("eval", "--model", "base", "--lora", "from=there", status=3)
         self.assertIn("adapters of another base", done.stderr)

@@ -86,6 +86,14 @@ Result run(const RunSpec& spec) {
   const auto device = make_device(spec);
   Session session(*device, spec);
   fill_for_timing(session);
+  if (spec.masks_targets) {
+    HostTensor targets = HostTensor::zeros(DType::kI64, {spec.shape.batch, spec.shape.context});
+    std::int64_t next = 0;
+    for (std::int64_t& target : targets.as<std::int64_t>()) {
+      target = ++next % 3 == 0 ? kNoTarget : next * 7 % spec.model.vocab;
+    }
+    session.executor().set_input("targets", targets);
+  }
   const WholeTensors tensors = tensors_of(session);
   fill(tensors, spec.seed);
   const Weights before = parameters_of(tensors);
@@ -125,6 +133,50 @@ TEST_F(AdaptersTest, RanksTakeTheStepThatOneTakesAndHoldWhatWasPredicted) {
     EXPECT_NEAR(many.loss, one.loss, 1e-12) << choice;
     for (const auto& [name, value] : one.weights) {
       EXPECT_LE(difference(value, many.weights.at(name)), 1e-10) << choice << ", " << name;
+    }
+  }
+}
+
+// Bounds of documents and the count of targets are those of the whole batch on every rank of a
+// replica.
+TEST_F(AdaptersTest, RanksTakeTheStepThatOneTakesOfPackedRows) {
+  for (const AttentionForm attention : kAllAttentionForms) {
+    for (const bool is_packed : {true, false}) {
+      const auto packed = [&](const char* choice) {
+        RunSpec out = small_step("r=3,alpha=6,targets=all,whole=lm_head", choice);
+        out.shape.context = 40;
+        out.attention = attention;
+        out.packed = is_packed;
+        out.masks_targets = true;
+        return out;
+      };
+      const Result one = run(packed("none"));
+      for (const char* choice : {"dp=2", "dp=2,shard=1", "dp=3,shard=3", "tp=2", "tp=3",
+                                 "dp=2,tp=3", "dp=2,shard=2,tp=2"}) {
+        const Result many = run(packed(choice));
+        EXPECT_NEAR(many.loss, one.loss, 1e-12) << choice;
+        for (const auto& [name, value] : one.weights) {
+          EXPECT_LE(difference(value, many.weights.at(name)), 1e-10) << choice << ", " << name;
+        }
+      }
+    }
+  }
+}
+
+// Sums over rows are added up chunk by chunk.
+TEST_F(AdaptersTest, FeedForwardsInChunksTakeTheSameStepOnEveryNumberOfRanks) {
+  const std::string lora = "r=3,alpha=6,targets=all";
+  const Result whole = run(small_step(lora));
+  for (const char* choice : {"none", "dp=2", "dp=3,shard=3", "tp=2", "dp=2,shard=2,tp=2"}) {
+    for (const char* recompute : {"none", "blocks", "nested"}) {
+      RunSpec spec = small_step(lora, choice);
+      spec.ffn_chunks = 3;
+      spec.recompute = parse_recomputation("recompute", recompute);
+      const Result cut = run(spec);
+      EXPECT_NEAR(cut.loss, whole.loss, 1e-12) << choice;
+      for (const auto& [name, value] : whole.weights) {
+        EXPECT_LE(difference(value, cut.weights.at(name)), 1e-10) << choice << ", " << name;
+      }
     }
   }
 }

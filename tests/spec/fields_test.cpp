@@ -114,6 +114,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"offload", "optimizer"},
                                    {"recompute", "blocks"},
                                    {"loss_chunks", "2"},
+                                   {"ffn_chunks", "2"},
                                    {"parallel", "dp=2,shard=1"},
                                    {"device", "null"},
                                    {"seed", "3"}}) {

@@ -84,6 +84,20 @@ TEST(DocumentsTest, BrokenRowsAreCountedAndNamed) {
   EXPECT_TRUE(contains(refused, "85 % of the rows may be broken, 6 of 7 rows broken"));
 }
 
+TEST(DocumentsTest, AFileOfJsonMayBeOneArrayOfRows) {
+  const TempFolder folder;
+  folder.write("a.json", "\n[{\"text\": \"one\"},\n  {\"texts\": 1}, {\"text\": \"two\"}]\n");
+  folder.write("b.json", "{\"text\": \"three\"}\n");
+  const DocumentSet set = read(folder, 0.5);
+  EXPECT_EQ(shown(set), "[one|two|three|]");
+  EXPECT_TRUE(contains(set.words, "1 of 4 rows broken: "));
+  EXPECT_TRUE(contains(set.words, "a.json[1]: it has neither text nor messages nor"));
+  folder.write("a.json", "[{\"text\": \"one\"},");
+  const std::string refused = message_of(ErrorCode::kInput, [&] { read(folder, 0.5); });
+  EXPECT_TRUE(contains(refused, "begins as an array"));
+  EXPECT_TRUE(contains(refused, "JSON lines"));
+}
+
 TEST(DocumentsTest, EachKindOfBrokenRowIsToldByItself) {
   const std::pair<const char*, const char*> rows[] = {
       {"{\"prompt\": \"a\"}", "\"completion\" is no text"},

@@ -64,6 +64,7 @@ Runs runs_of_other_rounding() {
   };
   add("compile_passes", [](RunSpec& run) { run.executor = ExecutorKind::kCompiled; });
   add("loss_chunks", [](RunSpec& run) { run.loss_chunks = 4; });
+  add("ffn_chunks", [](RunSpec& run) { run.ffn_chunks = 4; });
   add("parallel", [](RunSpec& run) { run.parallel.ranks = 2; });
   return out;
 }

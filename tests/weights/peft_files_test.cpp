@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "nn/families.h"
 #include "ops/functions.h"
+#include "passes/form_passes.h"
 #include "spec/parse_words.h"
 #include "spec/peft_config.h"
 #include "spec/step_program.h"
@@ -16,6 +17,7 @@
 #include "support/host_values.h"
 #include "support/temp_folder.h"
 #include "weights/model_store.h"
+#include "weights/nf4_weights.h"
 
 namespace tracestep {
 namespace {
@@ -133,6 +135,36 @@ TEST_F(PeftFilesTest, MergedWeightsHaveTheScaledProductAndNoAdapters) {
   EXPECT_EQ(out.types.size(), 2u);
   EXPECT_THAT(testing::to_doubles(out.get("p.weight")), ElementsAre(2, 12, 103, 5.5, 20, 156));
   EXPECT_THAT(testing::to_doubles(out.get("p.bias")), ElementsAre(2, 3));
+}
+
+// Codes are widened first, those of weights without adapters too, and the sum stays in float32.
+TEST_F(PeftFilesTest, MergedWeightsOfFourBitsAreWhatTheProductsReadAndTheAdapters) {
+  std::vector<float> w(2 * 64);
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i % 37) - 18.5F;
+  const HostTensor weight = HostTensor::of<float>(DType::kF32, {2, 64}, w);
+  const Nf4Weights coded = to_nf4(weight);
+  const HostTensor wide = from_nf4(coded);
+  EXPECT_LE(testing::max_difference(testing::to_doubles(wide), testing::to_doubles(weight)),
+            0.16 * 18.5);  // half the widest gap between codes
+  std::map<std::string, HostTensor> all{
+      {"p.lora_A.weight", HostTensor::of<float>(DType::kF32, {1, 64}, std::vector<float>(64, 2))},
+      {"p.lora_B.weight", HostTensor::of<float>(DType::kF32, {2, 1}, std::vector<float>{1, -3})}};
+  for (const std::string name : {"p.weight", "q.weight"}) {
+    all[name + std::string(kNf4Codes)] = coded.codes;
+    all[name + std::string(kNf4Magnitudes)] = coded.magnitudes;
+    all[name + std::string(kNf4Scales)] = coded.scales;
+    all[name + std::string(kNf4Offset)] = coded.offset;
+  }
+  TensorsToSave from{.types = {}, .get = [&](const std::string& name) { return all.at(name); }};
+  for (const auto& [name, value] : all) from.types[name] = {value.dtype, value.shape};
+  const TensorsToSave out = merged(from, {.rank = 1, .alpha = 0.5, .base = BaseWeights::kNf4});
+  const Type expected{DType::kF32, {2, 64}};
+  EXPECT_EQ(out.types, (TensorTypes{{"p.weight", expected}, {"q.weight", expected}}));
+  EXPECT_EQ(out.get("q.weight").bytes, wide.bytes);
+  const auto sum = testing::to_doubles(out.get("p.weight")), base = testing::to_doubles(wide);
+  for (std::size_t i = 0; i < base.size(); ++i) {
+    EXPECT_NEAR(sum[i], base[i] + 0.5 * 2 * (i < 64 ? 1 : -3), 1e-5);
+  }
 }
 
 TEST_F(PeftFilesTest, JoinedProjectionsAndOtherAdaptersAreRefusedByName) {

@@ -30,8 +30,9 @@ STEP = {"--precision": ["fp32", "bf16", "fp16"], "--attention": ["naive", "flash
         "--executor": ["eager", "arena", "compiled"],
         "--recompute": ["none", "blocks", "nested", "layers.*.attn", "layers.*.ffn"],
         "--moments": ["fp32", "bf16", "8bit"], "--updates": ["end", "early"],
-        "--offload": ["none", "optimizer"], "--loss-chunks": ["1", "2", "auto"],
-        "--parallel": ["", "", "", "dp=2", "dp=2,shard=1", "dp=2,shard=3"]}
+        "--offload": ["none", "optimizer", "activations", "optimizer+activations"],
+        "--loss-chunks": ["1", "2", "auto"], "--ffn-chunks": ["1", "1", "2", "3"],
+        "--parallel": ["", "", "", "", "dp=2", "dp=2,shard=1", "dp=2,shard=3", "tp=2"]}
 MODEL = {"--d-model": ["32", "48", "64"], "--d-ff": ["50", "96", "128"], "--layers": ["1", "2", "3"],
          "--heads": ["2", "4"], "--vocab": ["65", "300"], "--context": ["9", "32", "64"],
          "--batch": ["1", "2"], "--kv-heads": ["", "", "2"], "--norm-kind": ["rms", "layer"],

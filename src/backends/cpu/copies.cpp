@@ -142,6 +142,8 @@ void write_slice_kernel(const KernelCall& call) {
 void add_copy_kernels(KernelTable& table) {
   table.add("copy", copy_kernel);
   table.add("assign", assign_kernel);
+  table.add("offload", assign_kernel);
+  table.add("reload", copy_kernel);
   table.add("pad_slice", pad_slice_kernel);
   table.add("concat", concat_kernel);
   table.add("write_slice", write_slice_kernel);

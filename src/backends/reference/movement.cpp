@@ -65,6 +65,8 @@ void write_slice(const KernelCall& call) {
 void add_movement(KernelTable& table) {
   table.add("copy", copy);
   table.add("assign", assign);
+  table.add("offload", assign);
+  table.add("reload", copy);
   table.add("pad_slice", pad_slice);
   table.add("concat", concat);
   table.add("write_slice", write_slice);

@@ -34,9 +34,14 @@ const char* consequence(const RunSpec& a, const Remedy& remedy) {
   }
   if (a.precision != b.precision) return "products in bfloat16";
   const bool same_sums = a.ops == b.ops && a.attention == b.attention &&
-                         a.loss_chunks == b.loss_chunks && remedy.micro_batches == 1;
+                         a.loss_chunks == b.loss_chunks && a.ffn_chunks == b.ffn_chunks &&
+                         remedy.micro_batches == 1;
   if (!same_sums) return "same numbers up to rounding";
-  if (a.offload != b.offload) return "the same numbers; updates wait for the bus to the host";
+  if (has_optimizer(a.offload) != has_optimizer(b.offload)) {
+    return "the same numbers; updates wait for the bus to the host";
+  }
+  if (a.offload != b.offload)
+    return "the same numbers; what blocks keep crosses the bus to the host";
   if (a.recompute == b.recompute) return "the same updates, one by one";
   return "the same numbers; a part of forward runs twice";
 }

@@ -241,13 +241,14 @@ class Finder {
       std::ranges::copy(changes_of(severity), std::back_inserter(most));
       add_recomputed(most, out);
     }
+    const bool may_move = q_.step.mode == Mode::kStep && q_.traits.has_own_memory();
     const auto add_offloaded = [&] {
-      if (q_.step.mode != Mode::kStep || !q_.traits.has_own_memory()) return;
+      if (!may_move) return;
       out.push_back(out.back());
-      out.back().push_back(
-          {kSameNumbers, [](RunSpec& step) { step.offload = Offload::kOptimizer; }});
+      out.back().push_back({kSameNumbers, offload_optimizer});
     };
     add_offloaded();
+    add_in_chunks(may_move, out);
     if (is_pure(q_.step.precision)) return out;
     most.push_back(
         {kOtherTask, [](RunSpec& step) { step.precision = {.parameters = DType::kBF16}; }});
@@ -263,6 +264,21 @@ class Finder {
       out.back().push_back(
           {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }});
     }
+  }
+
+  // The last set with feed-forwards in chunks, and then with the inputs of blocks in the host's
+  // memory.
+  void add_in_chunks(bool may_move, std::vector<Choices>& out) const {
+    if (q_.step.mode == Mode::kInference || q_.step.model.captured != nullptr) return;
+    Choices set = out.back();
+    set.push_back({ChangeSeverity::kOtherRoundings, [](RunSpec& step) { step.ffn_chunks = 0; }});
+    out.push_back(set);
+    if (!may_move) return;
+    set.push_back({ChangeSeverity::kSameNumbers, [](RunSpec& step) {
+                     step.recompute = Recomputation::blocks();
+                     step.offload = offload_of(has_optimizer(step.offload), true);
+                   }});
+    out.push_back(std::move(set));
   }
 
   static bool is_of_another_task(const Choices& set) {

@@ -19,7 +19,7 @@ Remedy with_single_blocks(const Remedy& r) {
 // the optimizer's states lie, matters to it only by the form in which it reads weights.
 std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   step.updates = asked.updates;
-  step.offload = asked.offload;
+  step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
   step.optimizer.moments = asked.optimizer.moments;
   return canonical_text(key_of(step));
 }
@@ -27,7 +27,7 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
 // The key names what forward and backward hold before updates, which do not know where the
 // optimizer's states lie.
 std::string key_of_computing(const RunSpec& asked, RunSpec step) {
-  step.offload = asked.offload;
+  step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
   step.optimizer.moments = asked.optimizer.moments;
   return canonical_text(key_of(step));
 }
@@ -41,7 +41,8 @@ double narrow_copies(const RunSpec& step) {
 }
 
 bool has_states_as_asked(const RunSpec& asked, const RunSpec& step) {
-  return step.offload == asked.offload && step.optimizer.moments == asked.optimizer.moments;
+  return has_optimizer(step.offload) == has_optimizer(asked.offload) &&
+         step.optimizer.moments == asked.optimizer.moments;
 }
 
 }  // namespace
@@ -51,6 +52,8 @@ std::int64_t PeakBounds::kept_bytes(const Remedy& r) {
   step.recompute = {};
   step.attention = q_.step.attention;
   step.loss_chunks = q_.step.loss_chunks;
+  step.ffn_chunks = q_.step.ffn_chunks;
+  step.offload = offload_of(has_optimizer(step.offload), false);
   step.ops = q_.step.ops;
   // Gradients that are kept between micro-batches do not depend on how many there are.
   return figures_.kept_bytes(step, r.micro_batches > 1 ? 2 : 1);
@@ -89,8 +92,8 @@ double PeakBounds::computing_bytes(const Remedy& r) const {
   const auto found = computing_.find({key_of_computing(q_.step, r.step), r.micro_batches});
   if (found != computing_.end()) out = found->second;
   // Blocks that run again together hold for backward what they would have saved, but for narrow
-  // copies of weights, which are made again where they are read.
-  if (is_of_blocks(r.step.recompute)) {
+  // copies of weights, which are made again where they are read; chunks run again one by one.
+  if (is_of_blocks(r.step.recompute) && r.step.ffn_chunks == 1) {
     Remedy without{.step = r.step, .micro_batches = r.micro_batches};
     without.step.recompute = {};
     if (const auto forward = forward_of(without)) {

@@ -47,6 +47,8 @@ RunSpec as_update(RunSpec step) {
   step.attention = usual.attention;
   step.recompute = usual.recompute;
   step.loss_chunks = usual.loss_chunks;
+  step.ffn_chunks = usual.ffn_chunks;
+  step.offload = offload_of(has_optimizer(step.offload), false);
   return step;
 }
 
@@ -88,7 +90,7 @@ std::vector<ProgramCache::MicroBatch> ProgramCache::micro_batches_of(const RunSp
   const auto of = [&](GradientKind kind, std::int64_t runs) {
     MicroBatch out{micro_batch_of(step, parts, kind),
                    fmt::format("{} of {}", static_cast<int>(kind), parts), parts, runs};
-    out.run.offload = Offload::kNone;
+    out.run.offload = offload_of(false, has_activations(step.offload));
     out.run.optimizer.moments = Moments::kF32;
     return out;
   };
@@ -128,7 +130,7 @@ std::vector<Value> ProgramCache::leaves_of(const RunSpec& step, std::int64_t mic
 }
 
 bool ProgramCache::is_offloaded(const RunSpec& step) const {
-  return step.offload != Offload::kNone && traits_.has_own_memory();
+  return has_optimizer(step.offload) && traits_.has_own_memory();
 }
 
 const ProgramFigures& ProgramCache::of_whole(const RunSpec& step) {

@@ -133,8 +133,27 @@ std::vector<std::string> parts_of_blocks(const ModelConfig& model) {
   return {std::string(scope::kFeedForward), std::string(scope::kAttention)};
 }
 
+// Blocks that run again, with feed-forwards in chunks, and with their inputs in the host's memory:
+// without recomputation neither holds less.
+void add_with_blocks(const RunSpec& step, const DeviceTraits& traits, Choices& out) {
+  using enum ChangeSeverity;
+  const bool may_cut = step.ffn_chunks == 1 && step.model.captured == nullptr;
+  const bool may_move =
+      step.mode == Mode::kStep && traits.has_own_memory() && !has_activations(step.offload);
+  const auto add = [&](bool cuts, bool moves) {
+    out.push_back({cuts ? kOtherRoundings : kSameNumbers, [=](RunSpec& s) {
+                     if (!is_of_blocks(s.recompute)) s.recompute = Recomputation::blocks();
+                     if (cuts) s.ffn_chunks = 0;
+                     if (moves) s.offload = offload_of(has_optimizer(s.offload), true);
+                   }});
+  };
+  if (may_move) add(false, true);
+  if (may_cut) add(true, false);
+  if (may_cut && may_move) add(true, true);
+}
+
 // Choices for all layers alike, those that compute least again first.
-Choices recomputations(const RunSpec& step) {
+Choices recomputations(const RunSpec& step, const DeviceTraits& traits) {
   using Kind = Recomputation::Kind;
   const Recomputation& now = step.recompute;
   if (step.mode == Mode::kInference || now.kind == Kind::kNested) return {};
@@ -153,6 +172,7 @@ Choices recomputations(const RunSpec& step) {
       out.push_back(recomputes(Recomputation::blocks(every)));
     }
   }
+  add_with_blocks(step, traits, out);
   return out;
 }
 
@@ -188,6 +208,10 @@ bool has_budget(const RunSpec& step) {
   return step.recompute.kind == Recomputation::Kind::kBudget;
 }
 
+void offload_optimizer(RunSpec& step) {
+  step.offload = offload_of(true, has_activations(step.offload));
+}
+
 std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits) {
   using enum ChangeSeverity;
   const bool is_step = step.mode == Mode::kStep;
@@ -195,9 +219,9 @@ std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits)
   if (is_step && step.updates != UpdateTime::kEarly) {
     out.push_back(one(kSameNumbers, &RunSpec::updates, UpdateTime::kEarly));
   }
-  out.push_back(recomputations(step));
-  if (is_step && traits.has_own_memory() && step.offload == Offload::kNone) {
-    out.push_back(one(kSameNumbers, &RunSpec::offload, Offload::kOptimizer));
+  out.push_back(recomputations(step, traits));
+  if (is_step && traits.has_own_memory() && !has_optimizer(step.offload)) {
+    out.push_back({{kSameNumbers, offload_optimizer}});
   }
   if (step.ops != Granularity::kFused) {
     out.push_back(one(kOtherRoundings, &RunSpec::ops, Granularity(Granularity::kFused)));

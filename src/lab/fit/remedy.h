@@ -35,6 +35,9 @@ struct StepChange {
 // The values of one field; none of them: as asked for.
 using Choices = std::vector<StepChange>;
 
+// Places the optimizer's states in the host's memory, beside what is there.
+void offload_optimizer(RunSpec& step);
+
 // The fields that may change without another task, each with its choices for all layers alike.
 std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits);
 

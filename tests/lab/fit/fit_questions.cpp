@@ -46,6 +46,16 @@ class AllSets {
       widen(0, again("layers.*.ffn"), again("layers.*.attn"), again("blocks"));
       if (q.step.model.layers >= 4) widen(0, again("every=2"));
       if (q.step.model.layers >= 8) widen(0, again("every=4"));
+      const auto blocks = [](bool cuts, bool moves) {
+        return [=](Tried& t) {
+          t.step.recompute = parse_recomputation("test", "blocks");
+          if (cuts) t.step.ffn_chunks = 0;
+          if (moves) t.step.offload = Offload::kActivations;
+        };
+      };
+      if (q.traits.has_own_memory()) widen(0, blocks(false, true));
+      widen(1, blocks(true, false));
+      if (q.traits.has_own_memory()) widen(1, blocks(true, true));
     }
     if (q.step.updates != UpdateTime::kEarly) {
       widen(0, [](Tried& t) { t.step.updates = UpdateTime::kEarly; });
@@ -54,7 +64,7 @@ class AllSets {
       });
     }
     if (q.traits.has_own_memory() && q.step.offload == Offload::kNone) {
-      widen(0, [](Tried& t) { t.step.offload = Offload::kOptimizer; });
+      widen(0, [](Tried& t) { offload_optimizer(t.step); });
     }
     if (q.step.attention != AttentionForm::kFlash) {
       widen(1, [](Tried& t) { t.step.attention = AttentionForm::kFlash; });

@@ -33,6 +33,24 @@ void assign(const KernelCall& call) {
   copy_to(call, call.inputs[1], call.outputs[0]);
 }
 
+// Between the memories a copy engine moves the bytes, so that multiprocessors do not wait for the
+// bus.
+void move(const KernelCall& call, const TensorRef& x, const TensorRef& y) {
+  const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
+  if (bytes == 0 || x.data == y.data) return;
+  const cudaError_t status =
+      cudaMemcpyAsync(y.data, x.data, bytes, cudaMemcpyDefault, stream_of(call).handle);
+  if (status != cudaSuccess) fail_launch(call, status);
+}
+
+void offload(const KernelCall& call) {
+  move(call, call.inputs[1], call.outputs[0]);
+}
+
+void reload(const KernelCall& call) {
+  move(call, call.inputs[0], call.outputs[0]);
+}
+
 void pad_slice(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   const int axis = axis_of(call);
@@ -83,6 +101,8 @@ void own_part(const KernelCall& call) {
 void add_copy_kernels(KernelTable& table) {
   table.add("copy", copy);
   table.add("assign", assign);
+  table.add("offload", offload);
+  table.add("reload", reload);
   table.add("pad_slice", pad_slice);
   table.add("concat", concat);
   table.add("write_slice", write_slice);

@@ -1,0 +1,36 @@
+// Targets of a loss that do not count, for the ops whose operand `count` says how many do.
+#pragma once
+
+#include "ops/functions.h"
+
+namespace tracestep::ops {
+
+inline AttrDef ignore_index_attr() {
+  return {"ignore_index", AttrKind::kInt, std::int64_t{-100},
+          "with count: the target of rows that do not count, with a gradient of 0"};
+}
+
+// The operand `count` of a call, what sums of rows are divided by; "no value": the number of rows.
+inline Val count_of(const OpExpansion& e, std::size_t at) {
+  return e.inputs.size() > at ? e.inputs[at] : Val{};
+}
+
+// True for the targets that are ignored; "no value" where none can be.
+inline Val ignored(const OpExpansion& e, const Val& targets, const Val& count) {
+  if (!count) return {};
+  const auto value = static_cast<double>(e.attrs.integer("ignore_index"));
+  return binary("eq", targets, fill(e.builder, value, {targets.dtype(), {}}));
+}
+
+// `x` with 0 where it is of an ignored target: one for each element, or for each row.
+inline Val without_ignored(const OpExpansion& e, Val x, const Val& are_ignored) {
+  if (!are_ignored) return x;
+  Val mask = are_ignored;
+  if (x.shape().rank() > mask.shape().rank()) {
+    mask = broadcast_to(reshape(mask, {mask.dim(0), 1}), x.shape());
+  }
+  const Val zero = broadcast_to(fill(e.builder, 0.0, {x.dtype(), {}}), x.shape());
+  return select(mask, zero, x);
+}
+
+}  // namespace tracestep::ops
