@@ -74,7 +74,7 @@ int eval_captured(EvalCommand o, std::span<const std::string> arguments) {
                                      {"--gradients", o.eval.gradients},
                                      {"--output", o.output.path}});
   probe_output(o.output);
-  take_weights_of_model(o.grid, o.eval.init, Weightless::kFails);
+  take_weights_of_model(run.model, o.eval.init, Weightless::kFails);
   check_run(run);
   const auto device = make_device(run);
   const EvalResult result = evaluate(*device, o.eval, nullptr);
@@ -90,7 +90,7 @@ int run_eval(EvalCommand o, std::span<const std::string> arguments) {
   if (!o.eval.inputs.empty()) fail_usage("--inputs", "it goes with --program, without a text");
   if (has_text) check_takes_text(run.model);
   const Json environment = environment_of(arguments, run);
-  take_weights_of_model(o.grid, o.eval.init, Weightless::kFails);
+  take_weights_of_model(run.model, o.eval.init, Weightless::kFails);
   std::vector<NamedPath> inputs = o.tokens.inputs();
   inputs.push_back({"--init", o.eval.init});
   check_apart(inputs, std::vector<NamedPath>{{"--logits", o.eval.logits},

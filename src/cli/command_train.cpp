@@ -311,7 +311,9 @@ std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
   if (!found) take_optimizer(o, set);
   take_recipe(o, set);
-  if (!found) take_weights_of_model(o.grid, o.train.init, Weightless::kStarts);
+  if (!found) {
+    take_weights_of_model(o.grid.combinations().front().model, o.train.init, Weightless::kStarts);
+  }
   return found;
 }
 

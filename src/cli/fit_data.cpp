@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/fit_plan.h"
+#include "nn/families.h"
 #include "tokens/text_source.h"
 
 namespace tracestep::cli {
@@ -22,7 +23,8 @@ struct CountedTokens {
 
 CountedTokens counted_text(const ModelConfig& model, TokenOptions data) {
   std::error_code error;
-  const std::filesystem::path folder = model.source;
+  const std::filesystem::path folder =
+      model.file != nullptr ? model.file->path : std::filesystem::path(model.source);
   if (data.tokenizer.empty() && std::filesystem::exists(folder / kTokenizerFile, error)) {
     data.tokenizer = folder.string();
   }

@@ -83,8 +83,8 @@ std::unique_ptr<Tokenizer> tokenizer_called(const std::string& name) {
   return name == "bytes" ? byte_tokenizer() : load_tokenizer(name);
 }
 
-void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Weightless then) {
-  if (const auto module = grid.combinations().front().model.captured; module != nullptr) {
+void take_weights_of_model(const ModelConfig& model, std::filesystem::path& init, Weightless then) {
+  if (const auto& module = model.captured; module != nullptr) {
     if (init.empty() && !has_captured_weights(*module)) {
       log_info("weights: from --seed, as {} has no {}", module->folder.string(), kCapturedWeights);
     }
@@ -93,9 +93,9 @@ void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Wei
                 "capture it on the meta device for weights from --seed");
   }
   if (init == "none") return init.clear();
-  const std::filesystem::path folder = grid.combinations().front().model.source;
-  if (!init.empty() || find_model(folder.string()) != nullptr || !is_model_folder(folder)) return;
-  require_no_doubts(known_model_at(folder), folder.string());
+  if (!init.empty() || model.file == nullptr || !model.file->is_folder) return;
+  const std::filesystem::path& folder = model.file->path;
+  require_no_doubts(*model.file, folder.string());
   if (has_family_weights(folder)) {
     init = folder;
     log_info("weights: those in {} (--init none starts from --seed)", folder.string());

@@ -48,7 +48,7 @@ void add_init_option(OptionSet& set, std::filesystem::path& init);
 // says so. Where the folder has none, a training starts from --seed, which another line says, and
 // what needs weights fails. --init none is an empty path: from --seed.
 enum class Weightless { kStarts, kFails };
-void take_weights_of_model(const RunGrid& grid, std::filesystem::path& init, Weightless then);
+void take_weights_of_model(const ModelConfig& model, std::filesystem::path& init, Weightless then);
 
 // The weights at `path`; nullopt where it is empty. Errors: as open_weights(), under `where` if
 // nothing is there.

@@ -66,10 +66,11 @@ inline constexpr QkNorm kAllQkNorms[] = {QkNorm::kNone, QkNorm::kHead, QkNorm::k
 std::string_view name_of(QkNorm norm);  // "none", "head", "token"
 
 struct CapturedModel;  // captured/captured_model.h
+struct ReadModel;      // nn/families.h
 
 struct ModelConfig {
   std::string name = "custom";
-  std::string source = {};     // the file or folder that it was read from; empty: none
+  std::string source = {};     // what a flag called it where `name` does not say it: a path
   std::int64_t vocab = 10000;  // V
   std::int64_t d_model = 768;  // C
   std::int64_t d_ff = 3072;    // F
@@ -103,6 +104,8 @@ struct ModelConfig {
   std::string window_layers = "w";  // one letter a layer, repeated: w has the window, f sees all
   // One letter a layer, repeated: r rotates queries and keys, n leaves them as they are.
   std::string rope_layers = "r";
+  // The published model in a file, as it was read; nullptr: it is of no file.
+  std::shared_ptr<const ReadModel> file = {};
   // A module of a user's own, whose program was read from a folder; nullptr: none. Then of the
   // fields above only name, source, vocab (of its tokens) and layers (blocks of a kind) are its.
   std::shared_ptr<const CapturedModel> captured = {};

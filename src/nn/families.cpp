@@ -221,7 +221,11 @@ ReadModel read_model(const std::filesystem::path& path) {
   const bool is_folder = std::filesystem::is_directory(path, error);
   const std::filesystem::path file = is_folder ? path / kConfigFile : path;
   const std::string where = file.string();
-  ReadModel out = model_of_json(Json::parse(read_text_file(file, where, kMostBytes), where), where);
+  std::string text = read_text_file(file, where, kMostBytes);
+  ReadModel out = model_of_json(Json::parse(text, where), where);
+  out.path = path;
+  out.is_folder = is_folder;
+  out.text = std::move(text);
   const std::filesystem::path whole = std::filesystem::absolute(file, error).lexically_normal();
   const bool is_usual = whole.filename() == kConfigFile;
   out.config.name = (is_usual ? whole.parent_path().filename() : whole.stem()).string();
@@ -239,9 +243,11 @@ ModelConfig model_called(const std::string& where, const std::string& text) {
   if (const ModelConfig* found = find_model(text)) return *found;
   std::error_code error;
   if (std::filesystem::exists(text, error)) {
-    ReadModel read = read_model(text);
-    for (const std::string& note : read.notes) log_once(fmt::format("[{}] {}", text, note));
-    return read.config;
+    const std::shared_ptr<const ReadModel> file = known_model_at(text);
+    for (const std::string& note : file->notes) log_once(fmt::format("[{}] {}", text, note));
+    ModelConfig out = file->config;
+    out.file = file;
+    return out;
   }
   if (const KnownModel* known = stored_as(text)) {
     log_once(fmt::format("[{}] taken as {}, whose sizes are known; weights are read from a folder",

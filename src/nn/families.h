@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 
 namespace tracestep {
 
+// A config.json as it was read: who needs something of it asks here, and not the file.
 struct ReadModel {
   ModelConfig config;                     // its name is `where`'s
   std::vector<std::string> notes = {};    // what a reader should know: "its text part alone"
@@ -20,7 +22,10 @@ struct ReadModel {
   bool is_part = false;                   // its text part
   std::int64_t positions = 0;             // max_position_embeddings; 0: it does not say
   std::vector<std::string> unknown = {};  // fields that nobody knows, which may change the model
-  std::string quantized = {};  // "gptq, 4 bits": how its weights are stored; empty: whole
+  std::string quantized = {};       // "gptq, 4 bits": how its weights are stored; empty: whole
+  std::filesystem::path path = {};  // as it was given: a folder, or a file
+  bool is_folder = false;           // which may hold weights and a tokenizer
+  std::string text = {};            // the file's content
 };
 
 // The values of "model_type" that are read.
@@ -41,7 +46,7 @@ void require_no_doubts(const ReadModel& model, const std::string& where);
 // Error{kInput}.
 ReadModel read_model(const std::filesystem::path& path);
 // Returns it read once for each state of the file: whoever asks later gets what was read first.
-const ReadModel& known_model_at(const std::filesystem::path& path);
+std::shared_ptr<const ReadModel> known_model_at(const std::filesystem::path& path);
 
 // The model that a flag names: a preset or a published model by name, in any case, a path, or a
 // published model as it is stored ("meta-llama/Llama-3.1-8B-Instruct", with or without its owner);

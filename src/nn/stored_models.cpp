@@ -130,15 +130,16 @@ std::string_view type_that_is_not_read(std::string_view name) {
   return {};
 }
 
-const ReadModel& known_model_at(const std::filesystem::path& path) {
+std::shared_ptr<const ReadModel> known_model_at(const std::filesystem::path& path) {
   std::error_code none;
   const bool is_folder = std::filesystem::is_directory(path, none);
   const auto written =
       std::filesystem::last_write_time(is_folder ? path / "config.json" : path, none);
-  static std::map<std::pair<std::string, std::int64_t>, ReadModel> all;
+  static std::map<std::pair<std::string, std::int64_t>, std::shared_ptr<const ReadModel>> all;
   const std::pair key(path.string(), std::int64_t{written.time_since_epoch().count()});
-  const auto found = all.find(key);
-  return found != all.end() ? found->second : all.emplace(key, read_model(path)).first->second;
+  std::shared_ptr<const ReadModel>& out = all[key];
+  if (out == nullptr) out = std::make_shared<const ReadModel>(read_model(path));
+  return out;
 }
 
 }  // namespace tracestep

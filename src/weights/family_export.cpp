@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kWhere = "export";
-constexpr std::uint64_t kMostConfigBytes = std::uint64_t{16} << 20;
 constexpr const char* kConfig = "config.json";
 
 // Files that are copied from the origin if it has them.
@@ -123,6 +122,7 @@ bool is_of(const Json& document, ModelConfig model) {
   ModelConfig read = model_of_json(document, kConfig).config;
   read.name = model.name;
   read.source = model.source;
+  read.file = model.file;
   return read == normalised(std::move(model));
 }
 
@@ -133,9 +133,11 @@ struct Config {
 // `dtype`: nullopt: what the document says of it stays.
 Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   const fs::path path = what.origin / kConfig;
-  std::string text = read_text_file(path, kWhere, kMostConfigBytes);
+  if (!is_model_folder(what.origin)) InputFile(path, kWhere);  // fails, and says why
+  const std::shared_ptr<const ReadModel> file = known_model_at(what.origin);
+  const ReadModel& read = *file;
+  std::string text = read.text;
   const Json given = Json::parse(text, path.string());
-  const ReadModel read = model_of_json(given, path.string());
   const Json* text_part = read.is_part ? given.find("text_config") : nullptr;
   Json document = text_part != nullptr ? *text_part : given;
   if (document.at("model_type") != Json(read.family)) document = alone_document(document, read);

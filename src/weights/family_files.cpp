@@ -271,12 +271,11 @@ std::vector<fs::path> family_weight_files(const fs::path& folder) {
   return {out.begin(), out.end()};
 }
 
-bool has_own_head(const fs::path& folder) {
+bool has_own_head(const ReadModel& model) {
   constexpr std::uint64_t kEnough = std::uint64_t{4} << 20;
+  if (!model.config.is_tied || !has_family_weights(model.path)) return false;
   try {
-    const ReadModel& model = known_model_at(folder);
-    if (!model.config.is_tied || !has_family_weights(folder)) return false;
-    const Files files = open_files(folder);
+    const Files files = open_files(model.path);
     Spelling spelled;
     return differs_from_embedding(files, table_of(model, files, spelled), kEnough);
   } catch (const Error&) {  // whoever reads the weights will say it
@@ -292,7 +291,7 @@ std::string own_head_note(const fs::path& folder) {
 }
 
 SavedTensors open_family_weights(const fs::path& folder) {
-  ReadModel model = known_model_at(folder);
+  ReadModel model = *known_model_at(folder);
   require_no_doubts(model, (folder / "config.json").string());
   Files files = open_files(folder);
   Spelling spelled;

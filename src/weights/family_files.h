@@ -28,7 +28,7 @@ std::vector<std::filesystem::path> family_weight_files(const std::filesystem::pa
 
 // True if the files hold a head that differs from the embedding in its first bytes, though
 // config.json calls them tied: for planning, which reads no weights.
-bool has_own_head(const std::filesystem::path& folder);
+bool has_own_head(const ReadModel& model);
 std::string own_head_note(const std::filesystem::path& folder);
 
 // Opens them: their tensors under our names, in our order of rows, read when they are asked for.

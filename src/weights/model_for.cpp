@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "nn/families.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
 #include "weights/model_notes.h"
@@ -107,7 +108,7 @@ ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokeniz
   } else {
     config = grid.run().model;
     const bool is_own_folder =
-        weights != nullptr && !config.source.empty() && weights->path == config.source;
+        weights != nullptr && config.file != nullptr && weights->path == config.file->path;
     if (!grid.is_given("tied_head")) {  // the folder's files may hold another head
       config.is_tied = is_own_folder ? config_of(weights->tensors, {.heads = 1}).is_tied
                                      : checked_model(config, 0, true).is_tied;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <system_error>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -25,28 +25,21 @@ void add_note(const std::string& line) {
   if (std::ranges::find(notes(), line) == notes().end()) notes().push_back(line);
 }
 
-// has_own_head(), asked once for each source, as a grid has many cells.
-bool holds_own_head(const std::string& source) {
-  static std::map<std::string, bool> all;
-  const auto found = all.find(source);
-  return found != all.end() ? found->second
-                            : all.emplace(source, has_own_head(source)).first->second;
-}
-
-// True if the sizes come from a file: those of a changed preset have its name for a source.
-bool is_of_file(const ModelConfig& model) {
-  std::error_code none;
-  return !model.source.empty() && fs::exists(model.source, none);
+// has_own_head(), asked once for each file, as a grid has many cells.
+bool holds_own_head(const std::shared_ptr<const ReadModel>& file) {
+  static std::map<std::shared_ptr<const ReadModel>, bool> all;
+  const auto found = all.find(file);
+  return found != all.end() ? found->second : all.emplace(file, has_own_head(*file)).first->second;
 }
 
 // The positions that the model was made for; 0: not known.
 std::int64_t positions_of(const ModelConfig& model, const fs::path& origin) {
-  if (is_of_file(model)) return known_model_at(model.source).positions;
+  if (model.file != nullptr) return model.file->positions;
   const auto& all = known_models();
   const auto known =
       std::ranges::find(all, model.name, [](const KnownModel& m) { return m.config.name; });
   if (known != all.end()) return known->positions;
-  return is_model_folder(origin) ? known_model_at(origin).positions : 0;
+  return is_model_folder(origin) ? known_model_at(origin)->positions : 0;
 }
 
 void note_captured(const CapturedModel& model) {
@@ -76,14 +69,13 @@ ModelConfig checked_model(ModelConfig out, std::int64_t context, bool runs) {
     return out;
   }
   note_positions(out, {}, context);
-  if (!is_of_file(out)) return out;
-  const ReadModel& read = known_model_at(out.source);
-  if (runs) require_no_doubts(read, out.source);
-  for (const std::string& doubt : doubts_of(read)) {
+  if (out.file == nullptr) return out;
+  if (runs) require_no_doubts(*out.file, out.source);
+  for (const std::string& doubt : doubts_of(*out.file)) {
     add_note(fmt::format("[{}] {}", out.source, doubt));
   }
-  if (!out.is_tied || !holds_own_head(out.source)) return out;
-  add_note(own_head_note(out.source));
+  if (!out.is_tied || !holds_own_head(out.file)) return out;
+  add_note(own_head_note(out.file->path));
   out.is_tied = false;
   return out;
 }

@@ -32,8 +32,9 @@ std::string_view product_of(std::string_view adapter) {
 
 // The model_type by whose names the model's files are read and written.
 std::string family_of(const ModelConfig& model, const fs::path& base) {
-  const fs::path folder = base.empty() ? fs::path(model.source) : base;
-  if (!folder.empty() && is_model_folder(folder)) return known_model_at(folder).family;
+  const bool is_given = !base.empty() && is_model_folder(base);
+  const auto file = is_given ? known_model_at(base) : model.file;
+  if (file != nullptr) return file->family;
   const KnownModel* known = stored_as(model.source);
   return known != nullptr ? std::string(known->family) : "llama";
 }

@@ -1,5 +1,8 @@
 // Models of others as a person meets them: planned by name, trained from a folder with a
 // config.json, and never taken for another one.
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <regex>
@@ -522,6 +525,47 @@ TEST_F(ModelsCommandTest, AChangedPresetIsMeasuredInAProcessOfItsOwnToo) {
   const Json row = Json::parse(out, "bench").at("rows").items()[0];
   EXPECT_EQ(row.at("size"), Json("custom"));
   EXPECT_EQ(row.at("cell").at("kv_heads"), Json(2));
+}
+
+// Counts how often a file is opened while this lives.
+class Openings {
+ public:
+  explicit Openings(const std::filesystem::path& file) : handle_(inotify_init1(IN_NONBLOCK)) {
+    EXPECT_GE(inotify_add_watch(handle_, file.c_str(), IN_OPEN), 0);
+  }
+  ~Openings() { ::close(handle_); }
+  Openings(const Openings&) = delete;
+  Openings& operator=(const Openings&) = delete;
+
+  // Those since the last call; the events of one file have no name behind them.
+  int take() const {
+    int out = 0;
+    inotify_event event{};
+    while (::read(handle_, &event, sizeof event) == sizeof event) ++out;
+    return out;
+  }
+
+ private:
+  int handle_;
+};
+
+// The folder is looked up where the flag is read, and what it says goes with the model from there.
+TEST_F(ModelsCommandTest, AConfigIsReadOnce) {
+  testing::write_family_fixture("llama3", folder_ / "model");
+  std::string tokens;
+  for (int i = 0; i < 400; ++i) tokens += std::string{static_cast<char>(i * i % 48), 0};
+  folder_.write("tokens.bin", tokens);
+  const std::string shape = " --batch 1 --context 16 --threads 1 --model model";
+  const std::string text = " --tokens tokens.bin --token-dtype uint16" + shape;
+  const Openings openings(folder_ / "model/config.json");
+  for (const std::string& words :
+       {"memory --predict" + shape, "fit --memory-limit 1GiB" + shape,
+        "bench --device null" + shape, "eval --batches 1" + text,
+        "train --steps 1 --save weights.safetensors" + text, "train --steps 1 --init none" + text,
+        std::string("export weights.safetensors out")}) {
+    output_of(words);
+    EXPECT_EQ(openings.take(), 1) << words;
+  }
 }
 
 }  // namespace

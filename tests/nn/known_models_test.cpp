@@ -70,15 +70,15 @@ TEST(KnownModelsTest, AreFoundInAnyCase) {
 TEST(ModelFolderTest, IsReadOnceUntilItChanges) {
   const TempFolder folder;
   std::filesystem::copy_file(testing::family_fixture("llama3", ".json"), folder / "config.json");
-  const ReadModel* first = &known_model_at(folder.path());
+  const std::shared_ptr<const ReadModel> first = known_model_at(folder.path());
   EXPECT_EQ(first->config.source, folder.path().string());
-  EXPECT_EQ(&known_model_at(folder.path()), first);
+  EXPECT_EQ(known_model_at(folder.path()), first);
   std::filesystem::remove(folder / "config.json");
   std::filesystem::copy_file(testing::family_fixture("gemma", ".json"), folder / "config.json");
   std::filesystem::last_write_time(
       folder / "config.json",
       std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
-  EXPECT_EQ(known_model_at(folder.path()).family, "gemma");
+  EXPECT_EQ(known_model_at(folder.path())->family, "gemma");
   std::filesystem::remove(folder / "config.json");
   EXPECT_THROW(known_model_at(folder.path()), Error);
 }
