@@ -8,6 +8,7 @@
 #include "runtime/allocator.h"
 #include "runtime/host_wait.h"
 #include "runtime/processes.h"
+#include "runtime/rank_error.h"
 
 namespace tracestep {
 namespace {
@@ -50,9 +51,8 @@ std::unique_ptr<Executor> make_with_others(ExecutorKind kind, Store& store, cons
   if (std::ranges::all_of(all, [](std::uint64_t one) { return one == kNoMemory; })) {
     std::rethrow_exception(no_memory);
   }
-  throw Error(ErrorCode::kOutOfMemory, fmt::format("rank {}", without - all.begin()),
-              "it has no memory for the step, and others have",
-              "use a smaller size, batch or context");
+  throw RankError(without - all.begin(), "it has no memory for the step, and others have",
+                  "use a smaller size, batch or context", ErrorCode::kOutOfMemory);
 }
 
 }  // namespace
@@ -92,13 +92,13 @@ void RankedExecutor::run() {
 
 void RankedExecutor::rethrow(const RankThreads::Failure& failure) const {
   const auto named = [&](const std::string& where) {
-    return where.starts_with("rank ")
-               ? where
-               : fmt::format("rank {}: {}", first_rank_ + failure.rank, where);
+    return fmt::format("rank {}: {}", first_rank_ + failure.rank, where);
   };
   const bool ends_all = group_ != nullptr && group_->processes() != nullptr;
   try {
     std::rethrow_exception(failure.error);
+  } catch (const RankError&) {
+    throw;
   } catch (const OutOfMemory& e) {
     const OutOfMemory out(named(e.where()), e.requested_bytes(), e.limit_bytes(), e.live(),
                           e.on_host());

@@ -12,6 +12,7 @@
 
 #include "base/env.h"
 #include "base/error.h"
+#include "runtime/rank_error.h"
 
 namespace tracestep {
 namespace {
@@ -54,8 +55,8 @@ void watch(const std::stop_token& stop, Processes& processes, double limit_s) {
     ++waits().looks;
     const std::optional<std::string> what = overdue(limit_s);
     if (!what) continue;
-    const Error error(
-        ErrorCode::kFailed, fmt::format("rank {}", processes.rank()), *what,
+    const RankError error(
+        processes.rank(), *what,
         fmt::format("another rank hangs, or {} is shorter than a step", env::kCommTimeout.name));
     processes.end_all(fmt::format("tracestep: {}", error.what()), exit_code(error.code()));
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "runtime/rank_error.h"
 
 namespace tracestep {
 
@@ -10,9 +10,9 @@ void check_same(Processes& processes, std::string_view what, std::uint64_t value
   const std::vector<std::uint64_t> values = processes.exchange(value);
   for (std::size_t rank = 1; rank < values.size(); ++rank) {
     if (values[rank] == values[0]) continue;
-    throw Error(ErrorCode::kFailed, fmt::format("rank {}", rank),
-                fmt::format("{} differs from that of rank 0", what),
-                "start all ranks with the same program, options and files");
+    throw RankError(static_cast<std::int64_t>(rank),
+                    fmt::format("{} differs from that of rank 0", what),
+                    "start all ranks with the same program, options and files");
   }
 }
 

@@ -11,6 +11,7 @@
 #include "passes/loss_scaling.h"
 #include "passes/optimizer.h"
 #include "runtime/processes.h"
+#include "runtime/rank_error.h"
 #include "weights/family_files.h"
 #include "weights/model_store.h"
 
@@ -72,8 +73,8 @@ struct Outcome {
   bool is_good = true;
 };
 
-Error of_rank(int rank, const Error& error) {
-  return {error.code(), fmt::format("rank {}", rank), error.message(), error.hint()};
+RankError of_rank(int rank, const Error& error) {
+  return {rank, error.message(), error.hint(), error.code()};
 }
 
 // `open` gives the folder. Nothing is thrown: the other ranks must know first.

@@ -15,6 +15,7 @@
 #include "backends/comm/launch/launched.h"
 #include "ops/collective_sizes.h"
 #include "runtime/ordered_sum.h"
+#include "runtime/rank_error.h"
 
 namespace tracestep {
 namespace {
@@ -127,10 +128,11 @@ class Group {
 
   [[noreturn]] void end_process(int waiting) const {
     const auto late = std::ranges::find(is_here_, false) - is_here_.begin();
-    const Error error(ErrorCode::kFailed, fmt::format("rank {}", rank_of_run(late)),
-                      fmt::format("it did not come to {} of rank {} within {:g} s",
-                                  name_of(posted(waiting).call), rank_of_run(waiting), timeout_s_),
-                      fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
+    const RankError error(
+        rank_of_run(late),
+        fmt::format("it did not come to {} of rank {} within {:g} s", name_of(posted(waiting).call),
+                    rank_of_run(waiting), timeout_s_),
+        fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
     std::fprintf(stderr, "tracestep: %s\n", error.what());
     std::_Exit(exit_code(error.code()));
   }

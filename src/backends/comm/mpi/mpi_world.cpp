@@ -13,6 +13,7 @@
 
 #include "backends/comm/launch/launched.h"
 #include "base/error.h"
+#include "runtime/rank_error.h"
 
 namespace tracestep {
 namespace {
@@ -195,8 +196,8 @@ void MpiWorld::Messages::wait(double limit_s) {
       MPI_Test(&requests_[late], &flag, MPI_STATUS_IGNORE);
       if (flag == 0) break;
     }
-    throw Error(
-        ErrorCode::kFailed, fmt::format("rank {}", others_[late]),
+    throw RankError(
+        others_[late],
         fmt::format("it did not come to {} of rank {} within {:g} s", what_, world_.rank_, limit_s),
         fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
   }

@@ -6,15 +6,9 @@
 #include "base/error.h"
 
 namespace tracestep {
-namespace {
 
-constexpr const char* kForeign = "it is another program or version";
-
-}  // namespace
-
-void fail_as_foreign(const std::string& from, std::uint64_t bytes, std::uint64_t expected) {
-  throw Error(ErrorCode::kFailed, from,
-              fmt::format("it sent {} bytes where {} were expected", bytes, expected), kForeign);
+std::string sent_instead(std::uint64_t bytes, std::uint64_t expected) {
+  return fmt::format("it sent {} bytes where {} were expected", bytes, expected);
 }
 
 std::span<std::byte> MessageReader::room() {
@@ -50,7 +44,9 @@ void MessageReader::check_header() const {
                               static_cast<std::uint32_t>(message_.header.kind)),
                   kForeign);
   }
-  if (message_.header.bytes > most) fail_as_foreign(from_, message_.header.bytes, most);
+  if (message_.header.bytes > most) {
+    throw Error(ErrorCode::kFailed, from_, sent_instead(message_.header.bytes, most), kForeign);
+  }
 }
 
 int status_of_failure(std::int32_t said) {

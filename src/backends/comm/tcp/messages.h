@@ -25,9 +25,9 @@ struct Message {
 
 inline constexpr std::uint64_t kMostTextBytes = 4096;  // of a process that says why it failed
 
-// "[rank 1] it sent 9 bytes where 8 were expected; it is another program or version"
-[[noreturn]] void fail_as_foreign(const std::string& from, std::uint64_t bytes,
-                                  std::uint64_t expected);
+// Messages of errors about what the other end is: "it sent 9 bytes where 8 were expected".
+std::string sent_instead(std::uint64_t bytes, std::uint64_t expected);
+inline constexpr const char* kForeign = "it is another program or version";
 
 // Puts messages together from parts of any length.
 class MessageReader {

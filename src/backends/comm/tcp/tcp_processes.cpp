@@ -15,6 +15,7 @@
 #include "backends/comm/tcp/messages.h"
 #include "base/error.h"
 #include "base/utf8.h"
+#include "runtime/rank_error.h"
 
 namespace tracestep {
 namespace {
@@ -124,14 +125,14 @@ class TcpProcesses final : public Processes {
     if (limit == Limit::kNone) {
       arrived_.wait(lock, is_there);
     } else if (!arrived_.wait_for(lock, std::chrono::duration<double>(timeout_s_), is_there)) {
-      throw Error(ErrorCode::kFailed, fmt::format("rank {}", rank_of(peer)),
-                  fmt::format("it told rank {} nothing within {:g} s", rank(), timeout_s_),
-                  fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
+      throw RankError(rank_of(peer),
+                      fmt::format("it told rank {} nothing within {:g} s", rank(), timeout_s_),
+                      fmt::format("it hangs, or {} is too short", env::kCommTimeout.name));
     }
     const std::vector<std::byte> message = std::move(inbox.front());
     inbox.pop_front();
     if (message.size() != bytes.size()) {
-      fail_as_foreign(fmt::format("rank {}", rank_of(peer)), message.size(), bytes.size());
+      throw RankError(rank_of(peer), sent_instead(message.size(), bytes.size()), kForeign);
     }
     std::ranges::copy(message, bytes.begin());
   }
@@ -184,9 +185,9 @@ class TcpProcesses final : public Processes {
     }
     const std::lock_guard lock(mutex_);
     if (peer.inbox.size() == kMostWaiting) {
-      throw Error(ErrorCode::kFailed, fmt::format("rank {}", rank_of(index)),
-                  fmt::format("it sent {} messages that nobody waits for", kMostWaiting + 1),
-                  "it is another program or version");
+      throw RankError(rank_of(index),
+                      fmt::format("it sent {} messages that nobody waits for", kMostWaiting + 1),
+                      kForeign);
     }
     peer.inbox.push_back(std::move(message.bytes));
     arrived_.notify_all();
