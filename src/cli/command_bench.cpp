@@ -200,7 +200,7 @@ int run_bench(const BenchOptions& options, Cells& cells) {
                  .wanted = runs.size() * static_cast<std::size_t>(options.rounds.repeat)};
   if (out.wanted == 1 && out.done == 1 && results[0].status == Status::kOutOfMemory) {
     out.last_words = Error(ErrorCode::kOutOfMemory, "bench", results[0].detail,
-                           oom_hint(runs[0], results[0].detail));
+                           oom_hint(runs[0], results[0].lack));
   }
   return cells.finish(std::move(out));
 }

@@ -50,7 +50,7 @@ struct Work {
   Cells& cells;
   ProgressLine progress = {};
   std::vector<Table> tables = {};
-  std::string oom_detail = {};  // of whole steps: why the last that ran out of memory did
+  Outcome oom = {};  // of whole steps: that of the last that ran out of memory
 
   RoundOptions rounds() const { return {.rounds = options.rounds, .seed = runs[0].seed}; }
 };
@@ -77,7 +77,9 @@ void measure_steps(Work& work) {
   for (CellResult& result :
        measure_steps(work.cells, work.runs, work.options.spec.protocol, work.rounds(),
                      {.program = true, .more_seconds = kSecondsOfStarts})) {
-    if (result.status == Status::kOutOfMemory) work.oom_detail = result.detail;
+    if (result.status == Status::kOutOfMemory) {
+      work.oom = {result.status, result.detail, result.lack};
+    }
     cells.push_back({std::move(result)});
   }
   for (CompileCell& cell : cells) {
@@ -204,9 +206,9 @@ int run_compile(const CompileOptions& o, Cells& cells) {
                  .wanted = 1,
                  .is_cut = cells.is_stopped()};
   const bool is_one_step = work.runs.size() == 1 && o.parts == std::vector<std::string>{"steps"};
-  if (is_one_step && !work.oom_detail.empty()) {
-    out.last_words = Error(ErrorCode::kOutOfMemory, "compile", work.oom_detail,
-                           oom_hint(work.runs[0], work.oom_detail));
+  if (is_one_step && work.oom.status == Status::kOutOfMemory) {
+    out.last_words = Error(ErrorCode::kOutOfMemory, "compile", work.oom.detail,
+                           oom_hint(work.runs[0], work.oom.lack));
   }
   return cells.finish(std::move(out));
 }

@@ -307,7 +307,7 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
   if (o.check && runs.size() == 1 && !predictions.empty() &&
       predictions[0].status == Status::kOutOfMemory) {
     throw Error(ErrorCode::kOutOfMemory, "predict", predictions[0].detail,
-                oom_hint(runs[0], predictions[0].detail));
+                oom_hint(runs[0], predictions[0].lack));
   }
   return status;
 }

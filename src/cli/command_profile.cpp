@@ -172,7 +172,7 @@ int run_profile(const ProfileOptions& o, Cells& driver) {
   } else if (runs.size() == 1 && cells.size() == 1 &&
              cells[0].profile.status == Status::kOutOfMemory) {
     out.last_words = Error(ErrorCode::kOutOfMemory, "profile", cells[0].profile.detail,
-                           oom_hint(runs[0], cells[0].profile.detail));
+                           oom_hint(runs[0], cells[0].profile.lack));
   }
   return driver.finish(std::move(out));
 }

@@ -66,7 +66,7 @@ int run_throughput(const ThroughputOptions& o, Cells& cells) {
                  .wanted = runs.size()};
   if (runs.size() == 1 && results.size() == 1 && results[0].status == Status::kOutOfMemory) {
     out.last_words = Error(ErrorCode::kOutOfMemory, "throughput", results[0].detail,
-                           oom_hint(runs[0], results[0].detail));
+                           oom_hint(runs[0], results[0].lack));
   }
   return cells.finish(std::move(out));
 }

@@ -35,13 +35,11 @@ std::string room_text() {
 
 }  // namespace
 
-std::string oom_hint(const RunSpec& run, std::string_view error) {
-  if (run.offload != Offload::kNone && error.find("host memory") != error.npos) {
-    return host_hint(run);
-  }
+std::string oom_hint(const RunSpec& run, const Lack& lack) {
+  const bool has_own_memory = traits_of(run.place).has_own_memory();
+  if (run.offload != Offload::kNone && has_own_memory && lack.is_on_host) return host_hint(run);
   const std::int64_t limit = limit_in_bytes(run.place);
-  const bool has_no_room = error.find(kNoRoom) != error.npos;
-  if (has_no_room && !traits_of(run.place).has_own_memory()) {  // needs no search
+  if (lack.is_foreseen && !has_own_memory) {  // needs no search
     return fmt::format("tracestep fit {} --memory-limit {} says what would fit", flags_of(run),
                        room_text());
   }

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "run/run_spec.h"
 #include "runtime/allocator.h"
@@ -18,12 +17,11 @@ namespace tracestep::cli {
 std::string nsys_command(const std::filesystem::path& program,
                          std::span<const std::string> arguments, std::size_t cells);
 
-// A hint for a single run that is out of memory. `error`: the message of the OutOfMemory, which
-// names the memory that was full. If that is the host's beside a GPU: how much of it the run needs.
-// If the machine has no room: the command that says what would fit. Else, with a memory limit: the
-// smallest change that fits, its peak, and the command that shows the others. Nothing runs; the
-// search takes seconds for large models.
-std::string oom_hint(const RunSpec& run, std::string_view error);
+// A hint for a single run that is out of memory. `lack` says of which. If it is the host's beside a
+// GPU: how much of it the run needs. If the machine has no room: the command that says what would
+// fit. Else, with a memory limit: the smallest change that fits, its peak, and the command that
+// shows the others. Nothing runs; the search takes seconds for large models.
+std::string oom_hint(const RunSpec& run, const Lack& lack);
 
 // The result of `work`, a single run; an OutOfMemory gets the hint behind its own.
 template <class Work>
@@ -32,7 +30,7 @@ auto with_oom_hint(const RunSpec& run, const Work& work) {
     return work();
   } catch (const OutOfMemory& error) {
     throw Error(error.code(), error.where(), error.message(),
-                error.hint() + "; " + oom_hint(run, error.what()));
+                error.hint() + "; " + oom_hint(run, error.lack()));
   }
 }
 

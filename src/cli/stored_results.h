@@ -16,6 +16,9 @@
 
 namespace tracestep {
 
+inline auto stored_members(Lack& s) {
+  return std::tie(s.is_on_host, s.is_foreseen);
+}
 inline auto stored_members(HostFacts& s) {
   auto& [load, runnable, governor, low, high, busy, stolen, own, at] = s;
   return std::tie(load, runnable, governor, low, high, busy, stolen, own, at);
@@ -45,16 +48,16 @@ inline auto stored_members(RecordedStep& s) {
 
 // Without the events of the allocator, which no table of several cells reads.
 inline auto stored_members(CellResult& s) {
-  auto& [spec, device, status, detail, facts_before, facts_after, host, choices, parameters,
+  auto& [spec, device, status, detail, lack, facts_before, facts_after, host, choices, parameters,
          samples, warmup, issue_samples, span_samples, visits, stopped_by, faults, profiled, wall,
          issue, device_span, device_busy, communication, exposed, instrumented, compile,
          recorded_busy, recorded, interrupted, recorded_by, parts, peak, predicted_peak, host_bytes,
          arena, least_arena, allocations, untracked, outside, saved, flops, launches, captured,
          kernels, roof, roof_others, is_asynchronous, computes, loss, program, traits, spans,
          span_ns, memory_events] = s;
-  return std::tie(device, status, detail, facts_before, facts_after, host, choices, parameters,
-                  samples, warmup, issue_samples, span_samples, visits, stopped_by, faults,
-                  profiled, wall, issue, device_span, device_busy, communication, exposed,
+  return std::tie(device, status, detail, lack, facts_before, facts_after, host, choices,
+                  parameters, samples, warmup, issue_samples, span_samples, visits, stopped_by,
+                  faults, profiled, wall, issue, device_span, device_busy, communication, exposed,
                   instrumented, compile, recorded_busy, recorded, interrupted, recorded_by, parts,
                   peak, predicted_peak, host_bytes, arena, least_arena, allocations, untracked,
                   outside, saved, flops, launches, captured, kernels, roof, roof_others,
@@ -122,10 +125,10 @@ inline auto stored_members(Turn& s) {
   return std::tie(lane, wait, until, opens_batch, closes_batch);
 }
 inline auto stored_members(Profile& s) {
-  auto& [spec, device, is_asynchronous, source, problem, status, detail, program, turns,
+  auto& [spec, device, is_asynchronous, source, problem, status, detail, lack, program, turns,
          graph_kernels, names, steps, launches, trace, memory_events, plain] = s;
-  return std::tie(device, is_asynchronous, source, problem, status, detail, turns, graph_kernels,
-                  names, steps, launches, trace, memory_events, plain);
+  return std::tie(device, is_asynchronous, source, problem, status, detail, lack, turns,
+                  graph_kernels, names, steps, launches, trace, memory_events, plain);
 }
 
 inline auto stored_members(Holding& s) {

@@ -101,7 +101,7 @@ void RankedExecutor::rethrow(const RankThreads::Failure& failure) const {
     throw;
   } catch (const OutOfMemory& e) {
     const OutOfMemory out(named(e.where()), e.requested_bytes(), e.limit_bytes(), e.live(),
-                          e.on_host());
+                          e.lack());
     if (ends_all) throw Error(out.code(), out.where(), out.message(), out.hint());
     throw out;
   } catch (const Error& e) {

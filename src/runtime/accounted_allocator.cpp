@@ -93,7 +93,7 @@ void AccountedAllocator::unmap(void* address, std::int64_t bytes) {
 void AccountedAllocator::out_of_memory(std::int64_t bytes, std::int64_t limit_bytes,
                                        const AllocationTag& tag) {
   if (recorder_ != nullptr) record(MemoryAction::kOom, {0, bytes, tag}, bytes);
-  throw OutOfMemory(device_, bytes, limit_bytes, live(), source_.is_of_host());
+  throw OutOfMemory(device_, bytes, limit_bytes, live(), {.is_on_host = source_.is_of_host()});
 }
 
 void AccountedAllocator::record(MemoryAction action, const LiveAllocation& block,

@@ -64,13 +64,13 @@ std::string_view kept_label(std::string_view label) {
 }  // namespace
 
 OutOfMemory::OutOfMemory(const std::string& device, std::int64_t requested_bytes,
-                         std::int64_t limit_bytes, std::vector<LiveAllocation> live, bool on_host)
+                         std::int64_t limit_bytes, std::vector<LiveAllocation> live, Lack lack)
     : Error(ErrorCode::kOutOfMemory, device, message_of(requested_bytes, limit_bytes, live),
             hint_of(live)),
       requested_bytes_(requested_bytes),
       limit_bytes_(limit_bytes),
       live_(std::move(live)),
-      on_host_(on_host) {
+      lack_(lack) {
   for (LiveAllocation& block : live_) block.tag.label = kept_label(block.tag.label);
 }
 

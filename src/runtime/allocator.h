@@ -56,21 +56,26 @@ struct LiveAllocation {
   AllocationTag tag;
 };
 
+// What there was too little of.
+struct Lack {
+  bool is_on_host = false;   // the host's memory, else the device's own
+  bool is_foreseen = false;  // all of it was counted first, and nothing was allocated
+};
+
 // Carries the live allocations, so that a report can say exactly what held the memory.
 class OutOfMemory : public Error {
  public:
-  // `on_host`: what ran out is the host's memory.
   OutOfMemory(const std::string& device, std::int64_t requested_bytes, std::int64_t limit_bytes,
-              std::vector<LiveAllocation> live, bool on_host);
+              std::vector<LiveAllocation> live, Lack lack);
   std::int64_t requested_bytes() const { return requested_bytes_; }
   std::int64_t limit_bytes() const { return limit_bytes_; }  // 0: the device itself was full
   const std::vector<LiveAllocation>& live() const { return live_; }
-  bool on_host() const { return on_host_; }
+  const Lack& lack() const { return lack_; }
 
  private:
   std::int64_t requested_bytes_, limit_bytes_;
   std::vector<LiveAllocation> live_;
-  bool on_host_;
+  Lack lack_;
 };
 
 struct AllocatorStats {

@@ -84,7 +84,7 @@ void end_together(Processes& processes, const std::optional<DoesNotFit>& lack) {
   };
   const auto needed = share(lack ? lack->requested_bytes() : 0);
   const auto free = share(lack ? lack->limit_bytes() : 0);
-  const auto on_host = share(lack && lack->on_host() ? 1 : 0);
+  const auto on_host = share(lack && lack->lack().is_on_host ? 1 : 0);
   const auto found = std::ranges::find_if(needed, [](std::uint64_t bytes) { return bytes > 0; });
   if (found == needed.end()) return;
   const auto rank = static_cast<std::size_t>(found - needed.begin());
@@ -96,11 +96,12 @@ void end_together(Processes& processes, const std::optional<DoesNotFit>& lack) {
 
 DoesNotFit::DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes,
                        bool on_host)
-    : OutOfMemory(where, needed_bytes, free_bytes, {}, on_host) {
+    : OutOfMemory(where, needed_bytes, free_bytes, {},
+                  {.is_on_host = on_host, .is_foreseen = true}) {
   // Replaces the base's message, which speaks of a failed request: none was made.
   Error::operator=(Error(ErrorCode::kOutOfMemory, where,
-                         fmt::format("it does not fit: it needs {}, {} {} free",
-                                     format_bytes(needed_bytes), kNoRoom, format_bytes(free_bytes)),
+                         fmt::format("it does not fit: it needs {}, and this machine has {} free",
+                                     format_bytes(needed_bytes), format_bytes(free_bytes)),
                          "option memory_limit none tries anyway"));
 }
 

@@ -8,7 +8,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "run/run_spec.h"
 #include "runtime/allocator.h"
@@ -17,9 +16,6 @@
 #include "runtime/store.h"
 
 namespace tracestep {
-
-// Words of the message of a DoesNotFit, and of no other.
-inline constexpr std::string_view kNoRoom = "and this machine has";
 
 // Nothing was allocated. `requested_bytes` and `limit_bytes` are all that is needed and what is
 // free.

@@ -123,7 +123,7 @@ TEST_F(CompiledCaptureTest, ACaptureThatFailsHalfWayIsGivenUp) {
 TEST_F(CompiledCaptureTest, MemoryThatRunsOutInACaptureIsNoReasonToStop) {
   expect_it_goes_on(
       spec_, cpu(), cpu(),
-      [](Device& device) { throw OutOfMemory(device.name(), 1 << 20, 0, {}, false); }, "memory");
+      [](Device& device) { throw OutOfMemory(device.name(), 1 << 20, 0, {}, {}); }, "memory");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Outcome attempt(const std::function<void()>& work,
     return {Status::kInterrupted};
   } catch (const OutOfMemory& error) {
     if (failed) failed(error);
-    return {Status::kOutOfMemory, error.what()};
+    return {Status::kOutOfMemory, error.what(), error.lack()};
   }
   return {};
 }

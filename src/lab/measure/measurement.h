@@ -23,6 +23,7 @@ std::string_view name_of(Status status);  // "ok", "oom", "interrupted"
 struct Outcome {
   Status status = Status::kOk;
   std::string detail = {};  // why it is out of memory
+  Lack lack = {};           // of what memory
 };
 // Runs `work`. When it runs out of memory, `failed` is called with the error, which has the state
 // at that moment.

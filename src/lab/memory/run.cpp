@@ -242,7 +242,7 @@ OutOfMemoryState state_of(const OutOfMemory& e, const MemoryRun& run, Device& de
   OutOfMemoryState out{.requested_bytes = e.requested_bytes(),
                        .limit_bytes = e.limit_bytes(),
                        .reserved_bytes = device.allocator().stats().reserved_bytes,
-                       .on_host = device.traits().has_own_memory() && e.on_host(),
+                       .on_host = device.traits().has_own_memory() && e.lack().is_on_host,
                        .live = e.live(),
                        .message = e.what()};
   for (const MemoryEvent& event : run.events) {

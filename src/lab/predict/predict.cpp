@@ -114,6 +114,7 @@ void check_prediction(const DeviceFactory& make_device, const Protocol& protocol
   const CellResult cell = visit(make_device, {.step = prediction.run, .protocol = protocol}, stop);
   prediction.status = cell.status;
   prediction.detail = cell.detail;
+  prediction.lack = cell.lack;
   if (cell.status != Status::kOk) return;
   prediction.measured_ms = cell.wall_ms;
   prediction.measured_parts_ms = measured_parts(cell, prediction.time.parts);

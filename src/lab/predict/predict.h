@@ -35,6 +35,7 @@ struct Prediction {
   std::string source = {};
   std::string assumes = {};  // of the device, beyond its traits; empty: nothing
   std::string detail = {};   // why there is no time
+  Lack lack = {};            // of what memory, where that is why
   // Set by check_prediction(), and where there is no time; parts have the order of `time.parts`.
   std::optional<Status> status = {};
   double measured_ms = 0;

@@ -236,6 +236,7 @@ Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
   const Outcome outcome = attempt_within_budget([&] { profile_on(*device, stop, plain, out); });
   out.status = outcome.status;
   out.detail = outcome.detail;
+  out.lack = outcome.lack;
   if (out.status == Status::kOk) return out;
   out.steps.clear();
   out.launches.clear();

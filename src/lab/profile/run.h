@@ -58,6 +58,7 @@ struct Profile {
   std::string problem;  // why the device's profiler, if any, was not used
   Status status = Status::kOk;
   std::string detail;  // why it is out of memory
+  Lack lack;           // of what memory
   Program program;
   std::vector<Turn> turns;  // of its nodes; empty: all on one lane, and no batches
   // Kernels, copies and fills of the graph that recorded steps replayed; nullopt: their launches

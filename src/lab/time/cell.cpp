@@ -318,6 +318,7 @@ CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
   const Outcome outcome = attempt([&] { measure(*device, stop, observe, out); });
   out.status = outcome.status;
   out.detail = outcome.detail;
+  out.lack = outcome.lack;
   if (out.status != Status::kOk) out.samples_ms.clear();
   if (out.status == Status::kOutOfMemory) add_needs(*device, out);
   return out;

@@ -42,6 +42,7 @@ struct CellResult {
   std::string device;
   Status status = Status::kOk;
   std::string detail;                     // why it is out of memory
+  Lack lack;                              // of what memory
   DeviceFacts facts_before, facts_after;  // around the timed steps
   HostAround host;                        // around these and the warm-up
   std::string choices;                    // Device::choices()
