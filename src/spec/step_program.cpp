@@ -4,6 +4,7 @@
 #include "ops/attention_sizes.h"
 #include "passes/form_passes.h"
 #include "planning/needs.h"
+#include "spec/run_grid.h"
 
 namespace tracestep {
 namespace {
@@ -41,6 +42,17 @@ BatchShape rank_shape(const RunSpec& spec) {
   check_division(spec.model, spec.parallel.tensor);
   out.batch /= replicas;
   return out;
+}
+
+std::optional<Error> refusal_of(const RunSpec& spec) {
+  try {
+    check_run(spec);
+    rank_shape(spec);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return error;
+  }
+  return std::nullopt;
 }
 
 Program forward_program(const RunSpec& spec) {

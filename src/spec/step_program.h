@@ -1,6 +1,9 @@
 // From the specification of a run to the program that runs.
 #pragma once
 
+#include <optional>
+
+#include "base/error.h"
 #include "passes/pipeline.h"
 #include "run/run_spec.h"
 #include "runtime/device.h"
@@ -10,6 +13,8 @@ namespace tracestep {
 // The batch of one rank, which the ranks of a replica share. Error{kUsage} when the replicas cannot
 // have equal shares of it, or the ranks of one cannot divide the model.
 BatchShape rank_shape(const RunSpec& spec);
+// The error of check_run() or rank_shape(), for who tries many runs; nullopt: there is none.
+std::optional<Error> refusal_of(const RunSpec& spec);
 
 // The forward program of the spec's mode: logits for inference, else the loss on given targets.
 // With ranks, one replica's share of the batch, and in a step of its loss.

@@ -94,17 +94,21 @@ ChangeSets::ChangeSets(Judge& judge)
 }
 
 // The step as asked, or each way in which ranks may share it.
-std::vector<Remedy> ChangeSets::shared() const {
+std::vector<Remedy> ChangeSets::shared() {
   Remedy asked{.step = q_.step};
   if (has_budget(q_.step)) asked.step.recompute = {};  // a budget is tried at last
   Remedies out;
   for (const Parallel& parallel : q_.parallels) out.emplace_back(asked).step.parallel = parallel;
   if (q_.parallels.empty()) out.push_back(asked);
   for (Remedy& way : out) judge_.sketch(way);
+  const auto refused = [](const Remedy& way) { return way.figures.refusal != nullptr; };
+  if (std::ranges::all_of(out, refused)) refusal_ = out.front().figures.refusal;
+  std::erase_if(out, refused);
   return out;
 }
 
 void ChangeSets::find_choices() {
+  if (whole_.empty()) return;
   // Prefer a way that updates whole tensors: every change applies to it.
   const auto is_whole = [](const Remedy& r) { return r.step.parallel.updates_whole_tensors(); };
   const auto found = std::ranges::find_if(whole_, is_whole);
@@ -184,6 +188,7 @@ std::vector<ChangeSet> ChangeSets::divided(double most_ms) const {
     if (most == 1 || surely_fits(way.figures.peak_bytes, q_.within_bytes())) continue;
     if (is_too_slow(way)) continue;
     const Remedy two = sketched_in(way, 2), last = sketched_in(way, most);
+    if (two.figures.refusal || last.figures.refusal) continue;
     for (std::int64_t parts = 2; parts <= most; parts *= 2) {
       Remedy next = in_parts(two, last, parts);
       if (is_too_slow(next)) break;

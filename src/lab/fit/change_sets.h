@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "lab/fit/remedy.h"
@@ -36,11 +37,13 @@ class ChangeSets {
   std::vector<ChangeSet> whole() const { return changed(whole_); }
   // Sets in micro-batches, without those that take longer than `most_ms` in any case.
   std::vector<ChangeSet> divided(double most_ms) const;
+  // Why there is no program of any of them; nullptr: there is one.
+  const std::shared_ptr<const Error>& refusal() const { return refusal_; }
 
  private:
   using Remedies = std::vector<Remedy>;
 
-  Remedies shared() const;
+  Remedies shared();
   void find_choices();
   std::vector<ChangeSet> changed(const Remedies& ways) const;
   std::int64_t most_parts(const Remedy& way) const;
@@ -48,6 +51,7 @@ class ChangeSets {
 
   const FitQuestion& q_;
   Judge& judge_;
+  std::shared_ptr<const Error> refusal_;
   Remedies ways_;   // with the batch whole, to divide it
   Remedies whole_;  // the ways with the fewest bytes or the least time, undivided
   std::vector<Choices> choices_;

@@ -163,14 +163,10 @@ class Finder {
 
   // nullopt: the step is refused, or no choice of what to recompute meets its own budget.
   std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
-    try {
-      check_run(r.step);
-      (judge_.*look)(r);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUsage) throw;
-      return std::nullopt;
-    }
-    return r.figures.peak_bytes > 0 ? std::optional(r.figures.peak_bytes) : std::nullopt;
+    if (refusal_of(r.step)) return std::nullopt;
+    (judge_.*look)(r);
+    const bool has_peak = r.figures.peak_bytes > 0 && r.figures.refusal == nullptr;
+    return has_peak ? std::optional(r.figures.peak_bytes) : std::nullopt;
   }
   std::optional<std::int64_t> sketched_peak(Remedy r) { return peak_of(r, &Judge::sketch); }
 
@@ -396,17 +392,10 @@ Table largest_table(const FitQuestion& asked, Growth growth) {
 std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
                                           std::int64_t limit_bytes) {
   std::optional<RunSpec> out;
+  FiguresOfSteps figures(traits, nullptr);
   for (std::int64_t tokens = kContextUnit; tokens <= kMostSize; tokens *= 2) {
     step.shape.context = tokens;
-    try {
-      check_run(step);
-      if (predicted_peak_bytes(step.executor, step_program(step, traits), traits) > limit_bytes) {
-        break;
-      }
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kUsage) throw;
-      break;
-    }
+    if (refusal_of(step) || !is_within(figures.exact(step), limit_bytes)) break;
     out = step;
   }
   return out;

@@ -89,8 +89,10 @@ Advice advice_for(const FitQuestion& question, std::int64_t gpus) {
   if (gpus > 1) return advise(question);
   FiguresOfSteps figures(question.traits, question.times);
   const StepFigures& asked = figures.exact(question.step);
-  if (!is_within(asked, question.within_bytes())) return advise(question);
+  if (!asked.refusal && !is_within(asked, question.within_bytes())) return advise(question);
   Advice out;
+  out.refusal = asked.refusal;
+  if (out.refusal) return out;
   out.remedies.push_back({.step = question.step, .figures = asked});
   return out;
 }
@@ -220,6 +222,7 @@ Planned fewest(const FitQuestion& asked, const DevicesQuestion& o) {
     }
     std::optional<Planned> next = tried(asked, o, gpus);
     if (!next) break;
+    if (next->advice.refusal) return std::move(*next);
     if (next->is_enough) return fewest_above(gpus / 2, std::move(*next), asked, o);
     last = std::move(next);
   }
@@ -241,6 +244,7 @@ Fitted fit_on_devices(const FitQuestion& asked, const DevicesQuestion& o) {
   std::optional<Planned> found = o.is_smallest ? fewest(asked, o) : planned(asked, o, o.gpus);
   if (!found) fail_batch(asked.step, o.gpus);
   const Advice advice = found->advice;
+  if (advice.refusal) throw Error(*advice.refusal);
   Fitted out = std::move(*found).fitted();
   if (!advice.least) return out;
   out.tables.push_back(least_table(asked, advice));
@@ -274,13 +278,8 @@ Fitted largest_model(const FitQuestion& asked, const DevicesQuestion& o) {
     question.step.model = model;
     question.asked.reset();
     question.is_of_task_alone = true;
-    std::optional<Planned> found;
-    try {
-      check_run(question.step);
-      found = planned(question, o, gpus);
-    } catch (const Error& error) {  // as of a context beyond the model's positions
-      if (error.code() != ErrorCode::kUsage) throw;
-    }
+    if (refusal_of(question.step)) continue;
+    std::optional<Planned> found = planned(question, o, gpus);
     if (!found || !keeps_task(found->advice)) continue;
     name_model(model.name, found->table);
     return std::move(*found).fitted();

@@ -95,21 +95,6 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
   return table;
 }
 
-namespace {
-
-bool can_be_divided(RunSpec step, const Parallel& parallel) {
-  step.parallel = parallel;
-  try {
-    check_run(step);
-    rank_shape(step);
-  } catch (const Error&) {
-    return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_node) {
   std::vector<Parallel> out;
   for (int tensor = 1; tensor <= ranks && tensor <= of_node; tensor *= 2) {
@@ -118,7 +103,9 @@ std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_no
     const bool has_replicas = choice.replicas() > 1 && step.mode == Mode::kStep;
     for (int shard = 0; shard <= (has_replicas ? 3 : 0); ++shard) {
       choice.shard = shard;
-      if (can_be_divided(step, choice)) out.push_back(choice);
+      RunSpec divided = step;
+      divided.parallel = choice;
+      if (!refusal_of(divided)) out.push_back(choice);
     }
   }
   return out;

@@ -111,7 +111,8 @@ void Judge::sketch(Remedy& r) {
 void Judge::look_at(Remedy& r) {
   say(r);
   take_figures(r, figures_.exact(r.step, r.micro_batches));
-  if (r.severity == ChangeSeverity::kOtherTask || r.figures.peak_bytes == 0) return;
+  const bool has_peak = r.figures.peak_bytes > 0 && r.figures.refusal == nullptr;
+  if (r.severity == ChangeSeverity::kOtherTask || !has_peak) return;
   if (!least_ || r.figures.peak_bytes < least_->figures.peak_bytes) least_ = r;
 }
 

@@ -2,6 +2,7 @@
 // among those of one severity, the fastest.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct Advice {
   // Where no remedy keeps the task, the least peaks that were found: of the task, and of one
   // sequence for each replica.
   std::optional<Remedy> least = {}, least_sequence = {};
+  // Why there is no program of the step, nor of any way to share it; nullptr: there is one. Then
+  // there is nothing else.
+  std::shared_ptr<const Error> refusal = {};
 };
 Advice advise(const FitQuestion& question);
 

@@ -1,6 +1,7 @@
 #include "lab/fit/step_figures.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <ranges>
 #include <utility>
@@ -52,6 +53,22 @@ RunSpec of_layers(const RunSpec& step, std::int64_t layers) {
   out.model.layers = layers;
   out.parallel = resolve_bucket(step.parallel, summed_bytes(step));
   return out;
+}
+
+// What `figures` computes; figures that say why, where a program is refused.
+template <class Figures>
+StepFigures unless_refused(const Figures& figures) {
+  try {
+    return figures();
+  } catch (const BudgetNotMet&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUsage) throw;
+    return {.peak_bytes = kRefusedBytes,
+            .refusal = std::make_shared<const Error>(error),
+            .kept_bytes = kRefusedBytes,
+            .ms = std::numeric_limits<double>::infinity()};
+  }
 }
 
 // Bytes of each program of a step: arenas are there all the time, other memory is given back.
@@ -119,7 +136,9 @@ const StepFigures& FiguresOfSteps::exact(const RunSpec& step, std::int64_t micro
   const auto [found, is_new] = exact_.try_emplace(key_text(step, micro_batches));
   if (!is_new) return found->second;
   try {
-    found->second = figures_of(step, parts_of_step(step, micro_batches, traits_), traits_, times_);
+    found->second = unless_refused([&] {
+      return figures_of(step, parts_of_step(step, micro_batches, traits_), traits_, times_);
+    });
   } catch (const BudgetNotMet&) {
     found->second = {};
   }
@@ -158,30 +177,39 @@ std::int64_t FiguresOfSteps::kept_bytes(const RunSpec& step, std::int64_t micro_
   };
   const std::int64_t layers = step.model.layers;
   const auto depths = sketched_depths(step);
-  return found->second =
-             depths ? at_depth(at(depths->first), at(depths->second), *depths, layers) : at(layers);
+  const auto known = [&]() -> StepFigures {
+    return {.kept_bytes = depths ? at_depth(at(depths->first), at(depths->second), *depths, layers)
+                                 : at(layers)};
+  };
+  return found->second = unless_refused(known).kept_bytes;
 }
 
 const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micro_batches) {
   const auto depths = sketched_depths(step);
   if (!depths) return exact(step, micro_batches);
   const auto [found, is_new] = sketches_.try_emplace(key_text(step, micro_batches));
-  if (!is_new) return found->second;
-  const Depth a = at_layers(step, micro_batches, depths->first),
-              b = at_layers(step, micro_batches, depths->second);
+  if (is_new) {
+    found->second = unless_refused([&] { return sketched_between(step, micro_batches, *depths); });
+  }
+  return found->second;
+}
+
+StepFigures FiguresOfSteps::sketched_between(const RunSpec& step, std::int64_t micro_batches,
+                                             std::pair<std::int64_t, std::int64_t> depths) {
+  const Depth a = at_layers(step, micro_batches, depths.first),
+              b = at_layers(step, micro_batches, depths.second);
   const auto deep = [&](auto from, auto to) {
-    return at_depth(from, to, *depths, step.model.layers);
+    return at_depth(from, to, depths, step.model.layers);
   };
   const auto of = [&](auto StepFigures::*member) {
     return deep(a.figures.*member, b.figures.*member);
   };
-  StepFigures& out = found->second;
-  out = {.kept_bytes = of(&StepFigures::kept_bytes),
-         .host_bytes = of(&StepFigures::host_bytes),
-         .ms = of(&StepFigures::ms),
-         .flops = of(&StepFigures::flops),
-         .moved_bytes = of(&StepFigures::moved_bytes),
-         .kernels = of(&StepFigures::kernels)};
+  StepFigures out{.kept_bytes = of(&StepFigures::kept_bytes),
+                  .host_bytes = of(&StepFigures::host_bytes),
+                  .ms = of(&StepFigures::ms),
+                  .flops = of(&StepFigures::flops),
+                  .moved_bytes = of(&StepFigures::moved_bytes),
+                  .kernels = of(&StepFigures::kernels)};
   Held all{.is_kept = has_arena(step.executor)}, computing = all, forward = all;
   std::int64_t saved_by_all = 0;
   for (std::size_t i = 0; i < b.parts.size(); ++i) {
@@ -194,7 +222,7 @@ const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micr
       std::int64_t& of_phase = most[std::get<Phase>(where)];
       of_phase = std::max(of_phase, deep(shallow, bytes));
       if (std::get<Phase>(where) != Phase::kForward) continue;
-      saved = std::max(saved, (bytes - shallow) / (depths->second - depths->first));
+      saved = std::max(saved, (bytes - shallow) / (depths.second - depths.first));
     }
     saved_by_all += saved;
     forward.add(most[Phase::kForward]);

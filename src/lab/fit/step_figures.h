@@ -4,17 +4,25 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "lab/fit/program_figures.h"
 
 namespace tracestep {
 
+// More than any memory has.
+inline constexpr std::int64_t kRefusedBytes = std::int64_t{1} << 61;
+
 struct StepFigures {
   // 0: the step has a budget for its peak, which no choice of what to compute again meets.
   std::int64_t peak_bytes = 0;
+  // Why there is no program of the step, and so no figure: bytes are kRefusedBytes, and the time is
+  // endless. nullptr: there is one.
+  std::shared_ptr<const Error> refusal = {};
   std::int64_t kept_bytes = 0;  // of the peak: weights and states in the device's memory
   std::int64_t host_bytes = 0;  // in the host's memory
   // Only in a sketch: upper bounds of the bytes that its programs together keep of each layer for
@@ -40,6 +48,7 @@ class FiguresOfSteps {
       : traits_(traits), times_(times), programs_(std::move(traits), times) {}
 
   // Figures from the step's program, or from those of its micro-batches and update; cached by step.
+  // Steps that are refused have figures that say so, as in sketch().
   const StepFigures& exact(const RunSpec& step, std::int64_t micro_batches = 1);
   // Figures without the whole program where sketched_depths() are known. Bytes are exact but for
   // what a planned arena cannot fill.
@@ -54,6 +63,8 @@ class FiguresOfSteps {
 
  private:
   struct Depth;  // figures of a few layers
+  StepFigures sketched_between(const RunSpec& step, std::int64_t micro_batches,
+                               std::pair<std::int64_t, std::int64_t> depths);
   Depth at_layers(const RunSpec& step, std::int64_t micro_batches, std::int64_t layers);
 
   DeviceTraits traits_;
