@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks who includes whom, by the rows of src/folders.txt; and that no folder below the command
-line speaks of its flags, that kernels which may be launched early wait, that only spec/ lists the fields of a run, that devices are asked for traits and not for names, and that nothing of the
-engine parses what a user wrote.
+line speaks of its flags, that kernels which may be launched early wait, that only spec/ lists the fields of a run, that devices are asked for traits and not for names, that nothing of the
+engine parses what a user wrote, and that a column of several tables is declared once.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -246,7 +246,36 @@ def broken_by_parsing(path, text):
                f"{match.group(1)}() reads a text; spec/ does, and hands on the value (run/)")
 
 
-def check_file(file, root, fields):
+# Columns that several tables have, by the kind of function that would declare one anew. Numbers are
+# left out: one name may stand for several units. The study's tables are its own.
+KNOWN_COLUMNS = "lab/report/known_columns.h"
+KINDS = {"Text": "text", "Int": "int", "Bytes": "bytes", "Bool": "bool", "Reals": "reals",
+         "Structure": "structured"}
+DECLARED = re.compile(r"\b(\w+)_column\(\s*\"(\w+)\"")
+
+
+def known_columns(root):
+    """The (kind, name) of each column of KNOWN_COLUMNS."""
+    file, out = root / "src" / KNOWN_COLUMNS, set()
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    for kind, rows in re.findall(r"constexpr Known(\w+) (.*?);", text, re.DOTALL):
+        if kind in KINDS:
+            out |= {(KINDS[kind], name) for name in re.findall(r"{\"(\w+)\"", rows)}
+    return out
+
+
+def broken_by_columns(path, text, columns):
+    """(line, rule) of each column that a table declares anew."""
+    if path.startswith("lab/study/"):
+        return
+    for match in DECLARED.finditer(text):
+        if match.groups() in columns:
+            yield (text.count("\n", 0, match.start()) + 1,
+                   f"the column {match.group(2)} is declared in {KNOWN_COLUMNS}: "
+                   f"col::{match.group(2)}")
+
+
+def check_file(file, root, fields, columns):
     path = file.relative_to(root / "src").as_posix()
     row = row_of(path)
     if row is None:
@@ -258,6 +287,7 @@ def check_file(file, root, fields):
     yield from broken_by_field_lists(path, text, fields)
     yield from broken_by_device_names(path, text)
     yield from broken_by_parsing(path, text)
+    yield from broken_by_columns(path, text, columns)
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
@@ -277,9 +307,9 @@ def check_file(file, root, fields):
 def main():
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve()
     files = sorted(f for f in (root / "src").rglob("*") if f.suffix in SOURCES)
-    problems, fields = 0, run_fields(root)
+    problems, fields, columns = 0, run_fields(root), known_columns(root)
     for file in files:
-        for number, text in check_file(file, root, fields):
+        for number, text in check_file(file, root, fields, columns):
             problems += 1
             print(f"{file.relative_to(root)}:{number}: {text}")
     print(f"layering: {len(files)} files, {problems} broken rules")

@@ -1,25 +1,20 @@
 #include "cli/devices.h"
 
 #include "backends/cpu/ceilings.h"
+#include "lab/report/known_columns.h"
 #include "session/devices.h"
 
 namespace tracestep::cli {
 namespace {
 
 Column rate(std::string name, std::string title, std::string unit, std::string description = "") {
-  return {.name = std::move(name),
-          .title = std::move(title),
-          .unit = std::move(unit),
-          .kind = ColumnKind::kReal,
-          .digits = 1,
-          .description = std::move(description)};
+  return real_column(std::move(name), std::move(title), std::move(unit), 1, std::move(description));
 }
 
 Table arithmetic(const CpuCeilings& c) {
   Table table{.name = "arithmetic",
               .title = "Peak arithmetic",
-              .columns = {{.name = "simd", .title = "SIMD"},
-                          {.name = "threads", .kind = ColumnKind::kInt},
+              .columns = {text_column("simd", "SIMD"), int_column("threads"),
                           rate("fma_gflops", "float32 multiply-add", "GFLOP/s"),
                           rate("products_f32_percent", "matrix products, float32", "% of peak"),
                           rate("products_bf16_percent", "bfloat16 storage", "% of peak")}};
@@ -29,15 +24,15 @@ Table arithmetic(const CpuCeilings& c) {
 }
 
 Table bandwidth(const CpuCeilings& c) {
-  Table table{.name = "bandwidth",
-              .title = "Memory bandwidth",
-              .columns = {{.name = "array_bytes", .title = "array", .kind = ColumnKind::kBytes},
-                          rate("copy_gb_s", "copy", "GB/s", "y = x"),
-                          rate("copy_streaming_gb_s", "streaming copy", "GB/s",
-                               "stores that bypass the caches"),
-                          rate("triad_gb_s", "triad", "GB/s", "y = a + s b"),
-                          rate("update_gb_s", "update", "GB/s",
-                               "four arrays read, three written in place, as AdamW does")}};
+  Table table{
+      .name = "bandwidth",
+      .title = "Memory bandwidth",
+      .columns = {
+          bytes_column("array_bytes", "array"), rate("copy_gb_s", "copy", "GB/s", "y = x"),
+          rate("copy_streaming_gb_s", "streaming copy", "GB/s", "stores that bypass the caches"),
+          rate("triad_gb_s", "triad", "GB/s", "y = a + s b"),
+          rate("update_gb_s", "update", "GB/s",
+               "four arrays read, three written in place, as AdamW does")}};
   for (const BandwidthCeiling& b : c.bandwidths) {
     table.add_row({b.array_bytes, b.copy_gb_s, b.copy_streaming_gb_s, b.triad_gb_s, b.update_gb_s});
   }
@@ -47,12 +42,8 @@ Table bandwidth(const CpuCeilings& c) {
 Table products(const CpuCeilings& c) {
   Table table{.name = "products",
               .title = "Matrix products of training",
-              .columns = {{.name = "product"},
-                          {.name = "dtype"},
-                          {.name = "m", .kind = ColumnKind::kInt},
-                          {.name = "n", .kind = ColumnKind::kInt},
-                          {.name = "k", .kind = ColumnKind::kInt},
-                          rate("gflops", "speed", "GFLOP/s"),
+              .columns = {text_column("product"), col::dtype, int_column("m"), int_column("n"),
+                          int_column("k"), rate("gflops", "speed", "GFLOP/s"),
                           rate("peak_gflops", "peak", "GFLOP/s", "measured beside it"),
                           rate("share_percent", "share", "%")}};
   for (const ProductCeiling& p : c.products) {

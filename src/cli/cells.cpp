@@ -23,7 +23,7 @@
 #include "lab/measure/ceilings.h"
 #include "lab/measure/environment.h"
 #include "lab/pages/page.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "lab/report/writers.h"
 #include "run/memory_limit.h"
 #include "spec/step_program.h"
@@ -185,7 +185,7 @@ std::vector<ResultRow> Cells::rows_of(const Table& table, const Json& environmen
     return tracestep::rows_of(table, environment);
   }
   Table apart = table;
-  apart.columns.push_back(text_column("table"));
+  apart.columns.push_back(col::table);
   for (std::size_t i = 0; i < apart.rows.size(); ++i) {
     apart.rows[i].emplace_back("of " + jobs_[jobs_of_results_[i]].cells);
   }

@@ -15,6 +15,7 @@
 #include "cli/split_hint.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/validity.h"
+#include "lab/report/known_columns.h"
 #include "lab/time/cell.h"
 #include "lab/time/tables.h"
 #include "spec/axes.h"
@@ -47,10 +48,7 @@ Json cell_key(const CellSpec& spec, const Json& environment) {
 
 std::vector<Column> columns() {
   std::vector<Column> out = cell_columns();
-  out.push_back({.name = "cell",
-                 .kind = ColumnKind::kStructured,
-                 .description = "all parameters of the row",
-                 .data_only = true});
+  out.push_back(data_only(col::cell));
   out.push_back(verdict_column());
   return out;
 }

@@ -12,6 +12,7 @@
 #include "cli/devices.h"
 #include "cli/mpi.h"
 #include "cli/output.h"
+#include "lab/report/known_columns.h"
 #include "tokens/tokenizer.h"
 
 namespace tracestep::cli {
@@ -33,7 +34,7 @@ bool has_simd(const Json& environment, std::string_view flag) {
 Table parts_table(const Json& environment) {
   Table table{.name = "parts",
               .title = "What is there",
-              .columns = {{.name = "part"}, {.name = "state"}, {.name = "note"}}};
+              .columns = {col::part, text_column("state"), text_column("note")}};
   const bool avx512 = has_simd(environment, "avx512f"), avx2 = has_simd(environment, "avx2");
   const bool neon = has_simd(environment, "asimd");
   table.add_row({"device cpu", "ok", "float32, bfloat16 and float16 storage"});
@@ -63,10 +64,8 @@ Table parts_table(const Json& environment) {
 Table variables_table() {
   Table table{.name = "variables",
               .title = "Environment variables",
-              .columns = {{.name = "variable"},
-                          {.name = "value"},
-                          {.name = "default_value", .title = "default"},
-                          {.name = "doc", .title = "meaning"}}};
+              .columns = {text_column("variable"), col::value,
+                          text_column("default_value", "default"), col::doc}};
   const std::span<const env::Variable> tables[] = {env::variables(), env::kLaunchVariables};
   for (const env::Variable& variable : tables | std::views::join) {
     auto value = env::value_of(variable);

@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/remaining_time.h"
 #include "cli/token_input.h"
+#include "lab/report/known_columns.h"
 #include "train/evaluate.h"
 #include "weights/model_for.h"
 #include "weights/model_notes.h"
@@ -27,27 +28,15 @@ struct EvalCommand {
 };
 
 Table result_table(const EvalResult& r) {
-  Table table{.name = "eval",
-              .columns = {{.name = "loss",
-                           .kind = ColumnKind::kReal,
-                           .digits = 6,
-                           .description = "mean cross-entropy in nats per token"},
-                          {.name = "perplexity", .kind = ColumnKind::kReal, .digits = 3},
-                          {.name = "bits_per_byte",
-                           .title = "bits per byte",
-                           .kind = ColumnKind::kReal,
-                           .digits = 4,
-                           .description = "of text, which the tokenizer tells of the tokens"},
-                          {.name = "first_batch_loss",
-                           .title = "first batch loss",
-                           .kind = ColumnKind::kReal,
-                           .digits = 6},
-                          {.name = "batches", .kind = ColumnKind::kInt},
-                          {.name = "tokens", .kind = ColumnKind::kInt},
-                          {.name = "text_bytes",
-                           .title = "bytes of text",
-                           .kind = ColumnKind::kInt,
-                           .description = "that these tokens stand for"}}};
+  Table table{
+      .name = "eval",
+      .columns = {with_digits(6, col::loss.titled("", "mean cross-entropy in nats per token")),
+                  real_column("perplexity", {}, {}, 3),
+                  real_column("bits_per_byte", "bits per byte", {}, 4,
+                              "of text, which the tokenizer tells of the tokens"),
+                  real_column("first_batch_loss", "first batch loss", {}, 6), int_column("batches"),
+                  int_column("tokens"),
+                  int_column("text_bytes", "bytes of text", "that these tokens stand for")}};
   table.add_row({r.loss, r.perplexity, r.bits_per_byte ? Json(*r.bits_per_byte) : Json(),
                  r.first_batch_loss, r.batches, r.tokens, r.bytes ? Json(*r.bytes) : Json()});
   return table;

@@ -15,6 +15,7 @@
 #include "cli/remaining_time.h"
 #include "cli/text_stream.h"
 #include "cli/token_input.h"
+#include "lab/report/known_columns.h"
 #include "nn/captured_programs.h"
 #include "tokens/text_source.h"
 #include "train/generate.h"
@@ -118,11 +119,8 @@ class TokenClock {
 Table result_table(const GenerateCommand& o, const Tokenizer* tokenizer,
                    const std::vector<std::int64_t>& tokens, const TokenClock& clock) {
   Table table{.name = "generate",
-              .columns = {{.name = "text"},
-                          {.name = "prompt_tokens", .kind = ColumnKind::kInt},
-                          {.name = "new_tokens", .kind = ColumnKind::kInt},
-                          {.name = "tokens", .kind = ColumnKind::kReals},
-                          {.name = "tokens_per_s", .kind = ColumnKind::kReal}}};
+              .columns = {col::text, int_column("prompt_tokens"), int_column("new_tokens"),
+                          reals_column("tokens"), with_digits(-1, col::tokens_per_s.titled(""))}};
   std::string text;
   TextStream stream(tokenizer, [&](std::string_view piece) { text += piece; });
   Json numbers = Json::array();

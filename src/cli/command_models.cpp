@@ -5,6 +5,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/families.h"
 
 namespace tracestep::cli {
@@ -13,18 +14,18 @@ namespace {
 Table model_table() {
   using M = KnownModel;
   const Fields<M> fields = {
-      {text_column("model"), [](const M& m) { return m.config.name; }},
+      {col::model, [](const M& m) { return m.config.name; }},
       {text_column("family", {}, "model_type of its config.json"),
        [](const M& m) { return m.family; }},
-      {int_column("parameters"), [](const M& m) { return parameter_formula(m.config); }},
-      {int_column("layers", "L"), [](const M& m) { return m.config.layers; }},
-      {int_column("d_model", "C"), [](const M& m) { return m.config.d_model; }},
-      {int_column("d_ff", "F"), [](const M& m) { return m.config.d_ff; }},
-      {int_column("heads", "H"), [](const M& m) { return m.config.heads; }},
+      {col::parameters, [](const M& m) { return parameter_formula(m.config); }},
+      {col::layers, [](const M& m) { return m.config.layers; }},
+      {col::d_model, [](const M& m) { return m.config.d_model; }},
+      {col::d_ff, [](const M& m) { return m.config.d_ff; }},
+      {col::heads, [](const M& m) { return m.config.heads; }},
       {int_column("kv_heads", "key heads", "heads of keys and values"),
        [](const M& m) { return m.config.key_heads(); }},
       {int_column("head_width", "D"), [](const M& m) { return m.config.head_width(); }},
-      {int_column("vocab", "V"), [](const M& m) { return m.config.vocab; }},
+      {col::vocab, [](const M& m) { return m.config.vocab; }},
       {bool_column("tied_head", "tied", "the head's weight is the embedding's"),
        [](const M& m) { return m.config.is_tied; }},
       {int_column("window", {}, "tokens that layers with a window see; 0: all layers see all"),

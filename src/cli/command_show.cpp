@@ -12,6 +12,7 @@
 #include "course/claims.h"
 #include "ir/print.h"
 #include "lab/predict/devices.h"
+#include "lab/report/known_columns.h"
 #include "ops/functions.h"
 #include "spec/step_program.h"
 
@@ -67,17 +68,11 @@ class Pipeline {
 constexpr std::string_view kProgramMark = "; tracestep.program/1\n";  // a comment of its language
 
 Table pass_table(const std::vector<PassReport>& reports) {
-  Table table{
-      .name = "passes",
-      .title = "What each pass did",
-      .columns = {
-          {.name = "pass"},
-          {.name = "ran", .kind = ColumnKind::kBool},
-          {.name = "changed", .kind = ColumnKind::kBool},
-          {.name = "ms", .title = "time", .unit = "ms", .kind = ColumnKind::kReal, .digits = 2},
-          {.name = "nodes_before", .title = "nodes before", .kind = ColumnKind::kInt},
-          {.name = "nodes_after", .title = "after", .kind = ColumnKind::kInt},
-          {.name = "doc", .title = "what it does"}}};
+  Table table{.name = "passes",
+              .title = "What each pass did",
+              .columns = {col::pass, bool_column("ran"), bool_column("changed"),
+                          with_digits(2, col::ms), int_column("nodes_before", "nodes before"),
+                          int_column("nodes_after", "after"), col::doc.titled("what it does")}};
   for (const PassReport& r : reports) {
     table.add_row({r.name, r.ran, r.changed, r.ms, r.nodes_before, r.nodes_after, r.doc});
     if (!r.note.empty()) table.notes.push_back(r.name + " " + r.note);

@@ -24,6 +24,7 @@
 #include "cli/training_view.h"
 #include "course/tables.h"
 #include "lab/measure/statistics.h"
+#include "lab/report/known_columns.h"
 #include "runtime/processes.h"
 #include "spec/step_program.h"
 #include "tokens/text_source.h"
@@ -188,32 +189,17 @@ void take_optimizer(const TrainCommand& o, const OptionSet& set) {
 
 Table summary(const TrainCommand& o, const TrainResult& result, std::int64_t parameters,
               double seconds) {
-  Table table{
-      .name = "train",
-      .title = "Training",
-      .columns = {
-          {.name = "status"},
-          {.name = "parameters", .kind = ColumnKind::kInt},
-          {.name = "steps", .kind = ColumnKind::kInt},
-          {.name = "resumed_from", .title = "resumed from", .kind = ColumnKind::kInt},
-          {.name = "first_loss", .title = "first loss", .kind = ColumnKind::kReal, .digits = 4},
-          {.name = "loss", .title = "last loss", .kind = ColumnKind::kReal, .digits = 4},
-          {.name = "validation_loss",
-           .title = "validation loss",
-           .kind = ColumnKind::kReal,
-           .digits = 4},
-          {.name = "best_validation_loss",
-           .title = "best",
-           .kind = ColumnKind::kReal,
-           .digits = 4,
-           .description = "the lowest validation loss, those before a resume included"},
-          {.name = "tokens_per_s",
-           .title = "tokens/s",
-           .kind = ColumnKind::kReal,
-           .digits = 0,
-           .description =
-               fmt::format("median over the last {} steps at most", TrainResult::kRecentSteps)},
-          {.name = "seconds", .unit = "s", .kind = ColumnKind::kReal, .digits = 1}}};
+  Table table{.name = "train",
+              .title = "Training",
+              .columns = {col::status, col::parameters, col::steps,
+                          int_column("resumed_from", "resumed from"),
+                          real_column("first_loss", "first loss", {}, 4),
+                          col::loss.titled("last loss"), col::validation_loss,
+                          real_column("best_validation_loss", "best", {}, 4,
+                                      "the lowest validation loss, those before a resume included"),
+                          col::tokens_per_s(fmt::format("median over the last {} steps at most",
+                                                        TrainResult::kRecentSteps)),
+                          col::seconds}};
   const bool none = result.steps == 0;
   table.add_row({result.interrupted ? "interrupted" : "done", parameters,
                  result.resumed_from + result.steps, result.resumed_from,

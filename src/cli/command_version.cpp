@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "lab/report/columns.h"
 
 namespace tracestep::cli {
 namespace {
@@ -21,10 +22,9 @@ int run_version(const OutputOptions& output, std::span<const std::string> argume
                output.path);
     return 0;
   }
-  Table table{
-      .name = "version",
-      .columns = {
-          {.name = "tool"}, {.name = "build_type"}, {.name = "compiler"}, {.name = "commit"}}};
+  Table table{.name = "version",
+              .columns = {text_column("tool"), text_column("build_type"), text_column("compiler"),
+                          text_column("commit")}};
   table.add_row({text("tool"), text("build_type"), text("compiler"), text("commit")});
   write_tables(output, "tracestep.version/1", environment, {table});
   return 0;

@@ -14,6 +14,7 @@
 #include "lab/compare/interleaved.h"
 #include "lab/measure/environment.h"
 #include "lab/measure/processes.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep::cli {
 namespace {
@@ -45,9 +46,8 @@ std::vector<std::string> format_for(const std::string& command) {
 // A command that prints no result, timed as a whole.
 Json result_of_time(const std::string& command, double ms) {
   const TimedSamples samples({ms});
-  Fields<TimedSamples> fields{
-      {as_key(text_column("command")), [&](const TimedSamples&) { return command; }},
-      {text_column("status"), [](const TimedSamples&) { return "ok"; }}};
+  Fields<TimedSamples> fields{{as_key(col::command), [&](const TimedSamples&) { return command; }},
+                              {col::status, [](const TimedSamples&) { return "ok"; }}};
   fields.add(sample_columns(), [](const TimedSamples& s) { return &s; });
   Table table{.name = "commands", .title = "Wall time", .columns = fields.columns()};
   table.add_row(fields.row(samples));

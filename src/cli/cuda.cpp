@@ -15,6 +15,7 @@
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"
 #include "backends/cuda/toolkit/device_info.h"
+#include "lab/report/known_columns.h"
 #endif
 
 namespace tracestep::cli {
@@ -121,31 +122,21 @@ std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& devi
 }
 
 std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {
-  const auto real = [](std::string name, std::string title, std::string unit, int digits,
-                       std::string description = "") {
-    return Column{.name = std::move(name),
-                  .title = std::move(title),
-                  .unit = std::move(unit),
-                  .kind = ColumnKind::kReal,
-                  .digits = digits,
-                  .description = std::move(description)};
-  };
   RunSpec plain = run;  // without its memory limit, and nothing is written to its tuning file
   plain.place = {.device = run.place.device};
   const CudaCeilings measured = measure_cuda_ceilings(*make_cuda(plain));
   Table memory{
       .name = "bandwidth",
       .title = "Memory, and the host's part",
-      .columns = {
-          real("copy_gb_s", "copy", "GB/s", 1, "read and written, arrays of 1 GiB"),
-          real("launch_ns", "launch", "ns", 0, "of an empty kernel, by the host"),
-          real("product_issue_ns", "product", "ns", 0, "a call of the library, by the host")}};
+      .columns = {real_column("copy_gb_s", "copy", "GB/s", 1, "read and written, arrays of 1 GiB"),
+                  real_column("launch_ns", "launch", "ns", 0, "of an empty kernel, by the host"),
+                  real_column("product_issue_ns", "product", "ns", 0,
+                              "a call of the library, by the host")}};
   memory.add_row({measured.copy_gb_s, measured.launch_ns, measured.gemm_issue_ns});
   Table products{.name = "products",
                  .title = "Square matrix products",
-                 .columns = {{.name = "precision"},
-                             {.name = "size", .title = "M = N = K", .kind = ColumnKind::kInt},
-                             real("tflops", "speed", "TFLOP/s", 1)}};
+                 .columns = {col::precision, int_column("size", "M = N = K"),
+                             real_column("tflops", "speed", "TFLOP/s", 1)}};
   for (const CudaProductCeiling& p : measured.products) {
     products.add_row({name_of(p.precision), p.size, p.tflops});
   }
@@ -155,7 +146,6 @@ std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {
 void add_cuda_environment(const Place& place, Json& environment) {
   const std::optional<int> index = cuda_index(place.device);
   if (!index) return;
-  const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   const CudaProbe probe = probe_cuda();
   const CudaDeviceInfo info = cuda_device_info(*index);
   environment["gpu"] = or_null(info.name);

@@ -6,6 +6,7 @@
 #include "cli/text_lines.h"
 #include "ir/op_def.h"
 #include "ir/print.h"
+#include "lab/report/known_columns.h"
 #include "ops/functions.h"
 
 namespace tracestep::cli {
@@ -101,13 +102,9 @@ Table ops_table() {
   ops::register_all();
   Table table{.name = "ops",
               .title = "Ops",
-              .columns = {{.name = "op"},
-                          {.name = "call"},
-                          {.name = "kernel_class", .title = "class"},
-                          {.name = "precision"},
-                          {.name = "gradient", .kind = ColumnKind::kBool},
-                          {.name = "decomposition", .kind = ColumnKind::kBool},
-                          {.name = "doc", .title = "what it computes"}}};
+              .columns = {col::op, text_column("call"), text_column("kernel_class", "class"),
+                          col::precision, bool_column("gradient"), bool_column("decomposition"),
+                          col::doc.titled("what it computes")}};
   for (const OpDef* op : all_ops()) {
     table.add_row({op->name, signature(*op), name_of(op->kernel_class),
                    name_of(op->precision_class), static_cast<bool>(op->gradient),

@@ -10,7 +10,7 @@
 #include "cli/remaining_time.h"
 #include "cli/text_stream.h"
 #include "lab/measure/statistics.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "tokens/tokenizer.h"
 
 namespace tracestep::cli {
@@ -53,8 +53,7 @@ void LossCurve::add(const TrainStep& step) {
 
 Table LossCurve::table() const {
   Table out{.name = "curve",
-            .columns = {int_column("step", "step", ""), real_column("loss", "loss", "", 4),
-                        real_column("validation_loss", "validation loss", "", 4)}};
+            .columns = {col::step.titled("step"), col::loss, col::validation_loss}};
   for (const Point& p : points_) {
     out.add_row({p.step, p.loss / static_cast<double>(p.steps),
                  p.validation ? Json(*p.validation) : Json()});

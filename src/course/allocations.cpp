@@ -12,6 +12,7 @@
 #include "course/published.h"
 #include "lab/memory/run.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -125,18 +126,18 @@ AllocationRow predicted(const PublishedAllocation& a, const Buffers& fp32, const
 Table allocation_replay_table(const Published& published) {
   using R = const AllocationRow&;
   const Fields<AllocationRow> fields = {
-      {text_column("study"), [](R r) { return r.a.study; }},
-      {text_column("size"), [](R r) { return r.a.size; }},
-      {int_column("context"), [](R r) { return r.a.context; }},
-      {text_column("pass"), [](R r) { return r.a.pass; }},
-      {text_column("category"), [](R r) { return r.a.category; }},
+      {col::study, [](R r) { return r.a.study; }},
+      {col::size, [](R r) { return r.a.size; }},
+      {col::context, [](R r) { return r.a.context; }},
+      {col::pass, [](R r) { return r.a.pass; }},
+      {col::category, [](R r) { return r.a.category; }},
       {real_column("fp32_mib", "fp32", "MiB", 1), [](R r) { return r.a.fp32_mib; }},
       {real_column("our_fp32_mib", "predicted", "MiB", 1), [](R r) { return r.fp32_mib; }},
       {real_column("bf16_mib", "bf16", "MiB", 1), [](R r) { return r.a.bf16_mib; }},
       {real_column("our_bf16_mib", "predicted", "MiB", 1), [](R r) { return r.bf16_mib; }},
-      {text_column("verdict"), [](R r) { return name_of(r.verdict.agreement); }},
-      {text_column("code"), [](R r) { return r.verdict.code; }},
-      {text_column("reason"), [](R r) { return r.verdict.text; }}};
+      {col::verdict, [](R r) { return name_of(r.verdict.agreement); }},
+      {col::code, [](R r) { return r.verdict.code; }},
+      {col::reason, [](R r) { return r.verdict.text; }}};
   std::vector<AllocationRow> rows;
   const PublishedAllocation* head = nullptr;
   std::optional<Buffers> fp32, bf16;

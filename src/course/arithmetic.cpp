@@ -6,6 +6,7 @@
 
 #include "course/published.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -133,17 +134,17 @@ Row per_square(const PublishedAttention& a) {
 Table arithmetic_replay_table(const Published& published) {
   using R = const Row&;
   const Fields<Row> fields = {
-      {text_column("study"), [](R r) { return r.a.study; }},
-      {text_column("quantity"), [](R r) { return r.a.quantity; }},
-      {text_column("size"), [](R r) { return or_null(r.a.size); }},
-      {int_column("context"), [](R r) { return r.a.context; }},
-      {text_column("pass"), [](R r) { return r.a.pass; }},
+      {col::study, [](R r) { return r.a.study; }},
+      {col::quantity, [](R r) { return r.a.quantity; }},
+      {col::size, [](R r) { return or_null(r.a.size); }},
+      {col::context, [](R r) { return r.a.context; }},
+      {col::pass, [](R r) { return r.a.pass; }},
       {real_column("printed", "printed", "", 3), [](R r) { return r.a.printed; }},
       {real_column("computed", "from its tables", "", 3),
        [](R r) { return finite_or_null(r.value); }},
-      {text_column("verdict"), [](R r) { return name_of(r.verdict.agreement); }},
-      {text_column("code"), [](R r) { return r.verdict.code; }},
-      {text_column("reason"), [](R r) { return r.verdict.text; }}};
+      {col::verdict, [](R r) { return name_of(r.verdict.agreement); }},
+      {col::code, [](R r) { return r.verdict.code; }},
+      {col::reason, [](R r) { return r.verdict.text; }}};
   std::vector<Row> rows;
   for (const PublishedArithmetic& a : published.arithmetic) {
     const Computed c = computed(published, a);

@@ -7,6 +7,7 @@
 #include "course/published.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -194,26 +195,25 @@ Table attention_replay_table(const Published& published, const ReplayInput& ours
   using A = const PublishedAttention&;
   const auto held = [](A a) { return a.before_backward_mib * kMebibyte; };
   const Fields<PublishedAttention> fields = {
-      {text_column("study"), &PublishedAttention::study},
-      {int_column("width"), &PublishedAttention::width},
-      {int_column("context"), &PublishedAttention::context},
-      {real_column("forward_ms", "forward", "ms", 2), &PublishedAttention::forward_ms},
+      {col::study, &PublishedAttention::study},
+      {col::width, &PublishedAttention::width},
+      {col::context, &PublishedAttention::context},
+      {col::forward_ms, &PublishedAttention::forward_ms},
       {real_column("forward_std_ms", "±", "ms", 2),
        [](A a) { return finite_or_null(a.forward_std_ms); }},
       {real_column("our_forward_ms", "ours", "ms", 2),
        [&](A a) { return positive_or_null(judge.ours(a).forward_ms); }},
-      {real_column("backward_ms", "backward", "ms", 2), &PublishedAttention::backward_ms},
+      {col::backward_ms, &PublishedAttention::backward_ms},
       {real_column("backward_std_ms", "±", "ms", 2),
        [](A a) { return finite_or_null(a.backward_std_ms); }},
       {real_column("our_backward_ms", "ours", "ms", 2),
        [&](A a) { return positive_or_null(judge.ours(a).backward_ms); }},
-      {text_column("verdict", "times"), [&](A a) { return name_of(judge.time(a).agreement); }},
-      {text_column("reason"), [&](A a) { return judge.time(a).text; }},
-      {bytes_column("before_backward_bytes", "before backward"),
-       [&](A a) { return static_cast<std::int64_t>(held(a)); }},
+      {col::verdict.titled("times"), [&](A a) { return name_of(judge.time(a).agreement); }},
+      {col::reason, [&](A a) { return judge.time(a).text; }},
+      {col::before_backward_bytes, [&](A a) { return static_cast<std::int64_t>(held(a)); }},
       {real_column("squares", "B·T²", "", 2, "tensors of that size that this would be"),
        [&](A a) { return held(a) / square_bytes(a.context); }},
-      {bytes_column("peak_bytes", "peak"),
+      {col::peak_bytes,
        [](A a) {
          return a.peak_mib > 0 ? Json(static_cast<std::int64_t>(a.peak_mib * kMebibyte)) : Json();
        }},

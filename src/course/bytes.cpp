@@ -13,6 +13,7 @@
 #include "lab/memory/accounting.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -285,17 +286,17 @@ Table status_replay_table(const Published& published) {
   };
   using R = const Row&;
   const Fields<Row> fields = {
-      {text_column("study"), [](R r) { return r.t.head->study; }},
-      {text_column("table"), [](R r) { return r.t.head->table; }},
-      {text_column("pass"), [](R r) { return r.t.head->pass; }},
-      {int_column("cells", "", "whose status is given"), [](R r) { return std::ssize(r.t.cells); }},
+      {col::study, [](R r) { return r.t.head->study; }},
+      {col::table, [](R r) { return r.t.head->table; }},
+      {col::pass, [](R r) { return r.t.head->pass; }},
+      {col::cells("whose status is given"), [](R r) { return std::ssize(r.t.cells); }},
       {int_column("oom", "out of memory"),
        [](R r) {
          return std::int64_t{
              std::ranges::count_if(r.t.cells, [](const auto* c) { return c->is_oom; })};
        }},
       {text_column("accounting"), [](R r) { return r.form.name; }},
-      {bytes_column("limit_bytes", "limit", "of the device, or the one that fits best"),
+      {col::limit_bytes("of the device, or the one that fits best"),
        [](R r) { return static_cast<std::int64_t>(r.match.limit_bytes); }},
       {int_column("matched"),
        [](R r) { return std::ssize(r.t.cells) - std::ssize(r.match.differ); }},
@@ -324,21 +325,21 @@ Table peak_replay_table(const Published& published, const ReplayInput& ours) {
   };
   using R = const Row&;
   const Fields<Row> fields = {
-      {text_column("study"), [](R r) { return r.peak.study; }},
-      {text_column("table"), [](R r) { return r.peak.table; }},
-      {text_column("size"), [](R r) { return r.peak.size; }},
-      {int_column("context"), [](R r) { return r.peak.context; }},
-      {text_column("pass"), [](R r) { return r.peak.pass; }},
-      {text_column("precision"), [](R r) { return r.peak.precision; }},
+      {col::study, [](R r) { return r.peak.study; }},
+      {col::table, [](R r) { return r.peak.table; }},
+      {col::size, [](R r) { return r.peak.size; }},
+      {col::context, [](R r) { return r.peak.context; }},
+      {col::pass, [](R r) { return r.peak.pass; }},
+      {col::precision, [](R r) { return r.peak.precision; }},
       {real_column("published", "published", "\"GB\"", 2), [](R r) { return r.peak.gigabytes; }},
       {bytes_column("form_bytes", "closed form"),
        [](R r) { return static_cast<std::int64_t>(r.found.form.bytes); }},
       {real_column("off_percent", "off by", "%", 1), [](R r) { return r.found.off_percent; }},
       {bytes_column("our_peak_bytes", "ours", "measured"),
        [&](R r) { return our_peak(ours, r.peak); }},
-      {text_column("verdict"), [](R r) { return name_of(r.found.verdict.agreement); }},
-      {text_column("code"), [](R r) { return r.found.verdict.code; }},
-      {text_column("reason"), [](R r) { return r.found.verdict.text; }}};
+      {col::verdict, [](R r) { return name_of(r.found.verdict.agreement); }},
+      {col::code, [](R r) { return r.found.verdict.code; }},
+      {col::reason, [](R r) { return r.found.verdict.text; }}};
   std::vector<Row> rows;
   for (const PublishedPeak& peak : published.peaks) {
     rows.push_back({peak, judge_peak(peak, published.saved_scores(peak.study))});

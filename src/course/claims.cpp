@@ -12,7 +12,7 @@
 #include "course/tables.h"
 #include "embedded/claim_pages.h"
 #include "lab/pages/figures.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "lab/report/writers.h"
 #include "nn/config.h"
 
@@ -162,9 +162,8 @@ Table derivation(const Claim& claim) {
 Table claim_table(const std::vector<const Claim*>& found) {
   Table table{.name = "claims",
               .title = "Published sentences that do not hold",
-              .columns = {text_column("row", "", "of the study"), text_column("studies"),
-                          text_column("topic"), text_column("claimed"), text_column("right"),
-                          text_column("command")}};
+              .columns = {col::row("of the study"), text_column("studies"), col::topic,
+                          text_column("claimed"), text_column("right"), col::command}};
   for (const Claim* claim : found) {
     const Table numbers = filled(*claim);
     table.add_row({claim->row, claim->studies, claim->topic, numbers.notes[kClaimed],

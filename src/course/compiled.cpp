@@ -5,6 +5,7 @@
 #include "course/ours.h"
 #include "course/published.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -103,12 +104,11 @@ Table pair_replay_table(const Published& published, const ReplayInput& ours) {
   };
   using R = const Row&;
   const Fields<Row> fields = {
-      {text_column("study"), [](R r) { return r.p.study; }},
-      {text_column("size", "", "of a model; empty: attention"),
-       [](R r) { return or_null(r.p.size); }},
-      {int_column("width", "", "of attention"), [](R r) { return when(r.p.width > 0, r.p.width); }},
-      {int_column("context"), [](R r) { return when(r.p.context > 0, r.p.context); }},
-      {text_column("pass"), [](R r) { return r.p.pass; }},
+      {col::study, [](R r) { return r.p.study; }},
+      {col::size("of a model; empty: attention"), [](R r) { return or_null(r.p.size); }},
+      {col::width("of attention"), [](R r) { return when(r.p.width > 0, r.p.width); }},
+      {col::context, [](R r) { return when(r.p.context > 0, r.p.context); }},
+      {col::pass, [](R r) { return r.p.pass; }},
       {real_column("eager_ms", "eager", "ms", 2), [](R r) { return r.p.eager_ms; }},
       {real_column("compiled_ms", "compiled", "ms", 2), [](R r) { return r.p.compiled_ms; }},
       {real_column("gain", "gain", "x", 2, "eager over compiled"), [](R r) { return r.p.gain(); }},
@@ -121,9 +121,9 @@ Table pair_replay_table(const Published& published, const ReplayInput& ours) {
        [](R r) {
          return when(r.mine.has_bytes(), less_percent(r.mine.eager_bytes, r.mine.compiled_bytes));
        }},
-      {text_column("verdict"), [](R r) { return name_of(r.verdict.agreement); }},
-      {text_column("code"), [](R r) { return r.verdict.code; }},
-      {text_column("reason"), [](R r) { return r.verdict.text; }}};
+      {col::verdict, [](R r) { return name_of(r.verdict.agreement); }},
+      {col::code, [](R r) { return r.verdict.code; }},
+      {col::reason, [](R r) { return r.verdict.text; }}};
   std::vector<Row> rows;
   for (const PublishedPair& p : published.pairs) {
     const OurPair mine = our_pair(ours, p);

@@ -9,6 +9,7 @@
 #include "course/modelled.h"
 #include "course/published.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/config.h"
 
 namespace tracestep {
@@ -192,21 +193,19 @@ Table kernel_replay_table(const Published& published) {
   };
   using R = const Row&;
   const Fields<Row> fields = {
-      {text_column("study"), [](R r) { return r.k.study; }},
-      {text_column("table"), [](R r) { return r.k.table; }},
-      {text_column("size"), [](R r) { return or_null(r.k.size); }},
-      {int_column("context"), [](R r) { return when(r.k.context > 0, r.k.context); }},
-      {text_column("pass"), [](R r) { return r.k.pass; }},
-      {text_column("kernel"), [](R r) { return or_null(r.k.kernel); }},
-      {text_column("kind"), [](R r) { return or_null(r.k.kind); }},
-      {real_column("percent", "share", "%", 1), [](R r) { return finite_or_null(r.k.percent); }},
-      {real_column("total_ms", "total", "ms", 2, "of all profiled passes"),
-       [](R r) { return finite_or_null(r.k.total_ms); }},
-      {int_column("count", "", "in all profiled passes"),
-       [](R r) { return when(r.k.count > 0, r.k.count); }},
-      {text_column("verdict"), [](R r) { return name_of(r.verdict.agreement); }},
-      {text_column("code"), [](R r) { return r.verdict.code; }},
-      {text_column("reason"), [](R r) { return r.verdict.text; }}};
+      {col::study, [](R r) { return r.k.study; }},
+      {col::table, [](R r) { return r.k.table; }},
+      {col::size, [](R r) { return or_null(r.k.size); }},
+      {col::context, [](R r) { return when(r.k.context > 0, r.k.context); }},
+      {col::pass, [](R r) { return r.k.pass; }},
+      {col::kernel, [](R r) { return or_null(r.k.kernel); }},
+      {col::kind, [](R r) { return or_null(r.k.kind); }},
+      {col::percent, [](R r) { return finite_or_null(r.k.percent); }},
+      {col::total_ms("of all profiled passes"), [](R r) { return finite_or_null(r.k.total_ms); }},
+      {col::count("in all profiled passes"), [](R r) { return when(r.k.count > 0, r.k.count); }},
+      {col::verdict, [](R r) { return name_of(r.verdict.agreement); }},
+      {col::code, [](R r) { return r.verdict.code; }},
+      {col::reason, [](R r) { return r.verdict.text; }}};
   std::vector<Row> rows;
   for (const PublishedKernel& k : published.kernels)
     rows.push_back({k, judge_kernel(published, k)});
@@ -216,21 +215,18 @@ Table kernel_replay_table(const Published& published) {
 Table product_share_replay_table(const Published& published, const ReplayInput& ours) {
   using R = const ShareRow&;
   const Fields<ShareRow> fields = {
-      {text_column("study"), [](R r) { return r.s.study; }},
-      {text_column("size"), [](R r) { return or_null(r.s.size); }},
-      {int_column("context"), [](R r) { return when(r.s.context > 0, r.s.context); }},
-      {text_column("pass"), [](R r) { return r.s.pass; }},
-      {real_column("percent", "published", "%", 1),
-       [](R r) { return finite_or_null(r.s.percent); }},
-      {real_column("low_percent", "roofline from", "%", 1),
-       [](R r) { return positive_or_null(r.range.low); }},
-      {real_column("high_percent", "to", "%", 1),
-       [](R r) { return positive_or_null(r.range.high); }},
+      {col::study, [](R r) { return r.s.study; }},
+      {col::size, [](R r) { return or_null(r.s.size); }},
+      {col::context, [](R r) { return when(r.s.context > 0, r.s.context); }},
+      {col::pass, [](R r) { return r.s.pass; }},
+      {col::percent.titled("published"), [](R r) { return finite_or_null(r.s.percent); }},
+      {col::low_percent, [](R r) { return positive_or_null(r.range.low); }},
+      {col::high_percent, [](R r) { return positive_or_null(r.range.high); }},
       {real_column("our_percent", "ours", "%", 1, "measured, on another device"),
        [&](R r) { return our_share(ours, r.s); }},
-      {text_column("verdict"), [](R r) { return name_of(r.verdict.agreement); }},
-      {text_column("code"), [](R r) { return r.verdict.code; }},
-      {text_column("reason"), [](R r) { return r.verdict.text; }}};
+      {col::verdict, [](R r) { return name_of(r.verdict.agreement); }},
+      {col::code, [](R r) { return r.verdict.code; }},
+      {col::reason, [](R r) { return r.verdict.text; }}};
   std::vector<ShareRow> rows;
   for (const PublishedShare& s : published.product_shares) rows.push_back(judge_product_share(s));
   return table_of("published_product_shares", "Published shares of matrix products", fields, rows);

@@ -11,8 +11,8 @@
 #include "lab/measure/statistics.h"
 #include "lab/pages/pivot.h"
 #include "lab/read/trace_tables.h"
-#include "lab/report/columns.h"
 #include "lab/report/csv_reader.h"
+#include "lab/report/known_columns.h"
 #include "lab/report/spread.h"
 #include "spec/fields.h"
 
@@ -191,7 +191,8 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
   for (const auto& [name, value] : times.front().cell) out.columns.push_back(text_column(name));
   for (Column column :
        {text_column("mine"), int_column(std::string(kCount)), text_column("ours", "tracestep"),
-        real_column("ratio", "mine over it", "", 2), text_column("published", "published (ms)")}) {
+        with_digits(2, col::ratio.titled("mine over it")),
+        text_column("published", "published (ms)")}) {
     out.columns.push_back(std::move(column));
   }
   std::vector<std::string> alone;
@@ -250,7 +251,7 @@ Table recordings_table(std::span<const OwnTime> times, const StudyReport& report
   for (const std::string& kind : kinds) {
     out.columns.push_back(real_column(kind + "_percent", kind, "%", 1, "of my mean step"));
   }
-  out.columns.push_back(real_column("calls", "kernels", "", 0, "a step of mine; ops on a CPU"));
+  out.columns.push_back(with_digits(0, col::calls("a step of mine; ops on a CPU")));
   out.columns.push_back(real_column("ours_percent", "tracestep: matrix products", "%", 1));
   out.columns.push_back(int_column("ours_calls", "tracestep: launches"));
   for (const OwnTime& own : times) {

@@ -7,6 +7,7 @@
 #include "course/modelled.h"
 #include "course/published.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -103,11 +104,11 @@ Table parts_replay_table(const Published& published) {
                            [member](R r) { return finite_or_null(r.p.*member); }};
   };
   const Fields<PartsRow> fields = {
-      {text_column("study"), [](R r) { return r.p.study; }},
-      {text_column("table"), [](R r) { return r.p.table; }},
-      {text_column("size"), [](R r) { return or_null(r.p.size); }},
-      {int_column("context"), [](R r) { return when(r.p.context > 0, r.p.context); }},
-      {text_column("precision"), [](R r) { return r.p.precision; }},
+      {col::study, [](R r) { return r.p.study; }},
+      {col::table, [](R r) { return r.p.table; }},
+      {col::size, [](R r) { return or_null(r.p.size); }},
+      {col::context, [](R r) { return when(r.p.context > 0, r.p.context); }},
+      {col::precision, [](R r) { return r.p.precision; }},
       ms("softmax_ms", "softmax", &PublishedParts::softmax_ms),
       ms("scores_ms", "scores", &PublishedParts::scores_ms),
       ms("values_ms", "values", &PublishedParts::values_ms),
@@ -115,12 +116,11 @@ Table parts_replay_table(const Published& published) {
       ms("model_products_ms", "all products", &PublishedParts::model_products_ms),
       {real_column("ratio_percent", "softmax over products", "%", 1),
        [](R r) { return finite_or_null(r.ratio_percent); }},
-      {real_column("low_percent", "roofline from", "%", 1),
-       [](R r) { return finite_or_null(r.low); }},
-      {real_column("high_percent", "to", "%", 1), [](R r) { return finite_or_null(r.high); }},
-      {text_column("verdict"), [](R r) { return name_of(r.verdict.agreement); }},
-      {text_column("code"), [](R r) { return r.verdict.code; }},
-      {text_column("reason"), [](R r) { return r.verdict.text; }}};
+      {col::low_percent, [](R r) { return finite_or_null(r.low); }},
+      {col::high_percent, [](R r) { return finite_or_null(r.high); }},
+      {col::verdict, [](R r) { return name_of(r.verdict.agreement); }},
+      {col::code, [](R r) { return r.verdict.code; }},
+      {col::reason, [](R r) { return r.verdict.text; }}};
   std::vector<PartsRow> rows;
   for (const PublishedParts& p : published.parts) rows.push_back(judge_parts(published, p));
   return table_of("published_parts", "Published times of attention's parts", fields, rows);

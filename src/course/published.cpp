@@ -13,6 +13,7 @@
 #include "base/indexed.h"
 #include "lab/compare/result_file.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/config.h"
 
 namespace tracestep {
@@ -56,13 +57,12 @@ Fields<Counts> count_fields() {
     return Field<Counts>{int_column(name, title), [agreement](C c) { return c.count(agreement); }};
   };
   return {
-      {text_column("study"), [](C c) { return c.head->study; }},
-      {text_column("table"), [](C c) { return c.head->table; }},
-      {text_column("device"),
-       [](C c) { return c.head->device.empty() ? "not stated" : c.head->device; }},
+      {col::study, [](C c) { return c.head->study; }},
+      {col::table, [](C c) { return c.head->table; }},
+      {col::device, [](C c) { return c.head->device.empty() ? "not stated" : c.head->device; }},
       {text_column("clock"), [](C c) { return clock_name(c.head->clock); }},
-      {text_column("precision"), [](C c) { return c.head->precision; }},
-      {int_column("cells"), &Counts::cells},
+      {col::precision, [](C c) { return c.head->precision; }},
+      {col::cells, &Counts::cells},
       {int_column("times", "", "cells that ran"), [](C c) { return c.cells() - c.statuses; }},
       {int_column("ours", "", "of those, with a time of our run"), &Counts::ours},
       {int_column("compared", "", "times held against ours, at the pace of the other cells"),
@@ -164,7 +164,7 @@ Table verdict_table(std::span<const Table> tables) {
                                 Agreement::kNotCompared};
   Table out{.name = "published_verdicts",
             .title = "Published figures, and how they were judged",
-            .columns = {text_column("table"), int_column("figures")}};
+            .columns = {col::table, int_column("figures")}};
   for (Agreement a : kAll) {
     std::string name(name_of(a));
     std::ranges::replace(name, ' ', '_');
@@ -211,12 +211,12 @@ Table time_replay_table(const Published& published, std::span<const TimeReplay> 
   };
   using R = const Row&;
   const Fields<Row> fields = {
-      {text_column("study"), [](R c) { return c.t.study; }},
-      {text_column("table"), [](R c) { return c.t.table; }},
-      {text_column("size"), [](R c) { return c.t.size; }},
-      {int_column("context"), [](R c) { return when(c.t.context > 0, c.t.context); }},
-      {text_column("pass"), [](R c) { return c.t.pass; }},
-      {text_column("precision"), [](R c) { return c.t.precision; }},
+      {col::study, [](R c) { return c.t.study; }},
+      {col::table, [](R c) { return c.t.table; }},
+      {col::size, [](R c) { return c.t.size; }},
+      {col::context, [](R c) { return when(c.t.context > 0, c.t.context); }},
+      {col::pass, [](R c) { return c.t.pass; }},
+      {col::precision, [](R c) { return c.t.precision; }},
       {real_column("published_ms", "published", "ms", 2),
        [](R c) { return when(!c.t.is_oom, c.t.ms); }},
       {real_column("published_std_ms", "±", "ms", 2),
@@ -224,11 +224,11 @@ Table time_replay_table(const Published& published, std::span<const TimeReplay> 
       {real_column("our_ms", "ours", "ms", 2), [](R c) { return positive_or_null(c.r.our_ms); }},
       {real_column("ratio", "ratio", "x", 2),
        [](R c) { return when(c.r.our_ms > 0 && !c.t.is_oom, c.t.ms / c.r.our_ms); }},
-      {real_column("modelled_ms", "roofline", "ms", 2, "where ours does not tell"),
+      {col::modelled_ms("where ours does not tell"),
        [](R c) { return positive_or_null(c.r.modelled_ms); }},
-      {text_column("verdict"), [](R c) { return name_of(c.r.verdict.agreement); }},
-      {text_column("code"), [](R c) { return c.r.verdict.code; }},
-      {text_column("reason"), [](R c) { return c.r.verdict.text; }}};
+      {col::verdict, [](R c) { return name_of(c.r.verdict.agreement); }},
+      {col::code, [](R c) { return c.r.verdict.code; }},
+      {col::reason, [](R c) { return c.r.verdict.text; }}};
   std::vector<Row> rows;
   for (std::size_t i = 0; i < judged.size(); ++i) rows.push_back({published.times[i], judged[i]});
   return table_of("published_times", "Published times cell by cell", fields, rows);

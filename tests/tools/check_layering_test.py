@@ -124,6 +124,17 @@ class CheckLayeringTest(unittest.TestCase):
             self.assertEqual(found, status, output)
             self.assertEqual(f"src/{path}:2: " in output, status == 1)
 
+    def test_a_column_of_several_tables_is_declared_once(self):
+        known = ('inline constexpr KnownText op{"op"}, part{"part", "", "of it"};\n'
+                 'inline constexpr KnownReal ms{"ms", "time", "", "ms", 3};\n')
+        for column, status in (('text_column("op")', 1), ('text_column(\n  "part", "title")', 1),
+                               ('int_column("op")', 0), ('text_column("other")', 0),
+                               ('real_column("ms", "time", "us", 3)', 0), ("col::op", 0)):
+            output, found = run_check({"lab/report/known_columns.h": known,
+                                       "lab/time/a.cpp": f"// a\nauto a = {column};\n"})
+            self.assertEqual(found, status, output)
+            self.assertEqual("src/lab/time/a.cpp:2: the column" in output, status == 1)
+
     def test_scalar_functors_include_nothing(self):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
 

@@ -3,6 +3,7 @@
 #include "ir/op_def.h"
 #include "lab/attention/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -20,13 +21,12 @@ Fields<Line> line_fields() {
   using L = const Line&;
   return {
       {text_column("buffer", "", "op and path, or the leaf"), &Line::buffer},
-      {text_column("phase"), [](L l) { return or_null(l.phase); }},
-      {text_column("category"), [](L l) { return or_null(l.category); }},
-      {text_column("shape", "", "in letters, times bytes of an element"),
-       [](L l) { return or_null(l.shape); }},
+      {col::phase, [](L l) { return or_null(l.phase); }},
+      {col::category, [](L l) { return or_null(l.category); }},
+      {col::shape("in letters, times bytes of an element"), [](L l) { return or_null(l.shape); }},
       {text_column("worked", "in numbers"), [](L l) { return or_null(l.worked); }},
-      {bytes_column("held_bytes", "before backward"), [](L l) { return or_null(l.held_bytes); }},
-      {bytes_column("peak_bytes", "at the peak"), [](L l) { return or_null(l.peak_bytes); }}};
+      {col::held_bytes, [](L l) { return or_null(l.held_bytes); }},
+      {col::peak_bytes.titled("at the peak"), [](L l) { return or_null(l.peak_bytes); }}};
 }
 
 // The letter of an axis. Where width and context are equal, the last axis counts as D.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "lab/attention/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -91,13 +92,13 @@ struct Scaling {
 Fields<Scaling> scaling_fields() {
   using S = const Scaling&;
   return {
-      {int_column("batch"), [](S s) { return s.spec().run.shape.batch; }},
-      {data_only(int_column("heads")), [](S s) { return s.spec().heads; }},
-      {int_column("width"), [](S s) { return s.spec().width; }},
-      {bool_column("causal"), [](S s) { return s.spec().causal; }},
-      {text_column("attention"), [](S s) { return name_of(s.spec().run.attention); }},
-      {text_column("saved"), [](S s) { return saved_name(s.spec()); }},
-      {text_column("precision"), [](S s) { return name_of(s.spec().run.precision); }},
+      {col::batch, [](S s) { return s.spec().run.shape.batch; }},
+      {data_only(col::heads.titled("")), [](S s) { return s.spec().heads; }},
+      {col::width, [](S s) { return s.spec().width; }},
+      {col::causal, [](S s) { return s.spec().causal; }},
+      {col::attention, [](S s) { return name_of(s.spec().run.attention); }},
+      {col::saved, [](S s) { return saved_name(s.spec()); }},
+      {col::precision, [](S s) { return name_of(s.spec().run.precision); }},
       {int_column("points", "", "contexts that ran"), &Scaling::points},
       {real_column("bytes_per_t2", "a", "bytes / T²", 3, "before backward"),
        [](S s) { return s.held.a; }},
@@ -110,7 +111,7 @@ Fields<Scaling> scaling_fields() {
       {real_column("peak_bytes_per_t2", "a of the peak", "bytes / T²", 3),
        [](S s) { return s.peak.a; }},
       {real_column("peak_tensors", "in peak", "", 3), [](S s) { return s.peak.a / s.one(); }},
-      {data_only(structured_column("cell", "all parameters of the cells")), &Scaling::keys}};
+      {data_only(col::cell("all parameters of the cells")), &Scaling::keys}};
 }
 
 // nullopt with fewer than three contexts.

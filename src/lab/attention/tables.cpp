@@ -10,6 +10,7 @@
 #include "lab/measure/row_facts.h"
 #include "lab/measure/validity.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -88,59 +89,53 @@ using R = const AttentionRow&;
 
 Fields<AttentionRow> identity_fields() {
   return {
-      {as_key(int_column("batch", "", "B")), [](R a) { return a.r.spec.run.shape.batch; }},
-      {data_only(as_key(int_column("heads", "", "H"))), [](R a) { return a.r.spec.heads; }},
-      {as_key(int_column("width", "", "D, of each head")), [](R a) { return a.r.spec.width; }},
-      {as_key(int_column("context", "", "T")), [](R a) { return a.r.spec.run.shape.context; }},
-      {as_key(bool_column("causal")), [](R a) { return a.r.spec.causal; }},
-      {as_key(text_column("attention", "", "its form: naive or flash")),
+      {as_key(col::batch("B")), [](R a) { return a.r.spec.run.shape.batch; }},
+      {data_only(as_key(col::heads.titled("", "H"))), [](R a) { return a.r.spec.heads; }},
+      {as_key(col::width("D, of each head")), [](R a) { return a.r.spec.width; }},
+      {as_key(col::context("T")), [](R a) { return a.r.spec.run.shape.context; }},
+      {as_key(col::causal), [](R a) { return a.r.spec.causal; }},
+      {as_key(col::attention("its form: naive or flash")),
        [](R a) { return name_of(a.r.spec.run.attention); }},
-      {as_key(text_column("saved", "",
-                          "tensors of T² alive when backward starts, or lse, one row of numbers")),
+      {as_key(col::saved("tensors of T² alive when backward starts, or lse, one row of numbers")),
        [](R a) { return saved_name(a.r.spec); }},
-      {as_key(text_column("precision")), [](R a) { return name_of(a.r.spec.run.precision); }},
-      {as_key(text_column("device")), [](R a) { return a.r.device; }},
-      {text_column("status", "", "ok or oom; what is predicted to exceed the limit is not begun"),
+      {as_key(col::precision), [](R a) { return name_of(a.r.spec.run.precision); }},
+      {as_key(col::device), [](R a) { return a.r.device; }},
+      {col::status("ok or oom; what is predicted to exceed the limit is not begun"),
        [](R a) { return name_of(a.r.status); }},
-      {int_column("steps", "n", "timed steps"),
+      {col::steps.titled("n", "timed steps"),
        [](R a) { return static_cast<std::int64_t>(a.r.forward.samples_ms.size()); }},
   };
 }
 
 Fields<AttentionRow> result_fields() {
   return {
-      {real_column("backward_over_forward", "bwd / fwd", "", 2, "of the medians"),
+      {col::backward_over_forward,
        [](R a) { return when(a.has_speed, a.backward_ms / a.forward_ms); }},
-      {as_exact(bytes_column("before_backward_bytes", "before backward",
-                             "live requested bytes when forward is done")),
+      {as_exact(col::before_backward_bytes("live requested bytes when forward is done")),
        [](R a) { return when(a.ok, a.r.before_backward_bytes); }},
       {data_only(bytes_column("predicted_before_backward_bytes", "predicted",
                               "the same from the program alone")),
        [](R a) { return a.r.predicted_before_backward_bytes; }},
-      {as_exact(bytes_column("peak_bytes", "peak", "the most of the whole step")),
+      {as_exact(col::peak_bytes("the most of the whole step")),
        [](R a) { return when(a.ok, a.r.peak_bytes); }},
-      {bytes_column("predicted_peak_bytes", "predicted peak", "the same from the program alone"),
+      {col::predicted_peak_bytes("the same from the program alone"),
        [](R a) { return a.r.predicted_peak_bytes; }},
       {data_only(
-           as_exact(bytes_column("saved_bytes", "", "tensors of T² among those before backward"))),
+           as_exact(col::saved_bytes.titled("", "tensors of T² among those before backward"))),
        [](R a) { return a.r.saved_bytes; }},
       {real_column("bytes_per_t2", "bytes / T²", "", 2, "before backward"),
        [](R a) {
          const auto s = static_cast<double>(a.r.spec.run.shape.context);
          return when(a.ok, static_cast<double>(a.r.before_backward_bytes) / (s * s));
        }},
-      {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3)),
-       [](R a) { return positive_or_null(a.r.roof_tflops); }},
-      {data_only(real_column("roof_others_cores", "", "cores", 2)),
-       [](R a) { return or_null(a.r.roof_others_cores); }},
-      {data_only(structured_column("facts_before")), [](R a) { return to_json(a.r.facts_before); }},
-      {data_only(structured_column("facts_after")), [](R a) { return to_json(a.r.facts_after); }},
-      {data_only(text_column("throttled", "", "what slowed the device down")),
+      {data_only(col::roof_tflops), [](R a) { return positive_or_null(a.r.roof_tflops); }},
+      {data_only(col::roof_others_cores), [](R a) { return or_null(a.r.roof_others_cores); }},
+      {data_only(col::facts_before), [](R a) { return to_json(a.r.facts_before); }},
+      {data_only(col::facts_after), [](R a) { return to_json(a.r.facts_after); }},
+      {data_only(col::throttled),
        [](R a) { return or_null(throttled_between(a.r.facts_before, a.r.facts_after)); }},
-      {data_only(text_column("detail", "", "why the status is not ok")),
-       [](R a) { return or_null(a.r.detail); }},
-      {data_only(structured_column("cell", "all parameters of the row")),
-       [](R a) { return key_of(a.r.spec); }}};
+      {data_only(col::detail("why the status is not ok")), [](R a) { return or_null(a.r.detail); }},
+      {data_only(col::cell), [](R a) { return key_of(a.r.spec); }}};
 }
 
 Fields<AttentionRow> attention_row_fields() {

@@ -8,6 +8,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "ops/collective_sizes.h"
 #include "record/recorder.h"
 #include "runtime/communicator.h"
@@ -195,13 +196,13 @@ Table collective_table(const std::vector<CollectiveTimes>& times) {
   using T = CollectiveTimes;
   const Fields<T> fields = {
       {as_key(text_column("collective")), [](const T& t) { return t.spec.op; }},
-      {as_key(int_column("ranks")), [](const T& t) { return t.spec.ranks; }},
-      {as_key(bytes_column("bytes", "size", "of the whole tensor")),
+      {as_key(col::ranks), [](const T& t) { return t.spec.ranks; }},
+      {as_key(col::bytes.titled("size", "of the whole tensor")),
        [](const T& t) { return t.spec.bytes; }},
-      {text_column("status"), [](const T& t) { return name_of(t.status); }},
+      {col::status, [](const T& t) { return name_of(t.status); }},
       {bytes_column("received_bytes", "received", "by the first rank from the others, in a call"),
        &T::received_bytes},
-      {real_column("median_ms", "median", "ms", 3, "from the last rank's call to the last result"),
+      {col::median_ms("from the last rank's call to the last result"),
        [](const T& t) { return if_timed(t, median_of); }},
       {real_column("min_ms", "least", "ms", 3), [](const T& t) { return if_timed(t, min_of); }},
       {real_column("max_ms", "most", "ms", 3), [](const T& t) { return if_timed(t, max_of); }},
@@ -209,8 +210,7 @@ Table collective_table(const std::vector<CollectiveTimes>& times) {
        [](const T& t) { return gigabytes_per_s(t.spec.bytes, t); }},
       {real_column("bus_gb_s", "bus", "GB/s", 2, "what a rank gets from the others, per second"),
        [](const T& t) { return gigabytes_per_s(t.received_bytes, t); }},
-      {data_only(reals_column("samples_ms", "every call")),
-       [](const T& t) { return list_of(t.samples_ms); }},
+      {data_only(col::samples_ms("every call")), [](const T& t) { return list_of(t.samples_ms); }},
       {verdict_column(), [](const T&) { return Json(); }}};
   Table table = table_of("collectives", "Collectives of float32, alone", fields, times);
   add_verdicts_of_calls(times, table);

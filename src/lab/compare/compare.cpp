@@ -14,6 +14,7 @@
 #include "lab/compare/gate.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -51,9 +52,8 @@ Column shown_verdict(Column column) {
 Fields<Pair> pair_fields() {
   using P = const Pair&;
   return {
-      {text_column("row", "", "what both rows measured"), &Pair::label},
-      {shown_verdict(text_column(
-           "verdict", "",
+      {col::row("what both rows measured"), &Pair::label},
+      {shown_verdict(col::verdict(
            "same, faster, slower or unclear of B against A; invalid when either row is; or what is "
            "missing")),
        &Pair::verdict},
@@ -65,17 +65,16 @@ Fields<Pair> pair_fields() {
        [](P p) { return median_of_medians(p.a); }},
       {real_column("median_b_ms", "B", "ms", 3, "likewise"),
        [](P p) { return median_of_medians(p.b); }},
-      {real_column("ratio", "B / A", "", 3, "of the medians; the median of the ratios of pairs"),
+      {col::ratio("of the medians; the median of the ratios of pairs"),
        [](P p) { return finite_or_null(p.comparison.ratio); }},
-      {real_column("ratio_low", "from", "", 3,
-                   "lower end of its 99.5 % interval, by 4000 resamples of processes or of their "
-                   "pairs and of samples in them; empty where there are too few"),
+      {col::ratio_low(
+           "lower end of its 99.5 % interval, by 4000 resamples of processes or of their "
+           "pairs and of samples in them; empty where there are too few"),
        [](P p) { return finite_or_null(p.comparison.low); }},
-      {real_column("ratio_high", "to", "", 3, "the upper end"),
-       [](P p) { return finite_or_null(p.comparison.high); }},
-      {real_column("p", "p", "", 4,
-                   "two-sided, of the processes' medians: Mann-Whitney U, exact without ties; of "
-                   "pairs Wilcoxon's signed ranks, exact"),
+      {col::ratio_high("the upper end"), [](P p) { return finite_or_null(p.comparison.high); }},
+      {with_digits(
+           4, col::p("two-sided, of the processes' medians: Mann-Whitney U, exact without ties; of "
+                     "pairs Wilcoxon's signed ranks, exact")),
        [](P p) { return finite_or_null(p.comparison.p); }},
       {bytes_column("peak_a_bytes", "peak A"), [](P p) { return peak_of(p.row_a); }},
       {bytes_column("peak_b_bytes", "peak B"), [](P p) { return peak_of(p.row_b); }},

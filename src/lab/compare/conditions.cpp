@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "lab/compare/rows.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -64,7 +64,7 @@ std::string different_conditions(const ResultRow& a, const ResultRow& b) {
 Table environment_table(const ResultFile& a, const ResultFile& b) {
   Table table{.name = "environment",
               .title = "What differs between the machines and builds",
-              .columns = {text_column("item"), text_column("a", "A"), text_column("b", "B")}};
+              .columns = {col::item, col::a, col::b}};
   for (const ResultFile* file : {&a, &b}) {
     for (const auto& [item, value] : file->environment.members()) {
       const Json *left = a.environment.find(item), *right = b.environment.find(item), missing;

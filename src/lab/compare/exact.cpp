@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -66,16 +67,15 @@ std::string verdict_of(const ExactChange& c) {
 Fields<ExactChange> exact_fields() {
   using C = const ExactChange&;
   return {
-      {text_column("table"), &ExactChange::table},
-      {text_column("row", "", "the cell, or the part of it"), &ExactChange::row},
+      {col::table, &ExactChange::table},
+      {col::row("the cell, or the part of it"), &ExactChange::row},
       {text_column("figure"), &ExactChange::figure},
-      {text_column("a", "A"), [](C c) { return c.a ? Json(shown(c, *c.a)) : Json(); }},
-      {text_column("b", "B"), [](C c) { return c.b ? Json(shown(c, *c.b)) : Json(); }},
-      {text_column("change"), [](C c) { return Json(shown_growth(c)); }},
-      {real_column("percent", "", "%", 2, "of A"),
+      {col::a, [](C c) { return c.a ? Json(shown(c, *c.a)) : Json(); }},
+      {col::b, [](C c) { return c.b ? Json(shown(c, *c.b)) : Json(); }},
+      {col::change, [](C c) { return Json(shown_growth(c)); }},
+      {with_digits(2, col::percent.titled("", "of A")),
        [](C c) { return when(c.b && c.a.value_or(0) != 0, 100 * c.growth() / c.a.value_or(1)); }},
-      {text_column("verdict", "",
-                   "more or less in B, exactly; times of single steps are not judged"),
+      {col::verdict("more or less in B, exactly; times of single steps are not judged"),
        verdict_of},
       {data_only(real_column("a_value", "", "", -1, "A as a number, in bytes, counts or ms")),
        [](C c) { return or_null(c.a); }},

@@ -5,6 +5,7 @@
 #include "lab/compile/against.h"
 #include "lab/compile/tables.h"
 #include "lab/measure/validity.h"
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -68,34 +69,31 @@ void add_part(Fields<AttentionWay>& out, const std::string& name,
 Fields<AttentionWay> attention_fields() {
   using W = const AttentionWay&;
   Fields<AttentionWay> out = {
-      {as_key(int_column("batch", "", "B")), [](W w) { return w.r.spec.run.shape.batch; }},
-      {as_key(int_column("width", "", "D; there are no heads")),
-       [](W w) { return w.r.spec.width; }},
-      {as_key(int_column("context", "", "T")), [](W w) { return w.r.spec.run.shape.context; }},
-      {as_key(text_column("precision")), [](W w) { return name_of(w.r.spec.run.precision); }},
-      {as_key(text_column("ops", "", "softmax in parts, or as one kernel")),
+      {as_key(col::batch("B")), [](W w) { return w.r.spec.run.shape.batch; }},
+      {as_key(col::width("D; there are no heads")), [](W w) { return w.r.spec.width; }},
+      {as_key(col::context("T")), [](W w) { return w.r.spec.run.shape.context; }},
+      {as_key(col::precision), [](W w) { return name_of(w.r.spec.run.precision); }},
+      {as_key(col::ops("softmax in parts, or as one kernel")),
        [](W w) { return name_of(ops_of(w.r.spec)); }},
-      {as_key(text_column("attention", "", "its form: naive or flash")),
+      {as_key(col::attention("its form: naive or flash")),
        [](W w) { return name_of(w.r.spec.run.attention); }},
       {as_key(text_column("executor")), [](W w) { return name_of(w.r.spec.run.executor); }},
       {as_key(text_column("compile_passes", "", "of the executor, or named")),
        [](W w) { return key_of(w.r.spec.run).at("compile_passes"); }},
-      {as_key(text_column("device")), [](W w) { return w.r.device; }},
-      {text_column("status", "", "ok or oom"), [](W w) { return name_of(w.r.status); }}};
+      {as_key(col::device), [](W w) { return w.r.device; }},
+      {col::status("ok or oom"), [](W w) { return name_of(w.r.status); }}};
   add_part(out, "forward", &AttentionWay::forward);
   add_part(out, "backward", &AttentionWay::backward);
   add_part(out, "whole", &AttentionWay::whole);
   const auto if_ok = [](W w, std::int64_t value) { return when(w.r.status == Status::kOk, value); };
-  out.add(as_exact(int_column("launches", "launching nodes",
-                              "of both parts; each runs one kernel or more")),
+  out.add(as_exact(col::launches("of both parts; each runs one kernel or more")),
           [if_ok](W w) { return if_ok(w, w.r.whole.launches); });
-  out.add(as_exact(bytes_column("peak_bytes", "peak", "the most of the whole step")),
+  out.add(as_exact(col::peak_bytes("the most of the whole step")),
           [if_ok](W w) { return if_ok(w, w.r.peak_bytes); });
-  out.add(data_only(text_column("detail", "", "why the status is not ok")),
+  out.add(data_only(col::detail("why the status is not ok")),
           [](W w) { return or_null(w.r.detail); });
   out.add(verdict_column(), [](W) { return Json(); });
-  out.add(data_only(structured_column("cell", "all parameters of the row")),
-          [](W w) { return key_of_way(w.r); });
+  out.add(data_only(col::cell), [](W w) { return key_of_way(w.r); });
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include "lab/compile/tables.h"
 #include "lab/measure/run_columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -77,12 +78,12 @@ Fields<SavedRow> saved_fields() {
   Fields<SavedRow> out{};
   out.add(program_columns(), [](S s) { return &s.run; });
   return out.add(
-      {{text_column("part", "", "whose backward reads them; a layer or the step: that made them"),
+      {{col::part("whose backward reads them; a layer or the step: that made them"),
         [](S s) { return s.part; }},
        {int_column("tensors"), [](S s) { return s.count.tensors; }},
        {int_column("full_size", "full size", "of those, as large as the residual stream or larger"),
         [](S s) { return s.count.full_size; }},
-       {bytes_column("bytes"), [](S s) { return s.count.bytes; }}});
+       {col::bytes, [](S s) { return s.count.bytes; }}});
 }
 
 }  // namespace

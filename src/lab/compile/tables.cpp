@@ -10,6 +10,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/report/digits.h"
+#include "lab/report/known_columns.h"
 #include "passes/pipeline.h"
 #include "spec/fields.h"
 
@@ -29,27 +30,23 @@ Fields<CompileCell> byte_fields() {
   const auto if_ok = [](C c, std::int64_t value) {
     return when(c.result.status == Status::kOk, value);
   };
-  return {{as_exact(int_column("launches", "launching nodes",
-                               "nodes of a step that launch: each runs one kernel or more")),
-           [if_ok](C c) { return if_ok(c, c.result.launches); }},
-          {data_only(int_column("kernels", "",
-                                "kernels, copies and fills of the graph that steps replayed; empty "
-                                "where they were issued launch by launch, and not counted")),
-           [](C c) { return or_null(c.result.kernels); }},
-          {as_exact(bytes_column(
-               "moved_bytes", "moved, modelled",
-               "each kernel reads its distinct operands once and writes its results once")),
-           [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
-          {as_exact(
-               bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator")),
-           [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
-          {as_exact(bytes_column("arena_bytes", "arena",
-                                 "of that; empty: buffers come from the allocator")),
-           [](C c) { return or_null(c.result.arena_bytes); }},
-          {as_exact(bytes_column("saved_bytes", "saved",
-                                 "forward values kept for backward, by the program")),
-           [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
-          {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
+  return {
+      {as_exact(col::launches("nodes of a step that launch: each runs one kernel or more")),
+       [if_ok](C c) { return if_ok(c, c.result.launches); }},
+      {data_only(col::kernels("kernels, copies and fills of the graph that steps replayed; empty "
+                              "where they were issued launch by launch, and not counted")),
+       [](C c) { return or_null(c.result.kernels); }},
+      {as_exact(bytes_column(
+           "moved_bytes", "moved, modelled",
+           "each kernel reads its distinct operands once and writes its results once")),
+       [if_ok](C c) { return if_ok(c, moved_bytes(c.result.program)); }},
+      {as_exact(col::peak_bytes("requested bytes at the peak, by the allocator")),
+       [if_ok](C c) { return if_ok(c, c.result.peak_bytes); }},
+      {as_exact(col::arena_bytes("of that; empty: buffers come from the allocator")),
+       [](C c) { return or_null(c.result.arena_bytes); }},
+      {as_exact(col::saved_bytes("forward values kept for backward, by the program")),
+       [if_ok](C c) { return if_ok(c, c.result.saved_bytes); }},
+      {energy_column(), [](C c) { return or_null(energy_per_step_j(c.result)); }}};
 }
 
 Fields<StartTimes> start_fields() {
@@ -76,7 +73,7 @@ void note_energy(Table& table) {
 // Adds the columns that every measured cell has; `cell` gives it for a row.
 template <class Row, class CellOf>
 void add_measured(Fields<Row>& fields, CellOf cell) {
-  fields.add(text_column("status", "", "ok or oom"),
+  fields.add(col::status("ok or oom"),
              [cell](const Row& row) { return name_of(cell(row).result.status); });
   fields.add(time_fields("", "median"), &Row::samples);
 }
@@ -84,7 +81,7 @@ void add_measured(Fields<Row>& fields, CellOf cell) {
 template <class Row, class CellOf>
 void add_bytes(Fields<Row>& fields, CellOf cell) {
   fields.add(byte_fields(), [cell](const Row& row) { return &cell(row); });
-  fields.add(data_only(text_column("detail", "", "why the status is not ok")),
+  fields.add(data_only(col::detail("why the status is not ok")),
              [cell](const Row& row) { return or_null(cell(row).result.detail); });
 }
 
@@ -133,7 +130,7 @@ Fields<WayRow> way_fields() {
   Fields<WayRow> out{};
   const auto cell = [](const WayRow& row) -> const CompileCell& { return row.cell; };
   out.add(program_columns(), [](const WayRow& row) { return &row.cell.result.spec.step; });
-  out.add(as_key(text_column("device")), [](const WayRow& row) { return row.cell.result.device; });
+  out.add(as_key(col::device), [](const WayRow& row) { return row.cell.result.device; });
   add_measured(out, cell);
   out.add(against_fields("base", "against first", "the first row of the same step"),
           &WayRow::first);
@@ -157,13 +154,9 @@ std::string_view name_of_rung(const LadderStep& step) {
 }
 
 Fields<StepError> error_fields() {
-  return {{as_exact(real_column("loss_error", "loss error", "", -1, "relative, against float64")),
-           &StepError::loss},
-          {as_exact(real_column("gradient_error", "gradients", "", -1,
-                                "relative, of the norm of all gradients")),
-           &StepError::gradients},
-          {data_only(int_column("error_layers", "", "of the model that errors are of")),
-           &StepError::layers}};
+  return {{as_exact(col::loss_error), &StepError::loss},
+          {as_exact(col::gradient_error), &StepError::gradients},
+          {data_only(col::error_layers), &StepError::layers}};
 }
 
 Fields<LadderRow> ladder_fields() {
@@ -177,12 +170,11 @@ Fields<LadderRow> ladder_fields() {
   const auto cell = [](const LadderRow& row) -> const CompileCell& { return row.step.cell; };
   add_measured(out, cell);
   out.add(against_fields("rung", "against row above", "the row above"), &LadderRow::below);
-  out.add(timed(real_column("speedup", "against naive", "x", 3,
-                            "median of the first row over this one")),
+  out.add(timed(col::speedup("median of the first row over this one")),
           [](L l) { return l.ground ? l.ground->speedup() : Json(); });
   add_bytes(out, cell);
   out.add(error_fields(), [](L l) { return l.step.error; });
-  out.add(text_column("what", "", "what the step does differently"), [](L l) {
+  out.add(col::what("what the step does differently"), [](L l) {
     return l.step.rung ? l.step.rung->what : "composites in parts, op by op, float32";
   });
   add_verdict(out);
@@ -191,7 +183,7 @@ Fields<LadderRow> ladder_fields() {
     out.add(data_only(field.column),
             [get = field.get](L l) { return get(l.step.cell.result.spec.step); });
   }
-  out.add(data_only(structured_column("cell", "the ladder's parameters, which no rung sets")),
+  out.add(data_only(col::cell("the ladder's parameters, which no rung sets")),
           [](L l) { return key_of_ladder(l.step.cell.result.spec.step); });
   return out;
 }

@@ -8,6 +8,7 @@
 #include "lab/fit/fit.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/parse_words.h"
 
 namespace tracestep {
@@ -54,17 +55,16 @@ Form form_of(const ExplainInput& input, const std::string& choice, double arithm
 
 Table form_table(const std::vector<Form>& forms) {
   const Fields<Form> fields = {
-      {text_column("choice"), &Form::choice},
+      {col::choice, &Form::choice},
       {bytes_column("arithmetic_bytes", "by arithmetic", "inputs and insides alone"),
        [](const Form& f) { return static_cast<std::int64_t>(f.arithmetic_bytes); }},
-      {bytes_column("held_bytes", "inputs held", "of the program, for what is computed again"),
+      {col::held_bytes.titled("inputs held", "of the program, for what is computed again"),
        &Form::held_bytes},
-      {bytes_column("saved_bytes", "saved", "of the program, in all"), &Form::saved_bytes},
-      {bytes_column("peak_bytes", "peak", "of the program, forward and backward"),
-       &Form::peak_bytes},
+      {col::saved_bytes("of the program, in all"), &Form::saved_bytes},
+      {col::peak_bytes("of the program, forward and backward"), &Form::peak_bytes},
       {real_column("flops_ratio", "FLOPs", "×", 3, "of matrix products; 1: nothing again"),
        &Form::flops_ratio},
-      {text_column("command"), &Form::command}};
+      {col::command, &Form::command}};
   return table_of("forms", "The same by programs, forward and backward", fields, forms);
 }
 

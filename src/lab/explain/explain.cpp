@@ -11,7 +11,7 @@
 #include "base/suggest.h"
 #include "embedded/topic_pages.h"
 #include "lab/explain/topics.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -124,7 +124,7 @@ const Topic& topic_named(std::string_view name) {
 Table topic_table() {
   Table table{.name = "topics",
               .title = "Topics",
-              .columns = {text_column("topic"), text_column("question")},
+              .columns = {col::topic, col::question},
               .notes = {"tracestep explain TOPIC explains one"}};
   for (const Topic& topic : all()) table.add_row({topic.name, page_of(topic).text("Question")});
   return table;

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "base/indexed.h"
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -140,7 +140,7 @@ Table scaling_table(const ModelConfig& model, const BatchShape& shape, const Ran
   const auto step = [=](int ranks, RankForm form) {
     return scaled_step(form, model, shape, rates, ranks, is_weak);
   };
-  Fields<int> fields = {{as_key(int_column("ranks")), [](int ranks) { return Json(ranks); }}};
+  Fields<int> fields = {{as_key(col::ranks), [](int ranks) { return Json(ranks); }}};
   for (const RankForm form : kRankForms) {
     const std::string column = column_of(form);
     fields.add(real_column(column + "_percent", std::string(name_of(form)), "%", 1,
@@ -172,8 +172,8 @@ Table scaling_table(const ModelConfig& model, const BatchShape& shape, const Ran
 Table bounds_table(const ModelConfig& model, const BatchShape& shape, const RankRates& rates) {
   using B = const Bound&;
   const Fields<Bound> fields = {
-      {as_key(text_column("kind")), [](B b) { return Json(kind_of(b.is_weak)); }},
-      {as_key(text_column("form")), [](B b) { return Json(std::string(name_of(b.form))); }},
+      {as_key(col::kind), [](B b) { return Json(kind_of(b.is_weak)); }},
+      {as_key(col::form), [](B b) { return Json(std::string(name_of(b.form))); }},
       {int_column("hidden_until", "links hidden", "ranks, at most"), &Bound::hidden_until},
       {int_column("half_until", "half of the time computed", "ranks, at most"), &Bound::half_until},
       {text_column("end", "ends with"), [&](B b) { return Json(end_of(b, model, shape)); }}};

@@ -8,6 +8,7 @@
 #include "lab/fit/fit.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -42,9 +43,8 @@ const char* consequence(const RunSpec& a, const Remedy& remedy) {
 
 Fields<Remedy> time_fields() {
   using R = const Remedy&;
-  return {{real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
-           [](R r) { return r.figures.ms; }},
-          {real_column("tokens_per_s", "tokens/s", "", 0, "at that time"), [](R r) {
+  return {{col::predicted_ms, [](R r) { return r.figures.ms; }},
+          {col::tokens_per_s("at that time"), [](R r) {
              return 1e3 * static_cast<double>(r.step.shape.batch * r.step.shape.context) /
                     r.figures.ms;
            }}};
@@ -61,9 +61,7 @@ bool runs_out(const MemoryCell& cell) {
 Table failure_table(const MemoryCell& cell) {
   const OutOfMemoryState& oom = *cell.run.oom;
   const Program& program = cell.run.program;
-  Table table{.name = "failure",
-              .title = "Out of memory",
-              .columns = {text_column("item"), text_column("value")}};
+  Table table{.name = "failure", .title = "Out of memory", .columns = {col::item, col::value}};
   const bool in_step = oom.node != kNoNode;
   table.add_row({"phase", in_step ? name_of(program.node(oom.node).origin().phase)
                                   : std::string_view("before the step: weights, states, inputs")});
@@ -98,15 +96,13 @@ Table failure_holder_table(const MemoryCell& cell) {
   const std::int64_t total = holders.bytes();
   using H = const Holder&;
   const Fields<Holder> fields = {
-      {text_column("component", {}, "model path, layers added up"), &Holder::component},
-      {text_column("op"), [](H h) { return or_null(h.op); }},
-      {text_column("category"), [](H h) { return or_null(h.category); }},
-      {int_column("buffers"), &Holder::buffers},
-      {bytes_column("bytes"), &Holder::bytes},
-      {real_column("share_percent", "share", "%", 1),
-       [&](H h) { return percent_of(h.bytes, total); }},
-      {text_column("reason", {}, "of the first of them"),
-       [](H h) { return h.op ? Json(h.reason) : Json(); }}};
+      {col::component, &Holder::component},
+      {col::op, [](H h) { return or_null(h.op); }},
+      {col::category, [](H h) { return or_null(h.category); }},
+      {col::buffers, &Holder::buffers},
+      {col::bytes, &Holder::bytes},
+      {with_digits(1, col::share_percent), [&](H h) { return percent_of(h.bytes, total); }},
+      {col::reason("of the first of them"), [](H h) { return h.op ? Json(h.reason) : Json(); }}};
   Table table =
       table_of("failure_holders", "Who held the memory then", fields, holders.rows(kHolders));
   table.add_cells({{"component", "total"},
@@ -135,13 +131,11 @@ std::string priced_on(const FitQuestion& asked) {
 Table remedy_table(const FitQuestion& asked, const Advice& advice) {
   using R = const Remedy&;
   Fields<Remedy> fields = {
-      {to_copy(text_column("flags")), &Remedy::command},
-      {bytes_column("peak_bytes", "predicted peak"), [](R r) { return r.figures.peak_bytes; }},
-      {bytes_column("spare_bytes", "to spare"),
-       [&](R r) { return asked.limit_bytes - r.figures.peak_bytes; }}};
+      {to_copy(col::flags), &Remedy::command},
+      {col::peak_bytes.titled("predicted peak"), [](R r) { return r.figures.peak_bytes; }},
+      {col::spare_bytes, [&](R r) { return asked.limit_bytes - r.figures.peak_bytes; }}};
   if (std::ranges::any_of(advice.remedies, [](R r) { return r.figures.host_bytes > 0; })) {
-    fields.add(bytes_column("host_bytes", "in host memory"),
-               [](R r) { return r.figures.host_bytes; });
+    fields.add(col::host_bytes, [](R r) { return r.figures.host_bytes; });
   }
   if (asked.times != nullptr) fields.add(time_fields());
   fields.add(Fields<Remedy>{
@@ -152,11 +146,10 @@ Table remedy_table(const FitQuestion& asked, const Advice& advice) {
        &Remedy::flops_ratio},
       {real_column("moved_per_token", "bytes moved per token", "×", 3), &Remedy::moved_ratio},
       {real_column("kernels_per_token", "kernels per token", "×", 3), &Remedy::kernels_ratio},
-      {text_column("severity", {}, "what it costs besides time"),
-       [](R r) { return name_of(r.severity); }},
+      {col::severity, [](R r) { return name_of(r.severity); }},
       {text_column("consequence"), [&](R r) { return consequence(asked.step, r); }},
-      {text_column("change"), &Remedy::what},
-      {data_only(text_column("command")), [](R r) { return command_of(r); }}});
+      {col::change, &Remedy::what},
+      {data_only(col::command), [](R r) { return command_of(r); }}});
   Table table =
       table_of("remedies", "What would fit, the smallest change first", fields, advice.remedies);
   if (asked.margin > 0 && !table.rows.empty()) {
@@ -181,11 +174,11 @@ Table least_table(const FitQuestion& asked, const Advice& advice) {
   using L = const Least&;
   Fields<Least> fields = {
       {text_column("task"), [](L l) { return l.what; }},
-      {bytes_column("peak_bytes", "least peak"), [](L l) { return l.r.figures.peak_bytes; }},
+      {col::peak_bytes.titled("least peak"), [](L l) { return l.r.figures.peak_bytes; }},
       {bytes_column("kept_bytes", "weights and states"),
        [](L l) { return l.r.figures.kept_bytes; }},
-      {to_copy(text_column("flags")), [](L l) { return or_null(l.r.command); }},
-      {data_only(text_column("command")), [](L l) { return command_of(l.r); }}};
+      {to_copy(col::flags), [](L l) { return or_null(l.r.command); }},
+      {data_only(col::command), [](L l) { return command_of(l.r); }}};
   fields.add(task_fields(), [&](L) { return &asked.step; });
   return table_of("least", "The least memory that would do", fields,
                   std::vector<Least>{{"as asked for", *advice.least},

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "exec/executor.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "planning/device_traits.h"
 #include "spec/fields.h"
 #include "spec/planned.h"
@@ -78,11 +79,9 @@ std::string command_of(const RunSpec& step) {
 
 Fields<RunSpec> task_fields() {
   using R = const RunSpec&;
-  return {
-      {data_only(int_column("batch", {}, "as asked for")), [](R r) { return r.shape.batch; }},
-      {data_only(int_column("context", {}, "as asked for")), [](R r) { return r.shape.context; }},
-      {data_only(text_column("precision", {}, "as asked for")),
-       [](R r) { return name_of(r.precision); }}};
+  return {{data_only(col::batch("as asked for")), [](R r) { return r.shape.batch; }},
+          {data_only(col::context("as asked for")), [](R r) { return r.shape.context; }},
+          {data_only(col::precision("as asked for")), [](R r) { return name_of(r.precision); }}};
 }
 
 FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question) {
@@ -100,35 +99,32 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
     }
     return "?";
   };
-  Column status =
-      without_run(text_column("status", {}, "ok; tight: it leaves less than the margin; or oom"));
+  Column status = without_run(col::status("ok; tight: it leaves less than the margin; or oom"));
   status.words.emplace_back("tight", "fits tightly");
   Fields<Fit> fields = {
       {data_only(as_key(text_column("step"))), [](F f) { return label_of(f.cell); }},
       {status, status_of},
-      {bytes_column("peak_bytes", "predicted peak"), &Fit::peak},
-      {bytes_column("limit_bytes", "limit"), [](F f) { return f.question.limit_bytes; }},
-      {bytes_column("spare_bytes", "to spare", "empty: it does not fit"),
+      {col::peak_bytes.titled("predicted peak"), &Fit::peak},
+      {col::limit_bytes, [](F f) { return f.question.limit_bytes; }},
+      {col::spare_bytes("empty: it does not fit"),
        [](F f) { return when(f.spare() >= 0, f.spare()); }},
-      {bytes_column("missing_bytes", "missing"),
-       [](F f) { return when(f.spare() < 0, -f.spare()); }}};
+      {col::missing_bytes, [](F f) { return when(f.spare() < 0, -f.spare()); }}};
   if (const std::int64_t on_host = host_bytes(cell.run.program); on_host > 0) {
-    fields.add(bytes_column("host_bytes", "in host memory"), [on_host](F) { return on_host; });
+    fields.add(col::host_bytes, [on_host](F) { return on_host; });
   }
   fields.add(task_fields(), [](F f) { return &f.step(); });
-  fields.add(data_only(text_column("where", {}, "on which devices; empty: on this one")), [](F f) {
+  fields.add(data_only(col::where("on which devices; empty: on this one")), [](F f) {
     const Predictor* times = f.question.times;
     return or_null(where_of(f.step(), times != nullptr ? times->sheet : nullptr));
   });
-  fields.add(data_only(int_column("ranks")), [](F f) { return f.step().parallel.ranks; });
+  fields.add(data_only(col::ranks), [](F f) { return f.step().parallel.ranks; });
   std::optional<Prediction> time;
   if (const Predictor* times = question.times) {
     time = predict_program(cell.run.spec.step, cell.run.program, cell.run.traits, *times);
-    fields.add(real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
-               [](F f) { return f.time->time.ms; });
-    fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"), &Fit::tokens_per_s);
+    fields.add(col::predicted_ms, [](F f) { return f.time->time.ms; });
+    fields.add(col::tokens_per_s("at that time"), &Fit::tokens_per_s);
   }
-  fields.add(to_copy(text_column("command")), [](F f) { return command_of(f.step()); });
+  fields.add(to_copy(col::command), [](F f) { return command_of(f.step()); });
   Table table = table_of("fit", title_of(cell.run.spec.step), fields,
                          std::vector<Fit>{{cell, question, time}});
   if (time && question.times->model.is_measured()) {

@@ -10,6 +10,7 @@
 #include "lab/fit/fit.h"
 #include "lab/fit/plan.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/run_grid.h"
 #include "spec/step_program.h"
 
@@ -330,24 +331,21 @@ Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
   const auto where_any = [](auto value) { return [=](L l) { return when(l.size > 0, value(l)); }; };
   const std::string size = std::string(name_of(growth));
   Fields<Largest> fields = {
-      {text_column("change", {}, "flags beyond those that were given"), &Largest::change},
+      {col::change("flags beyond those that were given"), &Largest::change},
       {data_only(text_column("growth", {}, "what is to be as large as it can")),
        [size](L) { return size; }},
-      {data_only(int_column("devices", {}, "that share the step, where a number of them is given")),
+      {data_only(col::devices("that share the step, where a number of them is given")),
        [&](L l) { return when(!asked.parallels.empty(), l.remedy.step.parallel.ranks); }},
       {int_column(size, "largest " + size), where_any([](L l) { return l.size; })},
-      {bytes_column("peak_bytes", "predicted peak"),
+      {col::peak_bytes.titled("predicted peak"),
        where_any([](L l) { return l.remedy.figures.peak_bytes; })}};
   if (asked.times != nullptr) {
-    fields.add(real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
-               where_any([](L l) { return l.remedy.figures.ms; }));
-    fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "at that time"),
+    fields.add(col::predicted_ms, where_any([](L l) { return l.remedy.figures.ms; }));
+    fields.add(col::tokens_per_s("at that time"),
                where_any([&](L l) { return tokens_per_s(asked, l.remedy); }));
   }
-  fields.add(text_column("severity", {}, "what it costs besides time"),
-             [](L l) { return when(!l.flags.empty(), name_of(l.remedy.severity)); });
-  fields.add(data_only(text_column("command")),
-             where_any([](L l) { return command_of(l.remedy.step); }));
+  fields.add(col::severity, [](L l) { return when(!l.flags.empty(), name_of(l.remedy.severity)); });
+  fields.add(data_only(col::command), where_any([](L l) { return command_of(l.remedy.step); }));
   for (const Field<RunSpec>& field : task_fields()) {
     if (field.column.name == size) continue;
     fields.add(field.column, [&asked, get = field.get](L) { return get(asked.step); });

@@ -6,7 +6,7 @@
 #include "base/integers.h"
 #include "lab/fit/advice.h"
 #include "lab/fit/fit.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "nn/families.h"
 #include "run/parallel.h"
 #include "spec/planned.h"
@@ -171,7 +171,7 @@ std::int64_t least_bytes_of_weight(const FitQuestion& asked) {
 void name_model(const std::string& name, Table& table) {
   table.name = "largest_model";
   table.title = "The largest of the models that tracestep models lists";
-  table.columns.insert(table.columns.begin(), text_column("model"));
+  table.columns.insert(table.columns.begin(), col::model);
   for (std::vector<Json>& row : table.rows) row.insert(row.begin(), name);
 }
 

@@ -5,6 +5,7 @@
 #include "lab/fit/advice.h"
 #include "lab/fit/fit.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/parse_words.h"
 #include "spec/run_grid.h"
 #include "spec/step_program.h"
@@ -53,22 +54,18 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
   using R = const Remedy&;
   const auto speed = [&](R r) { return tokens_per_s(question, r); };
   Fields<Remedy> fields = {
-      {int_column("devices", {}, "that share the step"), [&](R) { return training.devices; }},
-      {text_column("device"), [&](R) { return or_null(training.device); }},
-      {text_column("parallel", {}, "how they share it"),
-       [](R r) { return name_of(r.step.parallel); }},
-      {to_copy(text_column("flags", {}, "beyond those that were given")),
-       [](R r) { return or_null(r.command); }},
-      {bytes_column("peak_bytes", "peak of each"), [](R r) { return r.figures.peak_bytes; }},
-      {bytes_column("spare_bytes", "to spare"),
-       [&](R r) { return question.limit_bytes - r.figures.peak_bytes; }}};
+      {col::devices("that share the step"), [&](R) { return training.devices; }},
+      {col::device, [&](R) { return or_null(training.device); }},
+      {col::parallel("how they share it"), [](R r) { return name_of(r.step.parallel); }},
+      {to_copy(col::flags("beyond those that were given")), [](R r) { return or_null(r.command); }},
+      {col::peak_bytes.titled("peak of each"), [](R r) { return r.figures.peak_bytes; }},
+      {col::spare_bytes, [&](R r) { return question.limit_bytes - r.figures.peak_bytes; }}};
   if (question.times != nullptr) {
-    fields.add(Fields<Remedy>{
-        {real_column("predicted_ms", "predicted time", "ms", -1, "of a step"),
-         [](R r) { return r.figures.ms; }},
-        {real_column("tokens_per_s", "tokens/s", "", 0, "of all devices together"), speed},
-        {real_column("mfu_percent", "MFU", "%", 0, "model FLOPs, of the data sheet's peak"),
-         [&](R r) { return when(mfu_of(question, r) > 0, mfu_of(question, r)); }}});
+    fields.add(Fields<Remedy>{{col::predicted_ms, [](R r) { return r.figures.ms; }},
+                              {col::tokens_per_s("of all devices together"), speed},
+                              {col::mfu_percent, [&](R r) {
+                                 return when(mfu_of(question, r) > 0, mfu_of(question, r));
+                               }}});
   }
   if (question.times != nullptr && (training.tokens > 0 || training.days > 0)) {
     fields.add(Fields<Remedy>{
@@ -86,9 +83,8 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  [&](R r) { return training.cost_per_hour * device_hours(training, speed(r)); });
     }
   }
-  fields.add(text_column("severity", {}, "what it costs besides time"),
-             [](R r) { return when(!r.command.empty(), name_of(r.severity)); });
-  fields.add(data_only(text_column("command")), [](R r) { return command_of(r); });
+  fields.add(col::severity, [](R r) { return when(!r.command.empty(), name_of(r.severity)); });
+  fields.add(data_only(col::command), [](R r) { return command_of(r); });
   fields.add(task_fields(), [&](R) { return &question.step; });
   Table table = table_of("plan", "What it takes, the smallest change first", fields, plans);
   note_micro_batches(plans, table);

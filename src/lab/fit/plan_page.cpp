@@ -10,6 +10,7 @@
 #include "lab/memory/tables.h"
 #include "lab/pages/first_answer.h"
 #include "lab/report/html.h"
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -113,7 +114,7 @@ void add_changes(const std::vector<Table>& from, std::vector<Table>& tables) {
   Table out = *table;
   out.name = kChanges;
   out.title += ", by number";
-  out.columns.insert(out.columns.begin(), text_column("number"));
+  out.columns.insert(out.columns.begin(), col::number);
   for (std::size_t i = 0; i < out.rows.size(); ++i) {
     out.rows[i].insert(out.rows[i].begin(), std::to_string(i + 1));
   }

@@ -5,6 +5,7 @@
 
 #include "lab/measure/comparison.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -56,9 +57,9 @@ Table beside_table(std::span<const BesideCell> cells) {
     return timed(real_column(name, title, "", 3, doc));
   };
   const Fields<Beside> fields = {
-      {as_key(text_column("label", "cell")), [](B b) { return b.cell.label; }},
+      {as_key(col::label.titled("cell")), [](B b) { return b.cell.label; }},
       {as_key(text_column("beside", "", "the first cell")), [](B b) { return b.first.label; }},
-      {data_only(text_column("change", "", "what tells the cell from the first")),
+      {data_only(col::change("what tells the cell from the first")),
        [](B b) { return difference(b.cell, b.first); }},
       {data_only(text_column("against", "", "what tells the first from the cell")),
        [](B b) { return difference(b.first, b.cell); }},
@@ -71,9 +72,8 @@ Table beside_table(std::span<const BesideCell> cells) {
       {ratio("p", "p", "Wilcoxon of the rounds' ratios, two-sided"),
        [](B b) { return finite_or_null(b.comparison.p); }},
       {as_comparison(
-           text_column("is", "",
-                       "faster or slower than the first at 99.5 %, slightly where that is within "
-                       "2 %, same within 2 %, unclear, or too few rounds (fewer than nine)")),
+           col::is("faster or slower than the first at 99.5 %, slightly where that is within "
+                   "2 %, same within 2 %, unclear, or too few rounds (fewer than nine)")),
        [](B b) { return b.words(); }}};
   return table_of("beside", "Each cell beside the first", fields, beside(cells));
 }

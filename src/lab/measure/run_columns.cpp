@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -71,8 +72,8 @@ Fields<RunSpec> run_columns() {
 }
 
 Fields<RunSpec> key_columns() {
-  return {{data_only(text_column("label")), [](const RunSpec& run) { return label_of(run); }},
-          {data_only(structured_column("cell", "all parameters of the row")), key_of}};
+  return {{data_only(col::label), [](const RunSpec& run) { return label_of(run); }},
+          {data_only(col::cell), key_of}};
 }
 
 Fields<RunSpec> program_columns() {

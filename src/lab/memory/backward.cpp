@@ -6,6 +6,7 @@
 #include "ir/op_def.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -76,23 +77,22 @@ std::vector<Load> loads_of(const MemoryRun& run, std::string_view component) {
 
 Fields<Load> load_fields() {
   using L = const Load&;
-  return {
-      {int_column("order", "", "in which backward first reads them"), &Load::order},
-      {text_column("made_by", "made by", "op and path, or the leaf"), &Load::maker},
-      {text_column("kind", "", "saved: kept by forward; leaf: a weight or an input, alive anyway"),
-       [](L l) { return l.is_leaf() ? "leaf" : "saved"; }},
-      {text_column("type"), [](L l) { return l.type().str(); }},
-      {bytes_column("bytes"), [](L l) { return l.type().bytes(); }},
-      {bool_column("full_size", "full size", "as large as the residual stream, or larger"),
-       [](L l) {
-         return l.full_count == kNotKnown ? Json() : Json(l.type().count() >= l.full_count);
-       }},
-      {text_column("read_by", "read by", "the first reader"),
-       [](L l) {
-         const Node& node = l.program.node(l.reader);
-         return fmt::format("{} of {}", node.op->name, node.origin().path);
-       }},
-      {int_column("reads", "", "operands of backward that are this value"), &Load::reads}};
+  return {{int_column("order", "", "in which backward first reads them"), &Load::order},
+          {text_column("made_by", "made by", "op and path, or the leaf"), &Load::maker},
+          {col::kind("saved: kept by forward; leaf: a weight or an input, alive anyway"),
+           [](L l) { return l.is_leaf() ? "leaf" : "saved"; }},
+          {col::type, [](L l) { return l.type().str(); }},
+          {col::bytes, [](L l) { return l.type().bytes(); }},
+          {bool_column("full_size", "full size", "as large as the residual stream, or larger"),
+           [](L l) {
+             return l.full_count == kNotKnown ? Json() : Json(l.type().count() >= l.full_count);
+           }},
+          {col::read_by("the first reader"),
+           [](L l) {
+             const Node& node = l.program.node(l.reader);
+             return fmt::format("{} of {}", node.op->name, node.origin().path);
+           }},
+          {int_column("reads", "", "operands of backward that are this value"), &Load::reads}};
 }
 
 std::string counted(const std::vector<Load>& loads) {
@@ -173,19 +173,17 @@ void measure(const MemoryRun& run, Slope& slope) {
 }
 
 Fields<Slope> slope_fields() {
-  return {
-      {text_column("block"), &Slope::block},
-      {bytes_column("before_bytes", "before", "alive when its backward begins, without constants"),
-       &Slope::before},
-      {bytes_column("after_bytes", "after", "alive when it is over"), &Slope::after},
-      {bytes_column("freed_bytes", "freed", "saved values that it was the last to read"),
-       &Slope::freed},
-      {bytes_column("deduced_bytes", "gradients by the slope", "after - before + freed"),
-       &Slope::deduced},
-      {bytes_column("gradient_bytes", "by the program",
-                    "gradients of weights that it makes and leaves"),
-       &Slope::gradients},
-      {bytes_column("weight_bytes", "weights", "of the block"), &Slope::weights}};
+  return {{col::block, &Slope::block},
+          {col::before_bytes("alive when its backward begins, without constants"), &Slope::before},
+          {bytes_column("after_bytes", "after", "alive when it is over"), &Slope::after},
+          {bytes_column("freed_bytes", "freed", "saved values that it was the last to read"),
+           &Slope::freed},
+          {bytes_column("deduced_bytes", "gradients by the slope", "after - before + freed"),
+           &Slope::deduced},
+          {bytes_column("gradient_bytes", "by the program",
+                        "gradients of weights that it makes and leaves"),
+           &Slope::gradients},
+          {col::weight_bytes("of the block"), &Slope::weights}};
 }
 
 }  // namespace

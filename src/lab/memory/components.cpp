@@ -6,6 +6,7 @@
 #include "lab/memory/tables.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -45,16 +46,16 @@ Fields<ComponentRow> fields() {
   Fields<ComponentRow> out{};
   out.add(axis_columns(), [](R r) { return &r.cell->run.spec.step; });
   return out.add(
-      {{text_column("component", {}, "model path, layers added up"), &ComponentRow::component},
+      {{col::component, &ComponentRow::component},
        {text_column("group", {}, "activation: of forward, saved for backward or not"),
         &ComponentRow::group},
-       {text_column("category"), [](R r) { return words_of(r.buffer->category); }},
-       {text_column("op", {}, "of its largest buffer"), [](R r) { return r.buffer->op; }},
-       {text_column("source"), [](R r) { return source_of(r.cell->run.program, *r.buffer); }},
-       {bytes_column("largest_bytes", "largest"), [](R r) { return r.buffer->bytes; }},
+       {col::category, [](R r) { return words_of(r.buffer->category); }},
+       {col::op("of its largest buffer"), [](R r) { return r.buffer->op; }},
+       {col::source, [](R r) { return source_of(r.cell->run.program, *r.buffer); }},
+       {col::largest_bytes, [](R r) { return r.buffer->bytes; }},
        {bytes_column("fp32_bytes", "in fp32", "the largest of the same component and group"),
         [](R r) { return or_null(r.fp32_bytes); }},
-       {bytes_column("difference_bytes", "difference"), &ComponentRow::difference}});
+       {col::difference_bytes, &ComponentRow::difference}});
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include "analysis/saved_ledger.h"
 #include "base/units.h"
 #include "ir/op_def.h"
-#include "lab/report/columns.h"
 #include "lab/report/digits.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 #include "ops/moment_codes.h"
 #include "passes/memory_passes.h"
@@ -306,12 +306,12 @@ std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shap
 
 Table formula_table(const MemoryCell& cell) {
   Table table{.name = "formulas", .title = "Formulas with this cell's numbers"};
-  table.columns = {text_column("quantity"),
-                   text_column("formula"),
-                   text_column("numbers", "with numbers"),
-                   bytes_column("bytes", "by the formula"),
+  table.columns = {col::quantity,
+                   col::formula,
+                   col::numbers,
+                   col::bytes.titled("by the formula"),
                    bytes_column("program_bytes", "by the program"),
-                   bytes_column("measured_bytes", "measured"),
+                   col::measured_bytes,
                    real_column("difference_percent", "program vs formula", "%", 2)};
   Rows(cell, table).add_all();
   const ModelConfig& model = cell.run.spec.step.model;

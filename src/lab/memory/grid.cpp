@@ -12,6 +12,7 @@
 #include "lab/measure/validity.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 #include "spec/fields.h"
 
@@ -97,44 +98,40 @@ using PeakRowRef = const PeakRow&;
 Fields<PeakRow> cell_fields() {
   Fields<PeakRow> out{};
   out.add(program_columns(), [](PeakRowRef r) { return &r.step(); });
-  return out.add(
-      {{text_column("device", {}, "empty: predicted, no device was used"),
-        [](PeakRowRef r) { return or_null(r.run().device); }},
-       {text_column("status", {}, "ok, or oom against the memory limit"),
-        [](PeakRowRef r) { return r.fits() ? "ok" : "oom"; }},
-       {data_only(
-            bytes_column("limit_bytes", "limit", "what the run may use; empty: all there is")),
-        [](PeakRowRef r) { return when(r.cell.limit_bytes > 0, r.cell.limit_bytes); }},
-       {verdict_column(), [](PeakRowRef) { return Json(); }},
-       {data_only(int_column("parameters")), [](PeakRowRef r) { return r.run().parameters; }}});
+  return out.add({{col::device("empty: predicted, no device was used"),
+                   [](PeakRowRef r) { return or_null(r.run().device); }},
+                  {col::status("ok, or oom against the memory limit"),
+                   [](PeakRowRef r) { return r.fits() ? "ok" : "oom"; }},
+                  {data_only(col::limit_bytes("what the run may use; empty: all there is")),
+                   [](PeakRowRef r) { return when(r.cell.limit_bytes > 0, r.cell.limit_bytes); }},
+                  {verdict_column(), [](PeakRowRef) { return Json(); }},
+                  {data_only(col::parameters), [](PeakRowRef r) { return r.run().parameters; }}});
 }
 
 Fields<PeakRow> byte_fields() {
-  return {
-      {data_only(
-           as_exact(bytes_column("peak_bytes", "peak", "measured where it was, else predicted"))),
-       [](PeakRowRef r) { return r.is_measured() ? r.run().peak_bytes : r.predicted(); }},
-      {bytes_column("predicted_peak_bytes", "predicted peak",
-                    "the most that is alive at any moment, as requested, from the program alone"),
-       [](PeakRowRef r) { return r.predicted(); }},
-      {bytes_column("measured_peak_bytes", "measured peak", "the same by the allocator"),
-       [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_bytes); }},
-      {as_exact(bytes_column("saved_bytes", "saved",
-                             "kept from forward for backward, without narrow copies of weights")),
-       [](PeakRowRef r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
-      {as_exact(bytes_column("weight_cast_bytes", "weight copy",
-                             "narrow copies of weights, the most at any moment")),
-       [](PeakRowRef r) {
-         return r.when_planned(predicted_totals(r.run()).highest[at(Category::kWeightCast)]);
-       }},
-      {bytes_column("residual_bytes", "residual", "one tensor of the residual stream"),
-       [](PeakRowRef r) { return r.when_planned(residual_bytes(r.run().program)); }},
-      {real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"),
-       [](PeakRowRef r) {
-         const bool has_other = r.fp32 != nullptr && r.fp32 != &r.cell && r.run().has_program() &&
-                                r.fp32->run.has_program();
-         return has_other ? Json(r.versus_fp32_percent()) : Json();
-       }}};
+  return {{data_only(as_exact(col::peak_bytes("measured where it was, else predicted"))),
+           [](PeakRowRef r) { return r.is_measured() ? r.run().peak_bytes : r.predicted(); }},
+          {col::predicted_peak_bytes(
+               "the most that is alive at any moment, as requested, from the program alone"),
+           [](PeakRowRef r) { return r.predicted(); }},
+          {bytes_column("measured_peak_bytes", "measured peak", "the same by the allocator"),
+           [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_bytes); }},
+          {as_exact(col::saved_bytes(
+               "kept from forward for backward, without narrow copies of weights")),
+           [](PeakRowRef r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
+          {as_exact(bytes_column("weight_cast_bytes", "weight copy",
+                                 "narrow copies of weights, the most at any moment")),
+           [](PeakRowRef r) {
+             return r.when_planned(predicted_totals(r.run()).highest[at(Category::kWeightCast)]);
+           }},
+          {bytes_column("residual_bytes", "residual", "one tensor of the residual stream"),
+           [](PeakRowRef r) { return r.when_planned(residual_bytes(r.run().program)); }},
+          {real_column("versus_fp32_percent", "vs fp32", "%", 1, "of the predicted peak"),
+           [](PeakRowRef r) {
+             const bool has_other = r.fp32 != nullptr && r.fp32 != &r.cell &&
+                                    r.run().has_program() && r.fp32->run.has_program();
+             return has_other ? Json(r.versus_fp32_percent()) : Json();
+           }}};
 }
 
 Column shown_if(bool shown, Column column) {
@@ -144,8 +141,7 @@ Column shown_if(bool shown, Column column) {
 
 // `shown`: whether a step has any.
 Fields<PeakRow> host_byte_fields(bool shown) {
-  return {{shown_if(shown, bytes_column("host_bytes", "in host memory",
-                                        "what the step keeps there, from the program alone")),
+  return {{shown_if(shown, col::host_bytes("what the step keeps there, from the program alone")),
            [](PeakRowRef r) { return host_bytes(r.run().program); }},
           {shown_if(shown, bytes_column("measured_host_bytes", "measured there",
                                         "the same by the allocator of that memory")),
@@ -163,20 +159,18 @@ Fields<PeakRow> accounted_fields(bool shown) {
 }
 
 Fields<PeakRow> detail_fields() {
-  return {
-      {data_only(bytes_column("reserved_bytes", "reserved", "segments at their most, measured")),
-       [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_reserved_bytes); }},
-      {data_only(text_column("assumes", {},
-                             "of the device, by a prediction, beyond what is known of it")),
-       [](PeakRowRef r) {
-         return r.run().computes ? Json() : or_null(assumptions_of(r.run().program));
-       }},
-      {structured_column("by_category", "bytes alive at the predicted peak"),
-       [](PeakRowRef r) { return object_of(r.run().map.by_category); }},
-      {structured_column("by_phase", "the highest predicted total while a phase runs"),
-       [](PeakRowRef r) { return phases_of(r.run()); }},
-      {structured_column("largest", "the ten largest buffers, and why each is alive"),
-       [](PeakRowRef r) { return largest_json(r.run()); }}};
+  return {{data_only(col::reserved_bytes("segments at their most, measured")),
+           [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_reserved_bytes); }},
+          {data_only(col::assumes("of the device, by a prediction, beyond what is known of it")),
+           [](PeakRowRef r) {
+             return r.run().computes ? Json() : or_null(assumptions_of(r.run().program));
+           }},
+          {structured_column("by_category", "bytes alive at the predicted peak"),
+           [](PeakRowRef r) { return object_of(r.run().map.by_category); }},
+          {structured_column("by_phase", "the highest predicted total while a phase runs"),
+           [](PeakRowRef r) { return phases_of(r.run()); }},
+          {structured_column("largest", "the ten largest buffers, and why each is alive"),
+           [](PeakRowRef r) { return largest_json(r.run()); }}};
 }
 
 // The measured figures, under the names that the validity checker reads. A step that was only

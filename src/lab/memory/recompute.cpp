@@ -7,6 +7,7 @@
 #include "ir/op_def.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -53,15 +54,15 @@ std::int64_t held_for_recompute(const Program& program) {
 Table recompute_table(const MemoryCell& cell) {
   using A = const Again&;
   const Fields<Again> fields = {
-      {text_column("choice"), &Again::choice},
-      {bytes_column("held_bytes", "kept for it", "results of forward that it is computed from"),
+      {col::choice, &Again::choice},
+      {col::held_bytes.titled("kept for it", "results of forward that it is computed from"),
        &Again::held_bytes},
-      {int_column("kernels", {}, "that run again"), &Again::kernels},
-      {int_column("flops", "FLOPs", "of these"), &Again::flops},
+      {col::kernels("that run again"), &Again::kernels},
+      {col::flops("of these"), &Again::flops},
       {real_column("flops_percent", "of the others", "%", 1, "FLOPs of forward and backward"),
        [](A a) { return percent_of(a.flops, a.other_flops); }},
-      {real_column("modelled_ms", "modelled time", "ms", 1,
-                   "by rounded rates of a typical device; no prediction"),
+      {with_digits(1, col::modelled_ms.titled(
+                          "modelled time", "by rounded rates of a typical device; no prediction")),
        [](A a) { return 1e-3 * a.us; }},
       {real_column("modelled_percent", "of the others", "%", 1, "modelled in the same way"),
        [](A a) { return percent_of(a.us, a.other_us); }}};

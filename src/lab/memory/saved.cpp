@@ -9,6 +9,7 @@
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -144,14 +145,13 @@ struct OpRow {
 Fields<OpRow> op_fields() {
   using R = const OpRow&;
   Fields<OpRow> out = {
-      {as_key(text_column("component", {}, "model path, layers added up")), &OpRow::component},
-      {as_key(text_column("op", {}, "that made it")), [](R r) { return or_null(r.op); }},
-      {as_part("", int_column("values")), &OpRow::values},
-      {bytes_column("largest_bytes", "largest"), [](R r) { return or_null(r.largest_bytes); }},
-      {as_part("saved_bytes", bytes_column("bytes")), [](R r) { return r.priced.bytes; }},
-      {real_column("share_percent", "share", "%", 2), &OpRow::share_percent},
-      {text_column("read_by", "read by", "the first reader in backward"),
-       [](R r) { return or_null(r.read_by); }}};
+      {as_key(col::component), &OpRow::component},
+      {as_key(col::op("that made it")), [](R r) { return or_null(r.op); }},
+      {as_part("", col::values), &OpRow::values},
+      {col::largest_bytes, [](R r) { return or_null(r.largest_bytes); }},
+      {as_part("saved_bytes", col::bytes), [](R r) { return r.priced.bytes; }},
+      {col::share_percent, &OpRow::share_percent},
+      {col::read_by("the first reader in backward"), [](R r) { return or_null(r.read_by); }}};
   return out.add(price_fields(), [](R r) { return &r.priced; });
 }
 
@@ -167,12 +167,12 @@ struct BlockRow {
 Fields<BlockRow> block_fields() {
   using R = const BlockRow&;
   Fields<BlockRow> out = {
-      {text_column("block"), &BlockRow::block},
-      {int_column("blocks"), [](R r) { return or_null(r.blocks); }},
-      {int_column("values", "values", "of one block"), &BlockRow::values},
+      {col::block, &BlockRow::block},
+      {col::blocks, [](R r) { return or_null(r.blocks); }},
+      {col::values.titled("values", "of one block"), &BlockRow::values},
       {bytes_column("bytes_each", "bytes of one"), [](R r) { return or_null(r.bytes_each); }},
-      {bytes_column("bytes", "bytes"), [](R r) { return r.priced.bytes; }},
-      {real_column("share_percent", "share", "%", 2), &BlockRow::share_percent}};
+      {col::bytes.titled("bytes"), [](R r) { return r.priced.bytes; }},
+      {col::share_percent, &BlockRow::share_percent}};
   return out.add(price_fields(), [](R r) { return &r.priced; });
 }
 
@@ -188,11 +188,11 @@ struct LedgerRow {
 Fields<LedgerRow> ledger_fields() {
   using R = const LedgerRow&;
   Fields<LedgerRow> out = {
-      {text_column("path"), [](R r) { return r.maker().origin().path; }},
-      {text_column("op"), [](R r) { return r.maker().op->name; }},
-      {text_column("source"), [](R r) { return source_of(r.maker()); }},
-      {text_column("type"), [](R r) { return r.program.type(r.item.value).str(); }},
-      {bytes_column("bytes"), [](R r) { return r.item.bytes; }},
+      {col::path, [](R r) { return r.maker().origin().path; }},
+      {col::op, [](R r) { return r.maker().op->name; }},
+      {col::source, [](R r) { return source_of(r.maker()); }},
+      {col::type, [](R r) { return r.program.type(r.item.value).str(); }},
+      {col::bytes, [](R r) { return r.item.bytes; }},
       {int_column("made_at", "made at", "node"), [](R r) { return std::int64_t{r.item.producer}; }},
       {int_column("readers", {}, "backward nodes that read it"),
        [](R r) { return std::ssize(r.item.readers); }},

@@ -3,6 +3,7 @@
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 
@@ -26,22 +27,20 @@ Table stack_table(const MemoryCell& cell) {
     ByCategory bytes;
   };
   using R = const Row&;
-  Fields<Row> fields = {
-      {int_column("node"), [](R r) { return std::int64_t{r.moment.node}; }},
-      {text_column("phase"), [](R r) { return name_of(r.node.origin().phase); }},
-      {text_column("path"), [](R r) { return r.node.origin().path; }},
-      {text_column("op"), [](R r) { return r.node.op->name; }},
-      {real_column("time_ms", "at", "ms", 3, "host time since the step began"),
-       [&](R r) { return when(run.measured, static_cast<double>(r.moment.time_ns) * 1e-6); }}};
+  Fields<Row> fields = {{col::node, [](R r) { return std::int64_t{r.moment.node}; }},
+                        {col::phase, [](R r) { return name_of(r.node.origin().phase); }},
+                        {col::path, [](R r) { return r.node.origin().path; }},
+                        {col::op, [](R r) { return r.node.op->name; }},
+                        {col::time_ms("host time since the step began"), [&](R r) {
+                           return when(run.measured, static_cast<double>(r.moment.time_ns) * 1e-6);
+                         }}};
   for (Category c : kAllCategories) {
     const auto i = static_cast<std::size_t>(c);
     if (highest[i] == 0) continue;
     fields.add(bytes_column(std::string(name_of(c)), words_of(c)), [i](R r) { return r.bytes[i]; });
   }
-  fields.add(bytes_column("total_bytes", "total", "predicted"),
-             [](R r) { return r.moment.predicted_bytes; });
-  fields.add(bytes_column("measured_bytes", "measured"),
-             [&](R r) { return when(run.measured, r.moment.measured_bytes); });
+  fields.add(col::total_bytes("predicted"), [](R r) { return r.moment.predicted_bytes; });
+  fields.add(col::measured_bytes, [&](R r) { return when(run.measured, r.moment.measured_bytes); });
   std::vector<Row> rows;
   ByCategory now{};
   std::size_t next = 0;

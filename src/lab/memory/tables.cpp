@@ -7,6 +7,7 @@
 #include "ir/op_def.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "passes/optimizer.h"
 #include "spec/fields.h"
 
@@ -68,10 +69,10 @@ std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer) {
 
 Table category_table(const MemoryCell& cell) {
   Table table{.name = "categories", .title = "Bytes by category"};
-  table.columns = {as_key(text_column("category", {}, "stated by the program")),
-                   as_part("peak_bytes", bytes_column("predicted_bytes", "predicted at the peak")),
-                   as_part("peak_bytes", bytes_column("measured_bytes", "measured at the peak")),
-                   real_column("share_percent", "share", "%", 2),
+  table.columns = {as_key(col::category("stated by the program")),
+                   as_part("peak_bytes", col::predicted_bytes.titled("predicted at the peak")),
+                   as_part("peak_bytes", col::measured_bytes.titled("measured at the peak")),
+                   col::share_percent,
                    bytes_column("predicted_highest_bytes", "predicted highest",
                                 "the most of this category at any moment of the step"),
                    bytes_column("measured_highest_bytes", "measured highest")};
@@ -128,22 +129,21 @@ struct PhaseRow {
 
 Fields<PhaseRow> phase_fields() {
   using R = const PhaseRow&;
-  return {{as_key(text_column("phase")), [](R r) { return name_of(r.phase); }},
-          {as_part("launches",
-                   int_column("kernels", "launching nodes", "each runs one kernel or more")),
-           &PhaseRow::kernels},
-          {as_part("peak_bytes", bytes_column("predicted_bytes", "predicted peak")),
-           &PhaseRow::predicted},
-          {bytes_column("measured_bytes", "measured peak"),
-           [](R r) { return when(r.run.measured, r.measured); }},
-          {text_column("at", {}, "the node that runs then"),
-           [](R r) { return place_of(r.run.program, r.top->node); }},
-          {bytes_column("first_bytes", "at its first kernel"),
-           [](R r) { return r.first->predicted_bytes; }},
-          {bytes_column("last_bytes", "at its last kernel"),
-           [](R r) { return r.last->predicted_bytes; }},
-          {real_column("from_ms", "from", "ms", 3, "host time of its first allocation"),
-           [](R r) { return when(r.run.measured, static_cast<double>(r.first->time_ns) * 1e-6); }}};
+  return {
+      {as_key(col::phase), [](R r) { return name_of(r.phase); }},
+      {as_part("launches", col::kernels.titled("launching nodes", "each runs one kernel or more")),
+       &PhaseRow::kernels},
+      {as_part("peak_bytes", col::predicted_bytes.titled("predicted peak")), &PhaseRow::predicted},
+      {col::measured_bytes.titled("measured peak"),
+       [](R r) { return when(r.run.measured, r.measured); }},
+      {text_column("at", {}, "the node that runs then"),
+       [](R r) { return place_of(r.run.program, r.top->node); }},
+      {bytes_column("first_bytes", "at its first kernel"),
+       [](R r) { return r.first->predicted_bytes; }},
+      {bytes_column("last_bytes", "at its last kernel"),
+       [](R r) { return r.last->predicted_bytes; }},
+      {real_column("from_ms", "from", "ms", 3, "host time of its first allocation"),
+       [](R r) { return when(r.run.measured, static_cast<double>(r.first->time_ns) * 1e-6); }}};
 }
 
 }  // namespace
@@ -164,15 +164,15 @@ Table largest_table(const MemoryCell& cell, std::size_t count, const BufferFilte
   using B = const MappedBuffer&;
   const Program& program = cell.run.program;
   const Fields<MappedBuffer> fields = {
-      {text_column("path"), &MappedBuffer::path},
-      {text_column("op"), &MappedBuffer::op},
-      {text_column("source", {}, "the line that asked for it; of a leaf its reader"),
+      {col::path, &MappedBuffer::path},
+      {col::op, &MappedBuffer::op},
+      {col::source("the line that asked for it; of a leaf its reader"),
        [&](B b) { return source_of(program, b); }},
-      {bytes_column("bytes"), &MappedBuffer::bytes},
-      {text_column("category"), [](B b) { return words_of(b.category); }},
-      {text_column("phase"), [](B b) { return name_of(b.phase); }},
+      {col::bytes, &MappedBuffer::bytes},
+      {col::category, [](B b) { return words_of(b.category); }},
+      {col::phase, [](B b) { return name_of(b.phase); }},
       {bool_column("at_peak", "at peak"), &MappedBuffer::at_peak},
-      {text_column("reason", {}, "why it is alive as long as it is"), &MappedBuffer::reason}};
+      {col::reason("why it is alive as long as it is"), &MappedBuffer::reason}};
   std::vector<MappedBuffer> buffers;
   for (std::size_t i : largest_buffers(cell.run.map, cell.run.map.buffers.size())) {
     const MappedBuffer& buffer = cell.run.map.buffers[i];
@@ -189,15 +189,14 @@ Table holder_table(const MemoryCell& cell) {
   }
   using H = const Holder&;
   const Fields<Holder> fields = {
-      {text_column("component", {}, "model path, layers added up"), &Holder::component},
-      {text_column("op"), [](H h) { return or_null(h.op); }},
-      {text_column("category"), [](H h) { return or_null(h.category); }},
-      {int_column("buffers"), &Holder::buffers},
-      {bytes_column("largest_bytes", "largest"), &Holder::largest_bytes},
-      {bytes_column("bytes"), &Holder::bytes},
-      {real_column("share_percent", "share", "%", 2),
-       [&](H h) { return percent_of(h.bytes, map.peak_bytes); }},
-      {text_column("reason", {}, "of the first of them"),
+      {col::component, &Holder::component},
+      {col::op, [](H h) { return or_null(h.op); }},
+      {col::category, [](H h) { return or_null(h.category); }},
+      {col::buffers, &Holder::buffers},
+      {col::largest_bytes, &Holder::largest_bytes},
+      {col::bytes, &Holder::bytes},
+      {col::share_percent, [&](H h) { return percent_of(h.bytes, map.peak_bytes); }},
+      {col::reason("of the first of them"),
        [](H h) { return h.op ? h.reason : "none larger than those above"; }}};
   Table table = table_of("holders", "Who holds the peak", fields, holders.rows(kHolders));
   const std::int64_t unknown = map.peak_bytes - holders.bytes();
@@ -238,22 +237,21 @@ Fields<BufferRow> buffer_fields() {
   };
   return {
       {int_column("buffer"), &BufferRow::index},
-      {as_key(text_column("path")), [](R r) { return r.b.path; }},
-      {as_key(text_column("op")), [](R r) { return r.b.op; }},
-      {text_column("source"), [](R r) { return source_of(r.run.program, r.b); }},
-      {as_key(text_column("category")), [](R r) { return words_of(r.b.category); }},
-      {as_key(text_column("phase")), [](R r) { return name_of(r.b.phase); }},
+      {as_key(col::path), [](R r) { return r.b.path; }},
+      {as_key(col::op), [](R r) { return r.b.op; }},
+      {col::source, [](R r) { return source_of(r.run.program, r.b); }},
+      {as_key(col::category), [](R r) { return words_of(r.b.category); }},
+      {as_key(col::phase), [](R r) { return name_of(r.b.phase); }},
       {int_column("first_node", "from", "the node that needs it; empty: there before the step"),
        [](R r) { return when(r.b.first != kNoNode, std::int64_t{r.b.first}); }},
       {int_column("last_node", "to", "its last reader; empty: there after the step"),
        [](R r) {
          return when(r.b.last < std::ssize(r.run.program.nodes), std::int64_t{r.b.last});
        }},
-      {as_part("peak_bytes", bytes_column("predicted_bytes", "predicted")),
-       [](R r) { return r.b.bytes; }},
-      {data_only(bytes_column("host_bytes", {}, "predicted, in the host's memory")),
+      {as_part("peak_bytes", col::predicted_bytes), [](R r) { return r.b.bytes; }},
+      {data_only(col::host_bytes.titled("", "predicted, in the host's memory")),
        [](R r) { return r.b.host_bytes; }},
-      {bytes_column("measured_bytes", "measured"), of_block(&Holding::requested_bytes)},
+      {col::measured_bytes, of_block(&Holding::requested_bytes)},
       {int_column("difference_bytes", "difference"),
        [](R r) {
          return r.block == nullptr ? Json() : Json(r.block->requested_bytes - r.b.bytes);
@@ -264,7 +262,7 @@ Fields<BufferRow> buffer_fields() {
        [](R r) { return r.came_in_step() ? Json(r.ms(r.block->alloc)) : Json(); }},
       {real_column("free_ms", "went", "ms", 3),
        [](R r) { return r.came_in_step() && r.block->free ? Json(r.ms(*r.block->free)) : Json(); }},
-      {text_column("reason"), [](R r) { return r.b.reason; }}};
+      {col::reason, [](R r) { return r.b.reason; }}};
 }
 
 }  // namespace
@@ -286,7 +284,7 @@ Table buffer_table(const MemoryCell& cell, const BufferFilter& filter) {
 Table contract_table(const MemoryCell& cell) {
   const MemoryRun& run = cell.run;
   Table table{.name = "contract", .title = "From what was predicted to what is reserved"};
-  table.columns = {text_column("item"), bytes_column("bytes"), int_column("count")};
+  table.columns = {col::item, col::bytes, col::count};
   table.add_row({"predicted peak, from the program", run.predicted_peak_bytes,
                  static_cast<std::int64_t>(run.map.buffers.size())});
   if (run.plan) {
@@ -349,16 +347,15 @@ Table timeline_table(const MemoryCell& cell, std::size_t rows) {
   const MemoryRun& run = cell.run;
   const auto node = [&](M m) -> const Node& { return run.program.node(m.node); };
   const Fields<Moment> fields = {
-      {int_column("node", {}, "the fullest moment of this stretch of nodes"),
+      {col::node("the fullest moment of this stretch of nodes"),
        [](M m) { return std::int64_t{m.node}; }},
-      {text_column("phase"), [&](M m) { return name_of(node(m).origin().phase); }},
-      {text_column("path"), [&](M m) { return node(m).origin().path; }},
-      {text_column("op"), [&](M m) { return node(m).op->name; }},
-      {real_column("time_ms", "at", "ms", 3, "host time since the recorded step began"),
+      {col::phase, [&](M m) { return name_of(node(m).origin().phase); }},
+      {col::path, [&](M m) { return node(m).origin().path; }},
+      {col::op, [&](M m) { return node(m).op->name; }},
+      {col::time_ms("host time since the recorded step began"),
        [&](M m) { return when(run.measured, static_cast<double>(m.time_ns) * 1e-6); }},
-      {bytes_column("predicted_bytes", "predicted"), &Moment::predicted_bytes},
-      {bytes_column("measured_bytes", "measured"),
-       [&](M m) { return when(run.measured, m.measured_bytes); }},
+      {col::predicted_bytes, &Moment::predicted_bytes},
+      {col::measured_bytes, [&](M m) { return when(run.measured, m.measured_bytes); }},
       {text_column("bar", "of the peak"),
        [&](M m) { return bar(m.predicted_bytes, run.map.peak_bytes); }}};
   const std::size_t count = run.moments.size();

@@ -7,6 +7,7 @@
 #include "lab/op/op.h"
 #include "lab/report/digits.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -34,24 +35,23 @@ Column ms_column(const char* name, const char* title, const char* text) {
 }
 
 Fields<OpRow> identity_fields() {
-  Column copy = as_key(int_column("copy", "", "of the same cell, measured several times"));
+  Column copy = as_key(col::copy);
   copy.if_varies = true;
-  return {{as_key(text_column("op")), [](R a) { return a.r.spec.call; }},
-          {as_key(text_column("shape", "", "of the operands")), [](R a) { return a.r.spec.shape; }},
-          {as_key(text_column("precision")), [](R a) { return name_of(a.r.spec.run.precision); }},
-          {data_only(as_key(text_column("ops", "", "fused, or by its decomposition"))),
+  return {{as_key(col::op), [](R a) { return a.r.spec.call; }},
+          {as_key(col::shape("of the operands")), [](R a) { return a.r.spec.shape; }},
+          {as_key(col::precision), [](R a) { return name_of(a.r.spec.run.precision); }},
+          {data_only(as_key(col::ops("fused, or by its decomposition"))),
            [](R a) { return name_of(a.r.spec.run.ops); }},
           {as_key(text_column("cache", "", "cold: swept before each part")),
            [](R a) { return a.r.spec.is_cold ? "cold" : "warm"; }},
-          {as_key(text_column("part", "", "forward or gradient")), [](R a) { return a.name; }},
+          {as_key(col::part("forward or gradient")), [](R a) { return a.name; }},
           {std::move(copy), [](R a) { return when(a.r.spec.copy > 1, a.r.spec.copy); }},
-          {as_key(data_only(text_column("device"))), [](R a) { return a.r.device; }},
-          {text_column("status", "", "ok or oom"), [](R a) { return name_of(a.r.status); }}};
+          {as_key(data_only(col::device)), [](R a) { return a.r.device; }},
+          {col::status("ok or oom"), [](R a) { return name_of(a.r.status); }}};
 }
 
 Fields<OpRow> time_fields() {
-  return {{reals_column("warmup_ms", "of each warm-up step"),
-           [](R a) { return list_of(a.part.warmup_ms); }},
+  return {{col::warmup_ms("of each warm-up step"), [](R a) { return list_of(a.part.warmup_ms); }},
           {ms_column("device_busy_ms", "kernels",
                      "the kernels' own time, the median of separate recorded steps"),
            [](R a) { return when(a.is_timed(), a.part.busy_ms); }},
@@ -59,7 +59,7 @@ Fields<OpRow> time_fields() {
            [](R a) { return when(a.has_roof(), a.work.roof_ms); }},
           {timed(real_column("of_roof_percent", "of the roof", "%", 1, "at best over kernels")),
            [](R a) { return when(a.has_roof(), percent_of(a.work.roof_ms, a.part.busy_ms)); }},
-          {text_column("bound", "", "what most of the time at best is for: bytes or FLOPs"),
+          {col::bound("what most of the time at best is for: bytes or FLOPs"),
            [](R a) {
              const bool is_by_bytes = 2 * a.work.by_bytes_ms >= a.work.roof_ms;
              return when(a.has_roof(), is_by_bytes ? "bytes" : "FLOPs");
@@ -72,22 +72,20 @@ Fields<OpRow> time_fields() {
 
 Fields<OpRow> count_fields() {
   return {
-      {as_exact(bytes_column("bytes", "", "read and written, each distinct element once")),
+      {as_exact(col::bytes("read and written, each distinct element once")),
        [](R a) { return static_cast<std::int64_t>(a.work.bytes); }},
-      {as_exact(int_column("flops", "FLOPs", "multiply and add count one each")),
+      {as_exact(col::flops("multiply and add count one each")),
        [](R a) { return static_cast<std::int64_t>(a.work.flops); }},
-      {as_exact(int_column("launches", "launching nodes", "each runs one kernel or more")),
+      {as_exact(col::launches("each runs one kernel or more")),
        [](R a) { return a.part.launches; }},
-      {data_only(bytes_column("predicted_peak_bytes", "", "of the program, swept arrays included")),
+      {data_only(col::predicted_peak_bytes.titled("", "of the program, swept arrays included")),
        [](R a) { return a.r.predicted_peak_bytes; }},
-      {data_only(bytes_column("peak_bytes", "", "the same, measured")),
+      {data_only(col::peak_bytes.titled("", "the same, measured")),
        [](R a) { return when(a.ok, a.r.peak_bytes); }},
-      {data_only(text_column("throttled", "", "what slowed the device down")),
+      {data_only(col::throttled),
        [](R a) { return or_null(throttled_between(a.r.facts_before, a.r.facts_after)); }},
-      {data_only(text_column("detail", "", "why the status is not ok")),
-       [](R a) { return or_null(a.r.detail); }},
-      {data_only(structured_column("cell", "all parameters of the row")),
-       [](R a) { return key_of(a.r.spec); }}};
+      {data_only(col::detail("why the status is not ok")), [](R a) { return or_null(a.r.detail); }},
+      {data_only(col::cell), [](R a) { return key_of(a.r.spec); }}};
 }
 
 Fields<OpRow> op_fields() {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep::pages {
 namespace {
@@ -35,9 +35,8 @@ std::string in_print(std::string_view formula) {
 
 Table figure_table(std::string name) {
   return {.name = std::move(name),
-          .columns = {text_column("what"), to_copy(text_column("formula")),
-                      text_column("numbers", "with numbers"), text_column("shown", "value"),
-                      data_only(real_column("value", "", "", -1)), data_only(text_column("unit"))}};
+          .columns = {col::what, to_copy(col::formula), col::numbers, text_column("shown", "value"),
+                      data_only(real_column("value", "", "", -1)), data_only(col::unit)}};
 }
 
 Quantity add_figure(Table& table, const Figure& figure, const Scope& scope) {

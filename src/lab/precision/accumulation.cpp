@@ -5,6 +5,7 @@
 #include "exec/executor.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "ops/functions.h"
 #include "session/session.h"
 #include "spec/step_program.h"
@@ -121,14 +122,14 @@ Fields<Sum> sum_fields() {
   return {
       {as_key(text_column("experiment", "", "format of the sum + format of the terms")),
        [](S s) { return s.e.name; }},
-      {as_key(int_column("count", "additions")), [](S s) { return s.e.count; }},
+      {as_key(col::count.titled("additions")), [](S s) { return s.e.count; }},
       {as_key(text_column("term")), [](S s) { return exact(s.e.term); }},
       {text_column("term_stored", "stored as", "the term in its format"),
        [](S s) { return exact(stored_term(s.e)); }},
       {data_only(real_column("term_value", "", "", 17)), [](S s) { return stored_term(s.e); }},
       {text_column("sum", "", "every digit"), [](S s) { return exact(s.host.value); }},
       {data_only(real_column("value", "", "", 17)), [](S s) { return s.host.value; }},
-      {as_exact(real_column("error", "error", "", 6)),
+      {as_exact(col::error),
        [](S s) { return s.host.value - s.e.term * static_cast<double>(s.e.count); }},
       {int_column("stalls_after", "stalls after", "additions that changed the sum"),
        [](S s) { return when(s.host.stall < s.e.count, s.host.stall); }},

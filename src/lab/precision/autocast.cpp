@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "lab/precision/tables.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "ops/functions.h"
 #include "passes/autograd.h"
 #include "passes/form_passes.h"
@@ -124,12 +124,12 @@ void add_value(Table& table, DType low, const Program& program, const std::strin
 Table autocast_table() {
   Table table{.name = "autocast", .title = "Dtypes of a small model under mixed precision"};
   table.columns = {text_column("autocast"),
-                   text_column("value"),
-                   text_column("dtype"),
-                   text_column("op", "", "that makes it"),
+                   col::value,
+                   col::dtype,
+                   col::op("that makes it"),
                    text_column("operands", "", "their dtypes behind the pass"),
-                   text_column("class", "", "precision class of the op's record"),
-                   text_column("reason")};
+                   col::class_("precision class of the op's record"),
+                   col::reason};
   for (DType low : {DType::kF16, DType::kBF16}) {
     const Program program = autograd(autocast(toy_model(), low));
     for (ValueId id : program.leaves) {
@@ -153,8 +153,8 @@ Table autocast_table() {
 Table precision_class_table() {
   ops::register_all();
   Table table{.name = "precision_classes", .title = "What mixed precision does with each op"};
-  table.columns = {text_column("class"), text_column("rule"), int_column("count", "ops"),
-                   text_column("ops", "which")};
+  table.columns = {col::class_, text_column("rule"), col::count.titled("ops"),
+                   col::ops.titled("which")};
   for (PrecisionClass c : kClassesOfOps) {
     std::vector<std::string> names;
     for (const OpDef* op : all_ops()) {

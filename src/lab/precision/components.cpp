@@ -3,6 +3,7 @@
 #include "lab/measure/validity.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "lab/time/tables.h"
 #include "spec/fields.h"
 
@@ -45,7 +46,7 @@ Fields<ComponentRow> component_fields() {
       return Json(Json::Array{key_of(*r.fp32_step), key_of(*r.step)});
     });
   }
-  out.add(text_column("component", "", "model path, layers added up"), &ComponentRow::component);
+  out.add(col::component, &ComponentRow::component);
   add_phase(out, "forward", ComponentRow::forward);
   add_phase(out, "backward", ComponentRow::backward);
   return out.add(verdict_column(), [](const ComponentRow&) { return Json(); });  // of its steps

@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -86,7 +87,7 @@ FormatFacts tensor_float() {
 Fields<FormatFacts> format_fields() {
   using F = FormatFacts;
   return {
-      {text_column("format"), &F::name},
+      {col::format, &F::name},
       {int_column("bits"), &F::bits},
       {int_column("exponent_bits", "exponent"), &F::exponent_bits},
       {int_column("mantissa_bits", "mantissa", "stored bits"), &F::mantissa_bits},

@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "lab/precision/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -134,18 +135,18 @@ Fields<NormRow> norm_fields() {
   using R = const NormRow&;
   return {
       {as_key(text_column("norm")), [](R r) { return r.centres ? "layer norm" : "RMS norm"; }},
-      {as_key(text_column("format")), [](R r) { return name_of(r.low); }},
+      {as_key(col::format), [](R r) { return name_of(r.low); }},
       {as_key(real_column("input_scale", "inputs", "", -1, "their standard deviation")),
        &NormRow::scale},
       {as_key(text_column("step", "step in the format")), &NormRow::step},
-      {as_exact(real_column("error", "error", "", -1, "against float64, relative")),
+      {as_exact(with_digits(-1, col::error("against float64, relative"))),
        [](R r) { return finite_or_null(r.e.error); }},
       {real_column("roundings", "in roundings", "", 2, "error over half the format's spacing at 1"),
        [](R r) { return finite_or_null(r.e.error / r.half_spacing()); }},
       {real_column("lost_percent", "rows lost", "%", 0,
                    "with infinities, NaN or nothing but zeros"),
        [](R r) { return 100.0 * r.e.lost_share; }},
-      {text_column("verdict"), &NormRow::verdict}};
+      {col::verdict, &NormRow::verdict}};
 }
 
 }  // namespace

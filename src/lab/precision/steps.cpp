@@ -13,6 +13,7 @@
 #include "lab/precision/tables.h"
 #include "lab/report/digits.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "passes/pipeline.h"
 #include "session/session.h"
 #include "train/step_inputs.h"
@@ -152,21 +153,19 @@ std::optional<double> energy_of(R s) {
 }
 
 Fields<StepError> error_fields() {
-  return {{as_exact(real_column("loss_error", "loss error", "", -1, "relative, against float64")),
-           &StepError::loss},
+  return {{as_exact(col::loss_error), &StepError::loss},
           {as_exact(real_column("logits_error", "logits", "", -1, "relative, of norms")),
            &StepError::logits}};
 }
 
 // Empty for a pass that computes no gradients.
 Fields<StepRow> gradient_fields() {
-  return {{as_exact(real_column("gradient_error", "gradients", "", -1,
-                                "relative, of the norm of all gradients")),
+  return {{as_exact(col::gradient_error),
            [](R s) {
              const bool has_some = s.cell.error && s.step().mode >= Mode::kForwardBackward;
              return has_some ? finite_or_null(s.cell.error->gradients) : Json();
            }},
-          {int_column("error_layers", "layers", "of the model that errors are of"),
+          {col::error_layers.titled("layers"),
            [](R s) { return s.cell.error ? Json(s.cell.error->layers) : Json(); }}};
 }
 
@@ -174,36 +173,31 @@ Fields<StepRow> step_row_fields() {
   Fields<StepRow> out{};
   out.add(axis_columns(), [](R s) { return &s.step(); });
   out.add(
-      {{text_column("status"), [](R s) { return name_of(s.r().status); }},
-       {real_column("median_ms", "median", "ms", 3),
-        [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
-       {real_column("std_ms", "std", "ms", 3),
+      {{col::status, [](R s) { return name_of(s.r().status); }},
+       {col::median_ms, [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
+       {col::std_ms,
         [](R s) { return when(s.ok(), finite_or_null(sample_std_of(s.r().samples_ms))); }},
-       {data_only(as_samples(reals_column("samples_ms", "wall time of each timed step"))),
+       {data_only(as_samples(col::samples_ms("wall time of each timed step"))),
         [](R s) { return when(s.ok(), list_of(s.r().samples_ms)); }},
        {visits_field("samples_ms"), [](R s) { return visit_counts(timed_samples(s.r())); }},
-       {real_column("speedup", "speed-up", "x", 2, "fp32's median over this one"),
+       {with_digits(2, col::speedup.titled("speed-up", "fp32's median over this one")),
         [](R s) {
           if (!s.has_base()) return Json();
           return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
         }},
        {as_comparison(
-            text_column("is", "",
-                        "beside fp32, by these samples: faster or slower beyond chance, slightly "
-                        "where that is within 2 % (5 % of cells measured in rounds), same within "
-                        "it, unclear, or too few samples")),
+            col::is("beside fp32, by these samples: faster or slower beyond chance, slightly "
+                    "where that is within 2 % (5 % of cells measured in rounds), same within "
+                    "it, unclear, or too few samples")),
         [](R s) { return s.is_compared() ? Json(fine_words_of(s.beside_base())) : Json(); }},
-       {timed(
-            real_column("p", "p", "", 3,
-                        "two-sided, of these and fp32's times: Mann-Whitney, of rounds Wilcoxon")),
+       {timed(col::p("two-sided, of these and fp32's times: Mann-Whitney, of rounds Wilcoxon")),
         [](R s) { return s.is_compared() ? finite_or_null(s.beside_base().p) : Json(); }},
        {timed(real_column("energy_j", "energy", "J", kTwoDigits,
                           "of the whole device, for one step, by its own coarse counter; empty "
                           "where it has none, where the samples of all visits are less than half "
                           "a second, or where it says more than the power limit allows")),
         [](R s) { return or_null(energy_of(s)); }},
-       {as_exact(bytes_column("peak_bytes", "peak")),
-        [](R s) { return when(s.ok(), s.r().peak_bytes); }},
+       {as_exact(col::peak_bytes), [](R s) { return when(s.ok(), s.r().peak_bytes); }},
        {real_column("peak_ratio", "peak over fp32's", "x", 3), [](R s) {
           if (!s.has_base()) return Json();
           return Json(static_cast<double>(s.r().peak_bytes) /

@@ -1,7 +1,7 @@
 #include "lab/predict/devices.h"
 
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -17,7 +17,7 @@ Json stated(double figure) {
 
 Table device_table() {
   const Fields<PublishedDevice> fields = {
-      {text_column("name"), [](D d) { return Json(d.name); }},
+      {col::name, [](D d) { return Json(d.name); }},
       {real_column("fp32_tflops", "fp32", "TFLOP/s", 1, "of products, dense, without TF32"),
        [](D d) { return stated(d.fp32_tflops); }},
       {real_column("tf32_tflops", "tf32", "TFLOP/s", 1, "likewise, of fp32 rounded to TF32"),
@@ -46,7 +46,7 @@ Table device_table() {
       {int_column("link_ranks", "joins", "devices"),
        [](D d) { return d.link_ranks > 0 ? Json(d.link_ranks) : Json(); }},
       {real_column("watts", "power", "W", 0, "at most"), [](D d) { return stated(d.watts); }},
-      {text_column("source", "peaks from"), [](D d) { return Json(d.source); }}};
+      {col::source.titled("peaks from"), [](D d) { return Json(d.source); }}};
   Table table =
       table_of("devices", "Devices by their published peaks", fields, published_devices());
   table.notes = {

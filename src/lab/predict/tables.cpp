@@ -7,6 +7,7 @@
 #include "lab/predict/predict.h"
 #include "lab/report/digits.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -165,16 +166,15 @@ std::string error_summary(std::span<const double> errors_percent) {
 Table prediction_table(std::span<const Prediction> predictions) {
   Fields<Prediction> fields{};
   fields.add(axis_columns(), [](P p) { return &p.run; });
-  fields.add(real_column("predicted_ms", "predicted", "ms", -1, "a step's wall time"),
+  fields.add(col::predicted_ms.titled("predicted", "a step's wall time"),
              [](P p) { return when(has_time(p), p.time.ms); });
-  fields.add(real_column("low_ms", "from", "ms", -1, "nine of ten cells are within the band"),
+  fields.add(col::low_ms("nine of ten cells are within the band"),
              [](P p) { return when(has_time(p), p.time.low_ms); });
-  fields.add(real_column("high_ms", "to", "ms", -1),
-             [](P p) { return when(has_time(p), p.time.high_ms); });
-  fields.add(real_column("tokens_per_s", "tokens/s", "", 0, "of all ranks together"),
+  fields.add(col::high_ms, [](P p) { return when(has_time(p), p.time.high_ms); });
+  fields.add(col::tokens_per_s("of all ranks together"),
              [](P p) { return when(has_time(p), tokens_per_s(p)); });
   if (std::ranges::any_of(predictions, [](P p) { return p.peak_tflops > 0; })) {
-    fields.add(real_column("mfu_percent", "MFU", "%", 1, "model FLOPs, of the data sheet's peak"),
+    fields.add(with_digits(1, col::mfu_percent),
                [](P p) { return when(mfu_percent(p) > 0, mfu_percent(p)); });
     fields.add(real_column("hfu_percent", "HFU", "%", 1, "FLOPs that run, likewise"),
                [](P p) { return when(hfu_percent(p) > 0, hfu_percent(p)); });
@@ -192,42 +192,41 @@ Table prediction_table(std::span<const Prediction> predictions) {
                     "of a step on all ranks, by the power that steps of the calibration drew"),
         [](P p) { return when(p.time.joules > 0, energy_j(p)); });
   }
-  fields.add(bytes_column("peak_bytes", "predicted peak"), &Prediction::peak_bytes);
+  fields.add(col::peak_bytes.titled("predicted peak"), &Prediction::peak_bytes);
   if (std::ranges::any_of(predictions, [](P p) { return p.host_bytes > 0; })) {
-    fields.add(bytes_column("host_bytes", "in host memory"), &Prediction::host_bytes);
+    fields.add(col::host_bytes, &Prediction::host_bytes);
   }
-  fields.add(int_column("launches", "launching nodes", "each runs one kernel or more"),
+  fields.add(col::launches("each runs one kernel or more"),
              [](P p) { return when(has_time(p), p.time.launches); });
   const bool is_checked =
       std::ranges::any_of(predictions, [](P p) { return p.status.has_value(); });
   if (is_checked || std::ranges::any_of(predictions, [](P p) { return limit_of(p) > 0; })) {
-    Column status = text_column("status", {}, "ok, or oom against the memory limit");
+    Column status = col::status("ok, or oom against the memory limit");
     fields.add(is_checked ? std::move(status) : without_run(std::move(status)), status_cell);
   } else {  // the answer's page asks how many do not fit
-    fields.add(data_only(text_column("status", {}, "ok: there is no memory limit")),
+    fields.add(data_only(col::status("ok: there is no memory limit")),
                [](P) { return Json(name_of(Status::kOk)); });
   }
   if (is_checked) {
-    fields.add(real_column("measured_ms", "measured", "ms", -1, "median of the timed steps"),
+    fields.add(col::measured_ms("median of the timed steps"),
                [](P p) { return when(has_measured(p), p.measured_ms); });
-    fields.add(real_column("error_percent", "error", "%", 1, "of the prediction"),
+    fields.add(col::error_percent("of the prediction"),
                [](P p) { return when(has_measured(p), error_of(p)); });
   }
   fields.add(data_only(real_column("most_energy_j", {}, "J", -1,
                                    "of a step on all ranks, at the power that they are allowed")),
              [](P p) { return when(has_time(p) && p.watts > 0, most_energy_j(p)); });
-  fields.add(data_only(real_column("model_ms", {}, "ms", -1, "before correction by the history")),
+  fields.add(data_only(col::model_ms("before correction by the history")),
              [](P p) { return when(has_time(p), p.model_ms); });
   fields.add(data_only(int_column("related_cells", {}, "of the history")),
              [](P p) { return p.correction.cells; });
   fields.add(data_only(structured_column("parts", "time by phase and component")), parts_json);
-  fields.add(data_only(text_column("where", {}, "on which devices; empty: on this one")),
+  fields.add(data_only(col::where("on which devices; empty: on this one")),
              [](P p) { return or_null(p.where); });
-  fields.add(data_only(int_column("batch", {}, "of all ranks together")),
-             [](P p) { return p.run.shape.batch; });
-  fields.add(data_only(int_column("ranks")), [](P p) { return p.run.parallel.ranks; });
-  fields.add(text_column("source"), [](P p) { return or_null(p.source); });
-  fields.add(data_only(text_column("assumes", {}, "of the device, beyond what is known of it")),
+  fields.add(data_only(col::batch("of all ranks together")), [](P p) { return p.run.shape.batch; });
+  fields.add(data_only(col::ranks), [](P p) { return p.run.parallel.ranks; });
+  fields.add(col::source, [](P p) { return or_null(p.source); });
+  fields.add(data_only(col::assumes("of the device, beyond what is known of it")),
              [](P p) { return or_null(p.assumes); });
   Table table = table_of("predictions", "Predicted time of a step", fields, predictions);
   show_unusual(table);
@@ -237,13 +236,12 @@ Table prediction_table(std::span<const Prediction> predictions) {
 
 Table prediction_parts_table(const Prediction& prediction) {
   using R = const PartRow&;
-  Fields<PartRow> fields = {
-      {text_column("phase"), [](R r) { return or_null(r.phase); }},
-      {text_column("component", {}, "model path, layers added up"), &PartRow::component},
-      {real_column("ms", "predicted", "ms", -1), &PartRow::ms},
-      {real_column("share_percent", "share", "%", 1), &PartRow::share_percent}};
+  Fields<PartRow> fields = {{col::phase, [](R r) { return or_null(r.phase); }},
+                            {col::component, &PartRow::component},
+                            {with_digits(-1, col::ms.titled("predicted")), &PartRow::ms},
+                            {with_digits(1, col::share_percent), &PartRow::share_percent}};
   if (has_measured(prediction)) {
-    fields.add(real_column("measured_ms", "measured", "ms", -1, "kernels of a recorded step"),
+    fields.add(col::measured_ms("kernels of a recorded step"),
                [](R r) { return or_null(r.measured_ms); });
   }
   return table_of("parts", "Where the time goes: " + label_of(prediction.run), fields,
@@ -255,16 +253,13 @@ Table history_table(std::span<const CheckedCell> history) {
   const Fields<CheckedCell> fields = {
       {text_column("date_utc", "checked"), &CheckedCell::date_utc},
       {text_column("step"), [](C c) { return label_of(c.key); }},
-      {real_column("predicted_ms", "predicted", "ms", -1,
-                   "as it was told, corrected by the checks before it"),
+      {col::predicted_ms.titled("predicted", "as it was told, corrected by the checks before it"),
        &CheckedCell::predicted_ms},
-      {real_column("model_ms", "uncorrected", "ms", -1, "by the calibration alone"),
-       &CheckedCell::model_ms},
-      {real_column("measured_ms", "measured", "ms", -1), &CheckedCell::measured_ms},
-      {real_column("error_percent", "error", "%", 1, "of what was told"),
-       &CheckedCell::error_percent},
+      {col::model_ms.titled("uncorrected", "by the calibration alone"), &CheckedCell::model_ms},
+      {col::measured_ms, &CheckedCell::measured_ms},
+      {col::error_percent("of what was told"), &CheckedCell::error_percent},
       {text_column("calibrated_utc", "calibrated"), &CheckedCell::calibrated_utc},
-      {data_only(structured_column("cell", "all parameters of the row")), &CheckedCell::key}};
+      {data_only(col::cell), &CheckedCell::key}};
   Table table = table_of("history", "Predictions that were checked", fields, history);
   std::vector<double> errors;
   for (C c : history) errors.push_back(c.error_percent());

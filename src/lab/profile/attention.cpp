@@ -6,6 +6,7 @@
 
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -44,30 +45,26 @@ struct PartRow {
 
 Fields<PartRow> fields() {
   using R = const PartRow&;
-  return {
-      {text_column("phase"), &PartRow::phase},
-      {text_column("part"), &PartRow::part},
-      {real_column("launches", "launches", "", 0, "in one step"),
-       [](R r) { return r.sums.launches; }},
-      {real_column("ms", "time", "ms", 4, "in one step, all layers"),
-       [](R r) { return r.sums.ms; }},
-      {real_column("layer_ms", "per layer", "ms", 4), [](R r) { return r.sums.ms / r.layers; }},
-      {int_column("flops", "FLOPs", "in one step"),
-       [](R r) { return std::int64_t{std::llround(r.sums.flops)}; }},
-      {bytes_column("bytes", "bytes", "in one step, read and written"),
-       [](R r) { return std::int64_t{std::llround(r.sums.bytes)}; }},
-      {real_column("gflops", "GFLOP/s", "", 1),
-       [](R r) { return positive_or_null(r.sums.gflops()); }},
-      {real_column("gb_per_s", "GB/s", "", 1), [](R r) { return positive_or_null(r.sums.gb_s()); }},
-      {text_column("bound"), [](R r) { return or_null(r.sums.bound()); }},
-      {timed(real_column("roof_percent", "of roof", "%", 1)),
-       [](R r) { return when(r.sums.roof_ms > 0, 100.0 * ratio(r.sums.roof_ms, r.sums.ms)); }},
-      {timed(real_column("ms_of_products_percent", "of products' time", "%", 1)),
-       [](R r) { return r.share(&WorkSums::ms); }},
-      {real_column("flops_of_products_percent", "of products' FLOPs", "%", 1),
-       [](R r) { return r.share(&WorkSums::flops); }},
-      {real_column("bytes_of_products_percent", "of products' bytes", "%", 1),
-       [](R r) { return r.share(&WorkSums::bytes); }}};
+  return {{col::phase, &PartRow::phase},
+          {col::part, &PartRow::part},
+          {real_column("launches", "launches", "", 0, "in one step"),
+           [](R r) { return r.sums.launches; }},
+          {with_digits(4, col::ms("in one step, all layers")), [](R r) { return r.sums.ms; }},
+          {real_column("layer_ms", "per layer", "ms", 4), [](R r) { return r.sums.ms / r.layers; }},
+          {col::flops("in one step"), [](R r) { return std::int64_t{std::llround(r.sums.flops)}; }},
+          {col::bytes.titled("bytes", "in one step, read and written"),
+           [](R r) { return std::int64_t{std::llround(r.sums.bytes)}; }},
+          {col::gflops, [](R r) { return positive_or_null(r.sums.gflops()); }},
+          {col::gb_per_s, [](R r) { return positive_or_null(r.sums.gb_s()); }},
+          {col::bound, [](R r) { return or_null(r.sums.bound()); }},
+          {timed(col::roof_percent),
+           [](R r) { return when(r.sums.roof_ms > 0, 100.0 * ratio(r.sums.roof_ms, r.sums.ms)); }},
+          {timed(real_column("ms_of_products_percent", "of products' time", "%", 1)),
+           [](R r) { return r.share(&WorkSums::ms); }},
+          {real_column("flops_of_products_percent", "of products' FLOPs", "%", 1),
+           [](R r) { return r.share(&WorkSums::flops); }},
+          {real_column("bytes_of_products_percent", "of products' bytes", "%", 1),
+           [](R r) { return r.share(&WorkSums::bytes); }}};
 }
 
 std::vector<std::string> conventions(const Profile& p, double softmax_flops) {

@@ -7,6 +7,7 @@
 #include "lab/profile/lanes.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 #include "spec/fields.h"
 #include "spec/step_program.h"
@@ -147,17 +148,16 @@ struct Count {
 Fields<Count> fields(const std::string& label, const Json& key) {
   using C = const Count&;
   return {
-      {text_column("label", "cell"), [label](C) { return label; }},
-      {text_column("what"), &Count::what},
-      {text_column("why"), &Count::why},
+      {col::label.titled("cell"), [label](C) { return label; }},
+      {col::what, &Count::what},
+      {col::why, &Count::why},
       {int_column("expected", "", "by the formula"), [](C c) { return or_null(c.expected); }},
       {int_column("in_program", "program", "nodes of the program"),
        [](C c) { return or_null(c.in_program); }},
       {int_column("ran", "", "kernels, or nodes of which one was seen in every step"), &Count::ran},
-      {text_column("verdict"), [](C c) { return c.is_ok() ? "ok" : "differs"; }},
-      {text_column("detail"), [](C c) { return or_null(c.detail); }},
-      {data_only(structured_column("cell", "all parameters of the row")),
-       [key](C) { return key; }}};
+      {col::verdict, [](C c) { return c.is_ok() ? "ok" : "differs"; }},
+      {col::detail, [](C c) { return or_null(c.detail); }},
+      {data_only(col::cell), [key](C) { return key; }}};
 }
 
 // "2L", "L, one kernel for all" or how many layers are which.

@@ -9,6 +9,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -27,15 +28,13 @@ WorkField launches_field() {
 
 Fields<WorkSums> roof_fields() {
   using S = const WorkSums&;
-  return {{real_column("gflops", "GFLOP/s", "", 1, "counted operations over time"),
-           [](S s) { return when(s.flops > 0, s.gflops()); }},
-          {real_column("gb_per_s", "GB/s", "", 1, "counted bytes over time"),
-           [](S s) { return when(s.bytes > 0, s.gb_s()); }},
-          {text_column("bound", "", "the roofline's limit: bytes or FLOPs"),
-           [](S s) { return or_null(s.bound()); }},
-          {timed(real_column("roof_percent", "of roof", "%", 1,
-                             "least time by the measured ceilings over time")),
-           [](S s) { return when(s.roof_ms > 0, percent_of(s.roof_ms, s.ms)); }}};
+  return {
+      {col::gflops("counted operations over time"),
+       [](S s) { return when(s.flops > 0, s.gflops()); }},
+      {col::gb_per_s("counted bytes over time"), [](S s) { return when(s.bytes > 0, s.gb_s()); }},
+      {col::bound("the roofline's limit: bytes or FLOPs"), [](S s) { return or_null(s.bound()); }},
+      {timed(col::roof_percent("least time by the measured ceilings over time")),
+       [](S s) { return when(s.roof_ms > 0, percent_of(s.roof_ms, s.ms)); }}};
 }
 
 // Says what may put a kernel above its roof, if a row has one there, by what the roof is of. Only
@@ -142,8 +141,7 @@ Fields<KernelRow> kernel_fields() {
       {int_column("Max (ns)"), [](R r) { return rounded(r.ns.max); }},
       ns("StdDev (ns)", &Summary::sample_std),
       {as_key(text_column("Name")), [](R r) { return r.k.name; }},
-      {as_key(text_column("class", "", "of the nodes that asked for it")),
-       [](R r) { return r.k.kernel_class; }},
+      {as_key(col::class_("of the nodes that asked for it")), [](R r) { return r.k.kernel_class; }},
       {as_part("launches", real_column("per_step", "per step", "", 0, "instances in one step")),
        [](R r) { return static_cast<double>(r.ns.count) / r.steps; }}};
   return out.add(roof_fields(), [](R r) { return &r.k.sums; });
@@ -171,18 +169,16 @@ Field<MatrixRow> node_field(Column column, Get get) {
 
 Fields<MatrixRow> matrix_fields() {
   Fields<MatrixRow> out = {
-      {as_key(text_column("component", "", "model path, layers added up")), &MatrixRow::name},
-      node_field(as_key(text_column("phase")), [](const Work& w) { return w.phase; }),
-      node_field(as_key(text_column("op")), [](const Work& w) { return w.op; }),
-      {as_key(text_column("kernel")),
-       [](M m) { return m.work == nullptr ? Json() : Json(m.work->kernel); }},
-      node_field(text_column("class", "", "from the op's record"),
+      {as_key(col::component), &MatrixRow::name},
+      node_field(as_key(col::phase), [](const Work& w) { return w.phase; }),
+      node_field(as_key(col::op), [](const Work& w) { return w.op; }),
+      {as_key(col::kernel), [](M m) { return m.work == nullptr ? Json() : Json(m.work->kernel); }},
+      node_field(col::class_("from the op's record"),
                  [](const Work& w) { return name_of(w.kernel_class); })};
   const auto sums = [](M m) { return m.sums; };
   out.add(Fields<WorkSums>{launches_field()}, sums);
-  out.add(as_part("ms", real_column("ms", "time", "ms", 4)), [](M m) { return or_null(m.ms); });
-  out.add(timed(real_column("share_percent", "share", "%", 2,
-                            "of the span, or of the kernels where those took longer")),
+  out.add(as_part("ms", with_digits(4, col::ms)), [](M m) { return or_null(m.ms); });
+  out.add(timed(col::share_percent("of the span, or of the kernels where those took longer")),
           [](M m) { return m.ms && m.whole_ms ? Json(percent_of(*m.ms, *m.whole_ms)) : Json(); });
   out.add(Fields<WorkSums>{{real_column("gap_ms", "gap before", "ms", 4,
                                         "when recorded: from the end of the kernel before"),
@@ -193,8 +189,7 @@ Fields<MatrixRow> matrix_fields() {
                             &WorkSums::bytes}},
           sums);
   out.add(roof_fields(), sums);
-  out.add(real_column("recorded_ms", "when recorded", "ms", 4,
-                      "gaps and span of the recorded steps, with what recording adds"),
+  out.add(col::recorded_ms("gaps and span of the recorded steps, with what recording adds"),
           [](M m) { return or_null(m.recorded_ms); });
   return out.add(
       data_only(bool_column("is_modelled", "",
@@ -280,15 +275,15 @@ Fields<Kind> kind_fields(double kernels_ms, bool recomputes) {
                        }};
   };
   const auto sums = [](K k) { return &k.sums; };
-  Fields<Kind> out = {{text_column("op", "", "what it computes"), &Kind::op},
-                      {text_column("class"), [](K k) { return name_of(k.kernel_class); }}};
+  Fields<Kind> out = {{col::op("what it computes"), &Kind::op},
+                      {col::class_, [](K k) { return name_of(k.kernel_class); }}};
   out.add(Fields<WorkSums>{launches_field()}, sums);
   Field<Kind> again = ms("recompute_ms", "recompute", Phase::kRecompute);
   again.column.data_only = !recomputes;
   out.add(Fields<Kind>{ms("forward_ms", "forward", Phase::kForward), std::move(again),
                        ms("backward_ms", "backward", Phase::kBackward),
                        ms("optimizer_ms", "optimizer", Phase::kOptimizer)});
-  out.add(timed(real_column("share_percent", "share", "%", 2, "of the time of all kernels")),
+  out.add(timed(col::share_percent("of the time of all kernels")),
           [kernels_ms](K k) { return percent_of(k.sums.ms, kernels_ms); });
   return out.add(roof_fields(), sums);
 }
@@ -320,9 +315,9 @@ Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter) {
 Table ceiling_table(const Ceilings& ceilings) {
   Table table{.name = "ceilings", .title = "Measured ceilings"};
   constexpr const char* kArithmetic = "arithmetic outside matrix products";
-  table.columns = {text_column("ceiling"), real_column("value", "", "", 1), text_column("unit"),
+  table.columns = {text_column("ceiling"), real_column("value", "", "", 1), col::unit,
                    text_column("same_as", "same as", "one measurement stands for both"),
-                   data_only(text_column("dtype", {}, "of the operands of matrix products"))};
+                   data_only(col::dtype("of the operands of matrix products"))};
   if (!ceilings.known()) return table;
   table.add_row({"bandwidth", ceilings.bandwidth_gb_s, "GB/s", Json(), Json()});
   table.add_row({kArithmetic, ceilings.arithmetic_gflops, "GFLOP/s", Json(), Json()});

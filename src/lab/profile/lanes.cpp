@@ -8,6 +8,7 @@
 #include "lab/profile/intervals.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -135,7 +136,7 @@ Table lane_table(const ProfiledCell& cell) {
   };
   const Fields<LaneTime> fields = {
       {int_column("lane", "", "0: the step's own order; 1: what runs beside it"), &LaneTime::lane},
-      {text_column("phase"), &LaneTime::phase},
+      {col::phase, &LaneTime::phase},
       {real_column("launches", "", "", 0, "in one step"), &LaneTime::launches},
       ms("ms", "busy", "in which its kernels run", &LaneTime::ms),
       ms("hidden_ms", "hidden", "of it: kernels of the other lane run too", &LaneTime::hidden_ms),

@@ -8,6 +8,7 @@
 #include "lab/profile/lanes.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -81,10 +82,10 @@ Fields<PassRow> top_fields(const std::string& prefix, const char* title, const c
 Fields<PassRow> pass_fields() {
   Fields<PassRow> out{};
   out.add(axis_columns(), [](R r) { return &r.profile.spec.step; });
-  out.add(as_key(text_column("pass", "", "a phase, or all of the step")), &PassRow::name);
-  out.add(text_column("status"), [](R r) { return name_of(r.profile.status); });
+  out.add(as_key(col::pass("a phase, or all of the step")), &PassRow::name);
+  out.add(col::status, [](R r) { return name_of(r.profile.status); });
   const Fields<Pass> sums = {
-      {real_column("ms", "kernels", "ms", 3, "sum of the kernels' times in one step"), &Pass::ms},
+      {col::ms.titled("kernels", "sum of the kernels' times in one step"), &Pass::ms},
       {as_exact(real_column("launches", "launches", "", 0, "in one step, of kernels as recorded")),
        &Pass::launches},
       {timed(real_column("products_percent", "products", "%", 1,
@@ -256,7 +257,7 @@ Fields<ClockRow> clock_fields(bool has_collectives) {
        [](C c) { return c.communication ? Json(c.communication->exposed_ms) : Json(); }},
       {ms("outside_ms", "outside", "of the wall, before the first and after the last kernel"),
        &ClockRow::outside_ms},
-      {timed(real_column("busy_percent", "busy of wall", "%", 1, "of the plain wall")),
+      {timed(col::busy_percent("of the plain wall")),
        [](C c) { return percent_of(c.w.busy_ms, c.p.plain.wall_ms); }},
       {ms("wall_ms", "wall, profiled", "of the profiled steps; mean"), &ClockRow::recorded_wall_ms},
       {ms("span_ms", "span, profiled", "likewise"), [](C c) { return c.w.span_ms; }},
@@ -278,7 +279,7 @@ Fields<ClockRow> clock_fields(bool has_collectives) {
                     "of the profiled span: what single launches were held up for; part of "
                     "neither busy nor these gaps")),
        [](C c) { return c.w.interrupted_ms; }}});
-  out.add(data_only(text_column("recorded_by", "", "the instrument of the profiled steps")),
+  out.add(data_only(col::recorded_by("the instrument of the profiled steps")),
           [](C c) { return c.p.source; });
   return out.add(host_columns(), [](C c) { return &c.p.plain.host; });
 }

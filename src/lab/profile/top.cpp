@@ -6,6 +6,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/profile/tables.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -31,13 +32,12 @@ std::vector<Spot> spots_of(const ProfiledCell& cell, const ComponentFilter& filt
 
 Fields<Spot> spot_fields(double kernels_ms) {
   using P = const Spot&;
-  return {{text_column("part", "", "model path, layers added up"), &Spot::part},
-          {text_column("op", "", "what it computes"), &Spot::op},
+  return {{col::part("model path, layers added up"), &Spot::part},
+          {col::op("what it computes"), &Spot::op},
           {real_column("launches", "calls", "", 0, "of kernels, in one step"),
            [](P p) { return p.sums.launches; }},
-          {real_column("ms", "time", "ms", 3, "of all its kernels in one step"),
-           [](P p) { return p.sums.ms; }},
-          {timed(real_column("share_percent", "share", "%", 1, "of the time of all kernels")),
+          {col::ms("of all its kernels in one step"), [](P p) { return p.sums.ms; }},
+          {timed(with_digits(1, col::share_percent("of the time of all kernels"))),
            [kernels_ms](P p) { return percent_of(p.sums.ms, kernels_ms); }}};
 }
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -70,36 +70,34 @@ Fields<Answer> answer_fields() {
       {as_key(text_column("origin", "list", "recorded from the module's own step, or estimated")),
        [](A a) { return a.q.list.is_recorded ? "recorded" : "estimated"; }},
       {text_column("torch", "PyTorch"), [](A a) { return or_null(a.q.list.torch); }},
-      {text_column("settings", {}, "of the allocator"),
+      {col::settings("of the allocator"),
        [](A a) { return a.q.settings_text.empty() ? "default" : a.q.settings_text; }},
-      {bytes_column("peak_bytes", "allocated", "max_memory_allocated()"),
+      {col::peak_bytes.titled("allocated", "max_memory_allocated()"),
        [](A a) { return a.free.statistics.most_allocated_bytes; }},
-      {bytes_column("reserved_bytes", "reserved", "max_memory_reserved(), on a larger card"),
+      {col::reserved_bytes("max_memory_reserved(), on a larger card"),
        [](A a) { return a.free.statistics.most_reserved_bytes; }},
-      {bytes_column("unused_at_peak_bytes", "unused then", "reserved and not allocated"),
+      {col::unused_at_peak_bytes("reserved and not allocated"),
        [](A a) { return a.free.unused_at_peak.bytes; }},
-      {bytes_column("outside_bytes", "outside", "the context, kernels, handles of libraries"),
+      {col::outside_bytes("the context, kernels, handles of libraries"),
        [](A a) { return a.q.card.outside_bytes; }},
-      {bytes_column("needed_bytes", "needed", "the least card on which it runs"),
-       [](A a) { return a.needed_bytes; }},
+      {col::needed_bytes("the least card on which it runs"), [](A a) { return a.needed_bytes; }},
       {real_column("band_percent", "band", "%", 0, "by which measured peaks differed at most"),
        [](A a) { return a.q.list.is_recorded ? kRecordedBand : kEstimatedBand; }},
-      {bytes_column("limit_bytes", "card"),
+      {col::limit_bytes.titled("card"),
        [](A a) { return when(a.has_limit(), a.q.card.usable_bytes); }},
-      {bytes_column("missing_bytes", "missing"), [](A a) { return short_by(a, a.needed_bytes); }},
-      {bytes_column("spare_bytes", "spare"), [](A a) { return spare_of(a, a.needed_bytes); }},
-      {text_column("where", "runs out at"), [](A a) { return a.where(where_of(a.q.list, a.at)); }},
-      {data_only(text_column("site")), [=](A a) { return name(a, a.at.site); }},
-      {data_only(text_column("module")), [=](A a) { return name(a, a.at.module); }},
-      {data_only(text_column("op")), [=](A a) { return name(a, a.at.op); }},
-      {data_only(text_column("part")), [](A a) { return a.where(name_of(a.at.part)); }},
-      {int_column("step"), [](A a) { return a.out ? Json(a.out->step) : Json(); }},
-      {bytes_column("asked_bytes", "asked for"),
-       [](A a) { return a.out ? Json(a.out->asked_bytes) : Json(); }},
-      {bytes_column("ours_bytes", "ours", "the peak of our program of this step"),
+      {col::missing_bytes, [](A a) { return short_by(a, a.needed_bytes); }},
+      {col::spare_bytes.titled("spare"), [](A a) { return spare_of(a, a.needed_bytes); }},
+      {col::where.titled("runs out at"), [](A a) { return a.where(where_of(a.q.list, a.at)); }},
+      {data_only(col::site.titled("")), [=](A a) { return name(a, a.at.site); }},
+      {data_only(col::module), [=](A a) { return name(a, a.at.module); }},
+      {data_only(col::op), [=](A a) { return name(a, a.at.op); }},
+      {data_only(col::part), [](A a) { return a.where(name_of(a.at.part)); }},
+      {col::step, [](A a) { return a.out ? Json(a.out->step) : Json(); }},
+      {col::asked_bytes, [](A a) { return a.out ? Json(a.out->asked_bytes) : Json(); }},
+      {col::ours_bytes("the peak of our program of this step"),
        [](A a) { return when(a.q.ours_bytes > 0, a.q.ours_bytes); }},
-      {data_only(int_column("steps")), [](A a) { return std::ssize(a.q.list.steps); }},
-      {data_only(int_column("events")), [](A a) { return std::ssize(a.q.list.events); }}};
+      {data_only(col::steps), [](A a) { return std::ssize(a.q.list.steps); }},
+      {data_only(col::events), [](A a) { return std::ssize(a.q.list.events); }}};
 }
 
 Answer answer_of(const PytorchQuestion& q) {
@@ -151,16 +149,15 @@ Table pytorch_ways_table(const PytorchQuestion& question) {
   const Answer asked{.q = question, .free = {}};
   using R = const Row&;
   const Fields<Row> fields{
-      {as_key(text_column("change")), [](R r) { return r.way.name; }},
+      {as_key(col::change), [](R r) { return r.way.name; }},
       {to_copy(text_column("how", "in PyTorch")), [](R r) { return or_null(r.way.how); }},
-      {bytes_column("peak_bytes", "allocated"), [](R r) { return r.free.most_allocated_bytes; }},
-      {bytes_column("reserved_bytes", "reserved"), [](R r) { return r.free.most_reserved_bytes; }},
-      {bytes_column("needed_bytes", "needed"), [](R r) { return r.needed_bytes; }},
-      {bytes_column("saved_bytes", "saved", "of what is needed"),
+      {col::peak_bytes.titled("allocated"), [](R r) { return r.free.most_allocated_bytes; }},
+      {col::reserved_bytes, [](R r) { return r.free.most_reserved_bytes; }},
+      {col::needed_bytes, [](R r) { return r.needed_bytes; }},
+      {col::saved_bytes("of what is needed"),
        [&](R r) { return rows.front().needed_bytes - r.needed_bytes; }},
-      {bytes_column("missing_bytes", "missing"),
-       [&](R r) { return short_by(asked, r.needed_bytes); }},
-      {bytes_column("spare_bytes", "spare"), [&](R r) { return spare_of(asked, r.needed_bytes); }}};
+      {col::missing_bytes, [&](R r) { return short_by(asked, r.needed_bytes); }},
+      {col::spare_bytes.titled("spare"), [&](R r) { return spare_of(asked, r.needed_bytes); }}};
   return table_of("pytorch_ways", "What would help in PyTorch", fields, rows);
 }
 
@@ -170,20 +167,19 @@ std::vector<Table> pytorch_detail_tables(const PytorchQuestion& question) {
   using H = const PytorchHolder&;
   const auto name = [&](std::uint32_t number) { return or_null(question.list.name(number)); };
   const Fields<PytorchHolder> holders{
-      {as_key(text_column("module")), [&](H h) { return name(h.module); }},
-      {as_key(text_column("site", "line")), [&](H h) { return name(h.site); }},
-      {as_key(text_column("part")), [](H h) { return name_of(h.part); }},
-      {bytes_column("bytes"), &PytorchHolder::bytes},
-      {real_column("share_percent", "share", "%", 1, "of the peak"),
+      {as_key(col::module), [&](H h) { return name(h.module); }},
+      {as_key(col::site.titled("line")), [&](H h) { return name(h.site); }},
+      {as_key(col::part), [](H h) { return name_of(h.part); }},
+      {col::bytes, &PytorchHolder::bytes},
+      {with_digits(1, col::share_percent("of the peak")),
        [&](H h) { return Json(percent_of(h.bytes, free.statistics.most_allocated_bytes)); }},
-      {int_column("blocks"), &PytorchHolder::blocks}};
+      {col::blocks, &PytorchHolder::blocks}};
   using M = const PytorchMoment&;
-  const Fields<PytorchMoment> moments{
-      {as_key(int_column("event")), &PytorchMoment::event},
-      {int_column("step"), &PytorchMoment::step},
-      {text_column("part"), [](M m) { return name_of(m.part); }},
-      {bytes_column("allocated_bytes", "allocated"), &PytorchMoment::allocated_bytes},
-      {bytes_column("reserved_bytes", "reserved"), &PytorchMoment::reserved_bytes}};
+  const Fields<PytorchMoment> moments{{as_key(col::event), &PytorchMoment::event},
+                                      {col::step, &PytorchMoment::step},
+                                      {col::part, [](M m) { return name_of(m.part); }},
+                                      {col::allocated_bytes, &PytorchMoment::allocated_bytes},
+                                      {col::reserved_bytes, &PytorchMoment::reserved_bytes}};
   return {table_of("pytorch_holders", "Who holds PyTorch's peak", holders,
                    std::span(free.holders).first(shown)),
           table_of("pytorch_timeline", "PyTorch's memory by event", moments, free.moments)};

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "lab/measure/statistics.h"
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -177,10 +177,10 @@ std::set<std::int64_t> sizes_of_scores(const OurStep& ours) {
 
 template <class Row>
 Fields<Row> bytes_fields() {
-  return {{as_key(text_column("what", "")), &Row::what},
+  return {{as_key(col::what), &Row::what},
           {bytes_column("theirs_bytes", "theirs"), &Row::theirs},
-          {bytes_column("ours_bytes", "ours", "predicted"), &Row::ours},
-          {bytes_column("difference_bytes", "difference", "theirs less ours"),
+          {col::ours_bytes("predicted"), &Row::ours},
+          {col::difference_bytes("theirs less ours"),
            [](const Row& r) { return Json(r.theirs - r.ours); }},
           {int_column("theirs_blocks", "blocks"), &Row::blocks},
           {int_column("ours_blocks", "our blocks"), &Row::our_blocks}};
@@ -204,8 +204,8 @@ OurStep our_step(const RunSpec& run, const DeviceTraits& traits) {
 
 std::vector<Table> beside_tables(const ReadTrace& theirs, const OurStep& ours) {
   const Fields<BesideRow> fields{
-      {as_key(text_column("level", "", "the kind of the row")), &BesideRow::level},
-      {as_key(text_column("name")), [](const BesideRow& r) { return or_null(r.name); }},
+      {as_key(col::level("the kind of the row")), &BesideRow::level},
+      {as_key(col::name), [](const BesideRow& r) { return or_null(r.name); }},
       {real_column("theirs_ms", "theirs", "ms", -1, "mean of a step"),
        [](const BesideRow& r) { return Json(r.theirs.ms); }},
       {real_column("ours_ms", "ours", "ms", -1, "predicted"),
@@ -222,15 +222,13 @@ std::vector<Table> beside_tables(const ReadTrace& theirs, const OurStep& ours) {
     double softmax_calls, layers;
   };
   const Fields<Step> step_fields{
-      {as_key(text_column("file")), &Step::file},
-      {text_column("model", "ours"), [](const Step& s) { return Json(label_of(s.ours.run)); }},
-      {text_column("where", "on"), [](const Step& s) { return or_null(s.ours.time.where); }},
-      {text_column("source", "times"), [](const Step& s) { return Json(s.ours.time.source); }},
-      {real_column("low_ms", "from", "ms", -1),
-       [](const Step& s) { return Json(s.ours.time.time.low_ms); }},
-      {real_column("high_ms", "to", "ms", -1),
-       [](const Step& s) { return Json(s.ours.time.time.high_ms); }},
-      {bytes_column("peak_bytes", "our peak"),
+      {as_key(col::file), &Step::file},
+      {col::model.titled("ours"), [](const Step& s) { return Json(label_of(s.ours.run)); }},
+      {col::where.titled("on"), [](const Step& s) { return or_null(s.ours.time.where); }},
+      {col::source.titled("times"), [](const Step& s) { return Json(s.ours.time.source); }},
+      {col::low_ms, [](const Step& s) { return Json(s.ours.time.time.low_ms); }},
+      {col::high_ms, [](const Step& s) { return Json(s.ours.time.time.high_ms); }},
+      {col::peak_bytes.titled("our peak"),
        [](const Step& s) { return Json(s.ours.memory.predicted_peak_bytes); }},
       {real_column("softmax_calls", "softmax", "", -1,
                    "kernels of a step, where no kernel computes attention as a whole"),

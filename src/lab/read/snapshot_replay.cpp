@@ -2,8 +2,8 @@
 
 #include "lab/pytorch/replay.h"
 #include "lab/read/snapshot_file.h"
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -28,14 +28,13 @@ Table snapshot_settings_table(const SnapshotFacts& facts) {
   }
   using R = const Row&;
   const Fields<Row> fields{
-      {as_key(to_copy(text_column("settings", "PYTORCH_CUDA_ALLOC_CONF"))),
+      {as_key(to_copy(col::settings.titled("PYTORCH_CUDA_ALLOC_CONF"))),
        [](R r) { return *r.settings == '\0' ? "default" : r.settings; }},
-      {bytes_column("peak_bytes", "allocated"), [](R r) { return r.free.most_allocated_bytes; }},
-      {bytes_column("reserved_bytes", "reserved", "at most"),
-       [](R r) { return r.free.most_reserved_bytes; }},
+      {col::peak_bytes.titled("allocated"), [](R r) { return r.free.most_allocated_bytes; }},
+      {col::reserved_bytes("at most"), [](R r) { return r.free.most_reserved_bytes; }},
       {bytes_column("recorded_bytes", "recorded", "most reserved in the recording"),
        [&](R) { return facts.most_reserved_bytes; }},
-      {bytes_column("saved_bytes", "saved", "of what the recording reserved"),
+      {col::saved_bytes("of what the recording reserved"),
        [&](R r) { return facts.most_reserved_bytes - r.free.most_reserved_bytes; }}};
   Table out = table_of("settings", "The same events with other settings", fields, rows);
   if (is_known) {

@@ -5,8 +5,8 @@
 
 #include "lab/read/snapshot_file.h"
 #include "lab/read/snapshot_replay.h"
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -20,32 +20,28 @@ std::string site_name(const std::string& site) {
 
 Fields<SnapshotFacts> snapshot_fields() {
   return {
-      {as_key(text_column("file")), &SnapshotFacts::file},
+      {as_key(col::file), &SnapshotFacts::file},
       {int_column("device"), &SnapshotFacts::device},
-      {bytes_column("peak_bytes", "peak", "of allocated blocks, at once"),
-       &SnapshotFacts::peak_bytes},
+      {col::peak_bytes("of allocated blocks, at once"), &SnapshotFacts::peak_bytes},
       {bytes_column("reserved_at_peak_bytes", "reserved then"),
        [](const SnapshotFacts& f) { return when(!f.lacks_segments, f.reserved_at_peak_bytes); }},
       {bytes_column("most_reserved_bytes", "most reserved"),
        [](const SnapshotFacts& f) { return when(!f.lacks_segments, f.most_reserved_bytes); }},
-      {bytes_column("allocated_bytes", "allocated", "at the end"),
-       &SnapshotFacts::allocated_at_end_bytes},
-      {bytes_column("reserved_bytes", "reserved", "at the end"),
-       &SnapshotFacts::reserved_at_end_bytes},
-      {bytes_column("unused_at_peak_bytes", "unused then",
-                    "reserved and not allocated, at the peak"),
+      {col::allocated_bytes("at the end"), &SnapshotFacts::allocated_at_end_bytes},
+      {col::reserved_bytes("at the end"), &SnapshotFacts::reserved_at_end_bytes},
+      {col::unused_at_peak_bytes("reserved and not allocated, at the peak"),
        [](const SnapshotFacts& f) { return when(!f.lacks_segments, f.unused_at_peak.bytes); }},
       {bytes_column("largest_at_peak_bytes", "in one piece"),
        [](const SnapshotFacts& f) {
          return when(!f.lacks_segments, f.unused_at_peak.largest_bytes);
        }},
-      {bytes_column("unused_bytes", "unused", "reserved and not allocated, at the end"),
+      {col::unused_bytes("reserved and not allocated, at the end"),
        [](const SnapshotFacts& f) { return Json(f.unused_at_end.bytes); }},
       {real_column("unused_percent", "unused", "%", 1, "of what is reserved at the end"),
        [](const SnapshotFacts& f) {
          return Json(percent_of(f.unused_at_end.bytes, f.reserved_at_end_bytes));
        }},
-      {bytes_column("largest_unused_bytes", "in one piece"),
+      {col::largest_unused_bytes,
        [](const SnapshotFacts& f) { return Json(f.unused_at_end.largest_bytes); }},
       {bytes_column("releasable_bytes", "releasable",
                     "at the end, in segments without a block: empty_cache() gives them back"),
@@ -59,7 +55,7 @@ Fields<SnapshotFacts> snapshot_fields() {
        [](const SnapshotFacts& f) { return Json(f.unused_at_end.pieces); }},
       {data_only(bool_column("is_expandable", "", "some segments are expandable")),
        &SnapshotFacts::is_expandable},
-      {data_only(int_column("events")), &SnapshotFacts::events},
+      {data_only(col::events), &SnapshotFacts::events},
       {data_only(int_column("peak_event", "", "events before the peak")),
        &SnapshotFacts::peak_event},
       {data_only(bool_column("lost_events")), &SnapshotFacts::lost_events}};
@@ -88,14 +84,13 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
   std::vector<Table> out{std::move(whole)};
 
   const Fields<SnapshotHolder> holder{
-      {as_key(text_column("site", "allocated at", "the innermost line outside of PyTorch")),
+      {as_key(col::site("the innermost line outside of PyTorch")),
        [](const SnapshotHolder& h) { return Json(site_name(h.site)); }},
-      {as_key(text_column("category")),
-       [](const SnapshotHolder& h) { return or_null(h.category); }},
-      {bytes_column("bytes"), &SnapshotHolder::bytes},
-      {real_column("share_percent", "share", "%", 1, "of the peak"),
+      {as_key(col::category), [](const SnapshotHolder& h) { return or_null(h.category); }},
+      {col::bytes, &SnapshotHolder::bytes},
+      {with_digits(1, col::share_percent("of the peak")),
        [&](const SnapshotHolder& h) { return Json(percent_of(h.bytes, facts.peak_bytes)); }},
-      {int_column("blocks"), &SnapshotHolder::blocks}};
+      {col::blocks, &SnapshotHolder::blocks}};
   std::vector<SnapshotHolder> most(
       facts.holders.begin(), facts.holders.begin() + static_cast<std::ptrdiff_t>(std::min(
                                                          facts.holders.size(), kMostHolders)));
@@ -110,26 +105,26 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
   }
   if (!facts.out_of_memory.empty()) {
     const Fields<SnapshotOutOfMemory> oom{
-        {text_column("site", "asked at"),
+        {col::site.titled("asked at"),
          [](const SnapshotOutOfMemory& o) { return Json(site_name(o.site)); }},
-        {bytes_column("asked_bytes", "asked for"), &SnapshotOutOfMemory::asked_bytes},
+        {col::asked_bytes, &SnapshotOutOfMemory::asked_bytes},
         {bytes_column("device_free_bytes", "free on the device"),
          &SnapshotOutOfMemory::device_free_bytes},
-        {bytes_column("allocated_bytes", "allocated"), &SnapshotOutOfMemory::allocated_bytes},
-        {bytes_column("reserved_bytes", "reserved"), &SnapshotOutOfMemory::reserved_bytes},
-        {bytes_column("unused_bytes", "reserved, unused"),
+        {col::allocated_bytes, &SnapshotOutOfMemory::allocated_bytes},
+        {col::reserved_bytes, &SnapshotOutOfMemory::reserved_bytes},
+        {col::unused_bytes.titled("reserved, unused"),
          [](const SnapshotOutOfMemory& o) { return Json(o.unused.bytes); }},
-        {bytes_column("largest_unused_bytes", "in one piece"),
+        {col::largest_unused_bytes,
          [](const SnapshotOutOfMemory& o) { return Json(o.unused.largest_bytes); }},
         {text_column("remedy", "what would help"), &SnapshotOutOfMemory::remedy}};
     out.push_back(table_of("out_of_memory", "Where memory ran out", oom, facts.out_of_memory));
   }
   if (!facts.moments.empty()) {
     const Fields<SnapshotMoment> moment{
-        {as_key(int_column("event")), &SnapshotMoment::event},
+        {as_key(col::event), &SnapshotMoment::event},
         {data_only(int_column("time_us")), &SnapshotMoment::time_us},
-        {bytes_column("allocated_bytes", "allocated"), &SnapshotMoment::allocated_bytes},
-        {bytes_column("reserved_bytes", "reserved"), &SnapshotMoment::reserved_bytes}};
+        {col::allocated_bytes, &SnapshotMoment::allocated_bytes},
+        {col::reserved_bytes, &SnapshotMoment::reserved_bytes}};
     out.push_back(table_of("timeline", "Memory by event", moment, facts.moments));
   }
   return out;
@@ -138,8 +133,7 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
 Table snapshot_stack(const SnapshotFacts& facts) {
   Table out{.name = "stack@the recording", .title = "Allocated bytes by holder, by event"};
   // The columns of a step's time line (lab/memory/tables.h); here the rows are events.
-  out.columns = {as_key(int_column("event")), text_column("op"), text_column("path"),
-                 text_column("phase"), real_column("time_ms", "time", "ms", 3)};
+  out.columns = {as_key(col::event), col::op, col::path, col::phase, col::time_ms.titled("time")};
   const std::size_t count = facts.moments.empty() ? 0 : facts.moments.front().held.size();
   for (std::size_t i = 0; i < count; ++i) {
     out.columns.push_back(bytes_column(
@@ -148,7 +142,7 @@ Table snapshot_stack(const SnapshotFacts& facts) {
             (facts.holders[i].category.empty() ? "" : ", " + facts.holders[i].category)));
   }
   out.columns.push_back(bytes_column("other_bytes", "others"));
-  out.columns.push_back(bytes_column("total_bytes", "allocated"));
+  out.columns.push_back(col::total_bytes.titled("allocated"));
   const std::int64_t begin = facts.moments.empty() ? 0 : facts.moments.front().time_us;
   for (const SnapshotMoment& moment : facts.moments) {
     std::vector<Json> row = {Json(moment.event), Json("event"), Json(std::to_string(moment.event)),
@@ -184,7 +178,7 @@ Table snapshot_difference(const SnapshotFacts& a, const SnapshotFacts& b) {
   if (rows.size() > kMostHolders) rows.resize(kMostHolders);
   rows.insert(rows.begin(), {"the peak", a.peak_bytes, b.peak_bytes});
   const Fields<Row> fields{
-      {as_key(text_column("site", "allocated at")), &Row::site},
+      {as_key(col::site), &Row::site},
       {bytes_column("a_bytes", "A"), &Row::a},
       {bytes_column("b_bytes", "B"), &Row::b},
       {bytes_column("change_bytes", "change"), [](const Row& r) { return Json(r.b - r.a); }}};

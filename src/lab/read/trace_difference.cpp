@@ -13,8 +13,8 @@
 #include "lab/measure/statistics.h"
 #include "lab/read/file_kind.h"
 #include "lab/read/snapshot_file.h"
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -194,8 +194,8 @@ class Difference {
 
 Table difference_table(const ReadTrace& a, const ReadTrace& b, const DifferenceOptions& options) {
   const Fields<ChangeRow> fields{
-      {as_key(text_column("level", "", "what the row is of")), &ChangeRow::level},
-      {as_key(text_column("name")), [](const ChangeRow& r) { return or_null(r.name); }},
+      {as_key(col::level("what the row is of")), &ChangeRow::level},
+      {as_key(col::name), [](const ChangeRow& r) { return or_null(r.name); }},
       {as_key(data_only(text_column("name_in_b", "in B", "where B has another name for it"))),
        [](const ChangeRow& r) { return or_null(r.renamed); }},
       {real_column("a_ms", "A", "ms", -1, "mean of its steps"),
@@ -203,15 +203,14 @@ Table difference_table(const ReadTrace& a, const ReadTrace& b, const DifferenceO
       {real_column("b_ms", "B", "ms", -1), [](const ChangeRow& r) { return Json(mean_of(r.b)); }},
       {real_column("change_ms", "change", "ms", -1, "B less A"),
        [](const ChangeRow& r) { return Json(r.change_ms()); }},
-      {timed(real_column("ratio", "B / A", "", 3, "of the medians")),
+      {timed(col::ratio("of the medians")),
        [](const ChangeRow& r) { return finite_or_null(r.ratio()); }},
-      {timed(real_column("ratio_low", "from", "", 3, "of its interval of 99 %")),
+      {timed(col::ratio_low("of its interval of 99 %")),
        [](const ChangeRow& r) { return finite_or_null(r.low); }},
-      {timed(real_column("ratio_high", "to", "", 3)),
-       [](const ChangeRow& r) { return finite_or_null(r.high); }},
-      {data_only(real_column("p", "", "", -1, "of the test, before Holm's correction")),
+      {timed(col::ratio_high), [](const ChangeRow& r) { return finite_or_null(r.high); }},
+      {data_only(with_digits(-1, col::p.titled("", "of the test, before Holm's correction"))),
        &ChangeRow::p},
-      {timed(text_column("verdict")), &ChangeRow::verdict}};
+      {timed(col::verdict), &ChangeRow::verdict}};
   Table out = table_of("changes", "What differs", fields, Difference(a, b, options).rows());
   if (std::min(a.times.count(), b.times.count()) < kLeastSteps) {
     out.notes.push_back(

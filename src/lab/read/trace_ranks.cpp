@@ -7,8 +7,8 @@
 
 #include "lab/measure/statistics.h"
 #include "lab/read/trace_tables.h"
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -68,9 +68,9 @@ std::vector<Table> rank_tables(const std::vector<ReadTrace>& traces) {
     }
   }
   const Fields<RankRow> fields{
-      {as_key(int_column("rank")), &RankRow::rank},
-      {as_key(text_column("file")), &RankRow::file},
-      {real_column("mean_ms", "step", "ms", -1), &RankRow::step_ms},
+      {as_key(col::rank), &RankRow::rank},
+      {as_key(col::file), &RankRow::file},
+      {col::mean_ms, &RankRow::step_ms},
       {real_column("collective_ms", "collectives", "ms", -1, "per step, hidden ones too"),
        &RankRow::collective_ms},
       {real_column("waits_ms", "waits", "ms", -1,

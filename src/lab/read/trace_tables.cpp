@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "lab/measure/statistics.h"
-#include "lab/report/columns.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -26,7 +26,7 @@ struct Row {
 };
 
 Column deviation_column() {
-  return real_column("std_ms", "std", "ms", -1, "standard deviation over the steps");
+  return with_digits(-1, col::std_ms("standard deviation over the steps"));
 }
 
 Json deviation_of(const std::vector<double>& ms) {
@@ -35,11 +35,11 @@ Json deviation_of(const std::vector<double>& ms) {
 
 Fields<Row> part_fields(const char* name, const char* title = "", const char* description = "") {
   return {{as_key(text_column(name, title, description)), &Row::name},
-          {real_column("mean_ms", "mean", "ms", -1, "per step"), &Row::mean_ms},
+          {col::mean_ms.titled("mean", "per step"), &Row::mean_ms},
           {deviation_column(), [](const Row& r) { return deviation_of(r.ms); }},
-          {timed(real_column("share_percent", "share", "%", 1, "of the mean step")),
+          {timed(with_digits(1, col::share_percent("of the mean step"))),
            [](const Row& r) { return Json(percent_of(r.mean_ms(), r.step_ms)); }},
-          {real_column("calls", "calls", "", -1, "per step: kernels, or ops where there are none"),
+          {col::calls.titled("calls", "per step: kernels, or ops where there are none"),
            [](const Row& r) { return positive_or_null(r.calls); }}};
 }
 
@@ -92,28 +92,26 @@ double median_or_zero(const std::vector<double>& values) {
 
 Fields<ReadTrace> recording_fields() {
   return {
-      {as_key(text_column("file")),
+      {as_key(col::file),
        [](const ReadTrace& t) { return Json(t.facts.path.filename().string()); }},
-      {text_column("device"),
+      {col::device,
        [](const ReadTrace& t) {
          if (!t.facts.is_of_device()) return Json("CPU");
          return Json(t.gpu().empty() ? "GPU" : t.gpu());
        }},
-      {int_column("rank"),
-       [](const ReadTrace& t) { return when(t.facts.rank >= 0, t.facts.rank); }},
-      {int_column("steps"),
+      {col::rank, [](const ReadTrace& t) { return when(t.facts.rank >= 0, t.facts.rank); }},
+      {col::steps,
        [](const ReadTrace& t) { return Json(static_cast<std::int64_t>(t.times.count())); }},
       {data_only(text_column("marked_by", "steps by")),
        [](const ReadTrace& t) { return Json(words_of(t.times.steps.marks)); }},
-      {real_column("mean_ms", "step", "ms", -1,
-                   "of a device from a step's first kernel to that of the next step"),
+      {col::mean_ms("of a device from a step's first kernel to that of the next step"),
        [](const ReadTrace& t) { return Json(t.times.mean_step_ms()); }},
       {deviation_column(), [](const ReadTrace& t) { return deviation_of(t.times.step_ms); }},
-      {real_column("median_ms", "median", "ms", -1),
+      {with_digits(-1, col::median_ms),
        [](const ReadTrace& t) { return Json(median_of(t.times.step_ms)); }},
       {real_column("host_ms", "host", "ms", -1, "the mean step by the host's marks"),
        [](const ReadTrace& t) { return Json(mean_of(t.times.host_ms)); }},
-      {timed(real_column("busy_percent", "busy", "%", 1, "of the mean step, in which work ran")),
+      {timed(col::busy_percent.titled("busy", "of the mean step, in which work ran")),
        [](const ReadTrace& t) {
          return Json(100.0 -
                      percent_of(mean_of(t.times.ms_of(PartLevel::kGap)), t.times.mean_step_ms()));
@@ -133,7 +131,7 @@ Fields<ReadTrace> recording_fields() {
        [](const ReadTrace& t) {
          return positive_or_null(median_or_zero(t.times.launch_delays_us));
        }},
-      {real_column("calls", "kernels", "", -1, "per step; ops where there are none"),
+      {col::calls("per step; ops where there are none"),
        [](const ReadTrace& t) {
          return Json(static_cast<double>(t.times.pieces) / static_cast<double>(t.times.count()));
        }},
@@ -141,14 +139,14 @@ Fields<ReadTrace> recording_fields() {
        [](const ReadTrace& t) { return Json(t.facts.has_modules()); }},
       {data_only(bool_column("shapes")),
        [](const ReadTrace& t) { return Json(t.facts.has_shapes); }},
-      {data_only(int_column("events")), [](const ReadTrace& t) { return Json(t.facts.events); }},
+      {data_only(col::events), [](const ReadTrace& t) { return Json(t.facts.events); }},
       {data_only(int_column("unreadable")),
        [](const ReadTrace& t) { return Json(t.facts.unreadable); }},
       {data_only(int_column("unlinked", "", "kernels whose launch the file lacks")),
        [](const ReadTrace& t) { return Json(t.times.unlinked); }},
       {data_only(bool_column("is_cut", "", "the file ends within its list of events")),
        [](const ReadTrace& t) { return Json(t.facts.is_cut); }},
-      {data_only(as_samples(reals_column("samples_ms", "one a step"))), [](const ReadTrace& t) {
+      {data_only(as_samples(col::samples_ms("one a step"))), [](const ReadTrace& t) {
          return list_of(
              std::span(t.times.step_ms).first(std::min(t.times.step_ms.size(), kMostSamples)));
        }}};
@@ -228,10 +226,10 @@ Table kernel_table(const ReadTrace& t) {
   std::vector<Row> rows = rows_of(t, PartLevel::kKernel);
   sort_rows(rows);
   Fields<Row> fields = part_fields("kernel", t.facts.is_of_device() ? "kernel" : "op");
-  fields.add(as_key(text_column("kind")), &Row::work);
-  fields.add(text_column("op", "launched by", "the op that launched the first of them"),
+  fields.add(as_key(col::kind), &Row::work);
+  fields.add(col::op.titled("launched by", "the op that launched the first of them"),
              [](const Row& r) { return or_null(r.op); });
-  fields.add(data_only(text_column("module", "in", "the module in which the first of them ran")),
+  fields.add(data_only(col::module.titled("in", "the module in which the first of them ran")),
              [](const Row& r) { return or_null(r.module); });
   return table_of("kernels", t.facts.is_of_device() ? "Kernels" : "Ops", fields, rows);
 }
@@ -274,8 +272,8 @@ Table module_table(const ReadTrace& t) {
         [of](const Row& r) { return (r.*of).empty() ? Json() : positive_or_null(mean_of(r.*of)); };
   };
   Fields<Row> fields = part_fields("module", "", "by classes, as the recording numbers them");
-  fields.add(real_column("forward_ms", "forward", "ms", -1), mean_or_null(&Row::forward_ms));
-  fields.add(real_column("backward_ms", "backward", "ms", -1), mean_or_null(&Row::backward_ms));
+  fields.add(with_digits(-1, col::forward_ms), mean_or_null(&Row::forward_ms));
+  fields.add(with_digits(-1, col::backward_ms), mean_or_null(&Row::backward_ms));
   fields.add(real_column("own_ms", "itself", "ms", -1, "without the modules in it"),
              mean_or_null(&Row::own_ms));
   return table_of("modules", t.facts.has_modules() ? "Modules" : "Ranges", fields, rows);
@@ -337,13 +335,12 @@ Table step_table(const ReadTrace& trace) {
        [=](const WorkPiece& p) { return us(p.start_ns - begin); }},
       {real_column("us", "takes", "µs", 3),
        [=](const WorkPiece& p) { return us(p.end_ns - p.start_ns); }},
-      {text_column("kernel", trace.facts.is_of_device() ? "kernel" : "op"),
+      {col::kernel.titled(trace.facts.is_of_device() ? "kernel" : "op"),
        [&](const WorkPiece& p) { return Json(trace.facts.names[p.name]); }},
-      {text_column("kind"), [](const WorkPiece& p) { return Json(name_of(p.work)); }},
-      {text_column("pass"), [](const WorkPiece& p) { return Json(name_of(p.place.pass)); }},
-      {text_column("module"),
-       [&](const WorkPiece& p) { return or_null(trace.times.paths[p.place.module]); }},
-      {text_column("op", "launched by"),
+      {col::kind, [](const WorkPiece& p) { return Json(name_of(p.work)); }},
+      {col::pass, [](const WorkPiece& p) { return Json(name_of(p.place.pass)); }},
+      {col::module, [&](const WorkPiece& p) { return or_null(trace.times.paths[p.place.module]); }},
+      {col::op.titled("launched by"),
        [&](const WorkPiece& p) {
          return p.place.op == kNoNumber ? Json() : Json(trace.facts.names[p.place.op]);
        }},
@@ -364,9 +361,9 @@ Table op_table(const ReadTrace& trace) {
   });
   const auto ms = [](double ns) { return Json(1e-6 * ns); };
   const Fields<Row> fields{
-      {as_key(text_column("op")), &Row::name},
+      {as_key(col::op), &Row::name},
       {int_column("calls", "", "in the whole file"), [](const Row& w) { return Json(w.calls); }},
-      {real_column("total_ms", "total", "ms", -1), [=](const Row& w) { return ms(w.total_ns); }},
+      {with_digits(-1, col::total_ms), [=](const Row& w) { return ms(w.total_ns); }},
       {real_column("self_ms", "self", "ms", -1, "outside of ops, ranges and calls within it"),
        [=](const Row& w) { return ms(w.own_ns); }}};
   return table_of("ops", "Ops, ranges and calls of the host", fields, rows);

@@ -58,6 +58,33 @@ inline Column structured_column(std::string name, std::string description = {}) 
           .description = std::move(description)};
 }
 
+// A column that several tables have: its name and kind, and for numbers the unit, are said in one
+// place (lab/report/known_columns.h), as are its usual title, description and decimals.
+template <ColumnKind kKind>
+struct KnownColumn {
+  const char *name, *title = "", *description = "", *unit = "";
+  int digits = -1;
+
+  operator Column() const { return (*this)(description); }
+  // With another description.
+  Column operator()(std::string about) const { return titled(title, std::move(about)); }
+  // With another title, and the usual description or another one.
+  Column titled(std::string words) const { return titled(std::move(words), description); }
+  Column titled(std::string words, std::string about) const {
+    return {.name = name,
+            .title = std::move(words),
+            .unit = unit,
+            .kind = kKind,
+            .digits = digits,
+            .description = std::move(about)};
+  }
+};
+
+inline Column with_digits(int digits, Column column) {
+  column.digits = digits;
+  return column;
+}
+
 inline Column data_only(Column column) {
   column.data_only = true;
   return column;

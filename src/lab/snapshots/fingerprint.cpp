@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "ir/layer_path.h"
-#include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 
 namespace tracestep {
@@ -99,7 +99,7 @@ Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model
   out.columns = {text_column("tensor"),
                  text_column("elements"),
                  int_column("element_bytes", "bytes of one"),
-                 bytes_column("bytes", "bytes each"),
+                 col::bytes.titled("bytes each"),
                  int_column("most", "most at once"),
                  real_column("per_layer", "per layer", "", 2),
                  text_column("same_size_as", "same size as", "sizes cannot tell them apart"),

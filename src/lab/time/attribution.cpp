@@ -11,8 +11,8 @@
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/measure/recorded_times.h"
-#include "lab/report/columns.h"
 #include "lab/report/digits.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -91,8 +91,8 @@ Column energy_column(bool is_there) {
 }
 
 Column recorded_column() {
-  return real_column("recorded_ms", "when recorded", "ms", 3,
-                     "gaps and span of the recorded step, with what recording adds");
+  return with_digits(
+      3, col::recorded_ms("gaps and span of the recorded step, with what recording adds"));
 }
 
 // Names the rest of the span, and what the instrument may have put into the kernels' times.
@@ -149,13 +149,13 @@ Table time_by_component(const CellResult& result) {
   const Clocks clocks = clocks_of(result, total_of(sum));
   const std::optional<double> energy_j = energy_per_step_j(result);
   Table table{.name = "time_by_component", .title = "Time per component and phase, one step"};
-  table.columns = {text_column("component", "", "model path, layers added up"),
-                   real_column("forward_ms", "forward", "ms", 3),
+  table.columns = {col::component,
+                   with_digits(3, col::forward_ms),
                    recompute_column(sum[at(Phase::kRecompute)] > 0.0),
-                   real_column("backward_ms", "backward", "ms", 3),
+                   with_digits(3, col::backward_ms),
                    real_column("optimizer_ms", "optimizer", "ms", 3),
-                   real_column("total_ms", "total", "ms", 3),
-                   timed(real_column("share_percent", "share", "%", 2)),
+                   with_digits(3, col::total_ms),
+                   timed(col::share_percent),
                    energy_column(energy_j.has_value()),
                    recorded_column()};
   const auto energy = [&](double ms) {
@@ -210,11 +210,11 @@ Table time_by_class(const CellResult& result) {
       clocks_of(result, std::accumulate(sorted.begin(), sorted.end(), 0.0,
                                         [](double ms, const auto& r) { return ms + r.second.ms; }));
   Table table{.name = "time_by_class", .title = "Time per kernel class, one step"};
-  table.columns = {text_column("class", "", "from the op records"),
-                   int_column("launches", "launching nodes", "each runs one kernel or more"),
-                   real_column("ms", "time", "ms", 3),
-                   timed(real_column("share_percent", "share", "%", 2)),
-                   real_column("gflops", "GFLOP/s", "", 1),
+  table.columns = {col::class_("from the op records"),
+                   col::launches("each runs one kernel or more"),
+                   col::ms,
+                   timed(col::share_percent),
+                   col::gflops,
                    real_column("gbytes_per_s", "GB/s", "", 1),
                    recorded_column()};
   for (const auto& [kernel_class, row] : sorted) {

@@ -7,6 +7,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/report/digits.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "lab/time/cell.h"
 
 namespace tracestep {
@@ -58,13 +59,12 @@ Column ms_column(std::string name, std::string title, std::string text) {
 Fields<CellRow> identity_fields() {
   Fields<CellRow> out{};
   out.add(run_columns(), [](R c) { return &c.there; });
-  Column copy = as_key(int_column("copy", "", "of the same cell, measured several times"));
+  Column copy = as_key(col::copy);
   copy.if_varies = true;
   out.add(std::move(copy), [](R c) { return when(c.r.spec.copy > 1, c.r.spec.copy); });
-  return out.add(
-      {{text_column("status", "", "ok, oom, or spill: the time is that of moving memory"),
-        [](R c) { return name_of(c.r.status); }},
-       {data_only(int_column("parameters", "", "elements")), [](R c) { return c.r.parameters; }}});
+  return out.add({{col::status("ok, oom, or spill: the time is that of moving memory"),
+                   [](R c) { return name_of(c.r.status); }},
+                  {data_only(col::parameters("elements")), [](R c) { return c.r.parameters; }}});
 }
 
 Fields<CellRow> sample_fields() {
@@ -75,7 +75,7 @@ Fields<CellRow> sample_fields() {
                               "why sampling ended: steps (as many as asked for), noise (its "
                               "limit is met), max-steps or max-seconds (it is not)")),
         [](R c) { return c.ok ? or_null(c.r.stopped_by) : Json(); }},
-       {reals_column("warmup_ms", "wall time of each warm-up step"),
+       {col::warmup_ms("wall time of each warm-up step"),
         [](R c) { return list_of(c.r.warmup_ms); }},
        {data_only(real_column("timed_s", "timed", "s", 4, "all samples added up")),
         [](R c) { return when(c.ok, seconds_in(c.r.samples_ms)); }},
@@ -116,21 +116,20 @@ Fields<CellRow> sample_fields() {
             "the timed steps replayed one graph; false: they were issued launch by launch, as "
             "steps that stop between parts and recorded steps always are")),
         when_ok(&CellResult::captured)},
-       {data_only(text_column("recorded_by", "", "the instrument of the recorded steps")),
+       {data_only(col::recorded_by("the instrument of the recorded steps")),
         [](R c) { return c.ok ? or_null(c.r.recorded_by) : Json(); }}});
 }
 
 Fields<CellRow> byte_fields() {
-  return {{as_exact(
-               bytes_column("peak_bytes", "peak", "requested bytes at the peak, by the allocator")),
+  return {{as_exact(col::peak_bytes("requested bytes at the peak, by the allocator")),
            when_ok(&CellResult::peak_bytes)},
-          {bytes_column("predicted_peak_bytes", "predicted", "the same from the program alone"),
+          {col::predicted_peak_bytes.titled("predicted", "the same from the program alone"),
            [](R c) { return c.r.predicted_peak_bytes; }},
-          {data_only(bytes_column("host_bytes", "",
-                                  "what the step keeps in the host's memory, by its allocator")),
+          {data_only(col::host_bytes.titled(
+               "", "what the step keeps in the host's memory, by its allocator")),
            when_ok(&CellResult::host_bytes)},
-          {data_only(bytes_column("arena_bytes", "",
-                                  "of the peak, planned; empty: buffers come from the allocator")),
+          {data_only(col::arena_bytes.titled(
+               "", "of the peak, planned; empty: buffers come from the allocator")),
            when_ok(&CellResult::arena_bytes)},
           {data_only(bytes_column("arena_lower_bound_bytes", "",
                                   "the largest sum of bytes that a step needs at once")),
@@ -141,13 +140,13 @@ Fields<CellRow> byte_fields() {
           {bytes_column("untracked_bytes", "untracked",
                         "physical memory outside the allocator's segments, since the start"),
            when_ok(&CellResult::untracked_bytes)},
-          {data_only(bytes_column(
-               "outside_bytes", "",
+          {data_only(col::outside_bytes.titled(
+               "",
                "the same in all: the program's code and libraries; on a GPU the driver's count of "
                "used memory, other processes included, less the segments")),
            when_ok(&CellResult::outside_bytes)},
-          {data_only(as_exact(bytes_column("saved_bytes", "",
-                                           "forward values kept for backward, by the program"))),
+          {data_only(as_exact(
+               col::saved_bytes.titled("", "forward values kept for backward, by the program"))),
            [](R c) { return c.r.saved_bytes; }},
           {data_only(
                int_column("major_faults", "", "pages that came from disk during the timed steps")),
@@ -156,31 +155,28 @@ Fields<CellRow> byte_fields() {
 
 Fields<CellRow> speed_fields() {
   return {
-      {data_only(as_exact(int_column("flops", "", "of matrix products"))),
+      {data_only(as_exact(col::flops.titled("", "of matrix products"))),
        [](R c) { return when(c.r.flops > 0, c.r.flops); }},
       {real_column("tflops", "TFLOP/s", "", 3,
                    "flops over the median; empty where nothing is computed"),
        [](R c) {
          return when(c.has_speed(), static_cast<double>(c.r.flops) / c.seconds() * 1e-12);
        }},
-      {data_only(real_column("roof_tflops", "roof", "TFLOP/s", 3,
-                             "what the device reaches at best, measured before the first row")),
+      {data_only(
+           col::roof_tflops("what the device reaches at best, measured before the first row")),
        [](R c) { return positive_or_null(c.r.roof_tflops); }},
-      {data_only(real_column("roof_others_cores", "", "cores", 2,
-                             "CPU time that others took while the roof was measured")),
+      {data_only(col::roof_others_cores("CPU time that others took while the roof was measured")),
        [](R c) { return or_null(c.r.roof_others_cores); }},
-      {real_column("tokens_per_s", "tokens/s", "", 0,
-                   "batch times context over the median; empty likewise"),
+      {col::tokens_per_s("batch times context over the median; empty likewise"),
        [](R c) {
          const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
          return when(c.has_speed(), tokens / c.seconds());
        }},
-      {as_exact(int_column("launches", "launching nodes",
-                           "nodes per step that launch: each runs one kernel or more")),
+      {as_exact(col::launches("nodes per step that launch: each runs one kernel or more")),
        [](R c) { return when(c.r.launches > 0, c.r.launches); }},
-      {data_only(int_column("kernels", "",
-                            "kernels, copies and fills of the graph that the timed steps replayed; "
-                            "empty where they were issued launch by launch, and not counted")),
+      {data_only(
+           col::kernels("kernels, copies and fills of the graph that the timed steps replayed; "
+                        "empty where they were issued launch by launch, and not counted")),
        [](R c) { return c.ok ? or_null(c.r.kernels) : Json(); }},
       {data_only(real_column("energy_j", "energy", "J", kTwoDigits,
                              "of the whole device, for one timed step, by its own counter, which "
@@ -201,15 +197,14 @@ Fields<CellRow> state_fields() {
        when_ok(&CellResult::profiled)},
       {data_only(text_column("choices", "", "how kernels were chosen where there is a choice")),
        [](R c) { return or_null(c.r.choices); }},
-      {data_only(
-           text_column("throttled", "", "what slowed the device down during the timed steps")),
+      {data_only(col::throttled("what slowed the device down during the timed steps")),
        [](R c) { return or_null(throttled_between(c.r.facts_before, c.r.facts_after)); }},
-      {data_only(structured_column(
-           "facts_before", "clocks, power and temperature of the device before the timed steps")),
+      {data_only(
+           col::facts_before("clocks, power and temperature of the device before the timed steps")),
        [](R c) { return to_json(c.r.facts_before); }},
-      {data_only(structured_column("facts_after", "the same after them")),
+      {data_only(col::facts_after("the same after them")),
        [](R c) { return to_json(c.r.facts_after); }},
-      {data_only(text_column("detail", "", "why the status is not ok")),
+      {data_only(col::detail("why the status is not ok")),
        [](R c) { return or_null(c.r.detail); }}};
   return out.add(host_columns(), [](R c) { return c.ok ? &c.r.host : nullptr; });
 }

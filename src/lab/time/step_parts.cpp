@@ -5,6 +5,7 @@
 #include "lab/measure/parts.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 
 namespace tracestep {
 namespace {
@@ -38,17 +39,16 @@ void add_part(Fields<PartRow>& fields, const std::string& part, Summary PartRow:
 
 Fields<PartRow> part_fields() {
   using P = const PartRow&;
-  Fields<PartRow> out = {{text_column("label"), [](P p) { return p.row.label(); }},
-                         {int_column("steps", "n", "that stop between the parts"),
+  Fields<PartRow> out = {{col::label, [](P p) { return p.row.label(); }},
+                         {col::steps.titled("n", "that stop between the parts"),
                           [](P p) { return std::ssize(p.row.forward_samples_ms()); }}};
   add_part(out, "forward", &PartRow::forward);
   add_part(out, "backward", &PartRow::backward);
   add_part(out, "optimizer", &PartRow::optimizer);
-  return out.add(
-      real_column("backward_over_forward", "backward / forward", "", 2, "of the medians"), [](P p) {
-        const bool has_both = p.forward.median > 0 && p.backward.median > 0;
-        return has_both ? Json(p.backward.median / p.forward.median) : Json();
-      });
+  return out.add(col::backward_over_forward.titled("backward / forward"), [](P p) {
+    const bool has_both = p.forward.median > 0 && p.backward.median > 0;
+    return has_both ? Json(p.backward.median / p.forward.median) : Json();
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "lab/report/spread.h"
 
 namespace tracestep {
@@ -65,7 +66,7 @@ Fields<Start> start_fields() {
       text_of("status"),
       {int_column("warmup", "warm-up", "steps before the timed ones, in a process of its own"),
        [count](S s) { return count(s.warmup); }},
-      {int_column("steps", "", "timed"), [count](S s) { return count(s.samples); }},
+      {col::steps("timed"), [count](S s) { return count(s.samples); }},
       ms_of("mean_ms", "mean", "of the timed steps"),
       ms_of("std_ms", "std", "sample standard deviation"),
       ms_of("median_ms", "median", "of the timed steps"),
