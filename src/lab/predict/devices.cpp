@@ -93,6 +93,7 @@ std::vector<std::string> names_to_suggest() {
 struct Generation {
   std::string name;
   ReachedShares shares;
+  bool multiplies_by_parts = false;
 };
 
 Generation read_generation(const CsvRecord& r) {
@@ -100,15 +101,16 @@ Generation read_generation(const CsvRecord& r) {
           .shares = {.products = r.number("products"),
                      .attention = r.number("attention"),
                      .half_context = r.number_or("half_context", 0),
-                     .adds_bytes = r.text("adds_bytes") == "yes"}};
+                     .adds_bytes = r.text("adds_bytes") == "yes"},
+          .multiplies_by_parts = r.text("by_parts") == "yes"};
 }
 
-const ReachedShares& shares_of(const std::string& generation) {
+const Generation& generation_called(const std::string& name) {
   static const std::vector<Generation> all =
       read_records(device_files::kGenerationsCsv, read_generation);
-  const auto found = std::ranges::find(all, generation, &Generation::name);
-  TRACESTEP_CHECK(found != all.end(), "no shares of {}", generation);
-  return found->shares;
+  const auto found = std::ranges::find(all, name, &Generation::name);
+  TRACESTEP_CHECK(found != all.end(), "no shares of {}", name);
+  return *found;
 }
 
 PublishedDevice read_device(const CsvRecord& r) {
@@ -134,8 +136,10 @@ PublishedDevice read_device(const CsvRecord& r) {
                                             {"source", &P::source},
                                             {"generation", &P::generation}};
   P out = filled<P>(r, kFields);
-  out.multiplies_by_parts = out.words.starts_with("h100") || out.words.starts_with("h200");
-  if (!out.generation.empty()) out.shares = shares_of(out.generation);
+  if (out.generation.empty()) return out;
+  const Generation& generation = generation_called(out.generation);
+  out.shares = generation.shares;
+  out.multiplies_by_parts = generation.multiplies_by_parts;
   return out;
 }
 

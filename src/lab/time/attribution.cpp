@@ -97,7 +97,7 @@ Column recorded_column() {
 
 // Names the rest of the span, and what the instrument may have put into the kernels' times.
 std::string gaps_note(const CellResult& result, const Clocks& clocks) {
-  const bool by_events = result.recorded_by.starts_with("events");
+  const bool by_events = result.is_asynchronous;  // instrument_of(), lab/time/cell.cpp
   if (clocks.gaps_ms()) {
     return clocks.left().parts().words() +
            (by_events ? "; a part of the events' own time may be in the kernels' times and between "
