@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/output_file.h"
-#include "base/signals.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "cli/pictures.h"
@@ -145,17 +144,6 @@ void write_text(std::string_view text, const std::filesystem::path& path) {
 std::size_t screen_columns() {
   const std::size_t width = view_of_terminal().width;
   return width > 0 ? std::min(width, kScreenColumns) : kScreenColumns;
-}
-
-int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
-                 std::string_view way_on) {
-  if (done == planned) return 0;
-  if (done == 0) {
-    log_warn("stopped by a signal: nothing was measured yet");
-  } else {
-    log_warn("stopped by a signal after {} of {} rows{}", done, planned, way_on);
-  }
-  return stop.exit_status();
 }
 
 namespace {

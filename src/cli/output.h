@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/signals.h"
 #include "cli/options.h"
 #include "lab/report/table.h"
 
@@ -32,11 +31,6 @@ void write_text(std::string_view text, const std::filesystem::path& path);
 
 // The columns of a screen of text: at most 100, also where stdout is no terminal.
 std::size_t screen_columns();
-
-// The exit status of a command that a signal may have ended before all of its cells, and a warning
-// that says so; `way_on` is how to go on.
-int status_after(std::size_t done, std::size_t planned, const StopSignal& stop,
-                 std::string_view way_on = {});
 
 // The ending of --output with which some commands write a page (OutputOptions::own_endings).
 inline constexpr const char* kPageEnding = ".html";
