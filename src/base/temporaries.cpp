@@ -37,7 +37,7 @@ std::string temporary_name() {
 }
 
 bool hold(int handle) {
-  // Other failures: a file system without locks, where what is stale is not removed either.
+  // A file system without locks fails otherwise: there, nothing stale is removed either.
   if (::flock(handle, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
   struct stat info {};
   return ::fstat(handle, &info) == 0 && info.st_nlink > 0;

@@ -64,7 +64,7 @@ struct StatusTable {
 };
 
 std::vector<StatusTable> status_tables(const Published& published) {
-  constexpr std::size_t kWorthAsking = 10;  // cells that ran say something without any that did not
+  constexpr std::size_t kWorthAsking = 10;  // fewer cells that all ran say nothing
   std::vector<StatusTable> out;
   for (const PublishedTime& t : published.times) {
     if (t.context == 0) continue;

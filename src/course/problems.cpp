@@ -109,7 +109,7 @@ void add_attention(std::vector<Wanted>& out) {
   }
 }
 
-// All of the subject's ops and precision, but for what a problem varies.
+// All tables are of the subject's ops and precision, unless a problem varies them.
 std::vector<Wanted> wanted_tables(const Where& subject) {
   std::vector<Wanted> out;
   const std::string ops = subject[0].second, precision = subject[1].second;

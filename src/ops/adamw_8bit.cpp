@@ -17,7 +17,7 @@ AttrDef first_attr() {
   return {"first", AttrKind::kBool, std::nullopt, "m, of any sign; false: v, never negative"};
 }
 
-// Codes, as operand `codes`, of a tensor of this shape, and the scales of their blocks.
+// Requires that operand `codes` has the codes of a tensor of this shape, and `scale` their scales.
 void require_codes(const OpCall& c, int codes, int scale, const Shape& shape) {
   const Type& type = c.inputs[static_cast<std::size_t>(codes)];
   if (type.dtype != DType::kU8) {

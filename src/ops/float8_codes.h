@@ -22,7 +22,7 @@ Val reach_of(const OpExpansion& expansion, Val last);
 // The magnitude that has the largest code where `now` is the largest one: reach_of(last) where
 // both are near enough to each other, else `now`.
 Val checked_reach(const OpExpansion& expansion, Val now, Val last);
-// Codes of which `reach` is the largest magnitude; their scale; both, and transposed codes between.
+// Codes of which `reach` is the largest magnitude; their scale; codes, transposed codes and scale.
 Val codes_below(const OpExpansion& expansion, Val x, Val reach);
 Val scale_of(const OpExpansion& expansion, Val reach);
 std::vector<Val> codes_up_to(const OpExpansion& expansion, Val x, Val reach);

@@ -208,8 +208,8 @@ class Join {
     }
   }
 
-  // A batch ends with the gradient that fills it: the last one is that gradient and less than
-  // another batch before it.
+  // A batch ends with the gradient that fills it, so the last batch takes, from the end, gradients
+  // until it is full.
   void number_last(Group& all) const {
     all.back().batch = 1;
     std::int64_t bytes = 0;

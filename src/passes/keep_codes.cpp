@@ -57,7 +57,7 @@ class KeepCodes {
   // States of the weights with one number of parts, and what the step's check made of them.
   struct Group {
     Val found;
-    std::vector<Val> states;   // codes, transposed; of each weight
+    std::vector<Val> states;   // for each weight its codes, and these transposed
     std::vector<Val> results;  // of refresh_codes
   };
   static constexpr std::size_t kResults = 4;  // of each weight

@@ -238,7 +238,7 @@ Program quantize_products(const Program& p, const Options& o) {
                   [&](const OpDef& op) { return has_kernel(o, op); });
 }
 
-// True where weights, their updates and the states of these are one device's, on every rank.
+// True if every rank holds whole weights and states on its device, and so can keep their codes.
 bool keeps_codes(const Options& o) {
   return has_arena(o.run.executor) && o.run.precision.float8 &&
          o.run.fp8_scaling == Float8Scaling::kDelayed && updates_at_end(o) &&

@@ -357,8 +357,8 @@ class BudgetSolver::Search {
     }
   }
 
-  // The search may find other choices when it is asked for less: what it finds at last if that
-  // fits; else throws with the least peak, for a byte less than which there is no choice.
+  // Asks for less and less, as the search may then find other choices. Takes the last one found if
+  // it fits; else throws with the least peak, below which no choice was found.
   void search_further(std::int64_t budget_bytes) {
     std::ranges::stable_sort(misfits_, {},
                              [](const auto& misfit) { return misfit->second.held_bytes; });

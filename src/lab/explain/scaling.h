@@ -48,7 +48,7 @@ ScaledStep scaled_step(RankForm form, const ModelConfig& model, const BatchShape
                        const RankRates& rates, int ranks, bool is_weak);
 
 // Rows: 1 to 1024 ranks; columns: the share of the step in which products run, by form. Null where
-// the form cannot be.
+// the model does not allow the form.
 Table scaling_table(const ModelConfig& model, const BatchShape& shape, const RankRates& rates,
                     bool is_weak);
 // Rows: forms; columns: how many ranks hide what they send, how many still compute half of the

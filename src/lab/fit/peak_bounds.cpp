@@ -130,9 +130,9 @@ std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const
   }
 }
 
-// Where blocks run again in groups, whatever single blocks hold at a node of theirs is there at the
-// same node too, but for the inputs of blocks that are not the first of a group: these are computed
-// again.
+// Bytes that groups of blocks need not hold where single blocks that run again hold them: the
+// inputs of all blocks but the first of each group, which are computed again. At each node the rest
+// is the same.
 double PeakBounds::inputs_not_saved(const Remedy& r, double saved_bytes) const {
   const std::int64_t layers = r.step.model.layers;
   const std::int64_t blocks = layers - ceil_div(layers, std::int64_t{r.step.recompute.every});

@@ -22,7 +22,7 @@ class PeakBounds {
   // A lower bound on a sketched peak: what is kept, and what forward holds besides, as far as that
   // is known of other sets.
   std::int64_t least_bytes(const Remedy& r);
-  // Remembers what a set holds that has figures from few layers.
+  // Remembers what a set holds, by its figures from few layers.
   void learn(const Remedy& r, const StepFigures& figures);
 
  private:

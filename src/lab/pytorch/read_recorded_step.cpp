@@ -96,7 +96,7 @@ AllocationList recorded_step_from(const std::string& text, const std::string& wh
   try {
     const Json root = Json::parse(text, where);
     return Reader(root, where).read();
-  } catch (const Error& error) {  // of a value's type, it names the value alone
+  } catch (const Error& error) {  // one about a value's type does not name the file
     throw Error(error.code(), where, error.message(), error.hint());
   }
 }

@@ -20,7 +20,7 @@ struct QuantizedSwiglu {
   std::int64_t rows = 0, columns = 0;
   DType code_dtype = DType::kF8E4M3;
   float limit = 0;  // the largest magnitude among the codes
-  // Each may be null: nobody reads it. Of gradients, that of the gate and that of up side by side.
+  // Results; nullptr: nobody reads it. Of a gradient, the gate's stands beside that of up.
   std::uint8_t* codes = nullptr;       // [rows, columns], or [rows, 2 columns]
   std::uint8_t* transposed = nullptr;  // [columns, rows], or [2 columns, rows]
   float* scale = nullptr;

@@ -231,7 +231,7 @@ class BarDrawing {
       draw_whisker(svg, x.at(std::max(bar.interval->low, range_.low)), x.at(bar.interval->high),
                    y + kThickness - 2);
     }
-    // It stands at the value, and above what the whisker has beyond it.
+    // The label begins where the bar ends, and lies above the part of the whisker beyond it.
     svg.text("soft over", x.at(end) + kValueGap, y + (has_whisker ? 9 : 12),
              labelled(bar.sum(), column_));
   }
