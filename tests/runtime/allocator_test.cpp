@@ -21,7 +21,7 @@ TEST(OutOfMemoryTest, TheMessageSaysWhatWasAskedForWhatLivesAndTheLimit) {
                           {{512, 8 * kGiB, {Category::kActivation, 3, "scores"}},
                            {1024, 4 * kGiB, {Category::kParameter, -1, "weight"}},
                            {2048, 2 * kGiB, {Category::kActivation, 4, "probabilities"}}},
-                          false);
+                          {});
   EXPECT_STREQ(error.what(),
                "[cpu] out of memory: 1.50 GiB asked for, 14.00 GiB live, limit 16.00 GiB; held by "
                "activation 10.00 GiB (2 blocks), parameter 4.00 GiB (1 block)");
@@ -37,13 +37,13 @@ TEST(OutOfMemoryTest, OnlyTheThreeLargestCategoriesAreNamed) {
                            {0, 2, {Category::kGradient, -1, ""}},
                            {0, 3, {Category::kOptimizerState, -1, ""}},
                            {0, 4, {Category::kWorkspace, -1, ""}}},
-                          false);
+                          {});
   EXPECT_THAT(error.hint(), StartsWith("held by workspace 4 B (1 block), optimizer_state"));
   EXPECT_THAT(error.hint(), EndsWith("gradient 2 B (1 block)"));
 }
 
 TEST(OutOfMemoryTest, WithoutALimitTheMachineIsAtItsEnd) {
-  const OutOfMemory error("cpu", 1024, 0, {}, true);
+  const OutOfMemory error("cpu", 1024, 0, {}, {.is_on_host = true});
   EXPECT_TRUE(error.lack().is_on_host);
   EXPECT_THAT(error.what(), HasSubstr("1.00 KiB asked for, 0 B live, and the machine has no more"));
   EXPECT_THAT(error.what(), HasSubstr("nothing is live"));
@@ -52,7 +52,7 @@ TEST(OutOfMemoryTest, WithoutALimitTheMachineIsAtItsEnd) {
 TEST(OutOfMemoryTest, TheLabelsOutliveTheProgramTheyCameFrom) {
   auto label = std::make_unique<std::string>("layers.0.attn.scores.a_long_name_on_the_heap");
   const std::string copy = *label;
-  const OutOfMemory error("cpu", 1, 1, {{512, 1, {Category::kActivation, 0, *label}}}, false);
+  const OutOfMemory error("cpu", 1, 1, {{512, 1, {Category::kActivation, 0, *label}}}, {});
   *label = "overwritten............................................";
   label.reset();
   EXPECT_EQ(error.live()[0].tag.label, copy);
