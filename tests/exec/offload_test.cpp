@@ -199,7 +199,9 @@ TEST_F(OffloadedStepTest, ActivationsAreInEachMemoryAsPredicted) {
     EXPECT_EQ(total_cost(program).flops, total_cost(before).flops);
     // Three blocks of four keep something; the last one's backward follows its forward.
     const std::int64_t residual = 4 * spec.shape.batch * spec.shape.context * spec.model.d_model;
-    if (spec.recompute == Recomputation::blocks()) EXPECT_EQ(moved_bytes(program), 3 * residual);
+    if (spec.recompute == Recomputation::blocks()) {
+      EXPECT_EQ(moved_bytes(program), 3 * residual);
+    }
     spec.offload = Offload::kBoth;
     EXPECT_GT(host_bytes(step_program(spec, *device)), host_bytes(program));
   }
