@@ -270,24 +270,28 @@ class ChunkFfn {
     } else if (n.op->is_view()) {
       parts_[n.outputs[0]].push_back(operands[0]);
       if (is_read_whole(n.outputs[0], region)) {
-        joined_[n.outputs[0]].push_back(written(n.inputs[0], operands[0]));
+        joined_[n.outputs[0]].push_back(written(n.inputs[0], operands[0], 1));
       }
     } else {
       const std::vector<Val> results = r_.builder().call(*n.op, operands, n.attrs);
       for (std::size_t i = 0; i < results.size(); ++i) {
         const ValueId v = n.outputs[i];
         parts_[v].push_back(results[i]);
-        if (is_read_whole(v, region)) joined_[v].push_back(written(v, results[i]));
+        if (is_read_whole(v, region)) joined_[v].push_back(written(v, results[i], 0));
       }
     }
   }
 
   // A part that its node can write into the assembly, or else a copy: so it is free at once.
-  Val written(ValueId id, Val part) {
+  // `readers`: how many nodes of chunks may read it.
+  Val written(ValueId id, Val part, std::ptrdiff_t readers) {
     const auto& writes = node(program_.value(id).producer).op->writes;
     const Type own = part.type();
-    const bool fits = readers_.only(id) != kNoNode && writes &&
-                      writes(program_.value(id).output_index, own, contiguous_strides(own.shape));
+    const bool fits =
+        std::ranges::count_if(readers_.nodes[at(id)],
+                              [&](NodeId reader) { return region_of_[at(reader)] != nullptr; }) ==
+            readers &&
+        writes && writes(program_.value(id).output_index, own, contiguous_strides(own.shape));
     return fits ? part : r_.builder().call1("copy", {part});
   }
 

@@ -147,12 +147,11 @@ std::vector<std::string> targets_for(const std::set<std::string>& adapted,
 // True for what PEFT saves of a resized base a second time: embeddings and head under the names
 // that they have within the module that it saves whole, and the head that is the embeddings.
 bool is_copy(std::string name, const std::set<std::string>& known, bool is_tied) {
-  if (is_tied && name == std::string(kTheirs) + "lm_head.weight") return true;
   for (const std::string_view inner : {".modules_to_save", ".original_module"}) {
     const std::size_t at = name.find(inner);
     if (at != name.npos) name.erase(at, inner.size());
   }
-  return known.contains(name);
+  return known.contains(name) || (is_tied && name == std::string(kTheirs) + "lm_head.weight");
 }
 
 void load_adapters(const WholeTensors& to, const RunSpec& run) {
