@@ -96,40 +96,6 @@ double tflops_of(const CellResult& result) {
 
 }  // namespace
 
-Json full_key(const RunSpec& run) {
-  static const RunSpec usual;
-  Json out = Json::object();
-  for (const RunField& field : run_fields()) {
-    const Json value = field.value(run);
-    if (!(value == field.value(usual))) out[field.name] = value;
-  }
-  return out;
-}
-
-namespace {
-
-template <class Spec>
-Json with_own(const Spec& spec) {
-  Json out = full_key(spec.run);
-  const Json own = key_of(spec);
-  for (const auto& [name, value] : own.members()) out[name] = value;
-  return out;
-}
-
-}  // namespace
-
-Json full_key(const AttentionSpec& spec) {
-  return with_own(spec);
-}
-
-Json full_key(const OpSpec& spec) {
-  return with_own(spec);
-}
-
-Json full_key(const CollectiveSpec& spec) {
-  return Json::Object{{"op", spec.op}, {"ranks", spec.ranks}, {"bytes", spec.bytes}};
-}
-
 Cells::Cells(const Command& command, const CellOptions& options,
              std::span<const std::string> arguments)
     : command_(command),
@@ -215,26 +181,20 @@ bool Cells::must_stop() const {
 }
 
 Json Cells::key_of_row(const std::string& stage, Json key, std::optional<int> round) const {
-  Json out = Json::Object{{"stage", stage}};
-  for (const auto& [name, value] : key.members()) out[name] = value;
-  if (round) out["round"] = *round;
+  Json out = Driver::key_of_row(stage, std::move(key), round);
   if (has_processes()) out["process"] = static_cast<std::int64_t>(pass_);
   return out;
 }
 
 void Cells::keep(std::vector<RowsFile::Row> rows) {
-  if (!options_.is_used()) return;
   file_.add(rows);
   if (!is_child()) return;
   std::ranges::move(rows, std::back_inserter(new_rows_));
 }
 
 std::vector<std::size_t> Cells::chosen(const std::string& stage, std::size_t count) const {
+  if (!is_child()) return Driver::chosen(stage, count);
   std::vector<std::size_t> out;
-  if (!is_child()) {
-    for (std::size_t i = 0; i < count; ++i) out.push_back(i);
-    return out;
-  }
   std::string_view only = options_.only;
   if (only.ends_with(kOneVisit)) only.remove_suffix(kOneVisit.size());
   for (const std::string& cells : pages::split(only, ";")) {
@@ -258,14 +218,25 @@ std::size_t Cells::known_of(Json key) const {
   return known;
 }
 
-void Cells::say_known(std::size_t known, std::size_t all) {
+void Cells::begin_visits(std::span<const Json> keys, std::span<const double> missing) {
+  view_.emplace(missing);
   if (options_.resume.empty() || file_.was_empty() || pass_ > 0) return;
-  log_info("[--resume] {}: {} of {} rows are there", options_.resume.string(), known, all);
+  std::size_t known = 0;
+  for (const Json& key : keys) known += known_of(key);
+  log_info("[--resume] {}: {} of {} rows are there", options_.resume.string(), known,
+           keys.size() * (has_processes() ? passes() : 1));
+}
+
+void Cells::begin_visit(double weight, const std::string& label, int round, int rounds) {
+  if (!view_) return;
+  view_->begin(weight, (has_processes() ? fmt::format("process {} of {}  ", pass_ + 1, passes())
+                        : rounds > 1    ? fmt::format("round {} of {}  ", round + 1, rounds)
+                                        : "") +
+                           label);
 }
 
 std::vector<std::size_t> Cells::order_of(std::size_t count) const {
-  std::vector<std::size_t> order(count);
-  for (std::size_t i = 0; i < count; ++i) order[i] = i;
+  std::vector<std::size_t> order = Driver::order_of(count);
   if (!has_processes()) return order;
   static const std::uint64_t seed = std::random_device()();
   const CounterRng lot(seed, "cells");
@@ -274,11 +245,6 @@ std::vector<std::size_t> Cells::order_of(std::size_t count) const {
     std::swap(order[left - 1], order[lot.below(drawn++, left)]);
   }
   return order;
-}
-
-std::string Cells::words_of_visit(int round, int rounds) const {
-  if (has_processes()) return fmt::format("process {} of {}  ", pass_ + 1, passes());
-  return rounds > 1 ? fmt::format("round {} of {}  ", round + 1, rounds) : "";
 }
 
 bool Cells::measure_in_process(const std::string& stage, std::size_t cell, const Json& key) {
@@ -299,18 +265,16 @@ bool Cells::measure_in_process(const std::string& stage, std::size_t cell, const
     end = process.out.find('\n', begin);
     rows.push_back(
         row_of_line(std::string_view(process.out).substr(begin, end - begin), "--processes"));
-    if (has_processes()) rows.back().first["process"] = static_cast<std::int64_t>(pass_);
+    for (const char* of_visit : {"round", "process"}) {
+      if (const Json* value = key.find(of_visit)) rows.back().first[of_visit] = *value;
+    }
   }
   // The cell itself comes last: where it is in the file, all that belongs to it is.
   std::ranges::reverse(rows);
   std::erase_if(rows, [](const RowsFile::Row& one) {
     return one.first.find("stage") != nullptr && one.first.at("stage") == Json(kMachine);
   });
-  if (options_.is_used()) {
-    keep(std::move(rows));
-  } else {
-    file_.add(rows);
-  }
+  keep(std::move(rows));
   if (row(key) != nullptr) return true;
   throw Error(ErrorCode::kFailed, "--processes", "a process of its own measured another cell");
 }
@@ -365,9 +329,7 @@ int Cells::finish(CellTables result) {
   const bool is_whole = role_ == Role::kGathers || (result.done >= result.wanted && !result.is_cut);
   const bool is_joined = has_processes() && has_cells_;
   if (is_joined && is_whole) {
-    documents_.push_back(Json::parse(
-        to_string(Document{result.schema, result.environment, result.tables}, Format::kJson),
-        command_.name));
+    documents_.push_back(to_json({result.schema, result.environment, result.tables}));
     if (pass_ + 1 < passes()) return 0;
   }
   has_ended_ = true;

@@ -171,18 +171,6 @@ MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only
   });
 }
 
-// Adds what the file of finished cells does not keep: all that follows from the program.
-void add_program(MemoryRun& run) {
-  if (run.has_program() || run.parameters == 0 || !run.measured) return;
-  MemoryRun same = predict_memory(run.spec.step, traits_of(run.spec.step.place));
-  run.program = std::move(same.program);
-  run.recompute_note = std::move(same.recompute_note);
-  run.traits = same.traits;
-  run.buffer_plan = std::move(same.buffer_plan);
-  run.map = std::move(same.map);
-  run.plan = std::move(same.plan);
-}
-
 // Drops records that reports on one cell and pictures alone read: a file of many cells is small.
 void drop_events(MemoryRun& run) {
   run.events.clear();
@@ -220,7 +208,7 @@ std::vector<MemoryCell> cells_of(const std::vector<RunSpec>& runs, const MemoryO
   }
   std::vector<MemoryCell> out;
   for (MemoryRun& run : found) {
-    add_program(run);
+    add_program(run, traits_of(run.spec.step.place));
     const RunSpec step = run.spec.step;
     out.push_back({.run = std::move(run), .limit_bytes = limit_in_bytes(step.place)});
     const bool is_accounted = !o.account_as.empty() && out.back().run.has_program();

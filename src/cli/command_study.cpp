@@ -1,9 +1,8 @@
 // tracestep study: every experiment at sizes that this machine manages in some minutes, and one
 // report of them with the answers to the study's questions.
 #include <chrono>
+#include <cstdlib>
 #include <memory>
-
-#include <fmt/ranges.h>
 
 #include "backends/comm/launch/launched.h"
 #include "base/error.h"
@@ -12,7 +11,7 @@
 #include "base/made_folders.h"
 #include "base/output_file.h"
 #include "base/units.h"
-#include "cli/child_process.h"
+#include "cli/cells.h"
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/options.h"
@@ -24,11 +23,9 @@
 #include "course/published.h"
 #include "lab/compare/result_file.h"
 #include "lab/measure/ceilings.h"
-#include "lab/report/column_facts.h"
 #include "lab/study/study.h"
 #include "lab/study/summary.h"
 #include "run/memory_limit.h"
-#include "spec/fields.h"
 
 namespace tracestep::cli {
 namespace fs = std::filesystem;
@@ -39,7 +36,8 @@ struct StudyOptions {
   bool course = false, is_all = false;
   std::optional<std::int64_t> train_steps;
   bool quick = false;
-  double budget_minutes = 0.0;  // 0: minutes_of() decides
+  double budget_minutes = 0.0;         // 0: minutes_of() decides
+  std::optional<std::int64_t> rounds;  // none: as many as there is time for
   RunGrid grid;
 };
 
@@ -67,45 +65,6 @@ class Announcer {
   Clock::time_point end_;
 };
 
-// Each row is of a process of its own, which must not have computed anything before.
-Table warm_up(const Place& place, const RunSpec& step, const std::vector<std::int64_t>& warmups) {
-  std::vector<std::string> arguments{"bench",
-                                     "--steps",
-                                     "5",
-                                     "--roof",
-                                     "0",
-                                     "--format",
-                                     "json",
-                                     "--warmup-study",
-                                     fmt::format("{}", fmt::join(warmups, ",")),
-                                     "--size",
-                                     step.model.name,
-                                     "--context",
-                                     std::to_string(step.shape.context),
-                                     "--mode",
-                                     std::string(name_of(step.mode)),
-                                     "--batch",
-                                     std::to_string(step.shape.batch),
-                                     "--vocab",
-                                     std::to_string(step.model.vocab),
-                                     "--device",
-                                     place.device,
-                                     "--threads",
-                                     std::to_string(place.threads)};
-  if (place.memory_limit_bytes != 0) {
-    const RunSpec here{.place = place};
-    arguments.insert(arguments.end(),
-                     {"--memory-limit", text_of(field_named("memory_limit_bytes"), here)});
-  }
-  const ProcessResult process = run_self(arguments);
-  if (process.status != 0) {
-    throw Error(
-        ErrorCode::kFailed, "study",
-        fmt::format("bench ended with status {}: {}", process.status, last_line(process.err)));
-  }
-  return tables_of(Json::parse(process.out, "bench"), "bench", "warmup").front();
-}
-
 StudySizes sizes_of(const StudyOptions& o, const Place& place) {
   StudySizes out = o.quick                             ? quick_study_sizes()
                    : traits_of(place).has_own_memory() ? gpu_study_sizes()
@@ -118,25 +77,24 @@ StudySizes sizes_of(const StudyOptions& o, const Place& place) {
 }
 
 StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySizes& sizes,
-                        const Json& environment) {
+                        const Json& environment, Cells& cells) {
   const std::int64_t memory = memory_of(run.place, environment);
   RunSpec limited = run;
   Place& place = limited.place;
   place = with_limit(place, environment);
   limited.model = sizes.models.front();
   limited.shape = {.batch = 4, .context = 128};
-  const StudyTrainingOptions training{.folder = o.folder, .run = limited, .steps = o.train_steps};
-  return {.make_device = make_device,
+  const StudyTrainingOptions training{
+      .folder = o.folder, .run = limited, .steps = o.train_steps, .stop = &cells.stop("parts")};
+  return {.driver = &cells,
+          .make_device = make_device,
           .make_reference = make_reference,
           .ceilings = device_ceilings,
           .train = [training](double seconds) { return train_for_study(training, seconds); },
-          // Takes the user's own limit, not the default one.
-          .warm_up =
-              [place = run.place](const RunSpec& step, const std::vector<std::int64_t>& warmups) {
-                return warm_up(place, step, warmups);
-              },
           .beside_published = published_section,
           .traits = traits_of(place),
+          .visits = cells.visits(o.rounds),
+          .in_processes = cells.has_processes(),
           .runs_ranks = !traits_of(place).has_own_links(),
           .memory_bytes = place.memory_limit_bytes > 0 ? place.memory_limit_bytes : memory,
           .place = place,
@@ -259,27 +217,72 @@ int write_anew(const StudyOptions& o) {
   return 0;
 }
 
-int run_study_command(const StudyOptions& o, std::span<const std::string> arguments) {
-  if (!o.from.empty()) return write_anew(o);
-  check_alone();
-  const RunSpec run = run_alone(o);
-  const Json environment = environment_of(arguments, run);
-  StudySizes sizes = sizes_of(o, run.place);
-  set_parallel(o, sizes);
-  const StudyFolders folders(o);
-  const double minutes = minutes_of(o, run.place);
-  const StudyReport report = run_study(machine_of(o, run, sizes, environment), sizes,
-                                       60.0 * minutes, Announcer(60.0 * minutes));
-  write_report(o, report, environment);
-  print(o, report);
-  return 0;
-}
-
 // The plan takes all the memory there is, or the limit, as a study chooses sizes that fit it.
 JobPlan plan_of(const StudyOptions& o) {
   const Place place = run_alone(o, DeviceUse::kPlan).place;
   return {
       .place = place, .peak_bytes = limit_in_bytes(place), .seconds = 60.0 * minutes_of(o, place)};
+}
+
+// Where other work keeps the cores busy, each kernel of several threads waits for the last of them
+// to get its turn: a step then takes many times as long as on one thread.
+bool is_busy(const RunSpec& run, const StudySizes& sizes, Cells& cells) {
+  constexpr double kMuchLonger = 3;
+  CellSpec pilot{{.model = sizes.models.front(), .shape = {.batch = 1, .context = 16}},
+                 {.warmup = 1, .steps = 3, .recorded_steps = 0}};
+  pilot.step.model.layers = 1;
+  pilot.step.mode = Mode::kInference;
+  pilot.step.place = run.place;
+  return cells.Driver::besides<bool>("busy", full_key(pilot), [&] {
+    const double shared = visit(make_device, pilot, cells.stop_signal()).wall_ms;
+    pilot.step.place.threads = 1;
+    const double alone = visit(make_device, pilot, cells.stop_signal()).wall_ms;
+    return alone > 0 && shared > kMuchLonger * alone;
+  });
+}
+
+// Takes one thread there, unless their number is asked for; processes that measure for this one
+// take it as from a shell.
+void fit_threads(const StudyOptions& o, const StudySizes& sizes, Cells& cells, RunSpec& run,
+                 Json& environment) {
+  if (cells.is_child() || o.grid.is_given("threads") || run.place.threads <= 1 ||
+      traits_of(run.place).has_own_memory() || !is_busy(run, sizes, cells)) {
+    return;
+  }
+  log_info("study: other work keeps the cores busy: its steps run on one thread");
+  run.place.threads = 1;
+  environment["threads"] = 1;
+  ::setenv("OMP_NUM_THREADS", "1", 1);
+}
+
+int run_study_command(const StudyOptions& o, Cells& cells) {
+  if (cells.lists()) {
+    cells.needs_whole(plan_of(o));
+    return 0;
+  }
+  if (!o.from.empty()) return write_anew(o);
+  check_alone();
+  RunSpec run = run_alone(o);
+  Json environment = cells.environment_of(run);
+  StudySizes sizes = sizes_of(o, run.place);
+  set_parallel(o, sizes);
+  cells.stop("parts");
+  fit_threads(o, sizes, cells, run, environment);
+  const double seconds = 60.0 * minutes_of(o, run.place);
+  const auto report_of = [&] {
+    return run_study(machine_of(o, run, sizes, environment, cells), sizes, seconds,
+                     Announcer(seconds));
+  };
+  if (cells.is_child()) {
+    const OutputOptions none;
+    report_of();
+    return cells.finish({.output = none, .environment = environment});
+  }
+  const StudyFolders folders(o);
+  const StudyReport report = report_of();
+  write_report(o, report, environment);
+  print(o, report);
+  return cells.is_stopped() ? cells.stop().exit_status() : 0;
 }
 
 }  // namespace
@@ -290,15 +293,18 @@ Command study_command() {
   OptionSet& set = command.options;
   set.group("The study");
   set.path("--output-dir", "DIR", options->folder, "where the report goes");
+  set.names_one_file();
   set.path("--from", "FILE", options->from,
            "make the report anew from a stored study.json or study.html; nothing is measured");
   set.toggle("--course", options->course,
              "also a hand-in: course.md, .tex and .typ, by the handout's problems, with tables of "
              "size against context");
+  set.names_one_file();
   set.path("--mine", "FILE", options->mine,
            "with --course: times of your own beside these and published ones, a CSV file with the "
            "columns size, context, mode, precision, mean_ms, std_ms, n; or, in place of the last "
            "three, trace: a recording of torch.profiler, beside that file");
+  set.names_one_file();
   set.path("--pictures", "DIR", options->pictures,
            "also write every chart here with what it shows above it, as SVG, and as PNG where "
            "rsvg-convert is installed");
@@ -307,9 +313,14 @@ Command study_command() {
            "how many minutes it may take; what does not fit is left out and named; when left out "
            "4, on a GPU 4.4, with "
            "--quick 1");
+  set.lists_cells();
+  set.integer("--rounds", options->rounds, {1, 1000},
+              "measure each cell in so many rounds; as many as the time allows, 3 to 12, when left "
+              "out");
   set.integer("--train-steps", options->train_steps, {1, 1000000},
               "as many as the time allows, 200 at most, when left out");
   set.toggle("--quick", options->quick, "small sizes and few samples");
+  set.lists_cells();
   set.toggle("--all", options->is_all, "print every answer, where a screen has the first ones");
   set.group("Of which model");
   for (const char* field : {"size", "model", "context"}) {
@@ -324,7 +335,7 @@ Command study_command() {
     const bool is_of_place = field.group == FieldGroup::kHow && field.show == FieldShow::kKey;
     if (is_of_place) add_field(set, options->grid, field.name, Values::kOne);
   }
-  runs_with(command, options, run_study_command, plan_of);
+  measures_with(command, options, run_study_command);
   return command;
 }
 

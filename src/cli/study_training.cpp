@@ -20,8 +20,9 @@ namespace {
 constexpr std::int64_t kSteps = 200, kLeastSteps = 4;
 constexpr double kValidationFraction = 0.05;
 constexpr std::int64_t kMostValidationBatches = 8;
-// Validation and sampling take a part of the time too.
-constexpr double kShareOfSteps = 0.7;
+// Validation takes a part of the time too; the clock ends the steps where they are slower than the
+// first ones, and leaves the rest of it for saving and sampling.
+constexpr double kShareOfSteps = 0.7, kShareOfTraining = 0.85;
 
 using Clock = std::chrono::steady_clock;
 
@@ -42,8 +43,11 @@ std::vector<fs::path> texts_here() {
   return out;
 }
 
+// Ends the text of a sample where its time ends.
+struct SampleIsOver {};
+
 std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs::path& weights,
-                        const Tokenizer& tokenizer) {
+                        const Tokenizer& tokenizer, Clock::time_point end) {
   GenerateOptions options;
   options.run.model = o.run.model;
   options.run.seed = o.run.seed;
@@ -53,15 +57,23 @@ std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs:
   std::string out;
   TextStream stream(&tokenizer, [&](std::string_view piece) { out += piece; });
   for (std::int64_t token : options.prompt) stream.add(token);
-  generate(device, options, nullptr, [&](std::int64_t token) { stream.add(token); });
+  try {
+    generate(device, options, nullptr, [&](std::int64_t token) {
+      stream.add(token);
+      if (Clock::now() >= end) throw SampleIsOver();
+    });
+  } catch (const SampleIsOver&) {
+  }
   stream.finish();
   return out;
 }
 
-TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
+// `seconds`: that training may take; 0: as long as its steps do.
+TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps, double seconds) {
   TrainOptions out;
   out.run = o.run;
   out.steps = steps;
+  out.seconds = seconds;
   out.schedule = {.kind = ScheduleKind::kCosine,
                   .lr = 3e-3,
                   .lr_min = 3e-4,
@@ -81,6 +93,7 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps) {
 std::int64_t steps_for(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
                        double seconds) {
   if (o.steps) return *o.steps;
+  if (seconds <= 0) return kLeastSteps;
   const auto start = Clock::now();
   TrainOptions pilot;
   pilot.run = o.run;
@@ -102,7 +115,6 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds) {
   const TextSource source = read_text(paths);
   const std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
   StudyTraining out;
-  out.model = o.run.model;
   out.shape = o.run.shape;
   for (const fs::path& path : paths) out.texts.push_back(path.string());
   out.file_count = static_cast<std::int64_t>(source.files.size());
@@ -110,23 +122,31 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds) {
   const TokenSplit split =
       split_tokens(memory_tokens("text", tokenizer->encode(source.text)), kValidationFraction);
   const auto device = make_device(o.run);
-  TrainOptions options =
-      train_options(o, steps_for(*device, o, split.train, seconds - seconds_since(begin)));
+  const std::int64_t steps =
+      steps_for(*device, o, split.train, kShareOfTraining * (seconds - seconds_since(begin)));
+  // A number of steps that was asked for is run in full.
+  TrainOptions options = train_options(
+      o, steps,
+      o.steps ? 0.0 : std::max(1e-3, kShareOfTraining * (seconds - seconds_since(begin))));
   options.tokenizer = tokenizer;
   log_info("study: training {} for {} steps on {}: {}", o.run.model.name, options.steps,
            fmt::join(out.texts, ", "), words_of(source));
   const auto start = Clock::now();
   ProgressLine progress;
-  train(*device, options, split.train, split.validation, nullptr, [&](const TrainStep& step) {
+  const auto add = [&](const TrainStep& step) {
     out.steps.push_back(step);
     progress.update(
         fmt::format("training  step {}/{}  loss {:.3f}", step.step, options.steps, step.loss));
-  });
+  };
+  const TrainResult result = train(*device, options, split.train, split.validation, o.stop, add);
+  if (result.interrupted) return {};
   out.seconds = seconds_since(start);
   progress.done();
   log_info("study: the trained model is {}, its steps {}", options.save.string(),
            options.log.string());
-  out.sample = sample_text(*device, o, options.save, *tokenizer);
+  const auto all =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  out.sample = sample_text(*device, o, options.save, *tokenizer, begin + all);
   return out;
 }
 

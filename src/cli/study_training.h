@@ -13,9 +13,11 @@ struct StudyTrainingOptions {
   std::filesystem::path folder;  // for weights and log
   RunSpec run;
   std::optional<std::int64_t> steps;  // none: 200, or as many as the time allows
+  const StopSignal* stop = nullptr;
 };
 
-// Trains for about `seconds`, by the time that a step takes just before.
+// Trains for `seconds`, which end the steps; how many these will be is guessed by one just before.
+// No steps: a signal came.
 StudyTraining train_for_study(const StudyTrainingOptions& options, double seconds);
 
 }  // namespace tracestep::cli

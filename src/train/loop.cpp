@@ -227,8 +227,9 @@ class Run {
   }
 
   TrainResult go(const StopSignal* stop, const std::function<void(const TrainStep&)>& progress) {
+    begin_ns_ = now_ns();
     try {
-      while (step_ < options_.steps) {
+      while (goes_on()) {
         const Wishes wishes = wishes_of(group_, stop);
         if (wishes.save) save_as_asked(*stop);
         if (wishes.stop) break;
@@ -239,7 +240,7 @@ class Run {
       keep_what_is_done(error);
       throw;
     }
-    out_.interrupted = step_ < options_.steps;
+    out_.interrupted = goes_on();
     if (checkpoints_.saved_at() != step_ && may_save()) save_or_end();
     if (!out_.interrupted) save_weights();
     return out_;
@@ -261,6 +262,11 @@ class Run {
   }
 
   bool is_due(std::int64_t every) const { return every > 0 && step_ % every == 0; }
+  bool has_no_time() const {
+    return options_.seconds > 0 &&
+           static_cast<double>(now_ns() - begin_ns_) * 1e-9 >= options_.seconds;
+  }
+  bool goes_on() const { return step_ < options_.steps && !is_over_; }
 
   // True when no step before had so low a validation loss.
   bool one_step(const std::function<void(const TrainStep&)>& progress) {
@@ -268,7 +274,9 @@ class Run {
     bool is_best = false;
     if (!record.not_finite) {
       ++step_;
-      if (trainer_.can_validate() && is_due(options_.validate_every)) {
+      is_over_ = has_no_time();
+      const bool is_last = is_over_ && options_.validate_every > 0;
+      if (trainer_.can_validate() && (is_last || is_due(options_.validate_every))) {
         record.validation_loss = trainer_.validate();
         is_best = checkpoints_.add_validation({step_, *record.validation_loss});
         out_.best = checkpoints_.best();
@@ -374,6 +382,8 @@ class Run {
   TrainResult out_;
   std::optional<LogFile> log_;
   std::int64_t step_ = 0;  // steps done
+  std::int64_t begin_ns_ = 0;
+  bool is_over_ = false;  // the time of the run, when the last step ended
 };
 
 }  // namespace

@@ -1,10 +1,14 @@
 // `tracestep study` as a person runs it: three files that say the same.
+#include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
+#include <thread>
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -250,6 +254,64 @@ TEST(StudyTest, APartThatRunsOutOfMemoryIsNamedAndTheOthersGoOn) {
   EXPECT_EQ(status["training"], "out of memory");
   EXPECT_EQ(status["number formats"], "done");
   EXPECT_TRUE(status.contains("review"));
+}
+
+// What a study says that no clock, machine or process decides: the rows of each table, and of cells
+// their parameters and bytes. Some tables have their longest times first, so order is left out.
+std::string exact_part_of(const fs::path& study) {
+  std::string out;
+  const Json data = Json::parse(text_of(study), "study.json");
+  for (const auto& [name, table] : data.at("tables").members()) {
+    std::vector<std::string> rows;
+    for (const Json& row : table.at("rows").items()) {
+      rows.emplace_back();
+      for (const char* column : {"cell", "status", "peak_bytes", "launches", "warmup"}) {
+        if (const Json* value = row.find(column)) rows.back() += canonical_text(*value) + " ";
+      }
+    }
+    std::ranges::sort(rows);
+    out += fmt::format("{}: {}\n", name, fmt::join(rows, "; "));
+  }
+  return out;
+}
+
+// The driver of cells is that of all commands.
+TEST(StudyTest, AStudyThatWasKilledGoesOnAndProcessesMeasureTheSameCells) {
+  const TempFolder temp;
+  const fs::path rows = temp.path() / "rows.jsonl";
+  const auto study = [&](const std::string& name, const std::string& more,
+                         const std::function<void(pid_t)>& while_running = {}) {
+    return run_tracestep(
+        words_of("study --quick --minutes 60 --rounds 1 --train-steps 1 --threads 1 --output-dir " +
+                 (temp.path() / name).string() + more),
+        {.folder = testing::source_folder(), .while_running = while_running});
+  };
+  const auto rows_of_steps = [&] {
+    const std::string text = fs::exists(rows) ? text_of(rows) : std::string();
+    return count_of(text, "\"stage\":\"step tiny 256 2x32\"");
+  };
+  const std::string resumed = " --resume " + rows.string();
+  study("resumed", resumed, [&](pid_t child) {
+    while (rows_of_steps() < 5 && ::kill(child, 0) == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ::kill(child, SIGKILL);
+  });
+  ASSERT_GE(rows_of_steps(), 5u);
+  const std::string begun = text_of(rows);
+  EXPECT_FALSE(fs::exists(temp.path() / "resumed" / "study.json"));
+  ASSERT_EQ(study("resumed", resumed).status, 0);
+  const std::string whole = text_of(rows);
+  EXPECT_TRUE(whole.starts_with(begun.substr(0, begun.rfind('\n'))));
+  // Nothing is left to measure.
+  ASSERT_EQ(study("again", resumed).status, 0);
+  EXPECT_EQ(text_of(rows), whole);
+  const std::string exact = exact_part_of(temp.path() / "resumed" / "study.json");
+  EXPECT_EQ(exact_part_of(temp.path() / "again" / "study.json"), exact);
+  ASSERT_EQ(study("plain", "").status, 0);
+  EXPECT_EQ(exact_part_of(temp.path() / "plain" / "study.json"), exact);
+  ASSERT_EQ(study("processes", " --processes 2").status, 0);
+  EXPECT_EQ(exact_part_of(temp.path() / "processes" / "study.json"), exact);
 }
 
 TEST(StudyTest, RanksThatCannotShareTheStepAreRefusedBeforeAnythingRuns) {

@@ -64,7 +64,6 @@ AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spe
 double visit_weight(const AttentionSpec& spec);  // elements of T²
 Json key_of(const AttentionSpec& spec);
 std::vector<double> beside_samples(const AttentionResult& result);  // of whole steps, if it is ok
-using AttentionRounds = CellRounds<AttentionSpec, AttentionResult>;
 
 // The bytes of one tensor of B·H·T², divided by T²: B·H elements of the dtype that softmax runs in.
 double square_bytes(const AttentionSpec& spec);

@@ -16,7 +16,7 @@ class Rounds {
          const std::function<bool(std::size_t, int)>& visit, const StopSignal* stop)
       : limits_(limits), visit_(visit), stop_(stop), seconds_(weights.begin(), weights.end()) {
     for (std::size_t i = 0; i < weights.size(); ++i) cells_.push_back(i);
-    kept_.assign(weights.size(), true);
+    kept_.assign(weights.size(), false);
   }
 
   std::vector<bool> run() {
@@ -27,14 +27,21 @@ class Rounds {
       }
       return kept_;
     }
-    // The first visit of the first cell is the measure of the others' weights.
-    const double weight = seconds_[0];
-    if (!visit_all({0}, 0)) return kept_;
-    const double per_weight = seconds_[0] / std::max(weight, 1e-300);
-    for (std::size_t i = 1; i < seconds_.size(); ++i) seconds_[i] *= per_weight;
+    // The first visit that measures is the measure of the others' weights.
+    const auto is_new = [&](std::size_t cell) {
+      return !limits_.is_known || !limits_.is_known(cell);
+    };
+    const auto found = std::ranges::find_if(cells_, is_new);
+    const std::size_t first = found == cells_.end() ? 0 : *found;
+    const double weight = seconds_[first];
+    if (!visit_all({first}, 0)) return kept_;
+    const double per_weight = seconds_[first] / std::max(weight, 1e-300);
+    for (const std::size_t cell : cells_) {
+      if (cell != first) seconds_[cell] *= is_new(cell) ? per_weight : 0;
+    }
     keep(limits_.seconds);
     std::vector<std::size_t> others = cells_;
-    std::erase(others, std::size_t{0});
+    std::erase(others, first);
     if (!visit_all(others, 0)) return kept_;
     // Some overtime costs less than a table without its cells.
     constexpr double kOvertime = 1.15;
@@ -69,26 +76,23 @@ class Rounds {
       cells_.push_back(cell);
     }
     if (cells_.empty()) cells_ = {all.front()};
-    for (const std::size_t cell : all) {
-      kept_[cell] = std::ranges::find(cells_, cell) != cells_.end() || has_failed(cell);
-    }
-  }
-  bool has_failed(std::size_t cell) const {
-    return std::ranges::find(failed_, cell) != failed_.end();
   }
 
-  // Visits each cell once, in an order drawn by lot; false: a signal came.
+  // Visits each cell once, in an order drawn by lot; false: a signal came, or visits have become so
+  // much longer than they were that the time is far over. Where it is limited the first round
+  // begins with what matters most.
   bool visit_all(std::vector<std::size_t> order, int round) {
-    for (std::size_t left = order.size(); left > 1; --left) {
+    constexpr double kFarOver = 1.5;
+    const bool is_limited = limits_.seconds > 0;
+    for (std::size_t left = order.size(); left > 1 && (round > 0 || !is_limited); --left) {
       std::swap(order[left - 1], order[lot_.below(drawn_++, left)]);
     }
     for (const std::size_t cell : order) {
       if (stop_ != nullptr && stop_->requested()) return false;
+      if (is_limited && passed() > kFarOver * limits_.seconds) return false;
       const double begin = passed();
-      if (!visit_(cell, round)) {
-        std::erase(cells_, cell);
-        failed_.push_back(cell);
-      }
+      kept_[cell] = true;
+      if (!visit_(cell, round)) std::erase(cells_, cell);
       seconds_[cell] = passed() - begin;
     }
     return true;
@@ -100,9 +104,9 @@ class Rounds {
   const std::int64_t start_ns_ = limits_.clock();
   const CounterRng lot_{limits_.seed, "rounds"};
   std::uint64_t drawn_ = 0;
-  std::vector<std::size_t> cells_ = {}, failed_ = {};
+  std::vector<std::size_t> cells_ = {};
   std::vector<double> seconds_;  // of a visit: weights until the first cell was visited
-  std::vector<bool> kept_ = {};
+  std::vector<bool> kept_ = {};  // those that were visited
   bool leads_have_time_ = false;
 };
 

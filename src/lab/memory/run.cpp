@@ -264,6 +264,17 @@ MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits) {
   return run;
 }
 
+void add_program(MemoryRun& run, const DeviceTraits& traits) {
+  if (run.has_program() || run.parameters == 0 || !run.measured) return;
+  MemoryRun same = predict_memory(run.spec.step, traits);
+  run.program = std::move(same.program);
+  run.recompute_note = std::move(same.recompute_note);
+  run.traits = same.traits;
+  run.buffer_plan = std::move(same.buffer_plan);
+  run.map = std::move(same.map);
+  run.plan = std::move(same.plan);
+}
+
 MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error) {
   MemoryRun run;
   run.spec.step = spec;

@@ -101,6 +101,10 @@ MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec
 // Predicts the run from the program, without a device and without events.
 MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits);
 
+// Adds what follows from the program to a run that was measured, where it is not there: a file of
+// finished cells does not keep it.
+void add_program(MemoryRun& run, const DeviceTraits& traits);
+
 // A step that is out of memory whatever it computes again: its predicted peak is the least one, and
 // it has no program.
 MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error);

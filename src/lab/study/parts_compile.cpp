@@ -8,61 +8,51 @@ namespace tracestep {
 
 // Naive attention in parts, with softmax as one kernel, and the latter compiled.
 std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
-  std::vector<AttentionSpec> out;
   const StudySizes& sizes = context.sizes;
-  for (std::int64_t tokens : sizes.variant_contexts) {
-    for (const bool is_in_parts : {true, false}) {
-      for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
-        if (is_in_parts && executor == ExecutorKind::kCompiled) continue;
-        AttentionSpec spec = sizes.attention;
-        spec.width = sizes.widths.front();
-        spec.run = context.here(spec.run);
-        spec.run.executor = executor;
-        spec.run.shape.context = tokens;
-        spec.saved.exp = is_in_parts;
-        out.push_back(spec);
-      }
-    }
-  }
-  return out;
+  AttentionSpec usual = sizes.attention;
+  usual.width = sizes.widths.front();
+  usual.run = context.here(usual.run);
+  const Axis<AttentionSpec> ways = {
+      [](AttentionSpec& s) { s.saved.exp = true; }, [](AttentionSpec&) {},
+      [](AttentionSpec& s) { s.run.executor = ExecutorKind::kCompiled; }};
+  return product<AttentionSpec>({usual}, {attention_contexts(sizes.variant_contexts), ways});
 }
 
-namespace {
-
-// Measures errors against float64, for those of the runs that were measured.
-void measure_errors(StudyContext& context, StepErrors& errors, std::span<const RunSpec> runs) {
-  for (const CellResult& cell : context.measured(runs)) {
-    if (cell.status != Status::kOk || !context.has_time_for(0)) continue;
-    const RunSpec& run = cell.spec.step;
-    context.errors[key_of(run).dump()] = errors.of(context.machine.make_device, run);
-  }
-}
-
-// The first steps of a model in one mode.
-void measure_starts(StudyContext& context, const ModelConfig& model, Mode mode) {
-  constexpr int kStarts = 2;
-  for (const RunSpec& run : runs_in(context, "ways", model)) {
-    if (run.mode != mode || !context.has_time_for(kStarts * context.seconds_of(run))) continue;
-    attempt([&] {
-      context.starts[key_of(run).dump()] = measure_starts(context.machine.make_device, run);
-    });
-  }
-}
-
-}  // namespace
-
-// Comes first, as many questions need it: a start takes as long as its kernels take to compile, and
-// float64 longer than all else.
+// Starts come first, as many questions need them: one takes as long as its kernels take to compile,
+// and float64 longer than all else.
 void start_part(StudyContext& context) {
   context.announce("errors against float64, and first steps");
   const StudySizes& sizes = context.sizes;
+  const auto key = [](const RunSpec& run) { return key_of(run).dump(); };
+  const auto add_starts = [&](Mode mode) {
+    constexpr int kStarts = 2;
+    for (const RunSpec& run : runs_in(context, "ways")) {
+      if (run.mode != mode || !context.has_time_for(kStarts * context.seconds_of(run))) continue;
+      const auto start =
+          context.driver().besides<std::optional<StartTimes>>("start", full_key(run), [&] {
+            std::optional<StartTimes> out;
+            attempt([&] { out = measure_starts(context.machine.make_device, run); });
+            return out;
+          });
+      if (start) context.starts[key(run)] = *start;
+    }
+  };
   StepErrors errors(context.machine.make_reference, sizes.error);
-  for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, Mode::kStep);
-  measure_errors(context, errors, runs_in(context, "steps", sizes.precise.front()));
-  measure_errors(context, errors, runs_in(context, "ladder"));
-  for (Mode mode : {Mode::kForwardBackward, Mode::kForward}) {
-    for (const ModelConfig& model : sizes.compiled) measure_starts(context, model, mode);
-  }
+  const auto add_errors = [&](std::span<const RunSpec> runs) {
+    for (const CellResult& cell : context.measured(runs)) {
+      const RunSpec& run = cell.spec.step;
+      if (cell.status != Status::kOk || !context.has_time_for(0)) continue;
+      context.errors[key(run)] = context.driver().besides<std::optional<StepError>>(
+          "error", full_key(run), [&] { return errors.of(context.machine.make_device, run); });
+    }
+  };
+  add_starts(Mode::kStep);
+  std::vector<RunSpec> precise = runs_in(context, "steps");
+  std::erase_if(precise,
+                [&](const RunSpec& run) { return run.model.name != sizes.precise.front().name; });
+  add_errors(precise);
+  add_errors(runs_in(context, "ladder"));
+  for (Mode mode : {Mode::kForwardBackward, Mode::kForward}) add_starts(mode);
 }
 
 void add_compile_section(StudyContext& context) {
@@ -79,18 +69,19 @@ void add_compile_section(StudyContext& context) {
   add(way_table(cells));
   std::vector<AttentionResult> attention;
   for (const AttentionSpec& spec : attention_ways(context)) {
-    if (const AttentionResult* r = context.attention_cells.find(spec)) attention.push_back(*r);
+    if (const AttentionResult* r = result_of(spec, context.attention_cells))
+      attention.push_back(*r);
   }
   add(way_attention_table(attention));
-  std::vector<RunSpec> saved = runs_in(context, "ways", context.sizes.compiled.front());
-  std::erase_if(saved, [](const RunSpec& run) { return run.mode != Mode::kForwardBackward; });
+  std::vector<RunSpec> saved = runs_in(context, "ways");
+  std::erase_if(saved, [&](const RunSpec& run) {
+    return run.mode != Mode::kForwardBackward ||
+           run.model.name != context.sizes.compiled.front().name;
+  });
   add(way_saved_table(context.machine.make_device, saved));
   const std::vector<RunSpec> runs = runs_in(context, "ladder");
-  std::vector<CellResult> results;
-  for (const RunSpec& run : runs) {
-    if (const CellResult* found = context.steps.find({run, {}})) results.push_back(*found);
-  }
-  const std::vector<LadderStep> ladder = ladder_of(study_rungs(), runs, results, context.errors);
+  const std::vector<LadderStep> ladder =
+      ladder_of(study_rungs(), runs, context.measured(runs), context.errors);
   if (!ladder.empty()) {
     add(ladder_table(ladder));
     out.reading += " " + text_of_section("compile", "Ladder");

@@ -1,6 +1,6 @@
 // Parts of the study that take single steps apart: their bytes, their kernels, attention alone.
 #include <algorithm>
-#include <set>
+#include <array>
 #include <tuple>
 
 #include "analysis/cost.h"
@@ -10,6 +10,8 @@
 #include "lab/memory/tables.h"
 #include "lab/predict/devices.h"
 #include "lab/study/study.h"
+#include "spec/axes.h"
+#include "spec/step_program.h"
 
 namespace tracestep {
 namespace {
@@ -49,62 +51,72 @@ StudySection profile_section(const ProfiledCell& cell) {
 // The cells that the questions need come first, in case the time runs out: the widest heads in both
 // forms, longest context first, then what is saved; the other widths after them.
 std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
-  std::vector<AttentionSpec> out;
-  const auto add = [&](AttentionSpec spec, std::int64_t width,
-                       const std::vector<std::int64_t>& contexts) {
-    spec.width = width;
-    for (auto tokens = contexts.rbegin(); tokens != contexts.rend(); ++tokens) {
-      spec.run.shape.context = *tokens;
-      out.push_back(spec);
-    }
+  using S = AttentionSpec;
+  const auto from_longest = [](std::vector<std::int64_t> contexts) {
+    std::ranges::reverse(contexts);
+    return attention_contexts(contexts);
   };
-  AttentionSpec flash = sizes.attention, variant = sizes.attention;
-  flash.run.attention = AttentionForm::kFlash;
+  const auto widths = [&](auto begin, auto end) {
+    return axis<S>(std::vector<std::int64_t>(begin, end), &S::width);
+  };
+  const auto forms = axis<S>(
+      std::array{AttentionForm::kNaive, AttentionForm::kFlash},
+      [](S & spec) -> auto& { return spec.run.attention; });
+  const auto saved = axis<S>(
+      std::array{SavedScores{.scores = true}, SavedScores{.scores = true, .exp = true}}, &S::saved);
+  S variant = sizes.attention;
   variant.protocol.steps = std::min(variant.protocol.steps, 5);
-  for (auto tokens = sizes.attention_contexts.rbegin(); tokens != sizes.attention_contexts.rend();
-       ++tokens) {
-    for (const AttentionSpec& form : {sizes.attention, flash}) {
-      add(form, sizes.widths.back(), {*tokens});
-    }
-  }
-  for (SavedScores saved :
-       {SavedScores{.scores = true}, SavedScores{.scores = true, .exp = true}}) {
-    variant.saved = saved;
-    add(variant, sizes.widths.front(), sizes.variant_contexts);
-  }
-  for (std::size_t i = 0; i + 1 < sizes.widths.size(); ++i) {
-    add(sizes.attention, sizes.widths[i], sizes.attention_contexts);
+  const auto begin = sizes.widths.begin(), end = sizes.widths.end();
+  std::vector<S> out = product<S>(
+      {sizes.attention}, {widths(end - 1, end), from_longest(sizes.attention_contexts), forms});
+  for (auto& more : {product<S>({variant}, {saved, widths(begin, begin + 1),
+                                            from_longest(sizes.variant_contexts)}),
+                     product<S>({sizes.attention}, {widths(begin, end - 1),
+                                                    from_longest(sizes.attention_contexts)})}) {
+    out.insert(out.end(), more.begin(), more.end());
   }
   return out;
 }
 
-void record(StudyContext& context, const RunSpec& step) {
+// Without time for them, bytes are those that the program says.
+void add_bytes(StudyContext& context, const RunSpec& step, bool has_time) {
   context.announce(fmt::format("recording the bytes of {}", step.model.name));
-  MemoryRunSpec spec{.step = context.here(step)};
-  context.memory.push_back({.run = run_memory(context.machine.make_device, spec)});
-  spec.step.mode = Mode::kForward;
-  context.forward_alone.push_back({.run = run_memory(context.machine.make_device, spec)});
-}
-
-bool is_of_first_model(const StudyContext& context, const RunSpec& step) {
-  const ModelConfig& first = context.sizes.models.front();
-  return step.model.name == first.name && step.model.vocab == first.vocab;
+  const auto run = [&](Mode mode) {
+    MemoryRunSpec spec{.step = context.here(step), .times = mode == step.mode};
+    spec.step.mode = mode;
+    if (!has_time) return predict_memory(spec.step, context.machine.traits);
+    MemoryRun out = context.driver().besides<MemoryRun>("bytes", full_key(spec), [&] {
+      MemoryRun measured = run_memory(context.machine.make_device, spec);
+      if (measured.oom) measured.detail = measured.oom->message;
+      return measured;
+    });
+    out.spec = spec;
+    add_program(out, context.machine.traits);
+    return out;
+  };
+  context.memory.push_back({.run = run(step.mode)});
+  context.forward_alone.push_back({.run = run(Mode::kForward)});
 }
 
 }  // namespace
 
+Axis<AttentionSpec> attention_contexts(const std::vector<std::int64_t>& contexts) {
+  return axis<AttentionSpec>(
+      contexts, [](AttentionSpec & spec) -> auto& { return spec.run.shape.context; });
+}
+
 // Bytes of the smallest model need no quiet machine and hardly any time: always.
 void first_memory_part(StudyContext& context) {
   for (const RunSpec& step : context.sizes.recorded) {
-    if (is_of_first_model(context, step)) record(context, step);
+    if (is_of_first_model(context, step)) add_bytes(context, step, true);
   }
 }
 
 void other_memory_part(StudyContext& context) {
   constexpr int kSteps = 4;  // warm-up, recorded, timed by kernel; forward alone thrice
   for (const RunSpec& step : context.sizes.recorded) {
-    const bool is_other = !is_of_first_model(context, step);
-    if (is_other && context.has_time_for(kSteps * context.seconds_of(step))) record(context, step);
+    if (is_of_first_model(context, step)) continue;
+    add_bytes(context, step, context.has_time_for(kSteps * context.seconds_of(step)));
   }
 }
 
@@ -128,19 +140,29 @@ void profile_part(StudyContext& context) {
   for (const RunSpec& run : runs_in(context, "passes")) {
     // Where there was no time for it in the rounds, the plain steps are timed here. A profiler has
     // a first step of its own.
-    const CellResult* timed = context.steps.find({run, {}});
+    const CellResult* timed = result_of(CellSpec{run, {}}, context.steps);
     const int plain = timed == nullptr ? protocol.warmup + protocol.steps : 0;
     const int steps = plain + protocol.warmup + 1 + protocol.recorded_steps;
     const double seconds = context.seconds_of(run);
     // Launches of the smallest model are exact, however short the time is.
     const bool is_due = is_of_first_model(context, run) && run.ops == Granularity::kFused &&
                         run.precision == Precision();
-    if (!is_due && (seconds <= 0 || !context.has_time_for(1.5 * steps * seconds))) continue;
+    const double needed = seconds > 0 ? 1.5 * steps * seconds : 1e9;
+    const bool has_time = context.seconds_left() > needed;
+    if (!is_due && !context.has_time_for(needed)) continue;
     context.announce(fmt::format("profiling {}", label_of(run)));
-    ProfiledCell cell{profile_step(context.machine.make_device, {.step = run, .protocol = protocol},
-                                   nullptr, timed == nullptr ? std::nullopt : plain_times(*timed)),
-                      ceilings,
-                      {}};
+    const Protocol least{.warmup = 1, .steps = 1, .recorded_steps = 1};
+    const ProfileSpec spec{.step = run, .protocol = has_time ? protocol : least};
+    Profile profile = context.driver().besides<Profile>("profile", full_key(run), [&] {
+      return profile_step(context.machine.make_device, spec, context.driver().stop_signal(),
+                          timed == nullptr ? std::nullopt : plain_times(*timed));
+    });
+    if (profile.status == Status::kInterrupted) break;
+    profile.spec = spec;
+    if (profile.status == Status::kOk && profile.program.nodes.empty()) {
+      profile.program = step_program(run, context.machine.traits);
+    }
+    ProfiledCell cell{std::move(profile), ceilings, {}};
     cell.work = work_of(cell.profile, ceilings);
     cells.push_back(std::move(cell));
   }
@@ -191,12 +213,9 @@ void attention_part(StudyContext& context) {
   // Times are said of the widest heads at the longest context, and of each way at the longest of
   // theirs.
   const StudySizes& sizes = context.sizes;
+  std::vector<WantedCell<AttentionSpec>> wanted;
   const auto want = [&](const AttentionSpec& spec, std::int64_t longest) {
-    if (spec.run.shape.context == longest) {
-      context.attention_cells.want_lead(spec);
-    } else {
-      context.attention_cells.want(spec);
-    }
+    wanted.push_back({spec, spec.run.shape.context == longest});
   };
   for (AttentionSpec& spec : specs) {
     spec.run = context.here(spec.run);
@@ -206,10 +225,10 @@ void attention_part(StudyContext& context) {
   for (const AttentionSpec& spec : attention_ways(context)) {
     want(spec, sizes.variant_contexts.back());
   }
-  context.measure<AttentionSpec, AttentionResult>(
-      context.attention_cells, [](const AttentionSpec& spec) { return label_of(spec); });
+  context.measure("attention", wanted, context.attention_cells);
+  if (context.driver().is_child()) return;
   for (const AttentionSpec& spec : specs) {
-    if (const AttentionResult* r = context.attention_cells.find(spec)) {
+    if (const AttentionResult* r = result_of(spec, context.attention_cells)) {
       context.attention.push_back(*r);
     }
   }

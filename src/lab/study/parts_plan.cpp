@@ -1,11 +1,13 @@
 // Parts of the study that need no time on the device: number formats, and what programs say.
 #include <algorithm>
+#include <array>
 
 #include "lab/attention/tables.h"
 #include "lab/explain/explain.h"
 #include "lab/memory/accounting.h"
 #include "lab/report/fields.h"
 #include "lab/study/study.h"
+#include "spec/axes.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -67,19 +69,18 @@ Table size_table(const StudyContext& context) {
 }
 
 std::vector<MemoryCell> planned_cells(StudyContext& context) {
+  const RunSpec usual = context.here(
+      {.model = context.sizes.planned, .shape = {.batch = kBatch}, .ops = Granularity::kPrimitive});
+  const auto contexts = axis<RunSpec>(
+      context.sizes.planned_contexts, [](RunSpec & run) -> auto& { return run.shape.context; });
+  const auto modes =
+      axis<RunSpec>(std::array{Mode::kInference, Mode::kForward, Mode::kStep}, &RunSpec::mode);
+  const auto precisions = axis<RunSpec>(
+      std::array{Precision(), Precision{.autocast = DType::kBF16}}, &RunSpec::precision);
   std::vector<MemoryCell> cells;
-  for (std::int64_t tokens : context.sizes.planned_contexts) {
-    for (Mode mode : {Mode::kInference, Mode::kForward, Mode::kStep}) {
-      for (const Precision& precision : {Precision(), Precision{.autocast = DType::kBF16}}) {
-        const RunSpec step = context.here({.model = context.sizes.planned,
-                                           .shape = {.batch = kBatch, .context = tokens},
-                                           .mode = mode,
-                                           .precision = precision,
-                                           .ops = Granularity::kPrimitive});
-        cells.push_back({.run = predict_memory(step, context.machine.traits),
-                         .limit_bytes = context.machine.memory_bytes});
-      }
-    }
+  for (const RunSpec& step : product<RunSpec>({usual}, {contexts, modes, precisions})) {
+    cells.push_back({.run = predict_memory(step, context.machine.traits),
+                     .limit_bytes = context.machine.memory_bytes});
   }
   return cells;
 }

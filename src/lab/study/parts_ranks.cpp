@@ -1,5 +1,6 @@
 // The part of the study that divides a step among ranks.
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include <fmt/format.h>
@@ -124,13 +125,12 @@ Table form_table(const StudyContext& context) {
   std::vector<RunSpec> runs;
   std::vector<Json> names;
   for (const auto& [form, run] : forms) {
-    if (context.steps.find({run, {}}) == nullptr) continue;
+    if (result_of(CellSpec{run, {}}, context.steps) == nullptr) continue;
     runs.push_back(run);
     names.emplace_back(form);
   }
-  Table out = cell_table(context.measured(runs));
-  out.name = "ranks";
-  out.title = "Every form, measured: time, collectives, and the first rank's peak";
+  Table out = cell_table(context.measured(runs), "ranks",
+                         "Every form, measured: time, collectives, and the first rank's peak");
   out.columns.insert(out.columns.begin(), {text_column("form", "", "how ranks share the step"),
                                            data_only(int_column("ranks"))});
   for (std::size_t i = 0; i < out.rows.size(); ++i) {
@@ -141,16 +141,21 @@ Table form_table(const StudyContext& context) {
 
 // Measures sums over the ranks alone, by size.
 Table sum_table(StudyContext& context) {
-  std::vector<CollectiveTimes> times;
+  constexpr std::array kKibibytes{16, 256, 4096, 32768};
   const RunSpec run = runs_of(context, context.sizes.models.front(), context.sizes.shape)[1].run;
+  std::vector<CollectiveSpec> specs;
+  for (const int kibibytes : kKibibytes) {
+    constexpr double kSeconds = 0.2;  // of each
+    if (!context.has_time_for(kSeconds * static_cast<double>(specs.size() + 1))) break;
+    specs.push_back({.ranks = run.parallel.ranks, .bytes = std::int64_t{1024} * kibibytes});
+  }
   const std::unique_ptr<Device> device = context.machine.make_device(run);
-  for (const std::int64_t kibibytes : {16, 256, 4096, 32768}) {
-    if (!context.has_time_for(0.2)) break;
-    CollectiveTimes one = time_collective(
-        make_rank_devices(*device, run), run.place,
-        {.op = "all_reduce", .ranks = run.parallel.ranks, .bytes = kibibytes * 1024});
-    if (one.status != Status::kOk) break;
-    times.push_back(std::move(one));
+  std::vector<CollectiveTimes> times;
+  for (auto& one : context.driver().visit_cells<CollectiveTimes>(
+           "collective", specs, {.most = 1}, [&](const CollectiveSpec&spec, const auto&) {
+             return time_collective(make_rank_devices(*device, run), run.place, spec);
+           })) {
+    if (one && one->status == Status::kOk) times.push_back(*std::move(one));
   }
   return collective_table(times);
 }
@@ -171,10 +176,11 @@ void plan_ranks(StudyContext& context) {
 
 void rank_part(StudyContext& context) {
   context.announce("one step, shared by ranks in every form");
+  if (context.machine.runs_ranks) measure_shared_steps(context);
+  if (context.driver().is_child()) return;
   const auto ranks = std::ranges::find(context.sections, "ranks", &StudySection::id);
   TRACESTEP_CHECK(ranks != context.sections.end(), "ranks are planned before they run");
   if (context.machine.runs_ranks) {
-    measure_shared_steps(context);
     std::vector<Table> measured = {form_table(context), sum_table(context)};
     std::erase_if(measured, [](const Table& table) { return table.rows.empty(); });
     std::vector<Table>& tables = ranks->tables;

@@ -25,65 +25,6 @@ struct PairOfCells {
   Comparison comparison;
 };
 
-// A field that only cells which ran have.
-template <class Get>
-Field<CellResult> ok_field(Column column, Get get) {
-  return {std::move(column), [get](const CellResult& cell) {
-            return cell.status == Status::kOk ? Json(get(cell)) : Json();
-          }};
-}
-
-Fields<CellResult> time_fields() {
-  using C = const CellResult&;
-  const auto ms = [](const char* column, const char* text, const char* doc = "") {
-    return real_column(column, text, "ms", -1, doc);
-  };
-  Fields<CellResult> out{};
-  out.add(axis_columns(), [](C c) { return &c.spec.step; });
-  out.add(data_only(int_column("batch")), [](C c) { return c.spec.step.shape.batch; });
-  return out.add(Fields<CellResult>{
-      {text_column("status"), [](C c) { return name_of(c.status); }},
-      ok_field(ms("median_ms", "median", "wall time of a whole step"),
-               [](C c) { return median_ms(c); }),
-      ok_field(data_only(ms("low_ms", "from",
-                            "95 % interval of the median, by the visits' medians; of fewer "
-                            "than six their range")),
-               [](C c) { return timed_samples(c).interval.low; }),
-      ok_field(data_only(ms("high_ms", "to")), [](C c) { return timed_samples(c).interval.high; }),
-      ok_field(ms("min_ms", "min"), [](C c) { return min_of(c.samples_ms); }),
-      ok_field(ms("span_ms", "span", "first kernel's start to the last one's end"),
-               [](C c) { return c.device_span_ms; }),
-      ok_field(ms("busy_ms", "busy, recorded",
-                  "kernels alone, in a separate step: events around each may add to it, so it can "
-                  "exceed the span"),
-               [](C c) { return c.device_busy_ms; }),
-      ok_field(reals_column("samples_ms", "every timed step"),
-               [](C c) { return list_of(c.samples_ms); }),
-      ok_field(visits_field("samples_ms"), [](C c) { return visit_counts(timed_samples(c)); }),
-      ok_field(int_column("steps", "n", "timed"), [](C c) { return std::ssize(c.samples_ms); }),
-      ok_field(real_column("tokens_per_s", "tokens/s", "", 0),
-               [](C c) {
-                 const BatchShape& shape = c.spec.step.shape;
-                 return static_cast<double>(shape.batch * shape.context) / median_ms(c) * 1e3;
-               }),
-      ok_field(real_column("gflops", "GFLOP/s", "", 0, "matrix products only"),
-               [](C c) { return static_cast<double>(c.flops) / median_ms(c) * 1e-6; }),
-      ok_field(bytes_column("peak_bytes", "peak", "most memory alive at once, as requested"),
-               [](C c) { return c.peak_bytes; }),
-      ok_field(int_column("launches", "launching nodes",
-                          "nodes that launch: each runs one kernel or more"),
-               [](C c) { return c.launches; }),
-      ok_field(data_only(int_column("flops", {}, "of matrix products")),
-               [](C c) { return c.flops; }),
-      {verdict_column(), [](C) { return Json(); }}});
-}
-
-Table time_table(std::string name, std::string title, const std::vector<CellResult>& cells) {
-  Table out = table_of(std::move(name), std::move(title), time_fields(), cells);
-  show_unusual(out);
-  return out;
-}
-
 const CellResult* partner_of(const CellResult& cell, const std::vector<CellResult>& cells,
                              Granularity ops) {
   for (const CellResult& other : cells) {
@@ -163,8 +104,8 @@ StudySection component_section(const std::vector<CellResult>& cells) {
 
 }  // namespace
 
-Table cell_table(std::span<const CellResult> cells) {
-  Table table{.name = "cells", .title = "Every measured cell", .columns = cell_columns()};
+Table cell_table(std::span<const CellResult> cells, std::string name, std::string title) {
+  Table table{.name = std::move(name), .title = std::move(title), .columns = cell_columns()};
   const std::vector<Column> key = key_columns().columns();
   table.columns.insert(table.columns.end(), key.begin(), key.end());
   table.columns.push_back(verdict_column());  // filled in by the review
@@ -179,24 +120,46 @@ Table cell_table(std::span<const CellResult> cells) {
 
 void add_step_sections(StudyContext& context) {
   const std::vector<CellResult> cells = context.measured(runs_in(context, "time"));
-  context.sections.push_back(section("time", {time_table("time", "Time of a step", cells),
-                                              granularity_table(cells), cell_table(cells)}));
+  context.sections.push_back(section("time", {granularity_table(cells), cell_table(cells)}));
   context.sections.push_back(component_section(cells));
-  context.sections.push_back(section(
-      "scaling",
-      {time_table("scaling", "Time per context", context.measured(runs_in(context, "scaling")))}));
+  Table scaling =
+      cell_table(context.measured(runs_in(context, "scaling")), "scaling", "Time per context");
+  // Stored studies call the interval so.
+  for (const auto& [name, stored] :
+       {std::pair{"interval_low_ms", "low_ms"}, {"interval_high_ms", "high_ms"}}) {
+    scaling.columns[scaling.index_of(name).value()].name = stored;
+  }
+  show_unusual(scaling);
+  context.sections.push_back(section("scaling", {std::move(scaling)}));
 }
 
+// Each row is of a process of its own, which has computed nothing before.
 void warm_up_part(StudyContext& context) {
-  const StudySizes& sizes = context.sizes;
-  const RunSpec step{.model = sizes.models.front(), .shape = sizes.shape};
-  const double each = context.seconds_of(step);
-  // Each process runs five timed steps and one recorded one.
-  double seconds = 0;
-  for (std::int64_t warmup : sizes.warmups) seconds += each * static_cast<double>(warmup + 6);
-  if (!context.machine.warm_up || !context.has_time_for(seconds)) return;
+  constexpr int kSteps = 5;
+  const RunSpec step =
+      context.here({.model = context.sizes.models.front(), .shape = context.sizes.shape});
+  std::vector<CellSpec> specs;
+  double steps = 0;
+  for (const std::int64_t warmup : context.sizes.warmups) {
+    specs.push_back(
+        {step, {.warmup = static_cast<int>(warmup), .steps = kSteps, .recorded_steps = 1}});
+    steps += static_cast<double>(warmup + kSteps + 1);
+  }
+  if (!context.driver().is_child() && !context.has_time_for(steps * context.seconds_of(step)))
+    return;
   context.announce("warm-up: fresh processes");
-  context.sections.push_back(section("warmup", {context.machine.warm_up(step, sizes.warmups)}));
+  std::vector<CellResult> cells;
+  for (auto& cell : context.driver().visit_cells<CellResult>(
+           context.stage_of("warmup"), specs, {.least = 1, .most = 1},
+           [&](const CellSpec&spec, const auto&) {
+             return visit(context.machine.make_device, spec, context.driver().stop_signal());
+           },
+           true)) {
+    if (cell) cells.push_back(*std::move(cell));
+  }
+  if (cells.empty()) return;
+  context.sections.push_back(
+      section("warmup", {warmup_table(rows_of(cell_table(cells), context.machine.environment))}));
 }
 
 }  // namespace tracestep

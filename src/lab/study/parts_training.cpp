@@ -11,6 +11,16 @@
 #include "lab/study/study.h"
 
 namespace tracestep {
+
+inline auto stored_members(TrainStep& s) {
+  auto& [step, loss, norm, lr, rate, validation, sample, scale, skipped, not_finite] = s;
+  return std::tie(step, loss, norm, lr, rate, validation, sample, scale, skipped, not_finite);
+}
+inline auto stored_members(StudyTraining& s) {
+  auto& [shape, texts, files, bytes, steps, seconds, sample] = s;
+  return std::tie(shape, texts, files, bytes, steps, seconds, sample);
+}
+
 namespace {
 
 constexpr std::size_t kShownSteps = 120;  // of a loss curve
@@ -48,7 +58,7 @@ std::string as_code(std::string text) {
   return "```text\n" + text + "\n```";
 }
 
-SectionValues values_of(const StudyTraining& t) {
+SectionValues values_of(const StudyTraining& t, const ModelConfig& model) {
   std::vector<double> rates;
   rates.reserve(t.steps.size());
   double steps_ms = 0;
@@ -67,9 +77,9 @@ SectionValues values_of(const StudyTraining& t) {
                                    {{"loss", fixed(*validation, 2)},
                                     {"perplexity", fixed(std::exp(*validation), 1)}})
                  : std::string();
-  return {{"parameters", format_count(static_cast<double>(parameter_formula(t.model)))},
-          {"layers", std::to_string(t.model.layers)},
-          {"width", std::to_string(t.model.d_model)},
+  return {{"parameters", format_count(static_cast<double>(parameter_formula(model)))},
+          {"layers", std::to_string(model.layers)},
+          {"width", std::to_string(model.d_model)},
           {"steps", std::to_string(t.steps.size())},
           {"batch", std::to_string(t.shape.batch)},
           {"context", std::to_string(t.shape.context)},
@@ -77,8 +87,8 @@ SectionValues values_of(const StudyTraining& t) {
           {"time", format_duration_ms(t.seconds * 1e3)},
           {"steps_time", format_duration_ms(steps_ms)},
           {"rate", fixed(median_of(rates), 0)},
-          {"vocab", std::to_string(t.model.vocab)},
-          {"guess", fixed(std::log(static_cast<double>(t.model.vocab)), 2)},
+          {"vocab", std::to_string(model.vocab)},
+          {"guess", fixed(std::log(static_cast<double>(model.vocab)), 2)},
           {"first", fixed(t.steps.front().loss, 2)},
           {"last", fixed(tail / static_cast<double>(count), 2)},
           {"averaged", std::to_string(count)},
@@ -87,11 +97,15 @@ SectionValues values_of(const StudyTraining& t) {
 
 }  // namespace
 
+// Training always runs, for as long as there is time.
 void training_part(StudyContext& context) {
-  if (!context.machine.train) return;
-  // Training always runs, for as long as there is time.
-  const StudyTraining t = context.machine.train(std::max(1.0, context.seconds_left()));
-  context.sections.push_back(section("training", {loss_table(t)}, values_of(t)));
+  if (!context.machine.train || context.driver().is_stopped()) return;
+  const ModelConfig& model = context.sizes.models.front();
+  const auto t = context.driver().besides<StudyTraining>(
+      "training", full_key(context.here({.model = model})),
+      [&] { return context.machine.train(context.seconds_left()); });
+  if (t.steps.empty()) return;  // a signal came
+  context.sections.push_back(section("training", {loss_table(t)}, values_of(t, model)));
   context.sections.back().reading +=
       "\n\n" + text_of_section("training", "Sample") + "\n\n" + as_code(t.sample);
 }

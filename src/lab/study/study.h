@@ -1,7 +1,9 @@
-// `tracestep study`: which experiments it runs, at which sizes and within which time, and the
-// sections that come of them. Every part is one of the experiments of this folder.
+// `tracestep study`: a list of experiments with their axes and their shares of the time
+// (experiments.cpp), run by the driver of all cells (lab/driver/), and the sections that come of
+// them.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -11,12 +13,14 @@
 
 #include "lab/attention/run.h"
 #include "lab/compile/ladder.h"
+#include "lab/driver/driver.h"
 #include "lab/memory/tables.h"
 #include "lab/precision/tables.h"
 #include "lab/profile/tables.h"
 #include "lab/report/html.h"
 #include "lab/study/answers.h"
 #include "lab/time/cell.h"
+#include "spec/axes.h"
 #include "train/loop.h"
 
 namespace tracestep {
@@ -39,9 +43,8 @@ std::string text_of_section(std::string_view id, std::string_view label,
 // Its place in reading order, one for all sections of a kind.
 std::size_t place_of(const StudySection& section);
 
-// The result of the study's training.
+// The result of the study's training, of its smallest model.
 struct StudyTraining {
-  ModelConfig model;
   BatchShape shape;
   std::vector<std::string> texts;  // the paths that were read
   std::int64_t file_count = 0, text_bytes = 0;
@@ -52,18 +55,20 @@ struct StudyTraining {
 
 // The services that the caller of a study provides.
 struct StudyMachine {
+  Driver* driver = nullptr;
   DeviceFactory make_device;
   DeviceFactory make_reference;
   std::function<Ceilings(const RunSpec& run)> ceilings;
-  // Trains a small model for about so many seconds.
+  // Trains the smallest model for so many seconds.
   std::function<StudyTraining(double seconds)> train;
-  // The warm-up study of one cell, each row from a separate process; if empty, it is left out.
-  std::function<Table(const RunSpec& step, const std::vector<std::int64_t>& warmups)> warm_up;
   // The section that holds rows of steps and of attention against published ones; if empty, it is
   // left out.
   std::function<StudySection(std::vector<ResultRow> rows, const Json& environment)>
       beside_published = {};
   DeviceTraits traits;
+  // Visits of each cell, 0: as many as there is time for; and whether each is by a new process.
+  int visits = 0;
+  bool in_processes = false;
   bool runs_ranks = true;         // in this process; if not, their bytes are predicted alone
   std::int64_t memory_bytes = 0;  // 0: not known
   Place place;
@@ -103,17 +108,46 @@ void of_model(const ModelConfig& model, StudySizes& sizes);
 // Puts all cells at this context; growing contexts end there.
 void at_context(std::int64_t context, StudySizes& sizes);
 
-// The state that the parts of a study share and add to.
+// A cell that a table shows. A lead, which a headline compares, is in more rounds than others.
+template <class Spec>
+struct WantedCell {
+  Spec spec;
+  bool is_lead = false;
+};
+
+// Each cell once, the leads first, else in their order: with the most recorded steps that a table
+// wants of it.
+template <class Spec>
+std::vector<WantedCell<Spec>> each_once(std::vector<WantedCell<Spec>> cells) {
+  std::vector<WantedCell<Spec>> out;
+  std::map<std::string, std::size_t> known;  // by keys
+  std::ranges::stable_partition(cells, &WantedCell<Spec>::is_lead);
+  for (const WantedCell<Spec>& cell : cells) {
+    const auto [at, is_new] = known.try_emplace(key_of(cell.spec).dump(), out.size());
+    if (is_new) out.push_back(cell);
+    int& recorded = out[at->second].spec.protocol.recorded_steps;
+    recorded = std::max(recorded, cell.spec.protocol.recorded_steps);
+  }
+  return out;
+}
+
+// The result of a cell, by its key; nullptr: it was not wanted, or left out.
+template <class Spec, class Result>
+const Result* result_of(const Spec& spec, const std::map<std::string, Result>& results) {
+  const auto found = results.find(key_of(spec).dump());
+  return found == results.end() ? nullptr : &found->second;
+}
+
+// The state that the experiments of a study share and add to.
 struct StudyContext {
   const StudyMachine& machine;
   const StudySizes& sizes;
   std::function<void(const std::string& what)> announce;
-  std::chrono::steady_clock::time_point deadline = {};  // of the part that runs
+  std::chrono::steady_clock::time_point deadline = {};  // of the experiment that runs
   int begun = 0, left_out = 0;  // cells measured, and cells skipped for lack of time
-  // Every step that a table shows, and every attention: each measured once, in the rounds of its
-  // model, whichever tables show it.
-  StepRounds steps = {};
-  AttentionRounds attention_cells = {};
+  // Every step that a table shows, and every attention, by their keys.
+  std::map<std::string, CellResult> steps = {};
+  std::map<std::string, AttentionResult> attention_cells = {};
   std::map<std::string, StartTimes> starts = {};                // by the keys of runs
   std::map<std::string, std::optional<StepError>> errors = {};  // likewise, against float64
   std::vector<AttentionResult> attention = {};                  // of the table of attention alone
@@ -121,6 +155,7 @@ struct StudyContext {
   std::optional<Ceilings> known_ceilings = {};              // of ceilings()
   std::vector<StudySection> sections = {};
 
+  Driver& driver() const { return *machine.driver; }
   double seconds_left() const;
   // True if work of `seconds` may begin; counts the cell as begun or left out.
   bool has_time_for(double seconds);
@@ -131,45 +166,49 @@ struct StudyContext {
   const Ceilings& ceilings();
   // `run` with the machine's place and seed.
   RunSpec here(RunSpec run) const;
+  // "step 4x128": the stage of cells at the study's batch and context, by which a new process knows
+  // them.
+  std::string stage_of(std::string_view what) const;
   // The results of those runs that were measured.
   std::vector<CellResult> measured(std::span<const RunSpec> runs) const;
-  // Measures the steps, or attentions, that are wanted by now, within the part's time.
+  // Measures the steps, or attentions, that are not known yet, within the experiment's time. Those
+  // that matter most come first.
   template <class Spec, class Result>
-  void measure(CellRounds<Spec, Result>& cells,
-               const std::function<std::string(const Spec& spec)>& name);
+  void measure(const std::string& stage, const std::vector<WantedCell<Spec>>& cells,
+               std::map<std::string, Result>& results);
 };
 
 // --- what is measured ----------------------------------------------------------------------------
 
-// The steps that a table shows, by the requests of requests.cpp: "time", "scaling", "steps",
-// "ways", "ladder", "passes" (profiled), "ranks"; of one model, whatever else the study has.
+// The steps that a table shows, by the list of experiments.cpp: "time", "scaling", "steps", "ways",
+// "ladder", "passes" (profiled), "ranks"; those of each model together.
 std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table);
-std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table,
-                             const ModelConfig& model);
 // Every way to share the step among ranks, one rank alone first.
 std::vector<RunSpec> shared_steps(const StudyContext& context, const RunSpec& step);
 void measure_shared_steps(StudyContext& context);
 std::vector<const Rung*> study_rungs();
 std::vector<AttentionSpec> attention_ways(const StudyContext& context);
+Axis<AttentionSpec> attention_contexts(const std::vector<std::int64_t>& contexts);
+bool is_of_first_model(const StudyContext& context, const RunSpec& step);
 
-// The parts: each adds its sections, or cells for those of the last part.
+// The experiments: each adds its sections, or results for those of the last one.
 void number_part(StudyContext& context);
 void plan_part(StudyContext& context);
+void first_memory_part(StudyContext& context);  // of the smallest model
 void attention_part(StudyContext& context);
-void first_step_part(StudyContext& context);  // of the smallest model, whatever table shows it
-void other_step_part(StudyContext& context);  // of the others
+void step_part(StudyContext& context);  // every step that a table shows
 void training_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
 void start_part(StudyContext& context);  // errors of precisions, and starts, which are no samples
+void other_memory_part(StudyContext& context);
 void plan_ranks(StudyContext& context);  // bytes of the planned model's, of plan_part()
 void rank_part(StudyContext& context);   // adds what was measured to them
-void first_memory_part(StudyContext& context);
-void other_memory_part(StudyContext& context);
 void profile_part(StudyContext& context);
 void review_part(StudyContext& context);  // validity, what was gathered, published tables
 
-// Every cell as `bench` gives it, with its samples and its parameters.
-Table cell_table(std::span<const CellResult> cells);
+// Each cell as `bench` gives it, with its samples and its parameters.
+Table cell_table(std::span<const CellResult> cells, std::string name = "cells",
+                 std::string title = "Every measured cell");
 // Sections of all cells that were gathered.
 void add_step_sections(StudyContext& context);
 void add_memory_sections(StudyContext& context);
@@ -183,8 +222,11 @@ struct StudyReport {
   std::vector<Table> tables;  // of all sections, then summary, answers and readings; names differ
 };
 
-// Runs all parts. A part leaves out cells that do not fit into its share of `budget_seconds`, or
-// into a quarter of that when it begins late.
+// By the pages of sections.md; tables show what tells models of one size apart.
+std::vector<StudySection> in_reading_order(std::vector<StudySection> sections);
+
+// Runs all experiments. One leaves out cells that do not fit into its share of what is left of
+// `budget_seconds`. A driver's child measures what it is asked for, and its report is empty.
 StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
                       const std::function<void(const std::string& what)>& announce);
 

@@ -120,7 +120,6 @@ Json key_of(const CellSpec& spec);                             // of its run, an
 std::vector<double> beside_samples(const CellResult& result);  // of its steps, if it is ok
 double visit_weight(const CellSpec& spec);                     // FLOPs
 TimedSamples timed_samples(const CellResult& result);
-using StepRounds = CellRounds<CellSpec, CellResult>;
 
 // Joules that the whole device used for a timed step, by its coarse counter; nullopt: it has none,
 // the steps took under half a second together, or that exceeds the device's power limit.

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "ir/print.h"
 #include "lab/compile/tables.h"
+#include "lab/driver/driver.h"
 #include "ops/functions.h"
 #include "passes/pipeline.h"
 #include "planning/needs.h"
@@ -56,16 +57,18 @@ std::vector<LadderStep> climb(const DeviceFactory& device, const std::vector<con
                               std::int64_t error_layers = 0, int turns = 1) {
   StepErrors errors(exact(), {.layers = error_layers, .tokens = 4});
   const std::vector<RunSpec> runs = ladder_runs(small_run(), rungs);
-  StepRounds cells;
+  std::vector<CellSpec> specs;
   for (const RunSpec& run : runs) {
-    cells.want({run, {.warmup = 1, .steps = 6, .recorded_steps = 0}});
+    specs.push_back({run, {.warmup = 1, .steps = 6, .recorded_steps = 0}});
   }
-  cells.measure(device, {.least = turns, .most = turns}, nullptr, [](const auto&...) {});
   std::vector<CellResult> results;
   std::map<std::string, std::optional<StepError>> of_runs;
-  for (const RunSpec& run : runs) {
-    results.push_back(*cells.find({run, {}}));
+  for (auto& result : Driver().visit_cells<CellResult>(
+           "step", specs, {.least = turns, .most = turns},
+           [&](const CellSpec&spec, const auto&) { return visit(device, spec, nullptr); })) {
+    results.push_back(*std::move(result));
     if (results.back().status != Status::kOk) continue;
+    const RunSpec& run = results.back().spec.step;
     of_runs[key_of(run).dump()] = errors.of(device, run);
   }
   return ladder_of(rungs, runs, results, of_runs);
@@ -238,8 +241,8 @@ TEST(WaysTest, ACompiledRowIsHeldAgainstEagerWithTheSameOps) {
       RunSpec run = small_run();
       run.ops = ops;
       run.executor = executor;
-      cells.push_back(
-          {visit(planning(), {run, {.warmup = 0, .steps = 6, .recorded_steps = 0}}, nullptr)});
+      cells.push_back({visit(
+          planning(), CellSpec{run, {.warmup = 0, .steps = 6, .recorded_steps = 0}}, nullptr)});
       cells.back().result.samples_ms = std::vector<double>(6, ms);
       cells.back().result.computes = true;  // as on a device that has times
       ms /= 2;

@@ -32,6 +32,7 @@ class StudyOfRanksTest : public ::testing::Test {
         .name = "planned", .vocab = 64, .d_model = 32, .d_ff = 64, .layers = 3, .heads = 2};
     sizes_.planned_contexts = {8, 16};
     sizes_.shape = {.batch = 4, .context = 8};
+    machine_.driver = &driver_;
     machine_.make_device = cpu;
     machine_.traits = cpu({})->traits();
     machine_.place.threads = 2;
@@ -60,6 +61,7 @@ class StudyOfRanksTest : public ::testing::Test {
     return out;
   }
 
+  Driver driver_;
   StudyMachine machine_;
   StudySizes sizes_;
 };

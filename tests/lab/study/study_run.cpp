@@ -56,29 +56,8 @@ StudySizes sizes() {
   return out;
 }
 
-// Rows as `bench` would give them for processes in which first steps are slow.
-Table warm_up(const RunSpec& step, const std::vector<std::int64_t>& warmups) {
-  std::vector<ResultRow> rows;
-  for (std::int64_t warmup : warmups) {
-    Json row = Json::Object{{"size", step.model.name}, {"context", step.shape.context},
-                            {"mode", "step"},          {"precision", "fp32"},
-                            {"ops", "fused"},          {"status", "ok"}};
-    row["warmup_ms"] = Json::array();
-    row["samples_ms"] = Json::array();
-    for (std::int64_t i = 0; i < warmup + 5; ++i) {
-      row[i < warmup ? "warmup_ms" : "samples_ms"].push_back(i == 0 ? 30.0 : 10.0);
-    }
-    row["mean_ms"] = warmup == 0 ? 14.0 : 10.0;
-    row["std_ms"] = warmup == 0 ? 8.94 : 0.0;
-    row["median_ms"] = 10.0;
-    rows.emplace_back(row);
-  }
-  return warmup_table(rows);
-}
-
 StudyTraining training() {
   StudyTraining out;
-  out.model = model("tiny", 1, 8);
   out.shape = {.batch = 2, .context = 8};
   for (int i = 1; i <= 10; ++i) {
     TrainStep step;
@@ -112,7 +91,7 @@ void set_times(std::vector<Table>& tables) {
     if (verdict && (table.name == "validity" || is_verdict_column(table.columns[*verdict]))) {
       for (auto& row : table.rows) row[*verdict] = "ok";
     }
-    if (table.name != "cells" && table.name != "scaling" && table.name != "time") continue;
+    if (table.name != "cells" && table.name != "scaling") continue;
     for (auto& row : table.rows) {
       double ms = set_ms(row[*mode].as_string());
       if (row[*ops].as_string() == "primitive") ms *= 1.5;
@@ -164,6 +143,22 @@ void set_times(std::vector<Table>& tables) {
       set(row + "visit_samples", Json());
     }
   }
+  // Starts of processes in which first steps are slow.
+  for (const auto& [warmup, mean, deviation] : {std::tuple{0, 14.0, 8.94}, {2, 10.0, 0.0}}) {
+    const std::string row = fmt::format("warmup[warmup {}].", warmup);
+    Json steps = Json::array();
+    for (int i = 0; i < warmup + 5; ++i) steps.push_back(i == 0 ? 30.0 : 10.0);
+    for (const auto& [column, value] : {std::pair{"mean_ms", Json(mean)},
+                                        {"std_ms", Json(deviation)},
+                                        {"median_ms", Json(10.0)},
+                                        {"first_ms", Json(warmup == 0 ? 30.0 : 10.0)},
+                                        {"second_ms", Json(10.0)},
+                                        {"start_ms", Json(30.0)},
+                                        {"unsettled", Json(1)},
+                                        {"steps_ms", steps}}) {
+      set(row + column, value);
+    }
+  }
   for (const auto& [context, forward, backward] :
        {std::tuple{64, 2.0, 4.0}, std::tuple{128, 7.6, 15.2}}) {
     const std::string row = fmt::format("attention[context {}; saved weights].", context);
@@ -203,7 +198,9 @@ const StudyReport& measured_study() {
     const auto cpu = [](const RunSpec&) { return backend_named("cpu").make({}); };
     register_device("cpu", cpu);
     register_group([](Device&, int ranks) { return make_local_group(ranks); });
+    Driver driver;
     const StudyMachine machine{
+        .driver = &driver,
         .make_device = cpu,
         .make_reference = [](const RunSpec&) { return make_reference_device({}); },
         .ceilings =
@@ -213,7 +210,6 @@ const StudyReport& measured_study() {
               return out;
             },
         .train = [](double) { return training(); },
-        .warm_up = warm_up,
         .beside_published = published_section,
         .traits = backend_named("cpu").make({})->traits(),
         .memory_bytes = std::int64_t{1} << 30,

@@ -6,6 +6,7 @@
 
 #include "analysis/origins.h"
 #include "backends/null/null_device.h"
+#include "lab/driver/driver.h"
 #include "lab/time/tables.h"
 #include "ops/functions.h"
 #include "session/session.h"
@@ -88,44 +89,36 @@ TEST_P(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
   }
 }
 
-TEST_P(CellTest, ACellThatTwoTablesAskForIsMeasuredOnceInRounds) {
+TEST_P(CellTest, EachVisitPreparesItsCellAnewAndOneStepOfItIsRecordedInEachOfTheFirst) {
   CellSpec spec = tiny_cell(Mode::kStep, Granularity::kFused);
-  const CellSpec other = tiny_cell(Mode::kForward, Granularity::kFused);
-  spec.protocol.recorded_steps = 0;
-  StepRounds cells;
-  cells.want(spec);
-  cells.want(other);
   spec.protocol.recorded_steps = 2;
-  cells.want(spec);
   int prepared = 0;
   const auto counting = [&](const RunSpec& run) {
     ++prepared;
     return device()(run);
   };
-  cells.measure(counting, {.least = 3, .most = 3}, nullptr, [](const CellSpec&, int) {});
-  EXPECT_EQ(prepared, 2 * 3) << "each visit prepares its cell anew";
-  const CellResult& step = *cells.find(spec);
+  const auto cells = Driver().visit_cells<CellResult>(
+      "step", std::vector{spec, tiny_cell(Mode::kForward, Granularity::kFused)},
+      {.least = 3, .most = 3},
+      [&](const CellSpec& one, const auto&) { return visit(counting, one, nullptr); });
+  EXPECT_EQ(prepared, 2 * 3);
+  const CellResult& step = cells[0].value();
   EXPECT_EQ(step.samples_ms.size(), 3u * 3u);
   EXPECT_EQ(cell(step, "visit_samples"), (Json::Array{3, 3, 3}));
-  EXPECT_EQ(step.recorded.size(), 2u) << "as many as one of the two asked for";
+  EXPECT_EQ(step.recorded.size(), 2u);
   EXPECT_EQ(step.peak_bytes, step.predicted_peak_bytes);
-  EXPECT_EQ(cells.find(other)->visits.size(), 3u);
-  cells.want(spec);
-  cells.measure(counting, {.least = 3, .most = 3}, nullptr, [](const CellSpec&, int) {});
-  EXPECT_EQ(prepared, 2 * 3) << "what was measured stays as it is";
-  EXPECT_EQ(cells.find(tiny_cell(Mode::kInference, Granularity::kFused)), nullptr);
+  EXPECT_EQ(cells[1].value().visits.size(), 3u);
 }
 
 TEST_P(CellTest, ACellThatDoesNotFitSaysSoAndTheOthersHaveTheirRounds) {
   const CellSpec small = tiny_cell(Mode::kInference, Granularity::kFused),
                  large = tiny_cell(Mode::kStep, Granularity::kFused);
   const std::int64_t limit = measure_cell(device(), large).peak_bytes - 1;
-  StepRounds cells;
-  for (const CellSpec& spec : {large, small}) cells.want(spec);
-  cells.measure(device(limit), {.seconds = 60}, nullptr, [](const CellSpec&, int) {});
-  EXPECT_EQ(cells.find(large)->status, Status::kOutOfMemory);
-  EXPECT_EQ(cells.find(small)->visits.size(), 6u);
-  EXPECT_EQ(cells.left_out(), 0u);
+  const auto cells = Driver().visit_cells<CellResult>(
+      "step", std::vector{large, small}, {.seconds = 60},
+      [&](const CellSpec& spec, const auto&) { return visit(device(limit), spec, nullptr); });
+  EXPECT_EQ(cells[0].value().status, Status::kOutOfMemory);
+  EXPECT_EQ(cells[1].value().visits.size(), 6u);
 }
 
 TEST_P(CellTest, AVisitEndsWithItsTimeAfterTwoStepsAtLeast) {

@@ -19,6 +19,9 @@ namespace tracestep {
 inline auto stored_members(Lack& s) {
   return std::tie(s.is_on_host, s.is_foreseen);
 }
+inline auto stored_members(BatchShape& s) {
+  return std::tie(s.batch, s.context);
+}
 inline auto stored_members(HostFacts& s) {
   auto& [load, runnable, governor, low, high, busy, stolen, own, at] = s;
   return std::tie(load, runnable, governor, low, high, busy, stolen, own, at);

@@ -1,0 +1,200 @@
+// The driver of experiments: cells are visited in rounds (lab/measure/rounds.h), and their visits
+// joined. What a visit has measured is a row, by stage, cell and round. This one measures each row
+// here and keeps none; a driver of the command line finds rows in a file, or has new processes
+// measure them (cli/cells.h).
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/signals.h"
+#include "lab/driver/stored_results.h"
+#include "lab/measure/rounds.h"
+#include "spec/fields.h"
+
+namespace tracestep {
+
+inline std::string label_of(const MemoryRunSpec& spec) {
+  return label_of(spec.step);
+}
+inline double visit_weight(const MemoryRunSpec&) {
+  return 1;
+}
+
+// All fields of a run that are not as usual, those that no result shows included.
+Json full_key(const RunSpec& run);
+inline Json full_key(const CellSpec& spec) {
+  Json out = full_key(spec.step);
+  if (spec.copy > 1) out["copy"] = spec.copy;
+  out["warmup"] = spec.protocol.warmup;
+  return out;
+}
+Json full_key(const AttentionSpec& spec);
+Json full_key(const CollectiveSpec& spec);
+Json full_key(const OpSpec& spec);
+inline Json full_key(const MemoryRunSpec& spec) {
+  return full_key(spec.step);
+}
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  // The results of cells in their order, each joined of its visits; nullopt: no time was left for
+  // it, a signal came first, or another process measures it. `stage`: the name of their rows.
+  // `measure_one(spec, observer)`: an interrupted result ends the measurement. `is_apart`: each
+  // visit is measured by a process of its own.
+  template <class Result, class Spec, class MeasureOne>
+  std::vector<std::optional<Result>> visit_cells(const std::string& stage,
+                                                 const std::vector<Spec>& specs,
+                                                 const RoundLimits& limits,
+                                                 const MeasureOne& measure_one,
+                                                 bool is_apart = false);
+  // Returns what belongs to a cell besides and is measured once with it: known, else make().
+  template <class Value, class Make>
+  Value besides(const std::string& stage, const Json& cell, const Make& make);
+
+  // The signal that ends the measurement; nullptr: none does.
+  virtual const StopSignal* stop_signal() const { return nullptr; }
+  bool is_stopped() const { return stop_signal() != nullptr && stop_signal()->requested(); }
+  // "step:3/1": the cells that this process measures alone, for another one; empty: all.
+  virtual std::string asked() const { return {}; }
+  // True if this process measures for another one, which writes tables and files.
+  bool is_child() const { return !asked().empty(); }
+  // Adds what a row does not keep, where it is not there.
+  virtual void complete(CellResult&) const {}
+  // Called before each visit that measures, with its cell and its round from 1.
+  std::function<void(const std::string& label, int round)> on_visit = {};
+
+ protected:
+  // The row with this key; nullptr: it was not measured yet.
+  virtual const Json* row(const Json&) const { return nullptr; }
+  virtual bool keeps_rows() const { return false; }
+  virtual void keep(const Json& /*key*/, Json /*row*/) {}
+  virtual Json key_of_row(const std::string& stage, Json key, std::optional<int> round = {}) const;
+  // The cells of this stage that this process measures.
+  virtual std::vector<std::size_t> chosen(const std::string& stage, std::size_t count) const;
+  // The order in which cells are visited that are visited once.
+  virtual std::vector<std::size_t> order_of(std::size_t count) const;
+  virtual bool must_stop() const { return is_stopped(); }
+  // True if visits can be measured in processes, by measure_in_process(): has a new one measure the
+  // cell, so that its row is there; false: a signal came.
+  virtual bool has_child_processes() const { return false; }
+  virtual bool measure_in_process(const std::string&, std::size_t, const Json&) { return false; }
+  // Visits follow, each of so many rounds of all cells: their rows, and the weights of those that
+  // are not known. Where the time is limited nobody knows how many there will be.
+  virtual void begin_visits(std::span<const Json>, std::span<const double>) {}
+  virtual void begin_visit(double, const std::string&, int, int) {}
+  virtual void end_visit() {}
+  virtual void end_visits() {}
+  virtual StepObserver observer() { return {}; }
+
+  template <class Result, class Spec>
+  std::optional<Result> found(const Json& key, const Spec& spec) const;
+};
+
+template <class Result, class Spec>
+std::optional<Result> Driver::found(const Json& key, const Spec& spec) const {
+  const Json* json = row(key);
+  if (json == nullptr) return std::nullopt;
+  try {
+    Result out = stored::value_of<Result>(*json);
+    out.spec = spec;
+    if constexpr (std::same_as<Result, CellResult>) {
+      if (spec.step.parallel.is_on()) complete(out);  // joined visits look for collectives
+    }
+    return out;
+  } catch (const Error&) {  // of a build that had other members
+    return std::nullopt;
+  }
+}
+
+template <class Result, class Spec, class MeasureOne>
+std::vector<std::optional<Result>> Driver::visit_cells(const std::string& stage,
+                                                       const std::vector<Spec>& specs,
+                                                       const RoundLimits& limits,
+                                                       const MeasureOne& measure_one,
+                                                       bool is_apart) {
+  const std::vector<std::size_t> numbers = chosen(stage, specs.size());  // of specs among all
+  const int rounds = limits.most;
+  const auto key = [&](std::size_t i, int round) {
+    return key_of_row(stage, full_key(specs[numbers[i]]),
+                      rounds > 1 ? std::optional<int>(round) : std::nullopt);
+  };
+  std::vector<double> weights, missing;
+  std::vector<Json> keys;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    weights.push_back(visit_weight(specs[numbers[i]]));
+    for (int round = 0; round < rounds; ++round) {
+      keys.push_back(key(i, round));
+      if (row(keys.back()) == nullptr) missing.push_back(weights.back());
+    }
+  }
+  if (limits.seconds <= 0) begin_visits(keys, missing);
+  std::vector<std::optional<Result>> out(specs.size());
+  // Joins the result of a visit; false: the cell is not visited again.
+  const auto visit_one = [&](std::size_t i, int round) {
+    const Json here = key(i, round);
+    const Spec& spec = specs[numbers[i]];
+    std::optional<Result> seen = found<Result>(here, spec);
+    if (!seen) {
+      if (must_stop()) return false;
+      begin_visit(weights[i], label_of(spec), round, rounds);
+      if (on_visit) on_visit(label_of(spec), round + 1);
+      if (is_apart && has_child_processes()) {
+        if (!measure_in_process(stage, numbers[i], here)) return false;
+        seen = found<Result>(here, spec);
+      } else {
+        Spec visited = spec;
+        if constexpr (requires { visited.protocol.recorded_steps; }) {
+          int& recorded = visited.protocol.recorded_steps;
+          if (rounds > 1) recorded = round < recorded ? 1 : 0;
+        }
+        seen = measure_one(visited, observer());
+        if (seen->status == Status::kInterrupted) return false;
+        if (keeps_rows()) keep(here, stored::json_of(*seen));
+        seen->spec = spec;
+      }
+      end_visit();
+    }
+    const bool is_ok = seen->status == Status::kOk;
+    std::optional<Result>& joined = out[numbers[i]];
+    if (!joined) {
+      joined = std::move(seen);
+    } else if constexpr (requires(Result & result) { add_visit(result, result); }) {
+      if (is_ok) add_visit(*joined, *seen);
+    }
+    return is_ok;
+  };
+  if (rounds > 1 || limits.seconds > 0) {
+    RoundLimits here = limits;
+    here.is_known = [&](std::size_t i) { return row(key(i, 0)) != nullptr; };
+    const std::vector<bool> kept = run_rounds(weights, here, visit_one, stop_signal());
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      if (!kept[i]) out[numbers[i]].reset();
+    }
+  } else {
+    for (const std::size_t i : order_of(numbers.size())) visit_one(i, 0);
+  }
+  end_visits();
+  return out;
+}
+
+template <class Value, class Make>
+Value Driver::besides(const std::string& stage, const Json& cell, const Make& make) {
+  const Json key = key_of_row(stage, cell);
+  if (const Json* known = row(key)) return stored::value_of<Value>(*known);
+  Value out = make();
+  if (keeps_rows() && !is_stopped()) keep(key, stored::json_of(out));
+  return out;
+}
+
+}  // namespace tracestep
