@@ -24,6 +24,8 @@ namespace {
 
 constexpr const char *kWhere = "lora", *kExport = "export";
 constexpr std::string_view kTheirs = "base_model.model.", kWeight = ".weight";
+// The head that is the embedding as well, of which PEFT has a second copy.
+constexpr const char* kTiedHead = "base_model.model.lm_head.weight";
 
 std::string_view which_of(std::string_view adapter) {
   return adapter.ends_with(kAdapterA) ? kAdapterA : kAdapterB;
@@ -151,7 +153,7 @@ bool is_copy(std::string name, const std::set<std::string>& known, bool is_tied)
     const std::size_t at = name.find(inner);
     if (at != name.npos) name.erase(at, inner.size());
   }
-  return known.contains(name) || (is_tied && name == std::string(kTheirs) + "lm_head.weight");
+  return known.contains(name) || (is_tied && name == kTiedHead);
 }
 
 void load_adapters(const WholeTensors& to, const RunSpec& run) {
@@ -281,6 +283,12 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
       types[theirs] = {type.dtype, places.whole_shape(name)};
       if (is_trained) whole.insert(component_path(theirs.substr(kTheirs.size())));
     }
+  }
+  if (model.is_tied && trains_table) {
+    const auto table = std::ranges::find_if(
+        ours, [](const auto& entry) { return is_of_vocabulary(entry.second); });
+    types[kTiedHead] = types.at(table->first);
+    ours[kTiedHead] = std::string(table->second);
   }
   const std::vector<std::string> modules = places.modules();
   const Json config =

@@ -195,7 +195,9 @@ TEST_F(OffloadedStepTest, ActivationsAreInEachMemoryAsPredicted) {
     EXPECT_EQ(executor->predicted_peak_bytes(), peak);
     EXPECT_EQ(device->host_bytes(), host_bytes(program));
     EXPECT_EQ(host_bytes(program), moved_bytes(program));
-    EXPECT_LT(peak, predicted_peak_bytes(spec.executor, before, device->traits()));
+    if (!has_arena(spec.executor)) {  // copies are placed before kernels are joined
+      EXPECT_LT(peak, predicted_peak_bytes(spec.executor, before, device->traits()));
+    }
     EXPECT_EQ(total_cost(program).flops, total_cost(before).flops);
     // Three blocks of four keep something; the last one's backward follows its forward.
     const std::int64_t residual = 4 * spec.shape.batch * spec.shape.context * spec.model.d_model;
