@@ -266,7 +266,8 @@ void write_peft_folder(const fs::path& path, const ModelConfig& model, const Ada
   std::set<std::string> adapted, whole;
   bool trains_table = false;
   TensorTypes types;
-  const bool is_resized = is_model_folder(base) && known_model_at(base)->config.vocab != model.vocab;
+  const bool is_resized =
+      is_model_folder(base) && known_model_at(base)->config.vocab != model.vocab;
   for (const auto& [name, type] : tensors.types) {
     const bool is_trained = std::ranges::any_of(
         adapters.whole, [&](const std::string& part) { return path_matches(part, name); });
