@@ -183,6 +183,13 @@ void check_run(const RunSpec& spec) {
                     name_of(spec.parallel)),
         "give moments bf16, or ranks without shard= and tp=");
   }
+  if (has_activations(spec.offload) && spec.recompute.kind == Recomputation::Kind::kBudget) {
+    throw Error(ErrorCode::kUsage, "recompute",
+                fmt::format("{} with offload {}: a budget chooses what stays on the device, and "
+                            "what blocks keep goes to the host's memory",
+                            name_of(spec.recompute), name_of(spec.offload)),
+                "give recompute blocks or nested");
+  }
   if (step_bytes(spec.model, spec.shape) < kMaxStepBytes) return;
   throw Error(ErrorCode::kUsage, "batch",
               fmt::format("batch {} with context {} and this model is more than an exbibyte",

@@ -184,7 +184,7 @@ TEST_F(ModelsCommandTest, AModelIsFineTunedAndHandedBackAsReadmePrintsIt) {
   EXPECT_EQ(output_of("eval --model tuned" + text), output_of("eval --init run" + text));
   // With validation it is the best one, which here the last one is not.
   output_of(
-      "train --model my-qwen2 --checkpoint other --validate-every 1 --lr 30 --warmup-steps 0"
+      "train --model my-qwen2 --checkpoint other --validate-every 1 --lr 3 --warmup-steps 0"
       " --steps 4" +
       small + " --text text.txt");
   EXPECT_EQ(run("export other best").err, "export: best is written, of other/best\n");

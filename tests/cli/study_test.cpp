@@ -266,7 +266,7 @@ std::string exact_part_of(const fs::path& study) {
     for (const Json& row : table.at("rows").items()) {
       rows.emplace_back();
       for (const char* column : {"cell", "status", "peak_bytes", "launches", "warmup"}) {
-        if (const Json* value = row.find(column)) rows.back() += canonical_text(*value) + " ";
+        if (const Json* value = row.find(column)) rows.back() += value->dump() + " ";
       }
     }
     std::ranges::sort(rows);
@@ -308,8 +308,6 @@ TEST(StudyTest, AStudyThatWasKilledGoesOnAndProcessesMeasureTheSameCells) {
   EXPECT_EQ(text_of(rows), whole);
   const std::string exact = exact_part_of(temp.path() / "resumed" / "study.json");
   EXPECT_EQ(exact_part_of(temp.path() / "again" / "study.json"), exact);
-  ASSERT_EQ(study("plain", "").status, 0);
-  EXPECT_EQ(exact_part_of(temp.path() / "plain" / "study.json"), exact);
   ASSERT_EQ(study("processes", " --processes 2").status, 0);
   EXPECT_EQ(exact_part_of(temp.path() / "processes" / "study.json"), exact);
 }

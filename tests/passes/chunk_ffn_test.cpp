@@ -100,6 +100,7 @@ TEST(ChunkFfnTest, FlopsOfProductsStayAndOneChunkIsNone) {
 
 // What another node reads, and what is computed from all rows, is there as a whole.
 TEST(ChunkFfnTest, WhatIsReadElsewhereIsAssembledAndWhatWorksOtherwiseIsNotCut) {
+  ops::register_all();
   std::string text = kFfn;
   text.replace(text.find("%2 : f32[6,5] = relu(%1)"), 24, "%2 : f32[6,5] = softmax(%1)");
   const auto all = [](const std::string& program, std::int64_t chunks) {

@@ -531,7 +531,8 @@ void RandomOps::add_updates() {
     if (dice_.chance(0.2)) continue;
     using Update = void (RandomOps::*)(Val);
     (this->*dice_.pick<Update>({&RandomOps::update_in_place, &RandomOps::update_by_assignment,
-                                &RandomOps::update_by_writing}))(state);
+                                &RandomOps::update_by_writing, &RandomOps::update_by_moving}))(
+        state);
   }
   if (dice_.chance(0.2)) update_by_adamw();
   if (dice_.chance(0.1)) update_by_coded_adamw();
@@ -561,6 +562,12 @@ void RandomOps::update_by_writing(Val state) {
   const Val position = new_leaf(LeafKind::kInput, {DType::kI64, {}}, {0.0, room});
   b_.update(state, ops::write_slice(state, new_leaf(LeafKind::kInput, {state.dtype(), piece}),
                                     position, axis));
+}
+
+void RandomOps::update_by_moving(Val state) {
+  const Val there = b_.call1("offload", {state, new_leaf(LeafKind::kInput, state.type())});
+  keep(b_.call1("reload", {there}), kReach);
+  b_.update(state, there);
 }
 
 // Moments that codes hold as they are, so that the weight does not depend on how others are

@@ -103,6 +103,7 @@ class RandomOps {
   void update_in_place(Val state);
   void update_by_assignment(Val state);
   void update_by_writing(Val state);
+  void update_by_moving(Val state);
   void update_by_adamw();
   void update_by_coded_adamw();
 

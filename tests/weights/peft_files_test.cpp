@@ -34,8 +34,10 @@ class PeftFilesTest : public ::testing::Test {
   RunSpec of_family(const std::string& kind, const std::string& lora) {
     const fs::path base = folder_.path() / ("my-" + kind);
     if (!fs::exists(base)) testing::write_family_fixture(kind, base);
-    RunSpec out{.model = read_model(base).config, .shape = {.batch = 1, .context = 4}};
+    const auto file = known_model_at(base);
+    RunSpec out{.model = file->config, .shape = {.batch = 1, .context = 4}};
     out.model.source = base.string();
+    out.model.file = file;
     out.lora = parse_adapters("lora", lora);
     return out;
   }

@@ -32,10 +32,11 @@ Recomputation budget_of(const FitQuestion& q) {
   return {.kind = Recomputation::Kind::kBudget, .budget_bytes = round_budget(q.within_bytes())};
 }
 
-// A budget is for the peak of one program, not for what others keep besides.
+// A budget is for the peak of one program, not for what others keep besides, and chooses among what
+// stays on the device.
 bool takes_budget(const Judge& judge, const Remedy& r, double most_kernels) {
-  return r.step.mode != Mode::kInference && r.micro_batches == 1 &&
-         judge.asked().kernels <= most_kernels;
+  return !has_activations(r.step.offload) && r.step.mode != Mode::kInference &&
+         r.micro_batches == 1 && judge.asked().kernels <= most_kernels;
 }
 
 Remedy with_recomputation(Judge& judge, Remedy r, const Recomputation& choice) {

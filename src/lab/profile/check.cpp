@@ -32,6 +32,15 @@ class Check {
     loss_chunks_ = std::ranges::count_if(p_.program.nodes, [&](const Node& node) {
       return is_forward(node) && is_product(node) && node.epoch != 0;
     });
+    const std::string of_first = scope::path({scope::layer(0), scope::kFeedForward, ""});
+    const auto first = std::ranges::find_if(
+        weight_paths_, [&](const std::string& path) { return path.starts_with(of_first); });
+    if (first != weight_paths_.end()) {
+      ffn_chunks_ = std::ranges::count_if(p_.program.nodes, [&](const Node& node) {
+        return is_forward(node) && is_product(node) &&
+               std::ranges::find(node.origins, *first, &Origin::path) != node.origins.end();
+      });
+    }
     runs_.resize(p_.steps.size());
     for (auto& counts : runs_) counts.assign(p_.program.nodes.size(), 0);
     for (const ProfiledLaunch& l : p_.launches) {
@@ -57,6 +66,8 @@ class Check {
 
   // The parts that the last product is computed in; each is a product of its own.
   std::int64_t loss_chunks() const { return std::max<std::int64_t>(loss_chunks_, 1); }
+  // The same of each feed-forward.
+  std::int64_t ffn_chunks() const { return std::max<std::int64_t>(ffn_chunks_, 1); }
   std::int64_t nodes() const { return launch_count(p_.program); }
   std::int64_t nodes_that_ran() const {
     std::int64_t n = 0;
@@ -130,6 +141,7 @@ class Check {
   const Profile& p_;
   std::set<std::string> weight_paths_;
   std::int64_t loss_chunks_ = 0;        // 0: the loss is whole
+  std::int64_t ffn_chunks_ = 0;         // products of a feed-forward's first weight
   std::vector<std::vector<int>> runs_;  // by step and node: launches
   std::int64_t nobody_ = 0;
 };
@@ -176,7 +188,7 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const std::int64_t tiled = step.model.takes_tiles() ? layers : 0;
   const std::int64_t whole = check.has_whole_attention(Phase::kForward) ? tiled : 0;
   const std::int64_t chunks = check.loss_chunks();
-  const int of_layer = step.model.is_gated ? 7 : 6;
+  const std::int64_t of_layer = 4 + (step.model.is_gated ? 3 : 2) * check.ffn_chunks();
   const std::int64_t weights = of_layer * layers + chunks;
   const std::int64_t attention = whole + 2 * (layers - whole);
   const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);

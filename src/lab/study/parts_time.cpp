@@ -102,6 +102,17 @@ StudySection component_section(const std::vector<CellResult>& cells) {
   return out;
 }
 
+// Cells with the interval by the name that stored studies give it.
+Table time_table(std::span<const CellResult> cells, std::string name, std::string title) {
+  Table out = cell_table(cells, std::move(name), std::move(title));
+  for (const auto& [column, stored] :
+       {std::pair{"interval_low_ms", "low_ms"}, {"interval_high_ms", "high_ms"}}) {
+    out.columns[out.index_of(column).value()].name = stored;
+  }
+  show_unusual(out);
+  return out;
+}
+
 }  // namespace
 
 Table cell_table(std::span<const CellResult> cells, std::string name, std::string title) {
@@ -120,17 +131,12 @@ Table cell_table(std::span<const CellResult> cells, std::string name, std::strin
 
 void add_step_sections(StudyContext& context) {
   const std::vector<CellResult> cells = context.measured(runs_in(context, "time"));
-  context.sections.push_back(section("time", {granularity_table(cells), cell_table(cells)}));
+  context.sections.push_back(section("time", {time_table(cells, "time", "Time of a step"),
+                                              granularity_table(cells), cell_table(cells)}));
   context.sections.push_back(component_section(cells));
-  Table scaling =
-      cell_table(context.measured(runs_in(context, "scaling")), "scaling", "Time per context");
-  // Stored studies call the interval so.
-  for (const auto& [name, stored] :
-       {std::pair{"interval_low_ms", "low_ms"}, {"interval_high_ms", "high_ms"}}) {
-    scaling.columns[scaling.index_of(name).value()].name = stored;
-  }
-  show_unusual(scaling);
-  context.sections.push_back(section("scaling", {std::move(scaling)}));
+  context.sections.push_back(section(
+      "scaling",
+      {time_table(context.measured(runs_in(context, "scaling")), "scaling", "Time per context")}));
 }
 
 // Each row is of a process of its own, which has computed nothing before.

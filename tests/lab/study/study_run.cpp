@@ -91,7 +91,7 @@ void set_times(std::vector<Table>& tables) {
     if (verdict && (table.name == "validity" || is_verdict_column(table.columns[*verdict]))) {
       for (auto& row : table.rows) row[*verdict] = "ok";
     }
-    if (table.name != "cells" && table.name != "scaling") continue;
+    if (table.name != "cells" && table.name != "scaling" && table.name != "time") continue;
     for (auto& row : table.rows) {
       double ms = set_ms(row[*mode].as_string());
       if (row[*ops].as_string() == "primitive") ms *= 1.5;
