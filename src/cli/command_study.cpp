@@ -1,7 +1,6 @@
 // tracestep study: every experiment at sizes that this machine manages in some minutes, and one
 // report of them with the answers to the study's questions.
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 
 #include "backends/comm/launch/launched.h"
@@ -224,37 +223,6 @@ JobPlan plan_of(const StudyOptions& o) {
       .place = place, .peak_bytes = limit_in_bytes(place), .seconds = 60.0 * minutes_of(o, place)};
 }
 
-// Where other work keeps the cores busy, each kernel of several threads waits for the last of them
-// to get its turn: a step then takes many times as long as on one thread.
-bool is_busy(const RunSpec& run, const StudySizes& sizes, Cells& cells) {
-  constexpr double kMuchLonger = 3;
-  CellSpec pilot{{.model = sizes.models.front(), .shape = {.batch = 1, .context = 16}},
-                 {.warmup = 1, .steps = 3, .recorded_steps = 0}};
-  pilot.step.model.layers = 1;
-  pilot.step.mode = Mode::kInference;
-  pilot.step.place = run.place;
-  return cells.Driver::besides<bool>("busy", full_key(pilot), [&] {
-    const double shared = visit(make_device, pilot, cells.stop_signal()).wall_ms;
-    pilot.step.place.threads = 1;
-    const double alone = visit(make_device, pilot, cells.stop_signal()).wall_ms;
-    return alone > 0 && shared > kMuchLonger * alone;
-  });
-}
-
-// Takes one thread there, unless their number is asked for; processes that measure for this one
-// take it as from a shell.
-void fit_threads(const StudyOptions& o, const StudySizes& sizes, Cells& cells, RunSpec& run,
-                 Json& environment) {
-  if (cells.is_child() || o.grid.is_given("threads") || run.place.threads <= 1 ||
-      traits_of(run.place).has_own_memory() || !is_busy(run, sizes, cells)) {
-    return;
-  }
-  log_info("study: other work keeps the cores busy: its steps run on one thread");
-  run.place.threads = 1;
-  environment["threads"] = 1;
-  ::setenv("OMP_NUM_THREADS", "1", 1);
-}
-
 int run_study_command(const StudyOptions& o, Cells& cells) {
   if (cells.lists()) {
     cells.needs_whole(plan_of(o));
@@ -262,12 +230,11 @@ int run_study_command(const StudyOptions& o, Cells& cells) {
   }
   if (!o.from.empty()) return write_anew(o);
   check_alone();
-  RunSpec run = run_alone(o);
-  Json environment = cells.environment_of(run);
+  const RunSpec run = run_alone(o);
+  const Json environment = cells.environment_of(run);
   StudySizes sizes = sizes_of(o, run.place);
   set_parallel(o, sizes);
   cells.stop("parts");
-  fit_threads(o, sizes, cells, run, environment);
   const double seconds = 60.0 * minutes_of(o, run.place);
   const auto report_of = [&] {
     return run_study(machine_of(o, run, sizes, environment, cells), sizes, seconds,
