@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "base/units.h"
 #include "lab/measure/comparison.h"
@@ -102,9 +104,16 @@ StudySection component_section(const std::vector<CellResult>& cells) {
   return out;
 }
 
-// Cells with the interval by the name that stored studies give it.
+// Cells with what is asked of times first, and the interval by the name that stored studies give
+// it; the table "cells" shows the rest.
 Table time_table(std::span<const CellResult> cells, std::string name, std::string title) {
+  static const std::set<std::string_view> shown = {
+      "status",       "median_ms", "min_ms",     "device_span_ms", "device_busy_ms",
+      "tokens_per_s", "tflops",    "peak_bytes", "launches",       "verdict"};
   Table out = cell_table(cells, std::move(name), std::move(title));
+  for (Column& column : out.columns) {
+    if (column.role != ColumnRole::kKey && !shown.contains(column.name)) column.data_only = true;
+  }
   for (const auto& [column, stored] :
        {std::pair{"interval_low_ms", "low_ms"}, {"interval_high_ms", "high_ms"}}) {
     out.columns[out.index_of(column).value()].name = stored;

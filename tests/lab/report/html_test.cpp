@@ -122,7 +122,7 @@ TEST(HtmlTest, ThePageIsShortAndShorterBeforeAnythingIsUnfolded) {
   const testing::PageWords words = testing::words_of_page(page_of(small_study()));
   EXPECT_LE(words.before, 1600u);
   EXPECT_GE(words.before, 500u);
-  EXPECT_LE(words.all, 7900u);
+  EXPECT_LE(words.all, 8000u);  // marks of noise add some tens
 }
 
 TEST(HtmlTest, AShortAnswerCarriesTheSignOfItsRowsInTheSentenceToo) {
