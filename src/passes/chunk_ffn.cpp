@@ -107,7 +107,7 @@ class ChunkFfn {
         reads_results = reads_results || is_result;
         reads_others = reads_others || (varies_[at(v)] && !(is_result && is_row_[at(v)]));
       }
-      // What is computed from rows of the region alone is a part of it, wherever it belongs.
+      // A node that reads rows of the region alone is a part of it, wherever it belongs.
       const bool is_end = reads_results && !reads_others && phase == open->phase && n.epoch == 0 &&
                           layer_of(n.origin().path) == layer_of(open->ffn);
       const bool is_own =
@@ -322,7 +322,7 @@ class ChunkFfn {
     return part;
   }
 
-  // What nodes outside of chunks read.
+  // Joins the chunks of results that nodes outside of chunks read.
   void join_parts(const Node& n, const std::map<ValueId, Val>& totals) {
     const auto guard = r_.from(n);
     for (const ValueId v : n.outputs) {

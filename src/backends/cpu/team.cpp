@@ -81,9 +81,10 @@ class FirstError {
 
 }  // namespace
 
-// What the master has published. A ticket says which job it is (upper half) and how many of its
-// chunks are not taken yet (lower half). Who replaces a ticket by the next has that chunk; as the
-// master changes the rest only when all chunks are done, what was read before belongs to it.
+// Holds the work that the master has published. A ticket says which job it is (upper half) and how
+// many of its chunks are not taken yet (lower half). Who replaces a ticket by the next has that
+// chunk; as the master changes the rest only when all chunks are done, what was read before belongs
+// to it.
 struct Team::Job {
   alignas(64) std::atomic<std::uint64_t> ticket = 0;
   std::atomic<ChunkBody> body = nullptr;

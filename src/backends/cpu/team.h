@@ -39,8 +39,8 @@ class Team {
     std::int64_t chunks = 0, ticks = 0;
   };
 
-  // What sharing gained of late: beside busy processes a helper may lose its core with a chunk in
-  // hand, and its master then waits for longer than it would have worked.
+  // Tells whether sharing pays of late: beside busy processes a helper may lose its core with a
+  // chunk in hand, and its master then waits for longer than it would have worked.
   struct Gain {
     std::int64_t alone = 0, shared = 0;  // ticks, the first by what the master's chunks took
     std::int64_t rest = 0, rests_until = 0;

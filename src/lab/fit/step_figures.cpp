@@ -55,7 +55,7 @@ RunSpec of_layers(const RunSpec& step, std::int64_t layers) {
   return out;
 }
 
-// What `figures` computes; figures that say why, where a program is refused.
+// Returns figures(); where a program is refused, figures that say why.
 template <class Figures>
 StepFigures unless_refused(const Figures& figures) {
   try {

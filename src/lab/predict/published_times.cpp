@@ -7,8 +7,8 @@
 namespace tracestep {
 namespace {
 
-// What a launch adds to a kernel's time, and the share of the peak that products of float32 reach:
-// both are fitted to steps of an H200 (docs/predict.md).
+// A launch adds the first to a kernel's time; products of float32 reach the second as a share of
+// the peak. Both are fitted to steps of an H200 (docs/predict.md).
 constexpr double kLaunchUs = 3.0, kFloat32Share = 0.68;
 // This share is of the nominal rate of the slot between device and host.
 constexpr double kHostLinkShare = 0.68;

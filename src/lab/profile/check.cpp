@@ -66,7 +66,7 @@ class Check {
 
   // The parts that the last product is computed in; each is a product of its own.
   std::int64_t loss_chunks() const { return std::max<std::int64_t>(loss_chunks_, 1); }
-  // The same of each feed-forward.
+  // The parts that each feed-forward is computed in.
   std::int64_t ffn_chunks() const { return std::max<std::int64_t>(ffn_chunks_, 1); }
   std::int64_t nodes() const { return launch_count(p_.program); }
   std::int64_t nodes_that_ran() const {

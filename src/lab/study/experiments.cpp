@@ -94,8 +94,8 @@ std::vector<StepCells> step_cells() {
   };
 }
 
-// What is exact needs no time, and comes first; then what others need. Time that one does not use
-// is for all that follow. Profiles come last, since a profiler may slow what follows it.
+// Exact experiments need no time and come first, then those that others need. All that follow share
+// the time that one does not use. Profiles come last, since a profiler may slow what follows it.
 const std::vector<Experiment>& all_experiments() {
   static const std::vector<Experiment> all = {
       {"number formats", 0, number_part},
