@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """tracestep.step beside PyTorch's own best step, in one process on one GPU: equal, then timed in turns.
 
-    bench/peers/in_process.py [--program build-cuda/tracestep] [--output FILE.json] [--budget 100]
+    bench/peers/in_process.py [--program build-cuda/tracestep] [--output FILE.json] [--budget 260]
 
 Equal: ten steps of a small module in float32 against the same in float64 by PyTorch; the largest error of loss and
-weights, beside PyTorch's own in float32. Timed: two modules in bf16 with float32 weights, AdamW and clipping; PyTorch's
-is torch.compile(mode="reduce-overhead") with fused AdamW. Rounds of both in turns; a step is timed by the host, from a
-synchronised device to a synchronised device, over several steps. Peaks are of PyTorch's allocator, which ours uses too, with
-what the library allocates itself.
+weights, beside PyTorch's own in float32. Timed: five modules in bf16 with float32 weights, AdamW and clipping, a gated one
+of this file and those of pytorch/bench_captured.py; PyTorch's is torch.compile(mode="reduce-overhead") with fused AdamW.
+Rounds of both in turns; a step is timed by the host, from a synchronised device to a synchronised device, over several
+steps. Peaks are of PyTorch's allocator, which ours uses too, with what the library allocates itself. "Kept" is the time of
+the first step after the optimizer's betas have changed: the capture is there, the program is planned and compiled anew.
 """
 import argparse
 import copy
@@ -22,7 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench/peers/pytorch")]
 import tracestep  # noqa: E402
 
 START = time.monotonic()
@@ -66,8 +67,20 @@ class Model(nn.Module):
 
 
 SMALL = dict(vocab=67, width=64, layers=2, heads=4, context=32, gated=False)
-TIMED = {"gpt": (dict(vocab=50304, width=768, layers=6, heads=12, context=1024, gated=False), 8, 1024),
-         "gated": (dict(vocab=32000, width=1024, layers=6, heads=16, context=1024, gated=True), 4, 1024)}
+GATED = dict(vocab=32000, width=1024, layers=6, heads=16, context=1024, gated=True)
+# name -> rows, length; of bench_captured.py but for the first
+TIMED = {"gated": (4, 1024), "course": (4, 512), "nanogpt": (8, 1024), "gpt2": (8, 1024), "qwen2.5-0.5b": (4, 2048)}
+
+
+def model_of(name, length):
+    """A module in float32 on the GPU, the size of its vocabulary, and whether it shifts labels itself."""
+    if name == "gated":
+        return Model(**GATED).cuda(), GATED["vocab"], False
+    import bench_captured
+
+    with torch.device("cuda"):
+        module, vocab = bench_captured.module_of(name, length)
+    return module.cuda(), vocab, name in bench_captured.CONFIGS
 
 
 def batch(vocab, rows, length, seed):
@@ -115,37 +128,50 @@ def equal():
 
 def timed(name, rounds, steps):
     """Milliseconds a step, in turns, and peaks."""
-    sizes, rows, length = TIMED[name]
+    rows, length = TIMED[name]
     torch.manual_seed(0)
-    data = batch(sizes["vocab"], rows, length, 1)
     base = torch.cuda.memory_allocated()
-    model = Model(**sizes).cuda()
+    model, vocab, shifts = model_of(name, length)
+    ids, targets = batch(vocab, rows, length, 1)
+    data = {"input_ids": ids, "labels": ids} if shifts else {"ids": ids, "targets": targets}
     torch.cuda.reset_peak_memory_stats()
     begin = time.monotonic()
-    step = tracestep.step(model, optimizer=adamw(model), clip=1.0, check=False, precision="bf16", attention="flash")
-    first = float(step(*data))
+    optimizer = adamw(model)
+    step = tracestep.step(model, optimizer=optimizer, clip=1.0, check=False, precision="bf16", attention="flash")
+    first = float(step(**data))
     torch.cuda.synchronize()
     row = {"name": name, "first_step_s": time.monotonic() - begin, "first_loss": first}
+    for group in optimizer.param_groups:
+        group["betas"] = (0.9, 0.96)
+    begin = time.monotonic()
+    step(**data)
+    torch.cuda.synchronize()
+    row["kept_s"] = time.monotonic() - begin
     for _ in range(3):
-        step(*data)
+        step(**data)
     torch.cuda.synchronize()
     row |= {f"step_{k}": v for k, v in step.bytes().items()}
     row["peak_bytes"] = torch.cuda.max_memory_allocated() - base + step.bytes()["own"]
 
     base = torch.cuda.memory_allocated()
-    other = Model(**sizes).cuda()
-    optimizer = adamw(other, fused=True)
+    other = model_of(name, length)[0]
+    fused = adamw(other, fused=True)
     begin = time.monotonic()
-    compiled = torch.compile(other, mode="reduce-overhead")
+
+    def loss_of(*tensors):
+        out = other(**dict(zip(data, tensors)))
+        return out if isinstance(out, torch.Tensor) else out.loss
+
+    compiled = torch.compile(loss_of, dynamic=False, mode="reduce-overhead")
 
     def theirs():
-        optimizer.zero_grad(set_to_none=True)
+        fused.zero_grad(set_to_none=True)
         torch.compiler.cudagraph_mark_step_begin()
         with torch.autocast("cuda", torch.bfloat16):
-            loss = compiled(*data)
+            loss = compiled(*data.values())
         loss.backward()
         nn.utils.clip_grad_norm_(other.parameters(), 1.0)
-        optimizer.step()
+        fused.step()
         return loss
 
     row["first_loss_pytorch"] = float(theirs().detach())
@@ -159,7 +185,7 @@ def timed(name, rounds, steps):
     row["peak_bytes_pytorch"] = torch.cuda.max_memory_allocated() - base
     times = {"ours": [], "theirs": []}
     for _ in range(rounds):
-        for side, run in (("ours", lambda: step(*data)), ("theirs", theirs)):
+        for side, run in (("ours", lambda: step(**data)), ("theirs", theirs)):
             torch.cuda.synchronize()
             begin = time.perf_counter()
             for _ in range(steps):
@@ -176,7 +202,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=str(ROOT / "build-cuda/tracestep"))
     parser.add_argument("--output")
-    parser.add_argument("--budget", type=float, default=100, help="seconds, behind which no module is begun")
+    parser.add_argument("--budget", type=float, default=260, help="seconds, behind which no module is begun")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=8)
     options = parser.parse_args()
