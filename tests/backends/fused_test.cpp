@@ -127,6 +127,21 @@ TEST_P(FusedTest, BothResultsOfSwigluGradAreEqualToTheBit) {
   }
 }
 
+// Where all blocks are full, the text of a kernel names no size: calls of several sizes share one.
+TEST_P(FusedTest, CallsOfOtherSizesWriteTheirOwnElementsAlone) {
+  Builder b("sizes");
+  for (const std::int64_t rows : {64, 8, 32}) {
+    const Val x = b.input(fmt::format("x{}", rows), {DType::kBF16, {rows, 4096}});
+    b.output(fmt::format("y{}", rows), ops::cast(ops::unary("neg", ops::mul(x, x)), DType::kF32));
+  }
+  const Program program = b.finish();
+  const Tensors leaves = testing::random_leaves(program);
+  const Both both = run_both(program, leaves, 3);
+  for (const auto& [name, value] : both.plain) {
+    EXPECT_EQ(both.fused.at(name).bytes, value.bytes) << name;
+  }
+}
+
 // Transposed, sliced (and so unaligned), repeated, and a result in its reader's order.
 TEST_P(FusedTest, OperandsMayLieAnyhow) {
   for (DType dtype : kDTypes) {

@@ -1,6 +1,7 @@
 // The text of fused kernels: what it says, and, where NVRTC is, that it compiles. Neither needs a
 // GPU; that the kernels compute what the ops compute is tested on one (backends/).
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -317,6 +318,22 @@ TEST(FusedTextTest, TheCompilerTakesEveryBodyWithoutAWord) {
       }
     }
   }
+}
+
+// Who launches takes the blocks of the call's own text: a full block names no size.
+TEST(FusedTextTest, TextsOfFullBlocksAreTheSameForOtherSizes) {
+  const auto text_of = [](int rows) {
+    return kernel_of(fmt::format(R"(program "body" {{
+  input %x : f32[{0},4096]
+  %0 : f32[{0},4096] = mul(%x, %x)
+  %1 : f32[{0},4096] = neg(%0)
+  output "y" = %1
+}})",
+                                 rows));
+  };
+  const FusedText small = text_of(8), large = text_of(64);
+  EXPECT_EQ(small.kernel, large.kernel);
+  EXPECT_EQ(8 * small.blocks, large.blocks);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "backends/cuda/maps/fused.h"
 
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -28,7 +29,9 @@ class Fused final : public PreparedKernel {
     pointers_.clear();
     for (std::size_t i : prepared_.operands) pointers_.push_back(operands.inputs[i]);
     pointers_.insert(pointers_.end(), operands.outputs.begin(), operands.outputs.end());
-    check(prepared_.kernel->launch(pointers_, stream_of(context).launch_stream()), "fused");
+    check(prepared_.kernel->launch(pointers_, prepared_.blocks, prepared_.threads,
+                                   stream_of(context).launch_stream()),
+          "fused");
   }
 
  private:
@@ -52,8 +55,7 @@ FusedText text_of(const FusedKernels::Call& call) {
 
 }  // namespace
 
-FusedKernel::FusedKernel(const std::string& binary, unsigned blocks, unsigned threads)
-    : blocks_(blocks), threads_(threads) {
+FusedKernel::FusedKernel(const std::string& binary) {
   TRACESTEP_CUDA(
       cudaLibraryLoadData(&library_, binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   cudaFuncAttributes attributes{};  // this loads the code, which must not happen in a capture
@@ -70,13 +72,13 @@ FusedKernel::~FusedKernel() {
   cudaLibraryUnload(library_);
 }
 
-cudaError_t FusedKernel::launch(const std::vector<void*>& pointers,
-                                const LaunchStream& stream) const {
+cudaError_t FusedKernel::launch(const std::vector<void*>& pointers, unsigned blocks,
+                                unsigned threads, const LaunchStream& stream) const {
   std::vector<void*> parameters;
   parameters.reserve(pointers.size());
   for (void* const& pointer : pointers) parameters.push_back(const_cast<void**>(&pointer));
   constexpr bool kWaits = true;  // every generated kernel begins with wait_for_predecessors()
-  return launch_kernel(stream, {.blocks = dim3(blocks_), .threads = dim3(threads_)},
+  return launch_kernel(stream, {.blocks = dim3(blocks), .threads = dim3(threads)},
                        reinterpret_cast<const void*>(kernel_), parameters.data(), kWaits);
 }
 
@@ -100,23 +102,21 @@ void FusedKernels::compile(std::span<const KernelSpec> specs) {
 
 void FusedKernels::compile(const std::vector<FusedText>& texts) {
   const std::lock_guard lock(mutex_);
-  std::map<std::string, const FusedText*> missing;  // by whole text
+  std::set<std::string> missing;
   for (const FusedText& text : texts) {
     std::string whole = with_device_text(text.kernel);
-    if (!kernels_.contains(whole)) missing.emplace(std::move(whole), &text);
+    if (!kernels_.contains(whole)) missing.insert(std::move(whole));
   }
-  std::vector<std::string> wholes, keys;
-  for (const auto& [whole, text] : missing) {
-    wholes.push_back(whole);
+  const std::vector<std::string> wholes(missing.begin(), missing.end());
+  std::vector<std::string> keys;
+  for (const std::string& whole : wholes) {
     keys.push_back(fmt::format("sm_{} {}\n{}", compute_capability_, nvrtc_name(), whole));
   }
   const std::vector<std::string> binaries = binaries_.get_all(
       keys, [&](std::size_t i) { return nvrtc().compiled(wholes[i], compute_capability_); },
       std::thread::hardware_concurrency());
   for (std::size_t i = 0; i < wholes.size(); ++i) {
-    const FusedText& text = *missing.at(wholes[i]);
-    kernels_[wholes[i]] =
-        std::make_shared<const FusedKernel>(binaries[i], text.blocks, text.threads);
+    kernels_[wholes[i]] = std::make_shared<const FusedKernel>(binaries[i]);
   }
 }
 
@@ -124,7 +124,8 @@ FusedKernels::Prepared FusedKernels::prepare(const Call& call) {
   FusedText text = text_of(call);
   compile({text});
   const std::lock_guard lock(mutex_);
-  return {kernels_.at(with_device_text(text.kernel)), std::move(text.operands)};
+  return {kernels_.at(with_device_text(text.kernel)), std::move(text.operands), text.blocks,
+          text.threads};
 }
 
 void add_fused_kernels(KernelTable& table) {

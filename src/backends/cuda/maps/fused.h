@@ -17,24 +17,26 @@
 
 namespace tracestep::cuda {
 
-// Loaded machine code and its launch configuration.
+// Loaded machine code.
 class FusedKernel {
  public:
-  FusedKernel(const std::string& binary, unsigned blocks, unsigned threads);
+  explicit FusedKernel(const std::string& binary);
   ~FusedKernel();
   FusedKernel(const FusedKernel&) = delete;
   FusedKernel& operator=(const FusedKernel&) = delete;
 
-  // `pointers`: of the operands that the kernel reads, then of the results.
-  cudaError_t launch(const std::vector<void*>& pointers, const LaunchStream& stream) const;
+  // `pointers`: of the operands that the kernel reads, then of the results. `blocks` and `threads`
+  // are those of the call's own text: calls of other sizes may have the same one.
+  cudaError_t launch(const std::vector<void*>& pointers, unsigned blocks, unsigned threads,
+                     const LaunchStream& stream) const;
 
  private:
   cudaLibrary_t library_ = nullptr;
   cudaKernel_t kernel_ = nullptr;
-  unsigned blocks_, threads_;
 };
 
-// The fused kernels of one device, by source text: bodies with the same text share a kernel.
+// The fused kernels of one device, by source text: calls with the same text share a kernel, and
+// each launches as many blocks as it needs. (A text whose blocks are all full names no size.)
 class FusedKernels {
  public:
   FusedKernels(int compute_capability, const std::string& cache_folder);
@@ -55,6 +57,7 @@ class FusedKernels {
   struct Prepared {
     std::shared_ptr<const FusedKernel> kernel;
     std::vector<std::size_t> operands;  // of the node: those that the kernel reads
+    unsigned blocks, threads;
   };
   // Compiles what has not been compiled yet. Errors as Nvrtc::compiled(), and Error{kUsage} for a
   // body that `fuse` would not have made.
