@@ -1,8 +1,9 @@
 // Results of a step that the host wants before the step has ended: the loss and the gradients'
-// norm decide whether and how training goes on, and are known before the weights are updated. They
-// are sent behind the launch that completes them.
+// norm decide whether and how training goes on, and are known before the weights are updated. Each
+// is sent behind the launch that completes it: the loss in front of backward.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,17 +27,15 @@ class EarlyResults {
                                             std::span<const Launch> launches,
                                             std::span<const std::string> outputs);
 
-  // True if the results are to be sent behind this launch.
-  bool is_completed_by(const Launch& launch) const { return launch.node == last_node_; }
-  // `buffers`: addresses, by index of the buffer plan.
-  void send(std::span<void* const> buffers);
+  // Sends what this launch completed. `buffers`: addresses, by index of the buffer plan.
+  void send_behind(const Launch& launch, std::span<void* const> buffers);
   void count_replay();
   // Begins another run.
-  void restart() { has_sent_ = was_read_ = false; }
+  void restart();
 
   // Waits for the result; nullopt when `id` is not sent early, or nothing was sent in this run.
   std::optional<HostTensor> read(ValueId id);
-  // True if the host has read the results of this run, and no launch behind them reads the buffer.
+  // True if the host has read results of this run behind which no launch reads the buffer.
   bool is_free(int buffer) const;
 
  private:
@@ -45,14 +44,16 @@ class EarlyResults {
     Type type;
     Slot slot;
   };
-  EarlyResults(std::vector<Result> results, std::unique_ptr<Outbox> outbox, NodeId last_node,
-               std::vector<bool> is_read_later);
+  // What one launch completes.
+  struct Letter {
+    std::vector<Result> results;
+    std::unique_ptr<Outbox> outbox;
+    std::vector<bool> is_read_later;  // by buffer: by a launch behind this one
+    bool has_sent = false, was_read = false;
+  };
+  explicit EarlyResults(std::map<NodeId, Letter> letters) : letters_(std::move(letters)) {}
 
-  const std::vector<Result> results_;
-  const std::unique_ptr<Outbox> outbox_;
-  const NodeId last_node_;
-  const std::vector<bool> is_read_later_;  // by buffer: by a launch behind them
-  bool has_sent_ = false, was_read_ = false;
+  std::map<NodeId, Letter> letters_;  // by the node whose launch completes them
 };
 
 }  // namespace tracestep

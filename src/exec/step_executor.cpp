@@ -102,7 +102,7 @@ void StepExecutor::observe(RunObserver observer) {
 }
 
 void StepExecutor::send_behind(const Launch& launch) {
-  if (early_ != nullptr && early_->is_completed_by(launch)) early_->send(addresses_);
+  if (early_ != nullptr) early_->send_behind(launch, addresses_);
 }
 
 void StepExecutor::issue() {
