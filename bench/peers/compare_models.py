@@ -12,6 +12,7 @@ All weights and tokens are random. On a GPU, the models of all forms lie in its 
 """
 
 import sys
+import threading
 
 from gpu_report import render
 from gpu_runners import BENCH_GPU, Torch
@@ -21,24 +22,30 @@ BENCH_MODELS = BENCH_GPU.with_name("bench_models.py")
 SHAPES = "llama-3.2-1b@4x2048,qwen3-0.6b@4x2048,smollm2-135m@4x2048,gpt2@8x1024"
 
 
-class OwnModel(Own):
-    """`tracestep bench --model`, with adapters if asked for."""
+class SharedTorch(Torch):
+    """A process whose model serves several groups, one at a time."""
 
-    def model_words(self, group):
-        lora = self.arguments.lora
-        return [*super().model_words(group), *(["--lora", lora] if lora else [])]
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.turn = threading.Lock()
+
+    def rows(self, *arguments):
+        with self.turn:
+            yield from super().rows(*arguments)
 
 
 def table(measured, is_gpu):
-    header = ["model", "batch × context", "precision", "form", "step ms", "PyTorch / tracestep",
-              "peak MiB", "parameters"]
+    has_adapters = any(group.lora for group in measured)
+    header = ["model", *(["adapters"] if has_adapters else []), "batch × context", "precision", "form", "step ms",
+              "PyTorch / tracestep", "peak MiB", "parameters"]
     lines = []
     for group, results in measured.items():
         ours = results[OURS].medians() if OURS in results else []
         for form, visits in results.items():
             ratios = [t / o for t, o in zip(visits.medians(), ours)] if form != OURS else []
             peak = visits.latest("peak_bytes")
-            lines.append([group.size, f"{group.batch} × {group.context}", group.precision, form,
+            tokens = f"{group.batch} × {group.context}" + (" packed" if group.packed else "")
+            lines.append([group.size, *([group.lora or "none"] if has_adapters else []), tokens, group.precision, form,
                           spread_text(visits.medians(), 2), spread_text(ratios, 3),
                           f"{peak / 2**20:.0f}" if peak and (is_gpu or form == OURS) else "–",
                           str(visits.latest("parameters") or "–")])
@@ -48,17 +55,22 @@ def table(measured, is_gpu):
 
 def main():
     parser = parser_of(__doc__, "layers,graph,graph-whole", 1)
-    parser.add_argument("--shapes", default=SHAPES, help="comma separated MODEL@BATCHxCONTEXT; "
-                        "MODEL: one that bench_models.py knows, or a config.json")
-    parser.add_argument("--lora", metavar="PARTS", help="train adapters alone, as tracestep's --lora "
-                        "says; PyTorch's are PEFT's")
+    parser.add_argument("--shapes", default=SHAPES, help="comma separated MODEL@BATCHxCONTEXT; MODEL: one that "
+                        "bench_models.py knows, or a config.json; :packed behind it: rows of sixteen documents")
+    parser.add_argument("--lora", metavar="PARTS;PARTS…", help="train adapters alone, as tracestep's --lora says; "
+                        "PyTorch's are PEFT's, and bitsandbytes' with base=nf4")
     arguments = completed(parser.parse_args())
-    arguments.torch_options += ["--lora", arguments.lora] if arguments.lora else []
+    shared = {}
 
     def turns_of(group):
-        ours = {OURS: OwnModel(arguments.tracestep, arguments)} if arguments.tracestep else {}
-        return ours | {form: Torch(arguments.python, arguments, BENCH_MODELS, arguments.torch_options)
-                       for form in arguments.forms}
+        ours = {OURS: Own(arguments.tracestep, arguments)} if arguments.tracestep else {}
+        theirs = {}
+        for form in arguments.forms:
+            who = (group.size, group.precision, group.lora, form)
+            if not group.lora or who not in shared:
+                shared[who] = SharedTorch(arguments.python, arguments, BENCH_MODELS, arguments.torch_options)
+            theirs[form] = shared[who]
+        return ours | theirs
 
     return compare(arguments, "Published models: PyTorch and tracestep", "tracestep.peers.models/1", turns_of,
                    lambda measured: table(measured, arguments.device != "cpu"))

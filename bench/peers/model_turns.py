@@ -33,16 +33,20 @@ class Group(typing.NamedTuple):
     batch: int
     context: int
     precision: str
+    lora: str = ""  # adapters alone are trained, as tracestep's --lora says
+    packed: bool = False  # rows of sixteen documents
 
     def __str__(self):
-        return f"{self.size} {self.batch}×{self.context} {self.precision}"
+        return " ".join([f"{self.size} {self.batch}×{self.context} {self.precision}", *([self.lora] if self.lora else []),
+                         *(["packed"] if self.packed else [])])
 
 
 class Own(Tracestep):
     """`tracestep bench` of a model, its best form."""
 
     def model_words(self, group):
-        return ["--model", group.size, "--batch", str(group.batch), "--context", str(group.context)]
+        return ["--model", group.size, "--batch", str(group.batch), "--context", str(group.context),
+                *(["--lora", group.lora] if group.lora else []), *(["--pack"] if group.packed else [])]
 
     def command(self, group, ops, modes, rows_file):
         a = self.arguments
@@ -191,11 +195,14 @@ def groups_of(arguments):
     shapes = []
     for text in arguments.shapes.split(","):
         size, _, tokens = text.partition("@")
+        tokens, _, rows = tokens.partition(":")
         batch, _, context = tokens.partition("x")
-        if not (batch.isdigit() and context.isdigit()):
-            raise SystemExit(f"{text!r} is no shape; write MODEL@BATCHxCONTEXT")
-        shapes.append((size, int(batch), int(context)))
-    return [Group(*shape, p) for shape in shapes for p in arguments.precisions.split(",")]
+        if not (batch.isdigit() and context.isdigit()) or rows not in ("", "packed"):
+            raise SystemExit(f"{text!r} is no shape; write MODEL@BATCHxCONTEXT, and :packed for rows of documents")
+        shapes.append((size, int(batch), int(context), rows == "packed"))
+    adapters = (getattr(arguments, "lora", None) or "").split(";")
+    return [Group(size, batch, context, precision, lora, packed) for lora in adapters
+            for size, batch, context, packed in shapes for precision in arguments.precisions.split(",")]
 
 
 def parser_of(description, forms, together):

@@ -5,14 +5,13 @@
 #include <cmath>
 #include <memory>
 #include <set>
-#include <system_error>
-#include <thread>
 
 #include "base/error.h"
 #include "base/half.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "base/shares.h"
 #include "nn/scopes.h"
 #include "passes/form_passes.h"
 #include "passes/loss_scaling.h"
@@ -104,21 +103,9 @@ using Fill = void (*)(const Values&, const Initial&, std::uint64_t, std::string_
 
 void fill_tensor(Fill fill, const Values& out, const Shape& shape, const Initial& initial,
                  std::uint64_t seed, const std::string& name) {
-  const std::int64_t count = shape.product();
-  const auto workers = static_cast<std::int64_t>(
-      count < (1 << 16) ? 1 : std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<std::jthread> threads;
-  for (std::int64_t w = 1; w < workers; ++w) {
-    const auto share = [&, w] {
-      fill(out, initial, seed, name, count * w / workers, count * (w + 1) / workers);
-    };
-    try {
-      threads.emplace_back(share);
-    } catch (const std::system_error&) {  // no more threads: this one does the work
-      share();
-    }
-  }
-  fill(out, initial, seed, name, 0, count / workers);
+  in_shares(shape.product(), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+    fill(out, initial, seed, name, begin, end);
+  });
 }
 
 // A number in a saved model's metadata; `fallback` where it has no such key.

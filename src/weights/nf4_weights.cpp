@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/shares.h"
 #include "ops/nf4_codes.h"
 #include "passes/form_passes.h"
 
@@ -21,28 +22,57 @@ std::uint8_t nearest(const std::array<float, N>& values, float x) {
   return static_cast<std::uint8_t>(is_above ? index : index - 1);
 }
 
+constexpr std::int64_t kBlocksAtOnce = 1024;  // are widened; with fewer, threads take longer to start
 constexpr std::array<float, 256> kDynamic = std::to_array(DynamicValues().at);
+
+// The smallest numbers that are nearer to a value than to the one before it. What is compared,
+// `above - x < x - below` in float32, only turns true as x grows.
+std::array<float, 15> first_of_codes() {
+  std::array<float, 15> out{};
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const float below = kNf4Values[i], above = kNf4Values[i + 1];
+    float x = (above + below) / 2.0F;
+    while (above - x < x - below) x = std::nextafter(x, below);
+    while (!(above - x < x - below)) x = std::nextafter(x, above);
+    out[i] = x;
+  }
+  return out;
+}
 
 // The codes of a block, two a byte; returns its largest magnitude.
 float code_block(const float* x, std::uint8_t* codes) {
-  static const std::array<float, 16> values = std::to_array(kNf4Values);
+  static const std::array<float, 15> firsts = first_of_codes();
   float most = 0.0F;
   for (std::int64_t i = 0; i < kNf4Block; ++i) most = std::max(most, std::abs(x[i]));
-  const auto code = [&](std::int64_t i) {
-    return nearest(values, most > 0.0F ? x[i] / most : 0.0F);
-  };
+  float scaled[kNf4Block];
+  std::int32_t code[kNf4Block] = {};
+  for (std::int64_t i = 0; i < kNf4Block; ++i) scaled[i] = most > 0.0F ? x[i] / most : 0.0F;
+  for (const float first : firsts) {
+    for (std::int64_t i = 0; i < kNf4Block; ++i) code[i] += scaled[i] >= first ? 1 : 0;
+  }
   for (std::int64_t i = 0; i < kNf4Block; i += 2) {
-    codes[i / 2] = static_cast<std::uint8_t>(code(i) << 4 | code(i + 1));
+    codes[i / 2] = static_cast<std::uint8_t>(code[i] << 4 | code[i + 1]);
   }
   return most;
+}
+
+// The codes and magnitudes of `count` blocks, of which `first` is the first.
+void code_blocks(const TensorView& weight, std::int64_t first, std::int64_t count, float* most,
+                 std::uint8_t* codes) {
+  const std::size_t block_bytes = kNf4Block * size_of(weight.dtype);
+  const auto bytes = weight.bytes.subspan(static_cast<std::size_t>(first) * block_bytes,
+                                          static_cast<std::size_t>(count) * block_bytes);
+  const HostTensor wide = as_dtype({weight.dtype, {count * kNf4Block}, bytes}, DType::kF32);
+  const float* x = wide.as<float>().data();
+  for (std::int64_t i = 0; i < count; ++i) {
+    most[i] = code_block(x + i * kNf4Block, codes + (first + i) * kNf4Block / 2);
+  }
 }
 
 }  // namespace
 
 Nf4Weights to_nf4(const TensorView& weight) {
-  const HostTensor wide = as_dtype(weight, DType::kF32);
-  const auto x = wide.as<float>();
-  const auto count = static_cast<std::int64_t>(x.size());
+  const std::int64_t count = weight.count();
   Shape pairs = weight.shape;
   pairs[pairs.rank() - 1] /= 2;
   Nf4Weights out{
@@ -51,11 +81,14 @@ Nf4Weights to_nf4(const TensorView& weight) {
   const auto codes = out.codes.as<std::uint8_t>(), magnitudes = out.magnitudes.as<std::uint8_t>();
   const auto scales = out.scales.as<float>();
   std::vector<float> most(magnitudes.size());
+  in_shares(std::ssize(most), kBlocksAtOnce, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; block += kBlocksAtOnce) {
+      const std::int64_t some = std::min(kBlocksAtOnce, end - block);
+      code_blocks(weight, block, some, &most[static_cast<std::size_t>(block)], codes.data());
+    }
+  });
   double sum = 0.0;
-  for (std::size_t block = 0; block < most.size(); ++block) {
-    most[block] = code_block(x.data() + block * kNf4Block, codes.data() + block * kNf4Block / 2);
-    sum += static_cast<double>(most[block]);
-  }
+  for (const float m : most) sum += static_cast<double>(m);
   const auto offset =
       static_cast<float>(sum / static_cast<double>(std::max<std::size_t>(most.size(), 1)));
   out.offset.as<float>()[0] = offset;

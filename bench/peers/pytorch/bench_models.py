@@ -6,13 +6,16 @@ under torch.compile, the trainer's torch_compile); `graph` (layers and loss comp
 asked for by its flag, and the whole step one CUDA graph); `graph-whole` (the same, compiled in one
 piece) and `graph-tuned` (and its products chosen by max-autotune). All have the fused AdamW.
 Precisions: `fp32` is IEEE, `bf16` is autocast over float32 parameters, `bf16-pure` stores all in bf16;
-`fp8` and `fp8-row` are `bf16` with torchao's products in the layers. With `--lora r=16,alpha=32,targets=all`
-PEFT's adapters are trained alone, and `bf16` is autocast over a base that is stored in bf16, as people load it.
+`fp8` and `fp8-row` are `bf16` with torchao's products in the layers. With `"lora": "r=16,alpha=32,targets=all"` in a
+cell (`--lora`) PEFT's adapters are trained alone, and `bf16` is autocast over a base that is stored in bf16, as people load it;
+`base=nf4` there keeps matrices of the layers in bitsandbytes' 4 bits, with double quantization. `"packed": true` (`--pack`)
+makes rows of sixteen documents, to whose ends FlashAttention's form for many lengths keeps.
 
     python3 bench/peers/pytorch/bench_models.py --cell gpt2,8,1024,bf16,layers
 
 With --serve, cells come as JSON lines on stdin, as for bench_gpu.py. A process keeps the model of its
-first cell, so that a later visit finds it compiled: one process for each model and form. A cell with
+first cell, so that a later visit finds it compiled: one process for each model and form; with adapters it serves several
+batches and contexts. A cell with
 `"is_kept": false` gives its model back instead, and `"layers"` is how many of them it has.
 """
 
@@ -24,7 +27,6 @@ import sys
 # transformers may come from a folder, which stands behind what is installed.
 early = argparse.ArgumentParser(add_help=False)
 early.add_argument("--site")
-early.add_argument("--lora", metavar="PARTS", help="adapters of PEFT")
 if folder := early.parse_known_args()[0].site:
     sys.path.append(folder)
 
@@ -87,15 +89,35 @@ def config_of(name):
     return transformers.AutoConfig.for_model(family or fields.pop("model_type"), **fields)
 
 
-LORA = early.parse_known_args()[0].lora
 TARGETS = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "gate": "gate_proj", "up": "up_proj",
            "down": "down_proj"}
+DOCUMENTS = 16  # in a packed row, as in those that tracestep measures
+
+
+def keep_nf4(model):
+    """The products of the layers with weights in 4 bits, as QLoRA's are loaded (bitsandbytes)."""
+    import bitsandbytes
+    for layer in model.base_model.layers:
+        for module in list(layer.modules()):
+            for name, part in list(module.named_children()):
+                if not isinstance(part, torch.nn.Linear):
+                    continue
+                coded = bitsandbytes.nn.Linear4bit(part.in_features, part.out_features, part.bias is not None, device="meta",
+                                                   compute_dtype=torch.bfloat16, compress_statistics=True, quant_type="nf4")
+                device = part.weight.device
+                coded.weight = bitsandbytes.nn.Params4bit(part.weight.detach().cpu(), requires_grad=False, quant_type="nf4",
+                                                          compress_statistics=True, module=coded).to(device)
+                coded.bias = part.bias
+                setattr(module, name, coded)
+    model.is_loaded_in_4bit = True
 
 
 def add_adapters(model, parts):
     """PEFT's adapters in their places; everything else is frozen."""
     import peft
     given = dict(part.split("=") for part in parts.split(","))
+    if given.get("base") == "nf4":
+        keep_nf4(model)
     names = given.get("targets", "q+v").split("+")
     targets = "all-linear" if names == ["all"] else [TARGETS[name] for name in names]
     peft.get_peft_model(model, peft.LoraConfig(r=int(given.get("r", 8)), lora_alpha=float(given.get("alpha", 8)),
@@ -103,10 +125,48 @@ def add_adapters(model, parts):
 
 
 def causal_attention(module, query, key, value, mask, scaling=None, dropout=0.0, **_):
-    """Attention without the mask that transformers would make, which asks the device a question."""
+    """Attention without the mask that transformers would make, which asks the device a question; that of packed rows
+    keeps to the bounds of documents."""
+    if PACKED.bounds is not None:
+        return packed_attention(query, key, value, scaling), None
     out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling,
                                          enable_gqa=key.shape[1] != query.shape[1])
     return out.transpose(1, 2).contiguous(), None
+
+
+class Packed:
+    """Where documents begin in all rows of a batch, one behind the other; None: rows are one text each."""
+
+    def __init__(self):
+        self.bounds, self.longest = None, 0
+
+    def set(self, batch, context, device):
+        """Sixteen documents a row, whose lengths lie up to a half around their mean; returns positions."""
+        mean = context / DOCUMENTS
+        ends = [round(mean * (i + 1) + mean * 0.25 * (i % 2 == 0)) for i in range(DOCUMENTS - 1)] + [context]
+        lengths = [end - begin for begin, end in zip([0, *ends], ends)]
+        bounds = torch.tensor([0, *lengths * batch]).cumsum(0)
+        self.bounds, self.longest = bounds.to(device, torch.int32), max(lengths)
+        return torch.cat([torch.arange(n) for n in lengths]).expand(batch, -1).to(device)
+
+    def clear(self):
+        self.bounds, self.longest = None, 0
+
+
+PACKED = Packed()
+
+
+def packed_attention(query, key, value, scaling):
+    batch, heads, tokens, width = query.shape
+    if not query.is_cuda:  # to try the script out
+        of = torch.bucketize(torch.arange(tokens), PACKED.bounds[1:].long(), right=True)
+        mask = (of[:, None] == of[None, :]).tril()
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scaling,
+                                              enable_gqa=key.shape[1] != heads).transpose(1, 2).contiguous()
+    q, k, v = (x.transpose(1, 2).reshape(batch * tokens, x.shape[1], width) for x in (query, key, value))
+    out = torch.ops.aten._flash_attention_forward(q, k, v, PACKED.bounds, PACKED.bounds, PACKED.longest, PACKED.longest,
+                                                  0.0, True, False, scale=scaling)[0]
+    return out.view(batch, tokens, heads, width)
 
 
 transformers.AttentionInterface.register("causal_only", causal_attention)
@@ -133,21 +193,31 @@ class Runner(bench_gpu.Runner):
         config = config_of(cell["size"])
         config.num_hidden_layers = cell.get("layers") or config.num_hidden_layers
         torch.manual_seed(cell["seed"])
-        is_narrow = cell["precision"] == "bf16-pure" or (LORA and cell["precision"] == "bf16")
+        lora = cell.get("lora")
+        is_narrow = cell["precision"] == "bf16-pure" or (lora and cell["precision"] == "bf16")
         dtype = torch.bfloat16 if is_narrow else torch.float32
         with torch.device(device):
             self.model = transformers.AutoModelForCausalLM.from_config(
-                config, dtype=dtype, attn_implementation="causal_only" if self.is_graph else "sdpa")
+                config, dtype=dtype, attn_implementation="causal_only" if self.is_graph or lora else "sdpa")
         self.model.train()
         if cell["precision"] in float8.RECIPES:
             self.model = float8.convert(self.model, cell["precision"])
-        if LORA:
-            add_adapters(self.model, LORA)
+        if lora:
+            add_adapters(self.model, lora)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
-        self.tokens = torch.randint(0, config.vocab_size, (cell["batch"], cell["context"] + 1),
-                                    device=device)
+        self.vocab, self.places = config.vocab_size, {}
+        self.take(cell)
         self.loss_of = self.compiled(cell["form"])
-        self.batch = (self.tokens[:, :-1].contiguous(), self.tokens[:, 1:].contiguous())
+
+    def take(self, cell):
+        """Makes a batch of the cell's size."""
+        self.cell = cell
+        tokens = torch.randint(0, self.vocab, (cell["batch"], cell["context"] + 1), device=self.device)
+        self.batch = (tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+        self.places = {}
+        PACKED.clear()
+        if cell.get("packed"):
+            self.places = {"position_ids": PACKED.set(cell["batch"], cell["context"], self.device)}
 
     def parameter_count(self):
         return sum(p.numel() for p in self.model.parameters())
@@ -161,10 +231,10 @@ class Runner(bench_gpu.Runner):
             return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
         def library_loss(tokens, _):  # shifts its labels itself
-            return self.model(input_ids=tokens, labels=tokens, use_cache=False).loss
+            return self.model(input_ids=tokens, labels=tokens, use_cache=False, **self.places).loss
 
         def graph_loss(tokens, targets, head=own_loss):
-            return head(body(input_ids=tokens, use_cache=False).last_hidden_state, targets)
+            return head(body(input_ids=tokens, use_cache=False, **self.places).last_hidden_state, targets)
 
         if form in ("layers", "graph"):
             for layer in body.layers if hasattr(body, "layers") else body.h:
@@ -196,13 +266,18 @@ class Kept:
         self.runner, self.made_of = None, None
 
     def rows(self, cell, device):
-        made_of = tuple(cell[k] for k in ("size", "form", "precision", "batch", "context"))
+        is_eager = cell.get("lora") and not cell["form"].startswith("graph")  # then other batches are no other model
+        what = ("size", "form", "precision", "lora", *(() if is_eager else ("batch", "context", "packed")))
+        made_of = tuple(cell.get(k) for k in what)
         if self.made_of not in (None, made_of):
             raise SystemExit(f"[bench_models] this process runs {self.made_of}, not {made_of}")
         self.made_of = made_of
 
         def work():
             self.runner = self.runner or Runner(cell, device)
+            if any(cell.get(k) != self.runner.cell.get(k) for k in ("batch", "context", "packed")):
+                self.runner.take(cell)
+            self.runner.cell = cell
             row = bench_gpu.measure(self.runner, "step")
             return {**row, "parameters": self.runner.parameter_count()}
 
@@ -218,6 +293,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, parents=[early],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cell", metavar="MODEL,BATCH,CONTEXT,PRECISION,FORM")
+    parser.add_argument("--lora", metavar="PARTS", help="adapters of PEFT")
+    parser.add_argument("--pack", action="store_true", help="rows of sixteen documents")
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--threads", type=int, default=0, help="of a CPU; 0: torch's choice")
@@ -233,7 +310,8 @@ def main():
         return 0
     size, batch, context, precision, form = arguments.cell.split(",")
     cell = {"size": size, "batch": int(batch), "context": int(context), "precision": precision,
-            "form": form, "warmup": arguments.warmup, "steps": arguments.steps, "seed": 0}
+            "form": form, "warmup": arguments.warmup, "steps": arguments.steps, "seed": 0,
+            "lora": arguments.lora or "", "packed": arguments.pack}
     for row in kept.rows(cell, device):
         print(row)
     return 0 if row["status"] == "ok" else 1

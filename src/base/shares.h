@@ -1,0 +1,33 @@
+// Work on many elements, divided among short-lived threads; for what happens once, such as filling
+// or coding weights (kernels have a team of threads of their own).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace tracestep {
+
+// Calls `work(begin, end)` on ranges that cover [0, count), at the same time on each hardware
+// thread; in one range where there are fewer than `smallest`. `work` must not throw.
+template <typename Work>
+void in_shares(std::int64_t count, std::int64_t smallest, const Work& work) {
+  const auto workers = static_cast<std::int64_t>(
+      count < smallest ? 1 : std::max(1u, std::thread::hardware_concurrency()));
+  std::vector<std::jthread> threads;
+  for (std::int64_t w = 1; w < workers; ++w) {
+    const auto share = [&work, count, workers, w] {
+      work(count * w / workers, count * (w + 1) / workers);
+    };
+    try {
+      threads.emplace_back(share);
+    } catch (const std::system_error&) {  // no more threads: this one does the work
+      share();
+    }
+  }
+  work(0, count / workers);
+}
+
+}  // namespace tracestep
