@@ -183,7 +183,7 @@ ResultRow judged_row(const MemoryRun& run) {
   row["parameters"] = run.parameters;
   row["peak_bytes"] = run.peak_bytes;
   row["predicted_peak_bytes"] = run.predicted_peak_bytes;
-  row["saved_bytes"] = saved_bytes(run.program);
+  row["saved_bytes"] = saved_bytes(run.program) / micro_batches_of(run.spec.step);
   if (run.step_ms <= 0) return ResultRow(std::move(row));
   const std::int64_t flops = gemm_flops(run.program);
   row["flops"] = flops;
