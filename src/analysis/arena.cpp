@@ -149,7 +149,7 @@ class Packer {
   std::int64_t ceiling_ = 0;
   std::int32_t fullest_step_ = 0, steps_of_era_ = 1;
   std::vector<std::int64_t> offsets_;  // by item
-  std::vector<InOrder> placed_in_;  // by era: what lives in it
+  std::vector<InOrder> placed_in_;     // by era: what lives in it
 };
 
 }  // namespace

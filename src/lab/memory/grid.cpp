@@ -118,7 +118,10 @@ Fields<PeakRow> byte_fields() {
            [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_bytes); }},
           {as_exact(col::saved_bytes(
                "kept from forward for backward, without narrow copies of weights")),
-           [](PeakRowRef r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
+           [](PeakRowRef r) {
+             return r.when_planned(saved_activation_bytes(r.run().program) /
+                                   micro_batches_of(r.step()));
+           }},
           {as_exact(bytes_column("weight_cast_bytes", "weight copy",
                                  "narrow copies of weights, the most at any moment")),
            [](PeakRowRef r) {
