@@ -2,8 +2,10 @@
 tools/rank_checks.py."""
 import json
 import os
+import selectors
 import signal
 import subprocess
+import time
 
 
 class Result:
@@ -37,6 +39,38 @@ def finish(child, seconds):
 
 def run(command, seconds, extra=None, folder=None):
     return finish(start(command, extra, folder), seconds)
+
+
+def run_in_steps(command, begins, step_seconds, left, extra=None):
+    """Runs a command whose output tells where its steps begin: `begins(line)` of the line with which one does.
+    Each step has `step_seconds` of its own, the start of the program as well; `left()` seconds are there for all.
+    Returns (exit status, None when it was cut; output; why it was cut, empty when it was not)."""
+    child, output, cut = start(command, extra), [], ""
+    begun, rest = time.monotonic(), b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout.buffer, selectors.EVENT_READ)
+        while True:
+            spent, all_left = time.monotonic() - begun, left()
+            if spent >= step_seconds:
+                cut = f"cut by the clock: it had run for {spent:.0f} s, and {step_seconds:g} s are its own"
+            elif all_left <= 0:
+                cut = f"cut by the clock after {spent:.0f} s: no time was left for all"
+            if cut:
+                os.killpg(child.pid, signal.SIGKILL)
+                break
+            if not selector.select(max(0.01, min(step_seconds - spent, all_left, 1.0))):
+                continue
+            some = os.read(child.stdout.fileno(), 1 << 16)
+            if not some:
+                break
+            *lines, rest = (rest + some).split(b"\n")
+            for line in [line.decode(errors="replace") for line in lines]:
+                output.append(line)
+                if begins(line):
+                    begun = time.monotonic()
+    status, more = finish(child, min(step_seconds, left()))
+    text = "\n".join([*output, rest.decode(errors="replace") + more])
+    return (None if cut else status), text, cut
 
 
 def peaks_agree(output):

@@ -1,6 +1,7 @@
 #include "analysis/arena.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <tuple>
 
@@ -76,16 +77,15 @@ class Packer {
 
   // Places the items one after the other; returns the height.
   std::int64_t place(const std::vector<std::size_t>& sequence) {
-    placed_.clear();
     placed_in_.assign(static_cast<std::size_t>(kEras), {});
     std::int64_t height = 0;
     for (std::size_t i : sequence) {
       const Item& item = items_[i];
       const int era = era_of(item.life.first), last_era = era_of(item.life.last);
-      offsets_[i] = best_offset(item, era == last_era ? placed_in_[at(era)] : placed_);
+      offsets_[i] = best_offset(
+          item, era == last_era ? placed_in_[at(era)] : placed_beside(item, era, last_era));
       height = std::max(height, offsets_[i] + item.bytes);
       const Placed placed{offsets_[i], item.bytes, item.life};
-      insert(placed, placed_);
       for (int e = era; e <= last_era; ++e) insert(placed, placed_in_[at(e)]);
     }
     return height;
@@ -113,6 +113,18 @@ class Packer {
     list.insert(std::ranges::upper_bound(list, placed.offset, {}, &Placed::offset), placed);
   }
 
+  // What is placed in these eras and lives at a time with the item. What lives in several of them
+  // is there several times, which changes no gap.
+  InOrder placed_beside(const Item& item, int first, int last) const {
+    InOrder out;
+    for (int era = first; era <= last; ++era) {
+      std::ranges::copy_if(placed_in_[at(era)], std::back_inserter(out),
+                           [&](const Placed& p) { return item.life.overlaps(p.life); });
+    }
+    std::ranges::sort(out, {}, &Placed::offset);
+    return out;
+  }
+
   // The offset at an end of the smallest sufficient gap between items alive at the same time; above
   // all of them if there is no such gap. `placed` has all of these.
   std::int64_t best_offset(const Item& item, const InOrder& placed) const {
@@ -137,8 +149,7 @@ class Packer {
   std::int64_t ceiling_ = 0;
   std::int32_t fullest_step_ = 0, steps_of_era_ = 1;
   std::vector<std::int64_t> offsets_;  // by item
-  InOrder placed_;
-  std::vector<InOrder> placed_in_;  // by era: what lives in it
+  std::vector<InOrder> placed_in_;     // by era: what lives in it
 };
 
 }  // namespace

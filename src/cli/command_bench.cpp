@@ -158,6 +158,15 @@ void add_split_hint(const std::vector<RunSpec>& runs, const Json& environment, T
     table.notes.push_back(std::move(hint));
 }
 
+// In micro-batches forward and backward take turns.
+void check_parts(const Protocol& protocol, std::span<const RunSpec> runs) {
+  const auto is_in_several = [](const RunSpec& run) { return micro_batches_of(run) > 1; };
+  if (protocol.part_steps == 0 || std::ranges::none_of(runs, is_in_several)) return;
+  throw Error(ErrorCode::kUsage, "--part-steps",
+              "in micro-batches forward and backward take turns, so neither is one part of a step",
+              "leave it out, or give --accumulate 1");
+}
+
 int run_bench(const BenchOptions& options, Cells& cells) {
   if (options.op.is_used()) {
     check_rounds(options.rounds);
@@ -175,6 +184,7 @@ int run_bench(const BenchOptions& options, Cells& cells) {
     return 0;
   }
   check_sampling(options.protocol);
+  check_parts(options.protocol, runs);
   check_together(options);
   const NamedPath outputs[] = {{"--tune-file", runs[0].place.tune_file},
                                {"--output", options.output.path}};

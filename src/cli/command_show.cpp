@@ -14,6 +14,7 @@
 #include "lab/predict/devices.h"
 #include "lab/report/known_columns.h"
 #include "ops/functions.h"
+#include "spec/micro_batches.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {
@@ -46,13 +47,16 @@ class Pipeline {
     spec_.verify = env::verify_after_every_pass();
   }
 
+  // Of a step in micro-batches the passes are those of the one that is repeated.
   PipelineResult run(const std::string& after) const {
-    if (after == kStart) return {forward_program(spec_), {}};
-    return run_pipeline(forward_program(spec_), spec_,
-                        {.traits = device_->traits(),
-                         .has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); },
-                         .disabled = {options_.disabled.begin(), options_.disabled.end()},
-                         .stop_after = after});
+    PassContext context{.traits = device_->traits(),
+                        .has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); },
+                        .disabled = {options_.disabled.begin(), options_.disabled.end()},
+                        .stop_after = after};
+    if (micro_batches_of(spec_) == 1) return passed(forward_program(spec_), spec_, context);
+    if (after.empty()) return step_passes(spec_, *device_, context);
+    const RunSpec part = micro_batch_of(spec_, GradientKind::kAccumulate);
+    return passed(micro_batch_loss(part, spec_.accumulate), part, context);
   }
 
   std::string text(const std::string& after) const {
@@ -60,6 +64,12 @@ class Pipeline {
   }
 
  private:
+  static PipelineResult passed(const Program& forward, const RunSpec& spec,
+                               const PassContext& context) {
+    if (context.stop_after == kStart) return {forward, {}};
+    return run_pipeline(forward, spec, context);
+  }
+
   const ShowOptions& options_;
   RunSpec spec_;
   std::unique_ptr<Device> device_;

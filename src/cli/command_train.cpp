@@ -232,13 +232,11 @@ double peak_flops(const RunSpec& run, const Json& environment) {
 
 TrainingView::Setup view_of(const TrainCommand& o, const Json& environment) {
   const RunSpec& run = o.train.run;
-  const auto batch = static_cast<double>(run.shape.batch);
-  const auto context = static_cast<double>(run.shape.context);
   RunSpec step = run;
   step.mode = Mode::kStep;
   return {.steps = o.train.steps,
           .log_every = o.log_every,
-          .flops_per_token = needed_flops(step) / (batch * context),
+          .flops_per_token = needed_flops(step) / static_cast<double>(tokens_of_step(step)),
           .peak_flops = peak_flops(run, environment),
           .prompt = o.train.sample_prompt,
           .tokenizer = o.train.tokenizer.get()};
@@ -427,7 +425,7 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   run.model = model_for(o.grid, pointer_to(weights_before(o, resumed)), nullptr);
   take_forms(o, run, resumed);
   check_run(run);
-  JobPlan out = plan_of_steps(run, static_cast<double>(o.train.steps * o.train.accumulate));
+  JobPlan out = plan_of_steps(run, static_cast<double>(o.train.steps));
   // Text, and at most a token for each byte of it.
   constexpr std::int64_t kBytesOfText = 1 + sizeof(std::int32_t);
   for (const auto* paths : {&o.tokens.text, &o.tokens.data.paths}) {
@@ -446,6 +444,7 @@ Command train_command() {
   add_field(set, options->grid, "batch", Values::kOne);
   add_field(set, options->grid, "context", Values::kOne);
   set.group("Training");
+  add_field(set, options->grid, "accumulate", Values::kOne);
   for (const TrainField& field : train_fields()) add_flag(set, options->train, field);
   set.choice(
       "--recipe", options->recipe, {"gpt"},

@@ -116,7 +116,7 @@ double rough_seconds(std::span<const PlannedCell> cells) {
       if (!traits_of(run.place).computes) continue;  // it computes nothing
       const bool has_backward = run.mode == Mode::kForwardBackward || run.mode == Mode::kStep;
       out += plan.steps / rate * (has_backward ? 3 : 1) *
-             forward_flops(run.model, static_cast<double>(run.shape.batch),
+             forward_flops(run.model, static_cast<double>(run.shape.batch * micro_batches_of(run)),
                            static_cast<double>(run.shape.context));
     }
     if (plan.runs.empty()) out += plan.seconds;

@@ -52,7 +52,8 @@ class OptimizerPass {
     const std::vector<Pair> pairs = collect(r);
     for (std::size_t k = 0; k < std::max<std::size_t>(1, context_.groups.size()); ++k)
       add_rates(b, k);
-    const ValueId loss = program_.find_output("loss");
+    const ValueId own = program_.find_output("loss");
+    const ValueId loss = own != kNoValue ? own : program_.find_leaf(kAccumulatedLoss);
     const Use shared = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
     const bool rounds = options_.moments != Moments::kF32 ||
                         std::ranges::any_of(pairs, [&](const Pair& p) { return rounds_weight(p); });

@@ -66,6 +66,10 @@ struct UpdateContext {
 // "lr" of group 0, "lr.1" of the next one.
 std::string rate_name(std::string_view rate, std::size_t group);
 
+// The input that stands for the output "loss" where other programs computed it: the sum of those of
+// a step's micro-batches.
+inline constexpr std::string_view kAccumulatedLoss = "accumulated.loss";
+
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
 // parameter NAME. Adds the rank-0 float32 inputs "lr" and, for AdamW, "step_size" =
 // lr·√(1-β2ᵗ)/(1-β1ᵗ), and the states "adamw.m.NAME" and "adamw.v.NAME".

@@ -56,11 +56,10 @@ bool steps(const Options& o) {
   return o.run.mode == Mode::kStep;
 }
 
-// True for a step or part of one: micro-batches keep gradients for the program that updates.
+// True for a step or part of one: micro-batches keep gradients for the program that updates, and
+// forward and backward measured alone are what the step runs of them.
 bool trains(const Options& o) {
-  const bool is_micro_batch =
-      o.run.mode == Mode::kForwardBackward && o.run.gradients != GradientKind::kTransient;
-  return steps(o) || is_micro_batch;
+  return steps(o) || o.run.mode == Mode::kForwardBackward;
 }
 
 bool updates_early(const Options& o) {

@@ -45,7 +45,9 @@ struct Place {
 // Every field that a flag of all commands can set has a row in the table of spec/fields.h.
 struct RunSpec {
   ModelConfig model = {};
-  BatchShape shape = {};
+  BatchShape shape = {};  // of a micro-batch, where a step has several
+  // Micro-batches of a step, one after the other, which add up their gradients before the update.
+  std::int64_t accumulate = 1;
   Mode mode = Mode::kStep;
   LossKind loss = LossKind::kCrossEntropy;
   // What of the model is trained: adapters alone, or all but its frozen parts.

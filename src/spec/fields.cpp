@@ -15,6 +15,7 @@ namespace tracestep {
 namespace {
 
 constexpr int kMaxThreads = 4096;
+constexpr std::int64_t kMostMicroBatches = 1 << 20;
 
 using Rows = FieldRows<RunSpec>;
 
@@ -136,6 +137,21 @@ RunField compile_passes_field(RunField row) {
 using Role = FieldRole;
 using Show = FieldShow;
 
+// Gives a row its effect: where it applies, why it has none elsewhere, and what gives it one.
+void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, const char* needs,
+                RunField& row) {
+  row.applies = applies;
+  row.no_effect = no_effect;
+  row.needs = needs;
+}
+
+constexpr const char *kStep = "option mode step", *kFp8 = "option precision fp8",
+                     *kNoCodes = "no step has products in 8 bits";
+
+bool is_step(const RunSpec& run) {
+  return run.mode == Mode::kStep;
+}
+
 void add_step_fields(Rows& rows) {
   rows.integer({.name = "context",
                 .group = FieldGroup::kStep,
@@ -150,6 +166,17 @@ void add_step_fields(Rows& rows) {
                 .help = "sequences in a batch, B",
                 .about = "rows (B)"},
                1, kMaxSize, in(&RunSpec::shape, &BatchShape::batch));
+  only_where(is_step, "nothing is updated, so no gradients are added up", kStep,
+             rows.integer({.name = "accumulate",
+                           .group = FieldGroup::kStep,
+                           .role = Role::kBits,
+                           .show = Show::kVarying,
+                           .is_axis = true,
+                           .is_optional = true,
+                           .help = "micro-batches of a step, each of option batch, that add up "
+                                   "their gradients before the update",
+                           .about = "micro-batches of a step"},
+                          1, kMostMicroBatches, in(&RunSpec::accumulate)));
   rows.integer({.name = "vocab",
                 .group = FieldGroup::kModel,
                 .show = Show::kData,
@@ -174,14 +201,6 @@ void add_step_fields(Rows& rows) {
                "all logits, as in benchmarks without targets",
        .about = "what backward starts from"},
       kAllLossKinds, in(&RunSpec::loss));
-}
-
-// Gives a row its effect: where it applies, why it has none elsewhere, and what gives it one.
-void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, const char* needs,
-                RunField& row) {
-  row.applies = applies;
-  row.no_effect = no_effect;
-  row.needs = needs;
 }
 
 // Adds fields that decide what of the model is trained.
@@ -247,12 +266,6 @@ RunField form_of_speed(const char* name, const char* about, std::string help,
   return out;
 }
 
-constexpr const char *kStep = "option mode step", *kFp8 = "option precision fp8",
-                     *kNoCodes = "no step has products in 8 bits";
-
-bool is_step(const RunSpec& run) {
-  return run.mode == Mode::kStep;
-}
 bool has_loss(const RunSpec& run) {
   return run.mode != Mode::kInference;
 }
@@ -291,7 +304,7 @@ void add_form_fields(Rows& rows) {
            .is_axis = true,
            .is_optional = true,
            .help = "with fp8, what scales an operand: its largest magnitude in the step before, so "
-                   "that it is read once, or now; what is no step takes it now",
+                   "that it is read once, or now; modes without backward take it now",
            .about = "where the scales of fp8 come from: delayed or current"},
           kAllFloat8Scaling, in(&RunSpec::fp8_scaling)));
   rows.parsed(

@@ -3,13 +3,27 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 
+#include "base/error.h"
+#include "base/indexed.h"
+#include "captured/captured_model.h"
 #include "exec/executor.h"
 #include "ir/builder.h"
+#include "ir/op_def.h"
+#include "ir/verify.h"
+#include "ops/functions.h"
 #include "passes/autograd.h"
 #include "passes/form_passes.h"
+#include "passes/kernel_passes.h"
+#include "passes/optimizer.h"
+#include "passes/recompute_budget.h"
+#include "planning/needs.h"
 #include "spec/step_program.h"
 
 namespace tracestep {
@@ -22,6 +36,13 @@ std::vector<Value> leaves_of(std::span<const StepPart> parts) {
   return out;
 }
 
+// A step in parts of its batch.
+RunSpec divided(RunSpec step, std::int64_t parts) {
+  step.shape.batch /= parts;
+  step.accumulate = parts;
+  return step;
+}
+
 // Reports the norm and guards against numbers that are not finite, as training does.
 RunSpec with_norm(RunSpec step) {
   step.optimizer.report_norm = true;
@@ -29,34 +50,200 @@ RunSpec with_norm(RunSpec step) {
   return step;
 }
 
-}  // namespace
+// True for what follows from weights alone and takes their place in products: a narrow copy, codes.
+bool is_of_weights(const Program& program, const Node& node) {
+  if (node.op->kernel_class == KernelClass::kCollective) return false;
+  return std::ranges::any_of(node.outputs, [&](ValueId id) {
+    return program.value(id).role == tracestep::Role::kWeightCast;
+  });
+}
 
-std::vector<Value> leaves_of(const Program& program) {
-  std::vector<Value> out;
-  out.reserve(program.leaves.size());
-  for (const ValueId id : program.leaves) out.push_back(program.value(id));
+// Joins the programs of a step into one. A state that a part updates is read by the next as that
+// part leaves it.
+class Joined {
+ public:
+  Joined(const RunSpec& step, std::string name) : step_(step), b_(std::move(name)) {}
+
+  // Adds a micro-batch; its states that are not in `kept` change from one to the next.
+  void add_micro_batch(const Program& part, std::int64_t number) {
+    std::set<std::string_view> changing;
+    for (const Update& u : part.updates) changing.insert(part.value(u.leaf).name);
+    begin(part);
+    for (const ValueId id : part.leaves) {
+      const Value& leaf = part.value(id);
+      map_[at(id)] = leaf.leaf == LeafKind::kInput ? rows_of(leaf, number) : leaf_of(leaf);
+      const bool stays = leaf.leaf != LeafKind::kInput && !changing.contains(leaf.name);
+      if (stays) lasting_.insert(map_[at(id)].id);
+    }
+    for (const Node& node : part.nodes) copy_once(part, node);
+    take_updates(part);
+    const Val loss = map_[at(part.find_output("loss"))];
+    const auto scope = b_.scope("loss");
+    loss_ = loss_ ? b_.call1("add", {loss_, loss}) : loss;
+  }
+
+  Program finish(const Program& update) {
+    begin(update);
+    for (const ValueId id : update.leaves) {
+      const Value& leaf = update.value(id);
+      if (leaf.leaf != LeafKind::kInput) {
+        map_[at(id)] = leaf_of(leaf);
+      } else {
+        map_[at(id)] = leaf.name == kAccumulatedLoss ? loss_ : input(leaf.name, leaf.type);
+      }
+    }
+    for (const Node& node : update.nodes) copy(update, node, operands(node));
+    take_updates(update);
+    b_.output("loss", loss_);
+    for (const Output& o : update.outputs) {
+      if (o.name != "loss") b_.output(o.name, map_[at(o.value)]);
+    }
+    for (const auto& [name, value] : now_) b_.update(leaves_.at(name), value);
+    return b_.finish();
+  }
+
+ private:
+  using Key = std::pair<const OpDef*, std::vector<ValueId>>;
+  struct MadeOnce {
+    Attrs attrs;
+    std::vector<Val> values;
+  };
+
+  void begin(const Program& part) { map_.assign(part.values.size(), Val()); }
+
+  // The leaf, or what it holds by now.
+  Val leaf_of(const Value& leaf) {
+    const auto now = now_.find(leaf.name);
+    if (now != now_.end()) return now->second;
+    const auto found = leaves_.find(leaf.name);
+    if (found != leaves_.end()) return found->second;
+    const Val out = b_.leaf(leaf.leaf, leaf.name, leaf.type, leaf.role, leaf.part);
+    b_.set_memory(out, leaf.memory);
+    return leaves_.emplace(leaf.name, out).first->second;
+  }
+
+  Val input(const std::string& name, const Type& type) {
+    const auto found = leaves_.find(name);
+    return found != leaves_.end() ? found->second : leaves_[name] = b_.input(name, type);
+  }
+
+  // A micro-batch's own part of an input.
+  Val rows_of(const Value& leaf, std::int64_t number) {
+    if (leaf.type.shape.empty() || is_given(leaf.name)) return input(leaf.name, leaf.type);
+    Type all = leaf.type;
+    const std::int64_t rows = all.shape[0];
+    all.shape[0] *= step_.accumulate;
+    return ops::slice(input(leaf.name, all), 0, number * rows, (number + 1) * rows);
+  }
+
+  // True for an input of a captured module that is the same for all of its batches.
+  bool is_given(std::string_view name) const {
+    if (step_.model.captured == nullptr) return false;
+    return std::ranges::any_of(step_.model.captured->inputs, [&](const CapturedInput& input) {
+      return input.name == name && input.role == InputRole::kGiven;
+    });
+  }
+
+  std::vector<Val> operands(const Node& node) const {
+    std::vector<Val> out;
+    out.reserve(node.inputs.size());
+    for (const ValueId id : node.inputs) out.push_back(map_[at(id)]);
+    return out;
+  }
+
+  void copy(const Program& part, const Node& node, const std::vector<Val>& inputs) {
+    const std::vector<Val> made = b_.copy(part, node, inputs);
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      map_[at(node.outputs[i])] = made[i];
+      const tracestep::Role role = part.value(node.outputs[i]).role;
+      if (role != tracestep::Role::kNone) b_.set_role(made[i], role);
+    }
+  }
+
+  // A part of an assembly is written in its place, and what is made once has one already.
+  void copy_parts(const Node& node, std::vector<Val>& parts) {
+    for (Val& part : parts) {
+      if (!lasting_.contains(part.id)) continue;
+      const auto guard = b_.like(node);
+      part = b_.call1("copy", {part});
+    }
+  }
+
+  // Copies the node, unless it makes of weights what is there already. Whether forward made it or
+  // backward, which would make it again: it is there for the micro-batches to come anyway.
+  void copy_once(const Program& part, const Node& node) {
+    std::vector<Val> inputs = operands(node);
+    if (node.op->is_assembly()) copy_parts(node, inputs);
+    const bool is_lasting = !inputs.empty() && std::ranges::all_of(inputs, [&](Val v) {
+      return lasting_.contains(v.id);
+    });
+    if (!is_lasting || !(node.op->is_view() || is_of_weights(part, node))) {
+      return copy(part, node, inputs);
+    }
+    Key key{node.op, {}};
+    for (const Val& v : inputs) key.second.push_back(v.id);
+    std::vector<MadeOnce>& made = made_once_[std::move(key)];
+    const auto found = std::ranges::find_if(
+        made, [&](const MadeOnce& m) { return m.attrs.entries() == node.attrs.entries(); });
+    if (found != made.end()) {
+      for (std::size_t i = 0; i < node.outputs.size(); ++i)
+        map_[at(node.outputs[i])] = found->values[i];
+      return;
+    }
+    copy(part, node, inputs);
+    MadeOnce& fresh = made.emplace_back(node.attrs);
+    for (const ValueId id : node.outputs) {
+      fresh.values.push_back(map_[at(id)]);
+      lasting_.insert(map_[at(id)].id);
+    }
+  }
+
+  void take_updates(const Program& part) {
+    for (const Update& u : part.updates) now_[part.value(u.leaf).name] = map_[at(u.value)];
+  }
+
+  const RunSpec& step_;
+  Builder b_;
+  std::vector<Val> map_;               // by value of the part that is added
+  std::map<std::string, Val> leaves_;  // by name
+  std::map<std::string, Val> now_;     // what states hold by now, where a part has updated them
+  std::set<ValueId> lasting_;          // the same for all micro-batches
+  std::map<Key, std::vector<MadeOnce>> made_once_;
+  Val loss_;
+};
+
+// Both programs must meet the budget: the error is that of the one that needs more.
+std::vector<PipelineResult> micro_batches_of(const RunSpec& step, const PassContext& context,
+                                             const MakesProgram& make) {
+  std::vector<PipelineResult> out;
+  std::optional<BudgetNotMet> not_met;
+  for (const GradientKind kind : {GradientKind::kPersistent, GradientKind::kAccumulate}) {
+    const RunSpec part = micro_batch_of(step, kind);
+    try {
+      out.push_back(make(micro_batch_loss(part, step.accumulate), part, context));
+    } catch (const BudgetNotMet& error) {
+      if (!not_met || not_met->least_peak_bytes() < error.least_peak_bytes()) not_met = error;
+    }
+  }
+  if (not_met) throw *not_met;
   return out;
 }
 
-RunSpec micro_batch_of(const RunSpec& step, std::int64_t parts, GradientKind kind) {
-  RunSpec out = with_norm(step);
-  out.mode = Mode::kForwardBackward;
-  out.gradients = kind;
-  out.shape.batch = step.shape.batch / parts;
-  return out;
+MakesProgram maker_for(const DeviceTraits& traits) {
+  return [traits](const Program& program, const RunSpec& run, PassContext context) {
+    context.has_kernel = [kind = traits.kind](const OpDef& op) { return runs_whole(kind, op); };
+    context.traits = traits;
+    return run_pipeline(program, run, context);
+  };
 }
 
-Program micro_batch_loss(const RunSpec& micro_batch, std::int64_t parts) {
-  const std::int64_t all = parts * micro_batch.parallel.replicas();
-  return loss_program(micro_batch, {.scale = 1.0 / static_cast<double>(all)});
-}
-
-// Updates weights by the gradients that the micro-batches leave as states.
-Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leaves,
-                                const DeviceTraits& traits) {
+// `loss`: the type of what the micro-batches' losses add up to, where the update is to know it.
+Program update_before_passes(const RunSpec& step, std::span<const Value> leaves,
+                             const std::optional<Type>& loss) {
   std::map<std::string_view, const Value*> by_name;
   for (const Value& leaf : leaves) by_name.emplace(leaf.name, &leaf);
   Builder b("update");
+  if (loss) b.input(kAccumulatedLoss, *loss);
   for (const auto& [name, leaf] : by_name) {
     if (leaf->leaf == LeafKind::kParameter) {
       const Val parameter = b.parameter(name, leaf->type, leaf->part);
@@ -69,7 +256,61 @@ Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leav
       take_found_magnitudes(b, leaf->type, step.parallel.ranks);
     }
   }
-  return program_for(b.finish(), with_norm(step), traits, {.has_gradients = true});
+  return b.finish();
+}
+
+}  // namespace
+
+PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& context,
+                                     const MakesProgram& make) {
+  if (step.accumulate > kMostInOneProgram) {
+    throw Error(ErrorCode::kUsage, "accumulate",
+                fmt::format("{} micro-batches; one program is made of at most {}", step.accumulate,
+                            kMostInOneProgram),
+                "give fewer and larger ones");
+  }
+  std::vector<PipelineResult> parts = micro_batches_of(step, context, make);
+  std::vector<Value> leaves;
+  for (const PipelineResult& part : parts)
+    std::ranges::move(leaves_of(part.program), std::back_inserter(leaves));
+  const Program& first = parts[0].program;
+  const Type loss = first.type(first.find_output("loss"));
+  PassContext of_update = context;
+  of_update.has_gradients = true;
+  const PipelineResult update = make(update_before_passes(step, leaves, loss), step, of_update);
+  Joined joined(step, first.name);
+  joined.add_micro_batch(first, 0);
+  for (std::int64_t i = 1; i < step.accumulate; ++i) joined.add_micro_batch(parts[1].program, i);
+  PipelineResult out{assign_updates(joined.finish(update.program)), std::move(parts[1].reports)};
+  if (step.verify) verify(out.program, VerifyStage::kMaterialized);
+  return out;
+}
+
+std::vector<Value> leaves_of(const Program& program) {
+  std::vector<Value> out;
+  out.reserve(program.leaves.size());
+  for (const ValueId id : program.leaves) out.push_back(program.value(id));
+  return out;
+}
+
+RunSpec micro_batch_of(const RunSpec& step, GradientKind kind) {
+  RunSpec out = step;
+  out.mode = Mode::kForwardBackward;
+  out.gradients = kind;
+  out.accumulate = 1;
+  return out;
+}
+
+Program micro_batch_loss(const RunSpec& micro_batch, std::int64_t parts) {
+  const std::int64_t all = parts * micro_batch.parallel.replicas();
+  return loss_program(micro_batch, {.scale = 1.0 / static_cast<double>(all)});
+}
+
+// Updates weights by the gradients that the micro-batches leave as states.
+Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leaves,
+                                const DeviceTraits& traits) {
+  return program_for(update_before_passes(step, leaves, std::nullopt), with_norm(step), traits,
+                     {.has_gradients = true});
 }
 
 std::vector<StepPart> parts_of_step(const RunSpec& step, std::int64_t parts,
@@ -79,8 +320,13 @@ std::vector<StepPart> parts_of_step(const RunSpec& step, std::int64_t parts,
     out.push_back({step_program(step, traits)});
     return out;
   }
+  const RunSpec with_parts = with_norm(divided(step, parts));
+  if (parts <= kMostInOneProgram) {
+    out.push_back({step_of_micro_batches(with_parts, {}, maker_for(traits)).program});
+    return out;
+  }
   for (const GradientKind kind : {GradientKind::kPersistent, GradientKind::kAccumulate}) {
-    const RunSpec part = micro_batch_of(step, parts, kind);
+    const RunSpec part = micro_batch_of(with_parts, kind);
     out.push_back({program_for(micro_batch_loss(part, parts), part, traits),
                    kind == GradientKind::kPersistent ? 1 : parts - 1});
   }

@@ -4,6 +4,7 @@
 #include "ops/attention_sizes.h"
 #include "passes/form_passes.h"
 #include "planning/needs.h"
+#include "spec/micro_batches.h"
 #include "spec/run_grid.h"
 
 namespace tracestep {
@@ -119,7 +120,7 @@ std::int64_t trained_parameters(const RunSpec& spec) {
 }
 
 double needed_flops(const RunSpec& spec) {
-  const auto batch = static_cast<double>(spec.shape.batch),
+  const auto batch = static_cast<double>(spec.shape.batch * micro_batches_of(spec)),
              context = static_cast<double>(spec.shape.context);
   const auto documents = static_cast<double>(spec.packed ? kUsualDocuments : 1);  // in a row
   const double forward = forward_flops(spec.model, batch * documents, context / documents);
@@ -147,6 +148,18 @@ PipelineResult passed(const Program& forward, const RunSpec& spec, const DeviceT
   return run_pipeline(forward, spec, context);
 }
 
+// Where it runs: a device, or its traits.
+template <class Place>
+PipelineResult passes_of_step(const RunSpec& spec, const Place& place, const PassContext& context) {
+  const auto make = [&place](const Program& program, const RunSpec& run, const PassContext& own) {
+    return passed(program, run, place, own);
+  };
+  const bool is_one = micro_batches_of(spec) == 1;
+  return named(is_one ? make(forward_program(spec), spec, context)
+                      : step_of_micro_batches(spec, context, make),
+               spec);
+}
+
 }  // namespace
 
 Program program_for(const Program& forward, const RunSpec& spec, const Device& device,
@@ -159,12 +172,12 @@ Program program_for(const Program& forward, const RunSpec& spec, const DeviceTra
   return passed(forward, spec, traits, context).program;
 }
 
-PipelineResult step_passes(const RunSpec& spec, const Device& device) {
-  return named(passed(forward_program(spec), spec, device, {}), spec);
+PipelineResult step_passes(const RunSpec& spec, const Device& device, const PassContext& context) {
+  return passes_of_step(spec, device, context);
 }
 
 PipelineResult step_passes(const RunSpec& spec, const DeviceTraits& traits) {
-  return named(passed(forward_program(spec), spec, traits, {}), spec);
+  return passes_of_step(spec, traits, {});
 }
 
 Program step_program(const RunSpec& spec, const Device& device) {

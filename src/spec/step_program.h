@@ -30,6 +30,14 @@ Program greedy_program(const RunSpec& spec);
 inline bool trains_part(const RunSpec& spec) {
   return spec.lora.is_on() || spec.frozen.any();
 }
+// Micro-batches of a run: of a step, as many as it has; of anything else one.
+inline std::int64_t micro_batches_of(const RunSpec& spec) {
+  return spec.mode == Mode::kStep ? spec.accumulate : 1;
+}
+// Tokens of all micro-batches and ranks.
+inline std::int64_t tokens_of_step(const RunSpec& spec) {
+  return micro_batches_of(spec) * spec.shape.batch * spec.shape.context;
+}
 // Elements of the weights that the run trains.
 std::int64_t trained_parameters(const RunSpec& spec);
 // FLOPs of the products that the model's weights and attention need: of forward, and with backward
@@ -48,12 +56,14 @@ Program program_for(const Program& forward, const RunSpec& spec, const Device& d
 // As above without a device: planning/needs.h says which ops a kind of device has kernels for.
 Program program_for(const Program& forward, const RunSpec& spec, const DeviceTraits& traits,
                     const PassContext& context = {});
-// The program of the spec after all passes, for `device`'s kernels.
+// The program of the spec after all passes, for `device`'s kernels; of a step in micro-batches,
+// that of all of them (spec/micro_batches.h).
 Program step_program(const RunSpec& spec, const Device& device);
 // As above, by a device's traits alone.
 Program step_program(const RunSpec& spec, const DeviceTraits& traits = {});
 // These also say what each pass did.
-PipelineResult step_passes(const RunSpec& spec, const Device& device);
+PipelineResult step_passes(const RunSpec& spec, const Device& device,
+                           const PassContext& context = {});
 PipelineResult step_passes(const RunSpec& spec, const DeviceTraits& traits);
 
 }  // namespace tracestep

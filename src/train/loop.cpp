@@ -78,7 +78,7 @@ void check_shards(const TrainOptions& o) {
                             o.run.shape.batch, parallel.replicas()),
                 "give a number that the replicas divide, and that divides the batch");
   }
-  if (o.accumulate > 1 || parallel.shards_optimizer()) {
+  if (o.run.accumulate > 1 || parallel.shards_optimizer()) {
     fail_usage("shards",
                "shards are accumulated, in one order, on ranks that have whole "
                "gradients; leave out accumulate and shard=1|2|3");
@@ -120,7 +120,7 @@ void check_numbers(const TrainOptions& o) {
   check_rounding(o);
   warn_of_late_updates(o);
   if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
-  if (o.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.accumulate);
+  if (o.run.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.run.accumulate);
   check_shards(o);
   if (o.sample_every > 0) refuse_captured(o.run.model, "no samples can be made of it");
   if (o.sample_every < 0) fail_usage("sample_every", "{} is negative", o.sample_every);

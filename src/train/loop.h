@@ -38,7 +38,6 @@ struct TrainOptions {
   // In one process: so many seconds after the first step began the one under way is the last, and
   // the run is finished as after all its steps; 0: never.
   double seconds = 0;
-  std::int64_t accumulate = 1;  // micro-batches per step
   // The batch of a step is the sum of so many shards, in one order for every number of replicas
   // that divides them: each replica runs one after another of its own. 0: replicas have one share
   // each.

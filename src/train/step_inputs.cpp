@@ -15,7 +15,8 @@ namespace {
 constexpr double kLearningRate = 1e-3;
 
 HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
-  HostTensor out = HostTensor::zeros(DType::kI64, {spec.shape.batch, spec.shape.context});
+  const std::int64_t rows = spec.shape.batch * spec.accumulate;
+  HostTensor out = HostTensor::zeros(DType::kI64, {rows, spec.shape.context});
   const CounterRng rng(spec.seed, stream);
   std::uint64_t index = 0;
   for (std::int64_t& token : out.as<std::int64_t>()) {
@@ -28,7 +29,7 @@ HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
 // Rows of kUsualDocuments documents, or of one a place: their lengths differ by a half to each
 // side.
 void set_documents(Executor& executor, const RunSpec& spec) {
-  const auto [batch, context] = spec.shape;
+  const std::int64_t batch = spec.shape.batch * spec.accumulate, context = spec.shape.context;
   const std::int64_t count = std::min(kUsualDocuments, context);
   const CounterRng rng(spec.seed, "documents");
   HostTensor starts = HostTensor::zeros(DType::kI64, {batch, context}), ends = starts;

@@ -4,7 +4,7 @@ namespace tracestep {
 namespace {
 
 constexpr auto kAnyCount = std::numeric_limits<std::int64_t>::max();
-constexpr std::int64_t kMostAccumulated = 1 << 20;
+constexpr std::int64_t kMostShards = 1 << 20;
 constexpr double kAnyReal = std::numeric_limits<double>::max();
 
 std::vector<TrainField> all_fields() {
@@ -14,12 +14,10 @@ std::vector<TrainField> all_fields() {
   };
   using enum FieldRole;
   rows.integer(row("steps", kProtocol, "optimizer steps"), 1, kAnyCount, in(&TrainOptions::steps));
-  rows.integer(row("accumulate", kBits, "batches added up per step"), 1, kMostAccumulated,
-               in(&TrainOptions::accumulate));
   rows.integer(row("shards", kBits,
                    "parts of a batch whose gradients are added up in one order, "
                    "whatever the number of ranks; 0 is off"),
-               0, kMostAccumulated, in(&TrainOptions::shards));
+               0, kMostShards, in(&TrainOptions::shards));
   rows.choice(row("order", kBits, "where batches start in the tokens"), kAllOrders,
               in(&TrainOptions::order));
   rows.real(row("lr", kBits, "learning rate"), 0, kAnyReal,

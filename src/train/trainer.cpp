@@ -57,15 +57,49 @@ void set_text(Executor& executor, const RunSpec& run, const Batch& batch, std::i
   set_batch_number(executor, run, number);
 }
 
-// The tokens of batch `number` of the run, or the example of a captured module that is trained on
-// it alone.
-void set_inputs(Executor& executor, const TrainOptions& options, const Batch& batch,
+// The tokens of run `number` of such programs, or the example of a captured module that is trained
+// on it alone. `run`: its micro-batches are those of the program.
+void set_inputs(Executor& executor, const RunSpec& run, bool on_example, const Batch& batch,
                 std::int64_t number) {
-  if (!options.on_example) return set_text(executor, options.run, batch, number);
-  for (const auto& [name, value] : captured_inputs(options.run, executor.program())) {
+  if (!on_example) return set_text(executor, run, batch, number);
+  for (const auto& [name, value] : captured_inputs(run, executor.program())) {
     executor.set_input(name, value);
   }
-  set_batch_number(executor, options.run, number);
+  set_batch_number(executor, run, number);
+}
+
+// The rows of several micro-batches, those of each replica one behind the other.
+HostTensor joined_rows(std::span<const HostTensor* const> parts, int replicas) {
+  Shape shape = parts[0]->shape;
+  shape[0] *= std::ssize(parts);
+  HostTensor out = HostTensor::zeros(parts[0]->dtype, shape);
+  const std::size_t share = parts[0]->bytes.size() / static_cast<std::size_t>(replicas);
+  auto to = out.bytes.begin();
+  for (int replica = 0; replica < replicas; ++replica) {
+    for (const HostTensor* part : parts) {
+      const auto from = part->bytes.begin() + static_cast<std::ptrdiff_t>(share) * replica;
+      to = std::copy(from, from + static_cast<std::ptrdiff_t>(share), to);
+    }
+  }
+  return out;
+}
+
+Batch joined(const std::vector<Batch>& parts, int replicas) {
+  if (parts.size() == 1) return parts[0];
+  const auto rows = [&](HostTensor Batch::*member) {
+    std::vector<const HostTensor*> out;
+    out.reserve(parts.size());
+    for (const Batch& part : parts) out.push_back(&(part.*member));
+    return joined_rows(out, replicas);
+  };
+  Batch out{.tokens = rows(&Batch::tokens), .targets = rows(&Batch::targets)};
+  if (parts[0].is_packed()) {
+    out.starts = rows(&Batch::starts);
+    out.ends = rows(&Batch::ends);
+  }
+  for (const Batch& part : parts) out.counted += part.counted;
+  out.loss_count = parts[0].loss_count;  // that of the whole step
+  return out;
 }
 
 void set_states(const RankStores& stores, const std::map<std::string, HostTensor>& states) {
@@ -104,7 +138,7 @@ class Search {
 std::string_view waits_for(const TrainOptions& o) {
   if (o.run.optimizer.clip > 0) return "clipping";
   if (scales_loss(o.run.precision)) return "loss scaling";
-  return o.accumulate > 1 || o.shards > 0 ? "accumulation" : "";
+  return o.run.accumulate > 1 || o.shards > 0 ? "accumulation" : "";
 }
 
 Trainer::Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
@@ -127,6 +161,7 @@ Trainer::Trainer(Device& device, const TrainOptions& options, TokenSourcePtr tok
 WholeTensors Trainer::tensors() const {
   RunSpec alone = options_.run;
   alone.parallel = {};
+  alone.accumulate = 1;
   const Program forward = forward_program(alone);
   std::map<std::string, Shape> parameters;
   const auto add = [&](const Program& program) {
@@ -153,6 +188,7 @@ Batches::Options Trainer::batch_options() const {
 RunSpec Trainer::spec_of(Mode mode) const {
   RunSpec spec = options_.run;
   spec.mode = mode;
+  if (mode != Mode::kStep || are_apart()) spec.accumulate = 1;
   return spec;
 }
 
@@ -166,9 +202,8 @@ PassContext Trainer::context() const {
 }
 
 void Trainer::build() {
-  if (rounds() == 1) {
-    const RunSpec spec = spec_of(Mode::kStep);
-    step_ = executor_of(program_for(forward_program(spec), spec, device(), context()));
+  if (!are_apart()) {
+    step_ = executor_of(step_passes(spec_of(Mode::kStep), device(), context()).program);
     using Names = std::vector<std::string>;
     step_->observe({.early = guards() ? Names{"loss", "grad_norm"} : Names{"loss"}});
     return;
@@ -225,7 +260,7 @@ void Trainer::build_evaluators() {
 
 Executor& Trainer::evaluator_of(const TextPart& part, double* counted) {
   Executor& out = *evaluators_.at({part.shape.batch, part.shape.context});
-  RunSpec run = options_.run;
+  RunSpec run = spec_of(Mode::kInference);
   if (!evaluates_on_all()) run.parallel = {};
   Batch batch = batch_of(part, *validation_);
   if (counted != nullptr) *counted = counted_in(part, batch);
@@ -294,17 +329,18 @@ TrainStep Trainer::step(std::int64_t index) {
 
 // True when the step was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
-  if (rounds() > 1) return accumulate(index, out) && update(out);
-  set_inputs(*step_, options_, take_batch(index), index);
+  if (are_apart()) return accumulate(index, out) && update(out);
+  set_inputs(*step_, spec_of(Mode::kStep), options_.on_example, take_batch(index), index);
   return update(out);
 }
 
 // False when a loss is not finite: then there are no gradients for an update.
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
+  const RunSpec spec = spec_of(Mode::kForwardBackward);
   for (std::int64_t i = 0; i < rounds(); ++i) {
     Executor& executor = micro(i);
     const std::int64_t number = index * rounds() + i;
-    set_inputs(executor, options_, take_batch(number), number);
+    set_inputs(executor, spec, options_.on_example, take_batch(number), number);
     executor.run();
     read_ahead(number + 1);
     out.loss += executor.scalar("loss");
@@ -317,7 +353,7 @@ bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
 bool Trainer::update(TrainStep& out) {
   set_rates(out);
   step_->run();
-  if (rounds() == 1) {
+  if (!are_apart()) {
     read_ahead(out.step);
     out.loss = step_->scalar("loss");
   }
@@ -339,14 +375,21 @@ Batch Trainer::read_batch(std::int64_t number) const {
   return out;
 }
 
+Batch Trainer::batch_of_run(std::int64_t number) const {
+  std::vector<Batch> parts;
+  for (std::int64_t i = 0; i < batches_of_run(); ++i)
+    parts.push_back(read_batch(number * batches_of_run() + i));
+  return joined(parts, options_.run.parallel.replicas());
+}
+
 Batch Trainer::take_batch(std::int64_t number) {
   const std::optional<ReadBatch> ahead = std::exchange(ahead_, std::nullopt);
-  return ahead && ahead->number == number ? std::move(ahead->batch) : read_batch(number);
+  return ahead && ahead->number == number ? std::move(ahead->batch) : batch_of_run(number);
 }
 
 void Trainer::read_ahead(std::int64_t number) {
   try {
-    ahead_ = ReadBatch{number, read_batch(number)};
+    ahead_ = ReadBatch{number, batch_of_run(number)};
   } catch (const Error&) {  // the step that needs it reports that it cannot be read
     ahead_.reset();
   }
@@ -380,15 +423,17 @@ std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
     search.look([&] { return find_not_finite(TensorMap(tensors->begin(), tensors->end())); });
   }
   const auto before = states_of(store(), kLossScale);
-  for (std::int64_t i = 0; i < rounds(); ++i) {
+  const std::int64_t runs = are_apart() ? rounds() : 1;
+  const RunSpec spec = spec_of(are_apart() ? Mode::kForwardBackward : Mode::kStep);
+  for (std::int64_t i = 0; i < runs; ++i) {
     search.look([&] {
-      Executor& executor = rounds() > 1 ? micro(i) : *step_;
-      const std::int64_t number = index * rounds() + i;
-      set_inputs(executor, options_, read_batch(number), number);
+      Executor& executor = are_apart() ? micro(i) : *step_;
+      const std::int64_t number = index * runs + i;
+      set_inputs(executor, spec, options_.on_example, batch_of_run(number), number);
       return find_not_finite(executor);
     });
   }
-  if (rounds() > 1) search.look([&] { return find_not_finite(*step_); });
+  if (are_apart()) search.look([&] { return find_not_finite(*step_); });
   set_states(stores_, before);
   return search.result();
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "session/session.h"
+#include "spec/micro_batches.h"
 #include "train/loop.h"
 #include "train/text_parts.h"
 #include "weights/not_finite.h"
@@ -49,9 +50,14 @@ class Trainer {
  private:
   // Micro-batches per step, and the batch of each on all replicas.
   std::int64_t rounds() const {
-    return options_.shards == 0 ? options_.accumulate
+    return options_.shards == 0 ? options_.run.accumulate
                                 : options_.shards / options_.run.parallel.replicas();
   }
+  // True if each micro-batch is a run of its own, and the update another; else the whole step is
+  // one program (spec/micro_batches.h).
+  bool are_apart() const { return rounds() > (options_.shards == 0 ? kMostInOneProgram : 1); }
+  // Batches that are read for a run of a program.
+  std::int64_t batches_of_run() const { return are_apart() ? 1 : rounds(); }
   std::int64_t micro_batch() const {
     return options_.run.shape.batch / (options_.shards == 0 ? 1 : rounds());
   }
@@ -80,11 +86,12 @@ class Trainer {
   }
   Executor& micro(std::int64_t i) { return i == 0 ? *first_ : *next_; }
   void set_rates(const TrainStep& step);
-  // Micro-batch `number` of the run, counted from 0, and reading it before it is needed, while the
-  // device works.
+  // What run `number` of the programs that make gradients reads, counted from 0, and reading it
+  // before it is needed, while the device works.
   Batch take_batch(std::int64_t number);
   void read_ahead(std::int64_t number);
-  // The batch; its losses are divided by what of the whole step counts.
+  Batch batch_of_run(std::int64_t number) const;
+  // Micro-batch `number`; its losses are divided by what of the whole step counts.
   Batch read_batch(std::int64_t number) const;
   void warn_of_skips(const TrainStep& step, bool skipped);
 

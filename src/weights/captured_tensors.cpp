@@ -90,14 +90,33 @@ Shape of_replicas(Shape shape, int replicas) {
   return shape;
 }
 
+// The rows of each replica as often as it has micro-batches.
+HostTensor repeated(const HostTensor& value, std::int64_t times, int replicas) {
+  if (times == 1) return value;
+  Shape shape = value.shape;
+  shape[0] *= times;
+  HostTensor out = HostTensor::zeros(value.dtype, shape);
+  const auto share = static_cast<std::ptrdiff_t>(value.bytes.size()) / replicas;
+  auto to = out.bytes.begin();
+  for (int replica = 0; replica < replicas; ++replica) {
+    for (std::int64_t i = 0; i < times; ++i)
+      to = std::copy_n(value.bytes.begin() + replica * share, share, to);
+  }
+  return out;
+}
+
 }  // namespace
 
 HostTensor batch_numbers(const RunSpec& run, std::int64_t number) {
-  const std::int64_t replicas = run.parallel.replicas();
-  HostTensor out = HostTensor::zeros(DType::kI64, {replicas});
+  const std::int64_t replicas = run.parallel.replicas(), parts = run.accumulate;
+  HostTensor out = HostTensor::zeros(DType::kI64, {replicas * parts});
   const auto seed = static_cast<std::uint64_t>(run.seed) << 40U;
-  std::uint64_t next = seed + static_cast<std::uint64_t>(number * replicas);
-  for (std::int64_t& one : out.as<std::int64_t>()) one = static_cast<std::int64_t>(next++);
+  const std::span<std::int64_t> numbers = out.as<std::int64_t>();
+  for (std::int64_t i = 0; i < replicas * parts; ++i) {
+    const std::int64_t replica = i / parts, batch = number * parts + i % parts;
+    const auto own = static_cast<std::uint64_t>(batch * replicas + replica);
+    numbers[static_cast<std::size_t>(i)] = static_cast<std::int64_t>(seed + own);
+  }
   return out;
 }
 
@@ -210,6 +229,7 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
     } else {
       value = drawn_tokens(input, of_replicas(type.shape, replicas), run.seed);
     }
+    if (!is_given) value = repeated(value, run.accumulate, replicas);
     const DType wanted = program.type(program.find_leaf(input.name)).dtype;
     if (wanted != value.dtype) value = as_dtype(value, wanted);  // a device of float64
     out.emplace(input.name, std::move(value));

@@ -47,7 +47,8 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
                                                   bool draws = false);
 
 // Dropout in batch `number` of a run depends on this, for each replica: its number among the
-// batches of all, and the run's seed. i64 [replicas]
+// batches of all, and the run's seed. i64 [replicas]; where a step has micro-batches, `number` is
+// the step's, and each replica has as many numbers.
 HostTensor batch_numbers(const RunSpec& run, std::int64_t number);
 
 // The inputs of a made step, with drawn tokens.

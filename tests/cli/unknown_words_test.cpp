@@ -44,7 +44,8 @@ TEST(UnknownWordsTest, WhatIsTypedFirstLeadsToTheRightOption) {
            {"generate --checkpoint run", "it is an option of train; did you mean --init?"},
            {"train --lr-scheduler cosine", "did you mean --schedule?"},
            {"train --lr_warmup 5", "did you mean --warmup-steps?"},
-           {"memory --acumulate 2", "did you mean --accumulate, an option of train?"},
+           {"memory --validate-evry 2", "did you mean --validate-every, an option of train?"},
+           {"memory --acumulate 2", "did you mean --accumulate?"},
            {"bench --rec blocks", "did you mean --recompute?"},
        }) {
     const ProgramRun run = run_tracestep(words_of(typed.words), {.folder = folder.path()});

@@ -379,8 +379,8 @@ class NameTest(unittest.TestCase):
                            ("vocab_size", "vocab"), ("contxt", "context")):
             with self.assertRaisesRegex(TypeError, f"no option '{name}'; .*did you mean {ours}\\?"):
                 tracestep.memory(**{name: 1})
-        with self.assertRaisesRegex(TypeError, "no option 'accumulate'; it is .* of train"):
-            tracestep.memory(accumulate=2)
+        with self.assertRaisesRegex(TypeError, "no option 'shards'; it is .* of train"):
+            tracestep.memory(shards=2)
         for name in ("output", "format", "help", "no such name"):  # the program is not asked to do that
             with self.assertRaisesRegex(TypeError, "--help lists them"):
                 tracestep.fit(**{name: "new"})

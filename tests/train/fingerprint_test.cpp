@@ -94,7 +94,6 @@ Runs other_runs() {
   add("validation-batches", [](TrainOptions& o, RunContent&) { o.validation_batches = 9; });
   add("device", [](TrainOptions&, RunContent& c) { c.device = "cuda:0"; });
   add("shards", [](TrainOptions& o, RunContent&) { o.shards = 4; });
-  add("accumulate", [](TrainOptions& o, RunContent&) { o.accumulate = 2; });
   add("order", [](TrainOptions& o, RunContent&) { o.order = Order::kSequential; });
   add("lr", [](TrainOptions& o, RunContent&) { o.schedule.lr = 2e-3; });
   add("schedule", [](TrainOptions& o, RunContent&) { o.schedule.kind = ScheduleKind::kConstant; });

@@ -113,7 +113,7 @@ TEST_F(LoopTest, TheOracleTakesTheSameSteps) {
   TrainOptions options = tiny_options();
   options.steps = 3;
   for (std::int64_t accumulate : {1, 2}) {
-    options.accumulate = accumulate;
+    options.run.accumulate = accumulate;
     const std::vector<TrainStep> expected = run(options);
     const std::vector<TrainStep> wide = run_on(*make_reference_device(), options);
     for (std::size_t i = 0; i < 3; ++i) {
@@ -128,7 +128,7 @@ TEST_F(LoopTest, EveryExecutorTakesTheSameSteps) {
   TrainOptions options = tiny_options();
   options.validate_every = 4;
   for (std::int64_t accumulate : {1, 3}) {
-    options.accumulate = accumulate;
+    options.run.accumulate = accumulate;
     options.run.executor = ExecutorKind::kEager;
     const std::vector<TrainStep> eager = run(options);
     options.run.executor = ExecutorKind::kCompiled;
@@ -180,7 +180,7 @@ TEST_F(LoopTest, ARunWithAPaddedHeadContinuesWithoutPaddingAndBack) {
     options.run.precision = parse_precision("test", "bf16");
     options.run.executor = ExecutorKind::kCompiled;
     options.run.compile_passes = {"shadow", "merge", "join", "overwrite", "epilogue"};
-    options.accumulate = accumulate;
+    options.run.accumulate = accumulate;
     options.save = folder_.path() / "plain.safetensors";
     const std::vector<TrainStep> expected = run(options);
     options.save = folder_.path() / "padded.safetensors";
@@ -261,7 +261,7 @@ TEST_F(LoopTest, AdaptersAndFrozenPartsResumeExactlyAndKeepTheirBase) {
       if (!options.run.lora.is_on()) options.run.frozen = {{"layers.0", "token_embeddings"}};
       const TempFolder folder;
       expect_exact_resume(options, folder.path());
-      options.accumulate = 2;
+      options.run.accumulate = 2;
       const TempFolder again;
       expect_exact_resume(options, again.path());
       options.steps = 1;
@@ -375,7 +375,7 @@ TEST_F(LoopTest, AccumulationOverMicroBatchesGivesTheGradientOfTheWholeBatch) {
   whole.steps = 4;
   TrainOptions split = whole;
   split.run.shape.batch = 2;
-  split.accumulate = 2;
+  split.run.accumulate = 2;
   const std::vector<TrainStep> a = run(whole), b = run(split);
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_NEAR(a[i].loss, b[i].loss, 2e-5);

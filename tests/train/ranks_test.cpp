@@ -83,7 +83,7 @@ TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
     TrainOptions one = many;
     one.run.parallel.ranks = 1;
     one.run.shape.batch /= ranks;
-    one.accumulate = ranks;
+    one.run.accumulate = ranks;
     one.save = folder_.path() / "one.safetensors";
     const std::vector<TrainStep> steps = run(many), expected = run(one);
     for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -131,7 +131,7 @@ TEST_F(RanksTest, DecayOfMatricesAloneLeavesTheOtherWeightsAsTheyWere) {
         TrainOptions options = tiny_options(1);
         options.run.parallel = parse_parallel("test", choice);
         options.run.executor = executor;
-        options.accumulate = accumulate;
+        options.run.accumulate = accumulate;
         options.steps = 1;
         options.run.optimizer.decay_on = DecayOn::kMatrices;
         const auto decayed = weights(options);
@@ -148,12 +148,12 @@ TEST_F(RanksTest, DecayOfMatricesAloneLeavesTheOtherWeightsAsTheyWere) {
 TEST_F(RanksTest, ShardsAreAddedUpInOneOrderWhateverTheNumberOfRanks) {
   TrainOptions options = tiny_options(1);
   options.run.shape.batch = 1;
-  options.accumulate = 6;
+  options.run.accumulate = 6;
   options.save = folder_.path() / "accumulated.safetensors";
   run(options);
   const std::string expected = bytes_of(options.save);
   options.run.shape.batch = 6;
-  options.accumulate = 1;
+  options.run.accumulate = 1;
   options.shards = 6;
   options.save = folder_.path() / "shards.safetensors";
   for (const int ranks : {1, 2, 3, 6}) {
@@ -209,7 +209,7 @@ TEST_F(RanksTest, ShardsThatTheyCannotShareAreRefused) {
 
 TEST_F(RanksTest, TheySumWhatTheyHaveAccumulated) {
   TrainOptions many = tiny_options(2), one = tiny_options(1);
-  many.accumulate = one.accumulate = 3;
+  many.run.accumulate = one.run.accumulate = 3;
   many.validate_every = one.validate_every = 2;
   const std::vector<TrainStep> steps = run(many, reference), expected = run(one, reference);
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -250,7 +250,7 @@ void expect_near(const std::vector<TrainStep>& steps, const std::vector<TrainSte
 TEST_F(RanksTest, PartsOfWeightsAndStatesAreTrainedAsWholeOnes) {
   for (const int accumulate : {1, 2}) {
     TrainOptions one = tiny_options(1);
-    one.accumulate = accumulate;
+    one.run.accumulate = accumulate;
     one.validate_every = 2;
     const std::vector<TrainStep> expected = run(one, reference);
     for (const char* choice : {"dp=4,shard=1", "dp=4,shard=2", "dp=4,shard=3", "tp=2", "tp=2,sp",

@@ -35,7 +35,7 @@ struct Case {
 TrainOptions options_of(const Case& c) {
   TrainOptions out = testing::tiny_training();
   out.run.precision = parse_precision("test", c.precision);
-  out.accumulate = c.accumulate;
+  out.run.accumulate = c.accumulate;
   out.run.ops = c.ops;
   out.schedule.lr = 1e-2;
   out.run.optimizer.weight_decay = 0.1;

@@ -49,10 +49,8 @@ const char* consequence(const RunSpec& a, const Remedy& remedy) {
 Fields<Remedy> time_fields() {
   using R = const Remedy&;
   return {{col::predicted_ms, [](R r) { return r.figures.ms; }},
-          {col::tokens_per_s("at that time"), [](R r) {
-             return 1e3 * static_cast<double>(r.step.shape.batch * r.step.shape.context) /
-                    r.figures.ms;
-           }}};
+          {col::tokens_per_s("at that time"),
+           [](R r) { return 1e3 * static_cast<double>(tokens_of_step(r.step)) / r.figures.ms; }}};
 }
 
 }  // namespace

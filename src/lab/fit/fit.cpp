@@ -30,7 +30,7 @@ struct Fit {
   std::int64_t peak() const { return cell.run.predicted_peak_bytes; }
   std::int64_t spare() const { return question.limit_bytes - peak(); }
   double tokens_per_s() const {
-    return 1e3 * static_cast<double>(step().shape.batch * step().shape.context) / time->time.ms;
+    return 1e3 * static_cast<double>(tokens_of_step(step())) / time->time.ms;
   }
 };
 

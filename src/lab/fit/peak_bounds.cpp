@@ -1,7 +1,6 @@
 #include "lab/fit/peak_bounds.h"
 
 #include "base/integers.h"
-#include "exec/executor.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -111,15 +110,14 @@ void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
   computing_[{key_of_computing(q_.step, r.step), r.micro_batches}] =
       static_cast<double>(*figures.computing_bytes);
   if (r.step.updates != q_.step.updates) return;
-  // Without an arena one of two programs holds something at a time.
-  const bool is_of_both = r.micro_batches == 1 || has_arena(r.step.executor);
+  // One of two programs holds something at a time.
+  const bool is_of_both = r.micro_batches == 1;
   forward_[{key_of_forward(q_.step, r.step), r.micro_batches}] = {
       static_cast<double>(*figures.forward_bytes),
       static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
-// Half the sequences leave at least half of the bytes. With an arena, the programs of the first
-// micro-batch and of the others each have their own.
+// Half the sequences leave at least half of the bytes.
 std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
   const std::string key = key_of_forward(q_.step, r.step);
   double share = 1;
@@ -128,8 +126,7 @@ std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const
       return Forward{share * found->second.bytes, share * found->second.saved};
     }
     if (parts % 2 != 0) return std::nullopt;
-    const bool is_of_two = parts == 2 && has_arena(r.step.executor);
-    share *= is_of_two ? 1 : 0.5;
+    share *= 0.5;
   }
 }
 

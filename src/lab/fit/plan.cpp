@@ -39,7 +39,7 @@ double mfu_of(const FitQuestion& q, const Remedy& r) {
 
 double tokens_per_s(const FitQuestion& question, const Remedy& remedy) {
   if (question.times == nullptr) return 0;
-  const auto tokens = static_cast<double>(remedy.step.shape.batch * remedy.step.shape.context);
+  const auto tokens = static_cast<double>(tokens_of_step(remedy.step));
   return 1e3 * tokens / remedy.figures.ms;
 }
 

@@ -88,7 +88,10 @@ struct ProgramCache::MicroBatch {
 std::vector<ProgramCache::MicroBatch> ProgramCache::micro_batches_of(const RunSpec& step,
                                                                      std::int64_t parts) {
   const auto of = [&](GradientKind kind, std::int64_t runs) {
-    MicroBatch out{micro_batch_of(step, parts, kind),
+    RunSpec divided = step;
+    divided.shape.batch /= parts;
+    divided.optimizer.report_norm = divided.optimizer.guard_finite = true;
+    MicroBatch out{micro_batch_of(divided, kind),
                    fmt::format("{} of {}", static_cast<int>(kind), parts), parts, runs};
     out.run.offload = offload_of(false, has_activations(step.offload));
     out.run.optimizer.moments = Moments::kF32;

@@ -9,7 +9,6 @@
 #include "lab/fit/fit.h"
 #include "nn/scopes.h"
 #include "spec/fields.h"
-#include "train/train_fields.h"
 
 namespace tracestep {
 
@@ -33,14 +32,17 @@ RunSpec repeated_part(const Remedy& remedy) {
   out.mode = Mode::kForwardBackward;
   out.gradients = GradientKind::kAccumulate;
   out.shape.batch /= remedy.micro_batches;
+  out.accumulate = 1;
   return out;
 }
 
 namespace {
 
-std::string accumulate_flag() {
-  const auto fields = train_fields();
-  return std::ranges::find(fields, "accumulate", &TrainField::name)->flag;
+constexpr std::string_view kAccumulate = "accumulate";
+
+// Micro-batches of the step that the remedy comes to.
+std::int64_t all_micro_batches(const Remedy& r) {
+  return r.step.accumulate * r.micro_batches;
 }
 
 }  // namespace
@@ -49,8 +51,8 @@ std::string command_of(const Remedy& remedy) {
   if (remedy.micro_batches == 1) return command_of(remedy.step);
   RunSpec part = remedy.step;
   part.shape.batch /= remedy.micro_batches;
-  return fmt::format("tracestep train --text FILE --accumulate {} {}", remedy.micro_batches,
-                     flags_of(part, {"mode"}));
+  return fmt::format("tracestep train --text FILE --accumulate {} {}", all_micro_batches(remedy),
+                     flags_of(part, {"mode", std::string(kAccumulate)}));
 }
 
 Judge::Judge(const FitQuestion& question)
@@ -71,15 +73,16 @@ void Judge::describe(Remedy& r) const {
   part.shape.batch /= r.micro_batches;
   for (const RunField& field : run_fields()) {
     const std::string from = text_of(field, q_.step), to = text_of(field, part);
-    if (from == to) continue;
+    if (from == to || field.name == kAccumulate) continue;
     r.changes.emplace_back(field.name, to);
     r.what += fmt::format("{}{} {} → {}", r.what.empty() ? "" : ", ", field.name, from, to);
     r.command += fmt::format("{}{} {}", r.command.empty() ? "" : " ", field.flag, shell_quoted(to));
   }
   if (r.micro_batches == 1) return;
-  r.changes.emplace_back("accumulate", std::to_string(r.micro_batches));
-  r.what += fmt::format(", in {} micro-batches", r.micro_batches);
-  r.command += fmt::format(" {} {}", accumulate_flag(), r.micro_batches);
+  const std::int64_t all = all_micro_batches(r);
+  r.changes.emplace_back(kAccumulate, std::to_string(all));
+  r.what += fmt::format(", in {} micro-batches", all);
+  r.command += fmt::format(" {} {}", field_named(kAccumulate).flag, all);
 }
 
 void Judge::take_figures(Remedy& r, const StepFigures& figures) const {

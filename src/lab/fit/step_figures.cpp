@@ -21,6 +21,13 @@ std::string key_text(const RunSpec& step, std::int64_t micro_batches) {
   return fmt::format("{} in {}", canonical_text(key_of(step)), micro_batches);
 }
 
+// A step whose micro-batches are one batch, to be divided.
+RunSpec undivided(RunSpec step) {
+  step.shape.batch *= step.accumulate;
+  step.accumulate = 1;
+  return step;
+}
+
 // A quantity of `layers` from those of two other numbers of layers.
 double at_depth(double a, double b, std::pair<std::int64_t, std::int64_t> of, std::int64_t layers) {
   const auto steps = static_cast<double>(layers - of.first);
@@ -71,7 +78,8 @@ StepFigures unless_refused(const Figures& figures) {
   }
 }
 
-// Bytes of each program of a step: arenas are there all the time, other memory is given back.
+// Bytes of each program of a step: arenas are there all the time, unless the programs are joined to
+// one; other memory is given back.
 struct Held {
   bool is_kept = false;
   std::int64_t bytes = 0;
@@ -133,6 +141,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSp
 }
 
 const StepFigures& FiguresOfSteps::exact(const RunSpec& step, std::int64_t micro_batches) {
+  if (step.accumulate > 1) return exact(undivided(step), micro_batches * step.accumulate);
   const auto [found, is_new] = exact_.try_emplace(key_text(step, micro_batches));
   if (!is_new) return found->second;
   try {
@@ -165,11 +174,13 @@ FiguresOfSteps::Depth FiguresOfSteps::at_layers(const RunSpec& step, std::int64_
 }
 
 const StepFigures* FiguresOfSteps::sketched(const RunSpec& step, std::int64_t micro_batches) const {
+  if (step.accumulate > 1) return sketched(undivided(step), micro_batches * step.accumulate);
   const auto found = sketches_.find(key_text(step, micro_batches));
   return found == sketches_.end() ? nullptr : &found->second;
 }
 
 std::int64_t FiguresOfSteps::kept_bytes(const RunSpec& step, std::int64_t micro_batches) {
+  if (step.accumulate > 1) return kept_bytes(undivided(step), micro_batches * step.accumulate);
   const auto [found, is_new] = kept_.try_emplace(key_text(step, micro_batches));
   if (!is_new) return found->second;
   const auto at = [&](std::int64_t layers) {
@@ -185,6 +196,7 @@ std::int64_t FiguresOfSteps::kept_bytes(const RunSpec& step, std::int64_t micro_
 }
 
 const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micro_batches) {
+  if (step.accumulate > 1) return sketch(undivided(step), micro_batches * step.accumulate);
   const auto depths = sketched_depths(step);
   if (!depths) return exact(step, micro_batches);
   const auto [found, is_new] = sketches_.try_emplace(key_text(step, micro_batches));
@@ -210,7 +222,8 @@ StepFigures FiguresOfSteps::sketched_between(const RunSpec& step, std::int64_t m
                   .flops = of(&StepFigures::flops),
                   .moved_bytes = of(&StepFigures::moved_bytes),
                   .kernels = of(&StepFigures::kernels)};
-  Held all{.is_kept = has_arena(step.executor)}, computing = all, forward = all;
+  const bool are_apart = micro_batches > kMostInOneProgram;
+  Held all{.is_kept = are_apart && has_arena(step.executor)}, computing = all, forward = all;
   std::int64_t saved_by_all = 0;
   for (std::size_t i = 0; i < b.parts.size(); ++i) {
     const auto &less = a.parts[i].program.live, &more = b.parts[i].program.live;

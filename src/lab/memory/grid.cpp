@@ -118,7 +118,10 @@ Fields<PeakRow> byte_fields() {
            [](PeakRowRef r) { return when(r.is_measured(), r.run().peak_bytes); }},
           {as_exact(col::saved_bytes(
                "kept from forward for backward, without narrow copies of weights")),
-           [](PeakRowRef r) { return r.when_planned(saved_activation_bytes(r.run().program)); }},
+           [](PeakRowRef r) {
+             return r.when_planned(saved_activation_bytes(r.run().program) /
+                                   micro_batches_of(r.step()));
+           }},
           {as_exact(bytes_column("weight_cast_bytes", "weight copy",
                                  "narrow copies of weights, the most at any moment")),
            [](PeakRowRef r) {
@@ -183,7 +186,7 @@ ResultRow judged_row(const MemoryRun& run) {
   row["parameters"] = run.parameters;
   row["peak_bytes"] = run.peak_bytes;
   row["predicted_peak_bytes"] = run.predicted_peak_bytes;
-  row["saved_bytes"] = saved_bytes(run.program);
+  row["saved_bytes"] = saved_bytes(run.program) / micro_batches_of(run.spec.step);
   if (run.step_ms <= 0) return ResultRow(std::move(row));
   const std::int64_t flops = gemm_flops(run.program);
   row["flops"] = flops;

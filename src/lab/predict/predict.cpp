@@ -89,7 +89,7 @@ std::string where_of(const RunSpec& run, const DevicePeaks* sheet) {
 
 double tokens_per_s(const Prediction& p) {
   if (p.time.ms <= 0) return 0.0;
-  return static_cast<double>(p.run.shape.batch * p.run.shape.context) / (p.time.ms * 1e-3);
+  return static_cast<double>(tokens_of_step(p.run)) / (p.time.ms * 1e-3);
 }
 
 double mfu_percent(const Prediction& p) {

@@ -22,7 +22,8 @@ struct Products {
 
 class Check {
  public:
-  explicit Check(const ProfiledCell& cell) : p_(cell.profile) {
+  explicit Check(const ProfiledCell& cell)
+      : p_(cell.profile), micro_batches_(micro_batches_of(cell.profile.spec.step)) {
     weight_paths_.insert(std::string(scope::kHead));  // its weight may be the embedding's
     for (ValueId id : p_.program.leaves) {
       const Value& leaf = p_.program.value(id);
@@ -65,9 +66,13 @@ class Check {
   }
 
   // The parts that the last product is computed in; each is a product of its own.
-  std::int64_t loss_chunks() const { return std::max<std::int64_t>(loss_chunks_, 1); }
+  std::int64_t loss_chunks() const {
+    return std::max<std::int64_t>(loss_chunks_ / micro_batches_, 1);
+  }
   // The parts that each feed-forward is computed in.
-  std::int64_t ffn_chunks() const { return std::max<std::int64_t>(ffn_chunks_, 1); }
+  std::int64_t ffn_chunks() const {
+    return std::max<std::int64_t>(ffn_chunks_ / micro_batches_, 1);
+  }
   std::int64_t nodes() const { return launch_count(p_.program); }
   std::int64_t nodes_that_ran() const {
     std::int64_t n = 0;
@@ -139,6 +144,7 @@ class Check {
   }
 
   const Profile& p_;
+  const std::int64_t micro_batches_;
   std::set<std::string> weight_paths_;
   std::int64_t loss_chunks_ = 0;        // 0: the loss is whole
   std::int64_t ffn_chunks_ = 0;         // products of a feed-forward's first weight
@@ -189,15 +195,18 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
   const std::int64_t whole = check.has_whole_attention(Phase::kForward) ? tiled : 0;
   const std::int64_t chunks = check.loss_chunks();
   const std::int64_t of_layer = 4 + (step.model.is_gated ? 3 : 2) * check.ffn_chunks();
-  const std::int64_t weights = of_layer * layers + chunks;
-  const std::int64_t attention = whole + 2 * (layers - whole);
+  const std::int64_t parts = micro_batches_of(step);
+  const std::int64_t weights = parts * (of_layer * layers + chunks);
+  const std::int64_t attention = parts * (whole + 2 * (layers - whole));
+  const std::string in_parts = parts == 1 ? "" : fmt::format(", {} micro-batches", parts);
   const Products in = check.expected(Phase::kForward), ran = check.ran(Phase::kForward);
   const bool has_formulas = step.model.captured == nullptr && !trains_part(step);
   std::vector<Count> out;
   if (has_formulas) {
-    out = {{"weight products, forward", fmt::format("{}L + {}, L = {}", of_layer, chunks, layers),
-            weights, in.weights, ran.weights},
-           {"attention products, forward", why_of_attention(whole, layers, 2), attention,
+    out = {{"weight products, forward",
+            fmt::format("{}L + {}, L = {}{}", of_layer, chunks, layers, in_parts), weights,
+            in.weights, ran.weights},
+           {"attention products, forward", why_of_attention(whole, layers, 2) + in_parts, attention,
             in.attention, ran.attention}};
   }
   const bool has_backward = step.mode == Mode::kForwardBackward || step.mode == Mode::kStep;
@@ -206,8 +215,8 @@ std::vector<Count> counts_of(const ProfiledCell& cell) {
     out.push_back(
         {"weight products, backward", "twice forward's", 2 * weights, in_b.weights, ran_b.weights});
     const std::int64_t whole_b = check.has_whole_attention(Phase::kBackward) ? tiled : 0;
-    out.push_back({"attention products, backward", why_of_attention(whole_b, layers, 4),
-                   whole_b + 4 * (layers - whole_b), in_b.attention, ran_b.attention});
+    out.push_back({"attention products, backward", why_of_attention(whole_b, layers, 4) + in_parts,
+                   parts * (whole_b + 4 * (layers - whole_b)), in_b.attention, ran_b.attention});
   }
   const std::string missing = check.first_missing();
   out.push_back({"all nodes that are no views", "each has a kernel", check.nodes(), check.nodes(),

@@ -193,7 +193,7 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
   }
   out.predicted_peak_bytes = executor.predicted_peak_bytes();
   count_work(out.program, out);
-  out.saved_bytes = saved_bytes(out.program);
+  out.saved_bytes = saved_bytes(out.program) / micro_batches_of(out.spec.step);
   out.launches = executor.launches();
   fill_for_timing(session);
   device.allocator().reset_peak();
@@ -288,10 +288,9 @@ TimedSamples timed_samples(const CellResult& result) {
 double visit_weight(const CellSpec& spec) {
   const RunSpec& run = spec.step;
   const double passes = run.mode == Mode::kStep ? 3.5 : run.mode == Mode::kForwardBackward ? 3 : 1;
+  const auto rows = static_cast<double>(run.shape.batch * micro_batches_of(run));
   const double steps = spec.protocol.warmup + 1 + (spec.protocol.recorded_steps > 0 ? 1 : 0);
-  return passes * steps *
-         forward_flops(run.model, static_cast<double>(run.shape.batch),
-                       static_cast<double>(run.shape.context));
+  return passes * steps * forward_flops(run.model, rows, static_cast<double>(run.shape.context));
 }
 
 std::optional<double> energy_per_step_j(const CellResult& result) {

@@ -73,8 +73,8 @@ struct CellResult {
   double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
   std::optional<std::int64_t> untracked_bytes;  // nullopt where the system does not say
   std::optional<std::int64_t> outside_bytes;    // likewise
-  std::int64_t saved_bytes = 0;                 // forward values kept for backward, by the program
-  std::int64_t flops = 0;                       // of matrix products
+  std::int64_t saved_bytes = 0;  // forward values kept for backward, of one micro-batch
+  std::int64_t flops = 0;        // of matrix products
   std::int64_t launches = 0;
   bool captured = false;                         // steps were replayed as one piece of work
   std::optional<std::int64_t> kernels = {};      // of that: kernels, copies and fills

@@ -167,9 +167,9 @@ Fields<CellRow> speed_fields() {
        [](R c) { return positive_or_null(c.r.roof_tflops); }},
       {data_only(col::roof_others_cores("CPU time that others took while the roof was measured")),
        [](R c) { return or_null(c.r.roof_others_cores); }},
-      {col::tokens_per_s("batch times context over the median; empty likewise"),
+      {col::tokens_per_s("the tokens of a step over the median; empty likewise"),
        [](R c) {
-         const auto tokens = static_cast<double>(c.there.shape.batch * c.there.shape.context);
+         const auto tokens = static_cast<double>(tokens_of_step(c.there));
          return when(c.has_speed(), tokens / c.seconds());
        }},
       {as_exact(col::launches("nodes per step that launch: each runs one kernel or more")),

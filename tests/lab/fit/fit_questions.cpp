@@ -147,7 +147,7 @@ bool trains_within(const Remedy& r, std::int64_t limit) {
   TrainOptions options;
   options.run = r.step;
   options.run.shape.batch /= r.micro_batches;
-  options.accumulate = r.micro_batches;
+  options.run.accumulate = r.micro_batches;
   const auto device = backend_named("cpu").make({.threads = 2, .memory_limit = limit});
   try {
     const RankDevices devices = make_rank_devices(*device, options.run);
