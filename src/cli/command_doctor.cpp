@@ -5,6 +5,7 @@
 #include <ranges>
 
 #include "backends/comm/launch/launched.h"
+#include "backends/cpu/bf16_products.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "cli/command.h"
@@ -31,6 +32,19 @@ bool has_simd(const Json& environment, std::string_view flag) {
   return false;
 }
 
+// How the CPU multiplies bfloat16; `refused` where the processor could do more than we may.
+void add_bf16_part(Table& table) {
+  const bool is_refused = cpu::tile_support() == cpu::TileSupport::kRefused;
+  std::string note;
+  switch (cpu::bf16_products()) {
+    case cpu::Bf16Products::kTiles: note = "by tiles (AMX)"; break;
+    case cpu::Bf16Products::kPairs: note = "by pairs (AVX512-BF16)"; break;
+    default: note = "as float32, widened while operands are packed"; break;
+  }
+  if (is_refused) note += "; the processor has AMX, but the system does not permit its tiles";
+  table.add_row({"products of bfloat16", is_refused ? "slow" : "ok", note});
+}
+
 Table parts_table(const Json& environment) {
   Table table{.name = "parts",
               .title = "What is there",
@@ -44,6 +58,7 @@ Table parts_table(const Json& environment) {
                  : neon ? "NEON"
                         : "neither AVX2 nor AVX-512: scalar "
                           "kernels"});
+  add_bf16_part(table);
   table.add_row({"huge pages", environment.at("huge_pages") == Json("never") ? "off" : "ok",
                  environment.at("huge_pages") == Json("never")
                      ? "large buffers are slower to touch; set transparent_hugepage to madvise"

@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kStripK = 256;
 // A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
 constexpr std::int64_t kBlockM = 528;
-// b is packed strip by strip, so only the scratch of a low-precision block limits its width.
+// b is packed strip by strip, so only the result limits its width: the caches should keep a block
+// of it from one stretch of K to the next.
 constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
@@ -25,7 +26,9 @@ constexpr double kLeastShared = 2e5;
 
 void choose_k(GemmPlan& plan, std::int64_t per_row) {
   const std::int64_t chunks = std::max<std::int64_t>(1, ceil_div(plan.k, kStripK * per_row));
-  plan.block_k = round_up(std::max<std::int64_t>(1, ceil_div(plan.k, chunks)), 8 * per_row);
+  // Tiles of bfloat16 are 32 steps of k deep.
+  const std::int64_t unit = per_row > 1 ? 32 : 8;
+  plan.block_k = round_up(std::max<std::int64_t>(1, ceil_div(plan.k, chunks)), unit);
   plan.strip_k = plan.block_k / per_row;
   plan.blocks_k = std::max<std::int64_t>(1, ceil_div(plan.k, plan.block_k));
   // Few result tiles and a long K: the K range is cut as well, for machines of up to 16 cores.
@@ -35,28 +38,65 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
   }
 }
 
-// The cut with the shortest makespan: cycles of the micro-kernel (16 multiply-adds each) plus
-// packing (2 elements each), for the thread with the most blocks.
-void choose_blocks(GemmPlan& plan, int threads) {
+// Where a is packed once for all, a panel of its blocks takes no more than so much.
+constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
+
+// Rows that several blocks read can be shared, in panels of equal size. Returns whether they can.
+bool choose_sharing(GemmPlan& plan, bool shares) {
+  plan.shares_a = shares;
+  plan.panel_blocks = plan.blocks_m;
+  if (!shares) return true;
+  if (plan.batch > 1 || plan.blocks_n < 2) return false;
+  const std::int64_t floats = plan.blocks_k * plan.packed_chunk();
+  const std::int64_t most = kSharedBytes / (floats * static_cast<std::int64_t>(sizeof(float)));
+  if (most == 0) return false;
+  plan.panel_blocks = ceil_div(plan.blocks_m, ceil_div(plan.blocks_m, most));
+  return true;
+}
+
+// What a cut costs, in cycles of the thread with the most blocks: the micro-kernel (24
+// multiply-adds each, of bfloat16 128, which lie between what processors have) and packing (2
+// elements each, of bfloat16 4), of b with the first strip of a block, whose source nobody fetched.
+// What is shared of a is packed once by all threads, who then wait for each other, and is read from
+// beyond L2.
+double cycles_of(const GemmPlan& cut, bool is_bf16, int threads) {
+  constexpr double kWaiting = 1e4, kReading = 0.5;  // of packing
+  const double per_cycle = is_bf16 ? 128.0 : 24.0, packed_per_cycle = is_bf16 ? 4.0 : 2.0;
+  const auto bm = static_cast<double>(cut.block_m), bn = static_cast<double>(cut.block_n);
+  const auto k = static_cast<double>(cut.k), splits = static_cast<double>(cut.splits);
+  const double area = static_cast<double>(round_up(cut.block_m, 6)) * bn;
+  const double columns = bn + static_cast<double>(kColumnStrip);
+  const double packed = columns + bm * (cut.shares_a ? kReading : 1.0);
+  const double job = k / splits * (area / per_cycle + packed / packed_per_cycle);
+  const std::int64_t jobs = cut.jobs() / cut.blocks_m * cut.panel_blocks;  // of a panel of rows
+  const auto rounds = static_cast<double>(ceil_div(jobs, threads));
+  const double rows = bm * static_cast<double>(cut.panel_blocks);
+  const double sharing = rows * k / packed_per_cycle / static_cast<double>(threads) + kWaiting;
+  const auto panels = static_cast<double>(ceil_div(cut.blocks_m, cut.panel_blocks));
+  return panels * (rounds * job + (cut.shares_a ? sharing : 0.0));
+}
+
+void choose_blocks(GemmPlan& plan, bool is_bf16, int threads) {
   double best = std::numeric_limits<double>::max();
   const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, kBlockM));
   const std::int64_t least_n = std::max<std::int64_t>(1, ceil_div(plan.n, kBlockN));
+  const std::int64_t rows = is_bf16 && plan.m > 32 ? 32 : 2;  // blocks of whole tiles
+  GemmPlan cut = plan;
   // Several numbers of parts come to the same block, which is looked at once.
   for (std::int64_t pm = least_m, bm_before = 0; pm <= 4 * least_m + 4; ++pm) {
-    const std::int64_t bm = round_up(ceil_div(plan.m, pm), 2);
-    if (std::exchange(bm_before, bm) == bm) continue;
+    cut.block_m = round_up(ceil_div(plan.m, pm), rows);
+    if (std::exchange(bm_before, cut.block_m) == cut.block_m) continue;
     for (std::int64_t pn = least_n, bn_before = 0; pn <= 4 * least_n + 4; ++pn) {
-      const std::int64_t bn = round_up(ceil_div(plan.n, pn), kColumnStrip);
-      if (std::exchange(bn_before, bn) == bn) continue;
-      const std::int64_t blocks_m = ceil_div(plan.m, bm), blocks_n = ceil_div(plan.n, bn);
-      const std::int64_t jobs = plan.batch * blocks_m * blocks_n * plan.splits;
-      const auto area = static_cast<double>(round_up(bm, 6)) * static_cast<double>(bn);
-      const double cost = static_cast<double>(ceil_div(jobs, threads)) *
-                          (area / 16.0 + static_cast<double>(bm + bn) / 2.0);
-      if (cost >= best * 0.999) continue;
-      best = cost;
-      plan.block_m = bm, plan.block_n = bn;
-      plan.blocks_m = blocks_m, plan.blocks_n = blocks_n;
+      cut.block_n = round_up(ceil_div(plan.n, pn), kColumnStrip);
+      if (std::exchange(bn_before, cut.block_n) == cut.block_n) continue;
+      cut.blocks_m = ceil_div(plan.m, cut.block_m), cut.blocks_n = ceil_div(plan.n, cut.block_n);
+      for (const bool shares : {false, true}) {
+        if (!choose_sharing(cut, shares)) continue;
+        const double cost = cycles_of(cut, is_bf16, threads);
+        if (cost >= best * 0.999) continue;
+        best = cost;
+        plan = cut;
+      }
     }
   }
 }
@@ -66,13 +106,17 @@ void choose_blocks(GemmPlan& plan, int threads) {
 std::int64_t GemmPlan::packed_a() const {
   return is_vector ? 0 : (round_up(block_m, kRowStrip) + kRowStrip) * strip_k;
 }
+std::int64_t GemmPlan::packed_chunk() const {
+  return is_vector ? 0 : packed_a() * (block_k / strip_k);
+}
 std::int64_t GemmPlan::packed_b() const {
   return is_vector ? 0 : kColumnStrip * strip_k;
 }
 
 std::int64_t GemmPlan::workspace_bytes(int threads) const {
   if (batch * m * n == 0 || k == 0) return 0;
-  const std::int64_t floats = is_vector ? batch * k : floats_per_thread() * threads + partials();
+  const std::int64_t floats =
+      is_vector ? batch * k : floats_per_thread() * threads + shared_floats() + partials();
   return floats * static_cast<std::int64_t>(sizeof(float));
 }
 
@@ -84,7 +128,7 @@ GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int6
   choose_k(plan, operands == DType::kBF16 ? 2 : 1);
   const bool is_shared =
       static_cast<double>(batch * m) * static_cast<double>(n * k) >= kLeastShared;
-  choose_blocks(plan, is_shared ? std::max(1, threads) : 1);
+  choose_blocks(plan, operands == DType::kBF16, is_shared ? std::max(1, threads) : 1);
   // Sums over the blocks of K are collected in a block of float32: a result in low precision would
   // round them at every block, and a tensor is added to only once, at the end.
   const bool is_kept_apart = (is_low_precision(result) || adds) && plan.splits == 1;

@@ -1,5 +1,5 @@
-// How the CPU kernels divide their work, as pure functions of shape and thread count. The kernels
-// follow these plans, and workspace is predicted from them.
+// How the CPU kernels divide their work, as pure functions of shapes. The kernels follow these
+// plans, and workspace is predicted from them and the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace tracestep {
 
-// The packed matrix product. Results depend bitwise on `block_k` and `splits` alone, and these do
-// not depend on the number of threads; block_m and block_n do, so that threads get equal shares.
+// The packed matrix product, cut by its shape alone: neither bits nor blocks depend on the number
+// of threads, which take blocks one after the other. Results depend bitwise on `block_k` and
+// `splits`.
 struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
@@ -18,14 +19,26 @@ struct GemmPlan {
   std::int64_t strip_k = 0;  // of a packed strip: block_k, of bfloat16 operands half of it
   std::int64_t splits = 1;   // parts of K, whose results are summed in order at the end
   bool is_vector = false;    // m or n is 1: no packing, each matrix element is used once
+  // Whether a is packed once for all blocks beside each other, of a panel of so many blocks of rows
+  // at a time, or by each block for itself, one chunk of K at a time.
+  bool shares_a = false;
+  std::int64_t panel_blocks = 0;
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
-  // Floats of scratch that one thread needs: a packed block of a, a packed strip of b, and, for low
-  // precision and for what is added to a tensor, a block of the result.
+  // Floats of a packed block of a, over as much of K as a strip holds, and over a whole chunk.
   std::int64_t packed_a() const;
+  std::int64_t packed_chunk() const;
   std::int64_t packed_b() const;
   std::int64_t result_block = 0;
-  std::int64_t floats_per_thread() const { return packed_a() + packed_b() + result_block; }
+  // Floats of scratch that one thread needs: a packed block of a unless that is shared, a packed
+  // strip of b, and, for low precision and for what is added to a tensor, a block of the result.
+  std::int64_t floats_per_thread() const {
+    return (shares_a ? 0 : packed_a()) + packed_b() + result_block;
+  }
+  // Floats of what is packed of a for all threads.
+  std::int64_t shared_floats() const {
+    return shares_a ? panel_blocks * blocks_k * packed_chunk() : 0;
+  }
   // Floats of partial results of all splits.
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cpu_support.h"
+#include "planning/cpu_plans.h"
 
 namespace tracestep {
 namespace {
@@ -134,6 +135,37 @@ TEST(CpuMatmulTest, EmptyResultsAreFine) {
   const auto y = cpu_test::run("matmul", {cpu_test::dense(HostTensor::zeros(DType::kF32, {0, 5})),
                                           cpu_test::dense(HostTensor::zeros(DType::kF32, {5, 4}))});
   EXPECT_EQ(y[0].count(), 0);
+}
+
+// A thread packs rows for itself, or all threads for each other: of the whole product, or of one
+// panel of its rows after the other.
+TEST(CpuMatmulTest, WhoPacksDoesNotMatter) {
+  struct Sharing {
+    Case product;
+    int apart, together;  // threads that do not share rows, and that do
+    std::int64_t panels;
+  };
+  for (const auto& [c, apart, together, panels] :
+       {Sharing{{1, 98, 97, 693, false, true}, 1, 5, 1},
+        Sharing{{1, 98, 97, 693, true, false}, 1, 5, 1},
+        Sharing{{1, 98, 97, 693, true, true, DType::kF16}, 1, 5, 1},
+        Sharing{{1, 130, 161, 693, true, false, DType::kBF16}, 1, 8, 1},
+        Sharing{{1, 130, 161, 693, false, true, DType::kBF16}, 1, 8, 1},
+        Sharing{{1, 1100, 3000, 2200, false, true}, 16, 1, 2}}) {
+    SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
+    const auto plan_on = [&](int threads) {
+      return plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, threads);
+    };
+    const GemmPlan plan = plan_on(together);
+    ASSERT_TRUE(plan.shares_a);
+    ASSERT_FALSE(plan_on(apart).shares_a);
+    ASSERT_EQ((plan.blocks_m + plan.panel_blocks - 1) / plan.panel_blocks, panels);
+    const Sides s = operands(c);
+    const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};
+    const auto expected = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = apart});
+    const auto y = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = together});
+    EXPECT_EQ(y[0].bytes, expected[0].bytes);
+  }
 }
 
 TEST(CpuMatmulTest, BitsDoNotDependOnThreads) {

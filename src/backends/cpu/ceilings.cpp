@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "backends/cpu/bf16_products.h"
 #include "backends/cpu/targets.h"
 #include "backends/cpu/threads.h"
 #include "base/integers.h"
@@ -18,7 +19,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "backends/cpu/gemm-inl.h"
+#include "backends/cpu/tile-products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
@@ -75,18 +76,29 @@ void run_update(std::int64_t n, const float* g, float* p, float* m, float* v) {
 const char* target_name() {
   return hwy::TargetName(HWY_TARGET);
 }
-std::int64_t fma_flops_per_step() {
-  return 2 * kChains * kLanes;
-}
-float fma_loop(std::int64_t steps) {
-  return run_fma<Floats>(steps);
-}
-float pairs_loop(std::int64_t steps) {
+// Floating-point operations of one step of a loop.
+std::int64_t fma_flops_per_step(Bf16Products way) {
 #if HWY_TARGET == HWY_AVX3
-  return run_fma<Pairs>(steps);
-#else
-  return run_fma<Floats>(steps);  // never asked for: multiplies_pairs() is false
+  constexpr std::int64_t kOfTiles = 4 * 2 * kTileRows * kTileRows * 2 * kTilePairs;
+  if (way == Bf16Products::kTiles) return kOfTiles;
 #endif
+  return (way == Bf16Products::kPairs ? 2 : 1) * 2 * kChains * kLanes;
+}
+// Multiply-adds as products make them: of float32 where bfloat16 is widened.
+float fma_loop([[maybe_unused]] Bf16Products way, std::int64_t steps) {
+#if HWY_TARGET == HWY_AVX3
+  if (way == Bf16Products::kPairs) return run_fma<Pairs>(steps);
+  if (way == Bf16Products::kTiles) {
+    ProcessorTiles tiles;
+    tiles.zero<0>(), tiles.zero<1>(), tiles.zero<2>(), tiles.zero<3>();
+    tiles.zero<4>(), tiles.zero<5>(), tiles.zero<6>(), tiles.zero<7>();
+    for (std::int64_t i = 0; i < steps; ++i) {
+      tiles.dot<0, 4, 6>(), tiles.dot<1, 4, 7>(), tiles.dot<2, 5, 6>(), tiles.dot<3, 5, 7>();
+    }
+    return 0;
+  }
+#endif
+  return run_fma<Floats>(steps);
 }
 // Pass 0: copy, 1: streaming copy, 2: triad, 3: update; elements begin <= i < begin + n of arrays.
 void stream_pass(int pass, std::int64_t begin, std::int64_t n, float* const* arrays) {
@@ -109,7 +121,6 @@ namespace cpu {
 HWY_EXPORT(target_name);
 HWY_EXPORT(fma_flops_per_step);
 HWY_EXPORT(fma_loop);
-HWY_EXPORT(pairs_loop);
 HWY_EXPORT(stream_pass);
 
 namespace {
@@ -117,14 +128,11 @@ namespace {
 const char* best_target() {
   return HWY_DYNAMIC_DISPATCH(target_name)();
 }
-double fma_flops(std::int64_t steps) {
-  return static_cast<double>(HWY_DYNAMIC_DISPATCH(fma_flops_per_step)() * steps);
+double fma_flops(Bf16Products way, std::int64_t steps) {
+  return static_cast<double>(HWY_DYNAMIC_DISPATCH(fma_flops_per_step)(way) * steps);
 }
-float best_fma_loop(std::int64_t steps) {
-  return HWY_DYNAMIC_DISPATCH(fma_loop)(steps);
-}
-float best_pairs_loop(std::int64_t steps) {
-  return HWY_DYNAMIC_DISPATCH(pairs_loop)(steps);
+float best_fma_loop(Bf16Products way, std::int64_t steps) {
+  return HWY_DYNAMIC_DISPATCH(fma_loop)(way, steps);
 }
 void best_stream_pass(int pass, std::int64_t begin, std::int64_t n, float* const* arrays) {
   HWY_DYNAMIC_DISPATCH(stream_pass)(pass, begin, n, arrays);
@@ -273,18 +281,25 @@ BandwidthCeiling measure_bandwidth(Device& device, std::int64_t array_bytes, int
 }
 
 double measure_fma_gflops(Device& cpu, DType operands) {
+  using Way = cpu::Bf16Products;
   const int threads = threads_of(cpu);
-  const bool pairs = operands == DType::kBF16 && cpu::multiplies_pairs();
-  // Several chunks per thread: on a busy machine the faster thread takes more of them.
-  constexpr std::int64_t kSteps = 200000, kChunksPerThread = 8;
+  const Way way = operands == DType::kBF16 ? cpu::bf16_products() : Way::kWidened;
+  struct Work {
+    Way way;
+    std::int64_t steps;
+  };
+  // A step of tiles takes about five times as long. Several chunks per thread: on a busy machine
+  // the faster thread takes more of them.
+  constexpr std::int64_t kChunksPerThread = 8;
+  const Work work{way, way == Way::kTiles ? 40'000 : 200'000};
   const auto body = [](const void* context, std::int64_t, int) {
-    const bool of_pairs = *static_cast<const bool*>(context);
-    volatile float keep = of_pairs ? cpu::best_pairs_loop(kSteps) : cpu::best_fma_loop(kSteps);
+    const Work& w = *static_cast<const Work*>(context);
+    volatile float keep = cpu::best_fma_loop(w.way, w.steps);
     static_cast<void>(keep);
   };
   const std::int64_t chunks = kChunksPerThread * threads;
-  const double time = seconds([&] { cpu::run_chunks(threads, chunks, body, &pairs); });
-  return (pairs ? 2 : 1) * cpu::fma_flops(kSteps * chunks) / time * 1e-9;
+  const double time = seconds([&] { cpu::run_chunks(threads, chunks, body, &work); });
+  return cpu::fma_flops(way, work.steps * chunks) / time * 1e-9;
 }
 
 double best_fma_gflops(Device& cpu, int runs, DType operands) {
@@ -297,15 +312,19 @@ Ceilings cpu_ceilings(Device& device) {
   constexpr std::int64_t kArrayBytes = std::int64_t{128} << 20;
   Ceilings out{.arithmetic_gflops = best_fma_gflops(device, 3)};
   const BandwidthCeiling b = measure_bandwidth(device, kArrayBytes, 3);
+  const cpu::Bf16Products way = cpu::bf16_products();
   out.bandwidth_gb_s = std::max({b.copy_gb_s, b.copy_streaming_gb_s, b.triad_gb_s, b.update_gb_s});
   for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    const bool pairs = dtype == DType::kBF16 && cpu::multiplies_pairs();
-    out.products_gflops[dtype] = pairs ? best_fma_gflops(device, 3, dtype) : out.arithmetic_gflops;
+    const bool widens = dtype != DType::kBF16 || way == cpu::Bf16Products::kWidened;
+    out.products_gflops[dtype] = widens ? out.arithmetic_gflops : best_fma_gflops(device, 3, dtype);
   }
   out.how = fmt::format(
       "float32 multiply-adds{} on {} threads; the fastest of copy, triad and update over arrays of "
       "128 MiB",
-      cpu::multiplies_pairs() ? ", and those of pairs of bfloat16," : "", threads_of(device));
+      way == cpu::Bf16Products::kTiles   ? ", and those of tiles of bfloat16,"
+      : way == cpu::Bf16Products::kPairs ? ", and those of pairs of bfloat16,"
+                                         : "",
+      threads_of(device));
   return out;
 }
 

@@ -52,7 +52,7 @@ CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {}
 BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int repeats = 5);
 
 // These ceilings hold for steps in any precision: a CPU multiplies every dtype in float32, and
-// bfloat16 by pairs where the processor can.
+// bfloat16 by tiles or pairs where the processor can (bf16_products.h).
 Ceilings cpu_ceilings(Device& cpu);
 
 // Multiply-add peak of all threads of the device on such operands, in GFLOP/s; one run of about 5

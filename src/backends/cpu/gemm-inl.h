@@ -365,10 +365,12 @@ HWY_INLINE void pack_as(const T* src, std::int64_t stride_j, std::int64_t stride
   }
 }
 
+// Columns of b over a stretch of K, `n` of them, `k` deep.
 template <class T>
 struct Panel {
-  const T* data;
-  std::int64_t stride_j, stride_i;
+  const T* data = nullptr;
+  std::int64_t stride_j = 0, stride_i = 0;
+  std::int64_t n = 0, k = 0;
 };
 
 // Fetches what a strip of b will be packed from, a few lines a turn, so that packing it waits for
@@ -376,16 +378,18 @@ struct Panel {
 template <class T>
 class StripFetch {
  public:
-  // Columns j.. of the n of b, k deep; all of them are fetched in `turns` calls of some().
-  StripFetch(const Panel<T>& b, std::int64_t j, std::int64_t n, std::int64_t k,
-             std::int64_t turns) {
-    if (j >= n) return;
-    row_ = b.data + j * b.stride_j;
-    const std::int64_t columns = std::min(kColumns, n - j);
-    const bool is_along_k = b.stride_j != 1;
-    stride_ = is_along_k ? b.stride_j : b.stride_i;
-    rows_ = is_along_k ? columns : k;
-    width_ = is_along_k ? k : columns;
+  // Columns j.. of b, or, behind its last, the first ones of `after`; all of them are fetched in
+  // `turns` calls of some().
+  StripFetch(const Panel<T>& b, std::int64_t j, const Panel<T>& after, std::int64_t turns) {
+    const bool is_last = j >= b.n;
+    const Panel<T>& of = is_last ? after : b;
+    const std::int64_t first = is_last ? 0 : j, columns = std::min(kColumns, of.n - first);
+    if (columns <= 0 || of.k <= 0) return;
+    row_ = of.data + first * of.stride_j;
+    const bool is_along_k = of.stride_j != 1;
+    stride_ = is_along_k ? of.stride_j : of.stride_i;
+    rows_ = is_along_k ? columns : of.k;
+    width_ = is_along_k ? of.k : columns;
     per_turn_ = ceil_div(rows_ * ceil_div(width_, kPerLine), turns);
   }
 
@@ -407,17 +411,17 @@ class StripFetch {
   std::int64_t at_ = 0, per_turn_ = 0;              // elements fetched of the row, lines of a turn
 };
 
-// c[m, n] (+)= packed a times b, k deep. Every strip of b is packed right before its use, into
-// `strip` (kColumns * k floats), which stays in L1 while all of a passes by.
+// c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into `strip`
+// (kColumns * k floats), which stays in L1 while all of a passes by; of `after`, which comes next,
+// the first strip is fetched.
 template <class Strips, class T>
-HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, std::int64_t n, std::int64_t k,
-                                 const float* a, const Panel<T>& b, float* strip, float* c,
-                                 std::int64_t ldc) {
-  const std::int64_t steps = ceil_div(k, Strips::kPerStep);
+HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
+                                 const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
+  const std::int64_t n = b.n, k = b.k, steps = ceil_div(k, Strips::kPerStep);
   for (std::int64_t j = 0; j < n; j += kColumns) {
     const T* src = b.data + j * b.stride_j;
     pack_as<kColumns, Strips>(src, b.stride_j, b.stride_i, std::min(kColumns, n - j), k, strip);
-    StripFetch<T> next(b, j + kColumns, n, k, ceil_div(m, kRows));
+    StripFetch<T> next(b, j + kColumns, after, ceil_div(m, kRows));
     const float* a_strip = a;
     for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * steps) {
       float* out = c + i * ldc + j;
@@ -438,6 +442,25 @@ HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, std::int64_t n
     }
   }
 }
+
+// Packed operands and products of vectors as matmul.cpp asks for them. kUnit rows are packed
+// together, and begin at row · steps(k) of a packed block; `Base` is Floats or Pairs.
+template <class Base>
+struct VectorStrips {
+  static constexpr std::int64_t kPerStep = Base::kPerStep;
+  static constexpr std::int64_t kUnit = kRows;
+  static std::int64_t steps(std::int64_t k) { return ceil_div(k, kPerStep); }
+  template <class T>
+  static void pack_rows_of_a(const T* src, std::int64_t stride_j, std::int64_t stride_i,
+                             std::int64_t count, std::int64_t k, float* dst) {
+    pack_as<kRows, Base>(src, stride_j, stride_i, count, k, dst);
+  }
+  template <class T>
+  static void multiply(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
+                       const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
+    multiply_panel<Base>(accumulate, m, a, b, after, strip, c, ldc);
+  }
+};
 
 }  // namespace tracestep::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -1,7 +1,9 @@
-// matmul: blocks of the result are shared by the threads; see planning/cpu_plans.h for the cut, and
-// gemm-inl.h for one block. Matrices with one row or column are not packed. matmul_add adds its
-// third operand to a finished sum, so that in float32 its bits are those of a product and an `add`,
-// and matmul_bias its third operand to each row of it.
+// matmul: blocks of the result are shared by the threads, and where several of them need the same
+// rows of a, these are packed once for all; see planning/cpu_plans.h for the cut, gemm-inl.h and
+// tile-products-inl.h for one block. Matrices with one row or column are not packed. matmul_add
+// adds its third operand to a finished sum, so that in float32 its bits are those of a product and
+// an `add`, and matmul_bias its third operand to each row of it.
+#include "backends/cpu/bf16_products.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 #include "planning/cpu_plans.h"
@@ -12,7 +14,7 @@
 
 #include <hwy/highway.h>
 
-#include "backends/cpu/gemm-inl.h"
+#include "backends/cpu/tile-products-inl.h"
 #include "backends/cpu/tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,40 +59,116 @@ void normalise(Matrix& x, std::int64_t outer, std::int64_t k) {
   if (k == 1 && x.outer_stride != 1) x.k_stride = 1;
 }
 
-// c[m, n] (+)= rows i.. of a times columns j.. of b over one stretch of k.
-template <class T, class Strips = Floats>
-void multiply_block(const Matrix& a, const Matrix& b, const Block& x, float* packed_a, float* strip,
-                    float* c, std::int64_t ldc) {
-  const auto* a_src = reinterpret_cast<const T*>(a.at(x.batch, x.i, x.k_begin));
-  const auto* b_src = reinterpret_cast<const T*>(b.at(x.batch, x.j, x.k_begin));
-  pack_as<kRows, Strips>(a_src, a.outer_stride, a.k_stride, x.m, x.k, packed_a);
-  multiply_panel<Strips, T>(x.k_begin > x.first_k, x.m, x.n, x.k, packed_a,
-                            {b_src, b.outer_stride, b.k_stride}, strip, c, ldc);
-}
-
-// A block of pairs at once, or of float32 in turns of `strip_k`.
-void multiply_bf16(const Matrix& a, const Matrix& b, const Block& x, std::int64_t strip_k,
-                   float* packed_a, float* strip, float* c, std::int64_t ldc) {
-#if HWY_TARGET == HWY_AVX3
-  if (multiplies_pairs()) return multiply_block<BF16, Pairs>(a, b, x, packed_a, strip, c, ldc);
-#endif
-  for (std::int64_t done = 0; done < x.k; done += strip_k) {
-    Block turn = x;
-    turn.k_begin += done;
-    turn.k = std::min(strip_k, x.k - done);
-    multiply_block<BF16>(a, b, turn, packed_a, strip, c, ldc);
-  }
-}
-
 struct Product {
   const GemmPlan& plan;
+  Bf16Products way;
   Matrix a, b;
   TensorRef y;
   const TensorRef* addend;  // dense, of y's type, all or none of it in y's storage; or nullptr
   const TensorRef* bias;    // a row of y's dtype, dense; or nullptr
   float* scratch;           // floats_per_thread() for each thread
+  float* shared;            // shared_floats(), where all threads read a from
   float* partials;          // [splits, batch, m, n]
 };
+
+// How operands are stored, and how they are packed and multiplied.
+template <class T_, class Strips_>
+struct Packing {
+  using T = T_;
+  using Strips = Strips_;
+  // A turn of K: as much as a packed strip holds. A block of bfloat16 that is widened takes two.
+  static std::int64_t turn(const GemmPlan& plan) { return plan.strip_k * Strips::kPerStep; }
+};
+
+template <class F>
+void with_packing(const Product& p, const F& f) {
+  if (p.a.dtype == DType::kF16) return f(Packing<F16, VectorStrips<Floats>>());
+  if (p.a.dtype != DType::kBF16) return f(Packing<float, VectorStrips<Floats>>());
+#if HWY_TARGET == HWY_AVX3
+  switch (p.way) {
+    case Bf16Products::kPairs: return f(Packing<BF16, VectorStrips<Pairs>>());
+    case Bf16Products::kTiles: return f(Packing<BF16, TileStrips<ProcessorTiles>>());
+    case Bf16Products::kEmulatedTiles: return f(Packing<BF16, TileStrips<EmulatedTiles>>());
+    case Bf16Products::kWidened: break;
+  }
+#endif
+  f(Packing<BF16, VectorStrips<Floats>>());
+}
+
+// Packs rows `row`.. of a block, `count` of them, over one turn of K.
+template <class P>
+void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t count,
+               float* packed) {
+  const auto* src = reinterpret_cast<const typename P::T*>(p.a.at(x.batch, x.i + row, x.k_begin));
+  P::Strips::pack_rows_of_a(src, p.a.outer_stride, p.a.k_stride, count, x.k,
+                            packed + row * P::Strips::steps(x.k));
+}
+
+// Where the turn of K with element k_begin of a block of rows is packed for all threads.
+template <class P>
+float* shared_at(const Product& p, std::int64_t block, std::int64_t k_begin) {
+  const GemmPlan& plan = p.plan;
+  const std::int64_t chunk = k_begin / plan.block_k;
+  const std::int64_t turn = k_begin % plan.block_k / P::turn(plan);
+  return p.shared + (block * plan.blocks_k + chunk) * plan.packed_chunk() + turn * plan.packed_a();
+}
+
+// Columns j.. of b over one turn of K.
+template <class P>
+Panel<typename P::T> columns_of(const Product& p, const Block& x) {
+  const auto* data = reinterpret_cast<const typename P::T*>(p.b.at(x.batch, x.j, x.k_begin));
+  return {data, p.b.outer_stride, p.b.k_stride, x.n, x.k};
+}
+
+// Goes to the first turn of K at `k` or behind, which ends at `end`.
+template <class P>
+void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
+  const std::int64_t chunk_end = (k / p.plan.block_k + 1) * p.plan.block_k;
+  x.k_begin = k;
+  x.k = std::min({P::turn(p.plan), chunk_end - k, end - k});
+}
+
+// c[m, n] (+)= rows i.. of a times columns j.. of b over chunks of K, in their order. a is packed
+// in `packed_a` unless it is shared, as `block` of its panel. `after` is the block whose columns
+// are likely to come next on this thread.
+template <class P>
+void multiply_block(const Product& p, Block x, Block after, std::int64_t last_k, std::int64_t block,
+                    float* packed_a, float* strip, float* c, std::int64_t ldc) {
+  begin_turn<P>(p, x, x.first_k, last_k);
+  begin_turn<P>(p, after, after.first_k, p.plan.k);
+  while (x.k_begin < last_k) {
+    Block next = x;
+    begin_turn<P>(p, next, x.k_begin + x.k, last_k);
+    if (!p.plan.shares_a) pack_some<P>(p, x, 0, x.m, packed_a);
+    const float* a = p.plan.shares_a ? shared_at<P>(p, block, x.k_begin) : packed_a;
+    const bool is_last = next.k_begin >= last_k;
+    P::Strips::multiply(x.k_begin > x.first_k, x.m, a, columns_of<P>(p, x),
+                        columns_of<P>(p, is_last ? after : next), strip, c, ldc);
+    x = next;
+  }
+}
+
+// Blocks of rows that one pass over a product computes, with all columns.
+struct RowPanel {
+  std::int64_t first = 0, blocks = 0;
+};
+
+// Packs a for all threads: some rows of one block over one chunk of K.
+template <class P>
+void pack_shared(const Product& p, const RowPanel& panel, std::int64_t groups, std::int64_t job) {
+  const GemmPlan& plan = p.plan;
+  const std::int64_t rows = ceil_div(plan.block_m, groups * P::Strips::kUnit) * P::Strips::kUnit;
+  const std::int64_t row = job % groups * rows, chunk = job / groups % plan.blocks_k;
+  const std::int64_t block = job / groups / plan.blocks_k;
+  Block x{.batch = 0, .i = (panel.first + block) * plan.block_m, .j = 0, .m = 0, .n = 0};
+  x.m = std::min(plan.block_m, plan.m - x.i);
+  if (row >= x.m) return;
+  const std::int64_t end = std::min(plan.k, (chunk + 1) * plan.block_k);
+  for (x.k_begin = chunk * plan.block_k; x.k_begin < end; x.k_begin += P::turn(plan)) {
+    x.k = std::min(P::turn(plan), end - x.k_begin);
+    pack_some<P>(p, x, row, std::min(rows, x.m - row), shared_at<P>(p, block, x.k_begin));
+  }
+}
 
 // sum[i] += x[begin + i]
 void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float* sum) {
@@ -117,47 +195,76 @@ void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t co
   from_floats(sum, count, p.y.dtype, p.y.as<std::byte>() + begin * bytes);
 }
 
-// Computes one block of the result over one part of K.
-void run_job(const Product& p, std::int64_t job, int thread) {
-  const GemmPlan& plan = p.plan;
-  // Blocks of one column panel are neighbours: they read the same part of b.
-  const std::int64_t bm = job % plan.blocks_m;
-  const std::int64_t bn = job / plan.blocks_m % plan.blocks_n;
-  const std::int64_t split = job / (plan.blocks_m * plan.blocks_n) % plan.splits;
-  const std::int64_t batch = job / (plan.blocks_m * plan.blocks_n * plan.splits);
-  Block x{.batch = batch, .i = bm * plan.block_m, .j = bn * plan.block_n, .m = 0, .n = 0};
-  x.m = std::min(plan.block_m, plan.m - x.i);
-  x.n = std::min(plan.block_n, plan.n - x.j);
+// The block of a job, and the blocks of K with which its part begins and ends.
+struct Job {
+  Block x;
+  std::int64_t row_block = 0, split = 0, last_k = 0;
+};
 
-  float* packed_a = p.scratch + thread * plan.floats_per_thread();
-  float* strip = packed_a + plan.packed_a();
+Job job_of(const GemmPlan& plan, const RowPanel& panel, std::int64_t number) {
+  // Blocks of one column panel are neighbours: they read the same part of b.
+  const std::int64_t bm = number % panel.blocks;
+  const std::int64_t bn = number / panel.blocks % plan.blocks_n;
+  const std::int64_t split = number / (panel.blocks * plan.blocks_n) % plan.splits;
+  const std::int64_t batch = number / (panel.blocks * plan.blocks_n * plan.splits);
+  const std::int64_t i = (panel.first + bm) * plan.block_m;
+  Job job{.x = {.batch = batch, .i = i, .j = bn * plan.block_n, .m = 0, .n = 0},
+          .row_block = bm,
+          .split = split};
+  job.x.m = std::min(plan.block_m, plan.m - job.x.i);
+  job.x.n = std::min(plan.block_n, plan.n - job.x.j);
+  job.x.first_k = split * plan.blocks_k / plan.splits * plan.block_k;
+  job.last_k = std::min(plan.k, (split + 1) * plan.blocks_k / plan.splits * plan.block_k);
+  return job;
+}
+
+// Computes one block of the result over one part of K. `ahead`: the job that this thread is likely
+// to take next.
+void run_job(const Product& p, const RowPanel& panel, std::int64_t number, std::int64_t ahead,
+             int thread) {
+  const GemmPlan& plan = p.plan;
+  const Job job = job_of(plan, panel, number);
+  const Block& x = job.x;
+  float* strip = p.scratch + thread * plan.floats_per_thread();
   float* block = strip + plan.packed_b();
-  const std::int64_t at = (batch * plan.m + x.i) * plan.n + x.j;
+  float* packed_a = block + plan.result_block;
+  const std::int64_t at = (x.batch * plan.m + x.i) * plan.n + x.j;
   const bool is_kept_apart = plan.result_block > 0;
   float* c = nullptr;
   std::int64_t ldc = plan.n;
   if (plan.splits > 1) {
-    c = p.partials + split * plan.batch * plan.m * plan.n + at;
+    c = p.partials + job.split * plan.batch * plan.m * plan.n + at;
   } else if (!is_kept_apart) {
     c = p.y.as<float>() + at;
   } else {
     c = block;
     ldc = plan.block_n;
   }
-  const std::int64_t first = split * plan.blocks_k / plan.splits;
-  const std::int64_t last = (split + 1) * plan.blocks_k / plan.splits;
-  x.first_k = first * plan.block_k;
-  for (std::int64_t chunk = first; chunk < last; ++chunk) {
-    x.k_begin = chunk * plan.block_k;
-    x.k = std::min(plan.block_k, plan.k - x.k_begin);
-    switch (p.a.dtype) {
-      case DType::kBF16: multiply_bf16(p.a, p.b, x, plan.strip_k, packed_a, strip, c, ldc); break;
-      case DType::kF16: multiply_block<F16>(p.a, p.b, x, packed_a, strip, c, ldc); break;
-      default: multiply_block<float>(p.a, p.b, x, packed_a, strip, c, ldc); break;
-    }
-  }
+  Block after = job_of(plan, panel, ahead).x;
+  if (ahead == number) after.n = 0;  // there is none
+  with_packing(p, [&]<class P>(P) {
+    multiply_block<P>(p, x, after, job.last_k, job.row_block, packed_a, strip, c, ldc);
+  });
   if (!is_kept_apart) return;
   for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, block + r * ldc, at + r * plan.n, x.n);
+}
+
+// All blocks of a panel of rows: a is packed first, by all threads for all threads, if it is
+// shared.
+void run_panel(const KernelCall& call, const Product& p, const RowPanel& panel) {
+  const GemmPlan& plan = p.plan;
+  if (plan.shares_a) {
+    constexpr std::int64_t kPackedRows = 64;  // of one job, some microseconds
+    const std::int64_t groups = ceil_div(plan.block_m, kPackedRows);
+    for_chunks(call, panel.blocks * plan.blocks_k * groups, [&](std::int64_t job, int) {
+      with_packing(p, [&]<class P>(P) { pack_shared<P>(p, panel, groups, job); });
+    });
+  }
+  const std::int64_t jobs = plan.batch * panel.blocks * plan.blocks_n * plan.splits;
+  const int threads = threads_of(call);
+  for_chunks(call, jobs, [&](std::int64_t job, int thread) {
+    run_job(p, panel, job, job + threads < jobs ? job + threads : job, thread);
+  });
 }
 
 // The parts of K are added in their order.
@@ -251,6 +358,7 @@ void repeat_row(const TensorRef& row, const TensorRef& y) {
 // Facts about a product that are known before its operands have addresses.
 struct ProductPlan {
   GemmPlan gemm;
+  Bf16Products way = bf16_products();
   bool transpose_a = false, transpose_b = false;
 };
 
@@ -269,12 +377,14 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
     return;
   }
   Product p{.plan = plan,
+            .way = planned.way,
             .a = as_matrix(a, planned.transpose_a),
             .b = as_matrix(b, !planned.transpose_b),
             .y = y,
             .addend = addend,
             .bias = bias,
             .scratch = reinterpret_cast<float*>(call.workspace.data()),
+            .shared = nullptr,
             .partials = nullptr};
   normalise(p.a, plan.m, plan.k);
   normalise(p.b, plan.n, plan.k);
@@ -282,8 +392,12 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
     multiply_vector(call, p);
     return;
   }
-  p.partials = p.scratch + plan.floats_per_thread() * threads_of(call);
-  for_chunks(call, plan.jobs(), [&](std::int64_t job, int thread) { run_job(p, job, thread); });
+  p.shared = p.scratch + plan.floats_per_thread() * threads_of(call);
+  p.partials = p.shared + plan.shared_floats();
+  for (RowPanel panel; panel.first < plan.blocks_m; panel.first += panel.blocks) {
+    panel.blocks = std::min(plan.panel_blocks, plan.blocks_m - panel.first);
+    run_panel(call, p, panel);
+  }
   if (plan.splits > 1) combine(call, p);
 }
 

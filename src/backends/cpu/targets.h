@@ -5,17 +5,3 @@
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
-
-namespace tracestep::cpu {
-
-// True if the processor multiplies pairs of bfloat16 (AVX512-BF16), which products then do.
-inline bool multiplies_pairs() {
-#ifdef __x86_64__
-  static const bool has_instruction = __builtin_cpu_supports("avx512bf16");
-  return has_instruction;
-#else
-  return false;
-#endif
-}
-
-}  // namespace tracestep::cpu
