@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import copy
 import dataclasses
+import importlib.util
 import io
 import json
 import math
@@ -630,6 +631,13 @@ class CommandTest(unittest.TestCase):
             config["model_type"] = "mpt"  # nothing of ours, so the package is asked
             (pathlib.Path(place) / "mine" / "config.json").write_text(json.dumps(config))
             self.assertNotIn("--native off", said("mine", "--no-check").stdout)
+            if importlib.util.find_spec("transformers"):  # a plan has no values, and a tied head all the same
+                config["model_type"] = "gpt2"
+                (pathlib.Path(place) / "mine" / "config.json").write_text(json.dumps(config))
+                plan = said("mine", "--native", "off", "--plan", "--no-step", "--folder", "plan", "--context", "8")
+                self.assertEqual((plan.returncode, plan.stderr), (0, ""))
+                index = json.loads((pathlib.Path(place) / "plan" / "capture.json").read_text())
+                self.assertEqual(list(index["tied"].values()), ["transformer.wte.weight"])
             wrong = said("mine.py:missing")
             self.assertEqual(wrong.returncode, 2)
             self.assertIn("has no function 'missing'", wrong.stderr)
