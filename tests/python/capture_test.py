@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import copy
 import dataclasses
+import importlib.util
 import io
 import json
 import math
@@ -186,6 +187,28 @@ class Odd(nn.Module):
         return (turned * z.sigmoid() + y.detach() * y).pow(3).mean() + powers.square().mean()
 
 
+class Truths(nn.Module):
+    """Masks from inputs, joined as people join them: not, and, or, exclusive or, any, all, a count, NaN and infinity."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x, a, b):
+        y = self.inner(x)
+        mask = (a & ~b) | torch.logical_xor(x > 0.2, b)
+        mask = mask ^ torch.logical_not(y.detach() > 0)
+        mask &= ~(a.all(-1, keepdim=True) | torch.logical_and(a, b).all())
+        here = mask.any(-1) & (a | b).any() & torch.isfinite(x).all(-1)
+        mean = (y * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+        odd = torch.where(a, x / torch.zeros_like(y), y)  # infinite, or not a number
+        odd = odd.masked_fill(torch.isinf(odd), 0.5)
+        odd = torch.where(torch.isnan(odd), y * 2, odd)
+        plain = torch.nan_to_num(torch.where(b, x / torch.zeros_like(y), y), nan=0.25, posinf=2.0, neginf=-2.0)
+        share = torch.count_nonzero(mask, dim=0) / mask.sum()
+        return (mean * here).square().sum() + odd.square().mean() + (plain * share).mean()
+
+
 IDS, TARGETS = (torch.randint(1, 53, (3, 19), generator=torch.Generator().manual_seed(s)) for s in (1, 2))
 IGNORED = TARGETS.masked_fill(TARGETS % 5 == 0, -1)
 PADDING = torch.arange(19)[None] >= torch.tensor([19, 12, 17])[:, None]
@@ -271,6 +294,25 @@ class EqualTest(unittest.TestCase):
             with self.subTest(name):
                 check = tracestep.capture(make(), *inputs, patterns=patterns, **options).check
                 self.assertLess(max(check["loss"], check["gradients"]), 1e-10)
+
+    def test_truth_values_are_joined_as_in_the_module(self):
+        torch.manual_seed(3)
+        x = torch.linspace(-1, 1, 240).sin().reshape(5, 6, 8)
+        x[0, 0, 0] = 0.0
+        a, b = torch.rand(5, 6, 8) > 0.3, torch.rand(5, 6, 8) > 0.5
+        a[1, 2] = True
+        inputs = (x, a, b)
+        for error, _ in read(Truths(), inputs, {}, (PATTERNS, ())):
+            self.assertLessEqual(error, 1e-10)
+        captured = tracestep.capture(Truths(), *inputs)
+        self.assertLessEqual(max(captured.check["loss"], captured.check["gradients"]), 1e-10)
+        torch.manual_seed(4)
+        module = Truths()
+        captured = tracestep.capture(module, *inputs, check=False)
+        wanted = float(module(*inputs).detach())
+        for executor in ("eager", "compiled"):
+            loss = tracestep.eval(program=captured, executor=executor, threads=1).table["loss"][0]
+            self.assertAlmostEqual(loss, wanted, delta=1e-5 * abs(wanted))
 
     def test_a_window_is_recognised_beyond_its_length(self):
         torch.manual_seed(3)
@@ -589,6 +631,13 @@ class CommandTest(unittest.TestCase):
             config["model_type"] = "mpt"  # nothing of ours, so the package is asked
             (pathlib.Path(place) / "mine" / "config.json").write_text(json.dumps(config))
             self.assertNotIn("--native off", said("mine", "--no-check").stdout)
+            if importlib.util.find_spec("transformers"):  # a plan has no values, and a tied head all the same
+                config["model_type"] = "gpt2"
+                (pathlib.Path(place) / "mine" / "config.json").write_text(json.dumps(config))
+                plan = said("mine", "--native", "off", "--plan", "--no-step", "--folder", "plan", "--context", "8")
+                self.assertEqual((plan.returncode, plan.stderr), (0, ""))
+                index = json.loads((pathlib.Path(place) / "plan" / "capture.json").read_text())
+                self.assertEqual(list(index["tied"].values()), ["transformer.wte.weight"])
             wrong = said("mine.py:missing")
             self.assertEqual(wrong.returncode, 2)
             self.assertIn("has no function 'missing'", wrong.stderr)

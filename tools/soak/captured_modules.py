@@ -11,7 +11,9 @@ for rounding: to 1e-3 of the largest of all). With --program, capture's own chec
 With it, loss, logits and gradients in float32 on the CPU, eager and compiled, and the losses and weights of ten steps of
 AdamW are compared with the module's in float64, and so are PyTorch's own in float32 (weights whose gradient is 0 but for
 rounding move by its sign, and are left out; the others are compared by the norm of a tensor). Ours pass within 1e-5, or
-up to 1.5 times PyTorch's error. The peaks of its steps are measured beside the predicted ones: forward, with
+up to 1.5 times PyTorch's error. Where ten steps do not, both begin again from weights that are at most one unit in the last
+place of float32 away, twelve times, and the largest errors are compared: a preactivation of a ReLU that comes to lie within
+rounding of 0 has its gradient or none, and what that makes of a loss is the same for both. The peaks of its steps are measured beside the predicted ones: forward, with
 backward, with an update, recomputed, and on two ranks. Modules of other packages are tried where these are installed.
 With --rows, what FILE already has is not run again, and the rest is added to it. What --output's page says of a card
 stays. Exit status 1: something differs.
@@ -156,6 +158,7 @@ EXECUTORS = ("eager", "compiled")
 STEPS = 10
 # In float32 an error is judged beside PyTorch's own: it passes within the first, or up to so many times theirs.
 USUAL, TIMES = 1e-5, 1.5
+STARTS = 12  # of a module whose ten steps do not pass
 NARROW = {"float32": "a backward pass", "losses": "ten losses", "weights": "ten steps' weights"}
 
 
@@ -234,8 +237,22 @@ def apart(found, exact):
     return {"float32": max(backward), "losses": relative(*losses), "weights": weights}
 
 
-def in_float32(module, inputs, options):
+def in_float32(make):
     """By figure: our error, the larger of both executors', and PyTorch's, each against the module in float64."""
+    row = from_start(make, None)
+    if all(passes(row, figure) for figure in NARROW):
+        return row
+    more = [from_start(make, start) for start in range(STARTS)]
+    row.update({figure: tuple(max(r[figure][i] for r in [row, *more]) for i in (0, 1)) for figure in ("losses", "weights")})
+    return {**row, "jumps": [sum(r["losses"][i] > USUAL for r in more) for i in (0, 1)]}
+
+
+def from_start(make, start):
+    """As in_float32(), of the module with its weights, or with those of a start beside them."""
+    torch.manual_seed(3)
+    module, inputs, options = make()
+    if start is not None:
+        nudge(module, start)
     captured = tracestep.capture(module, *inputs, check=False, **options)
     wide = widened_copy(module)
     with Widened():
@@ -243,6 +260,15 @@ def in_float32(module, inputs, options):
     theirs = apart(by_torch(module, inputs, options), exact)
     ours = [apart(by_program(captured, executor, exact["logits"] is not None), exact) for executor in EXECUTORS]
     return {n: (max(x[n] for x in ours), theirs[n]) for n in NARROW}
+
+
+def nudge(module, start):
+    """Moves each weight to a neighbour in its dtype, or leaves it."""
+    generator = torch.Generator().manual_seed(start)
+    with torch.no_grad():
+        for p in leaves_of(module)[0].values():
+            way = torch.randint(-1, 2, p.shape, generator=generator).to(p.dtype)
+            p.copy_(torch.where(way == 0, p, torch.nextafter(p, way * torch.inf)))
 
 
 def passes(row, figure):
@@ -267,7 +293,7 @@ def tried(name, make, checks):
             torch.manual_seed(3)
             module, inputs, options = make()
             row["peaks"] = peaks_of(name, tracestep.capture(module, *inputs, check=False, **options))
-            row.update(in_float32(module, inputs, options))
+            row.update(in_float32(make))
         return {**row, "seconds": time.monotonic() - began}
     except tracestep.Error as refused:
         return {"reason": str(refused)}
@@ -373,7 +399,10 @@ def page(rows, checks):
                       f"{what} of {sum(n in r[3] and passes(r[3], n) for r in of_kind)} "
                       f"({sum(n in r[3] and r[3][n][0] <= USUAL for r in of_kind)} within {USUAL:.0e})"
                       for n, what in NARROW.items()) + f". Of {sum(r[3].get('peaks', (0, 0))[0] for r in of_kind)} peaks measured, "
-                  f"{sum(r[3].get('peaks', (0, 0))[1] for r in of_kind)} are not as predicted.") if checks else "", "",
+                  f"{sum(r[3].get('peaks', (0, 0))[1] for r in of_kind)} are not as predicted."
+                   + "".join(f" Of {STARTS} more starts of {name}, whose weights are at most one unit in the last place away, "
+                             f"{row['jumps'][0]} end with losses beyond {USUAL:.0e}, and {row['jumps'][1]} of PyTorch's own; the "
+                             "table has the largest errors." for name, _, _, row in of_kind if "jumps" in row)) if checks else "", "",
                   f"| module | with | without |{MORE_TITLES if checks else ''} nodes | constants | composites |",
                   f"|---|--:|--:|{'--:|' * 7 if checks else ''}--:|--:|---|"]
         for name, _, _, row in of_kind:

@@ -187,12 +187,51 @@ def truth(w: Lowering, x: Any) -> Val:
     return x if x.dtype == "bool" else w.p.negate(w.p.binary("eq", x, w.p.fill(0, x.dtype)))
 
 
-@op("logical_and", "bitwise_and", "__and__", "logical_or", "bitwise_or", "__or__")
+@op("logical_and", "bitwise_and", "__and__", "__iand__", "logical_or", "bitwise_or", "__or__", "__ior__")
 def conjunction(w: Lowering, a: Any, b: Any) -> Val:
     """Of truth values."""
     if w.dtype != "bool":
         _only_floats(w)
-    return logical(w, a, b, is_or="or" in w.node.target._schema.name)
+    return w.p.broadcast(logical(w, a, b, is_or="or" in w.node.target._schema.name), w.shape)
+
+
+@op("logical_xor", "bitwise_xor", "__xor__", "__ixor__")
+def exclusive(w: Lowering, a: Any, b: Any) -> Val:
+    """Of truth values: one of two alone."""
+    if w.dtype != "bool":
+        _only_floats(w)
+    return w.p.broadcast(w.p.negate(w.p.binary("eq", truth(w, a), truth(w, b))), w.shape)
+
+
+@op("any", "all")
+def any_or_all(w: Lowering, x: Any, dims: Any = None, keepdim: bool = False) -> Val:
+    """Of truth values along axes: all are true unless any is not."""
+    x, p = truth(w, x), w.p
+    is_all = w.node.target._schema.name.endswith("all")
+    some = p.reduce("max", p.cast(p.negate(x) if is_all else x, "f32"), axes_of(x, dims), keepdim)
+    return p.binary("eq" if is_all else "lt", p.fill(0, "f32"), some)
+
+
+@op("isnan", "isinf", "isfinite")
+def special(w: Lowering, x: Any) -> Val:
+    """NaN differs from itself; what is finite lies below infinity."""
+    p, kind = w.p, w.node.target._schema.name.split("::")[1]
+    if not x.is_floating:
+        return p.fill(kind == "isfinite", "bool", w.shape)
+    if kind == "isnan":
+        return p.negate(p.binary("eq", x, x))
+    return p.binary("eq" if kind == "isinf" else "lt", p.unary("abs", x), p.fill(math.inf, x.dtype))
+
+
+@op("nan_to_num")
+def nan_to_num(w: Lowering, x: Val, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Val:
+    """Numbers in the place of NaN and of infinities, which are the largest ones where none are said."""
+    p, largest = w.p, torch.finfo(DTYPES_BACK[x.dtype]).max
+    for value, is_there in ((nan or 0.0, p.negate(p.binary("eq", x, x))),
+                            (largest if posinf is None else posinf, p.binary("eq", x, p.fill(math.inf, x.dtype))),
+                            (-largest if neginf is None else neginf, p.binary("eq", x, p.fill(-math.inf, x.dtype)))):
+        x = p.select(is_there, p.fill(value, x.dtype), x)
+    return x
 
 
 @op("logical_not", "bitwise_not")
@@ -260,12 +299,28 @@ def axes_of(x: Val, dims: Any) -> list[int]:
 
 @op("sum", "mean")
 def total(w: Lowering, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Val:
-    """In the dtype of the result."""
+    """In the dtype of the result; of truth values their count, which float32 holds exactly up to 2^24."""
+    if "sum" in w.target and isinstance(x, Val) and x.dtype == "bool" and w.dtype not in FLOATS:
+        return count(w, x, dims, keepdim)
     if w.dtype not in FLOATS:
         raise w.refuse(f"{w.target} of integers has no counterpart; take the sum of floating numbers")
     x = w.val(x, w.dtype)
     axes = axes_of(x, dims)
     return w.p.mean(x, axes, keepdim) if "mean" in w.target else w.p.reduce("sum", x, axes, keepdim)
+
+
+def count(w: Lowering, x: Val, dims: Any, keepdim: bool = False) -> Val:
+    """How many are true."""
+    axes = axes_of(x, dims)
+    if math.prod(x.shape[a] for a in axes) > 2**24:
+        raise w.refuse(f"{w.target} of more than 2^24 truth values has no counterpart; take the sum of floating numbers")
+    return w.p.cast(w.p.reduce("sum", w.p.cast(x, "f32"), axes, keepdim), w.dtype)
+
+
+@op("count_nonzero")
+def count_nonzero(w: Lowering, x: Any, dims: Any = None) -> Val:
+    """How many are not 0."""
+    return count(w, truth(w, x), dims)
 
 
 @op("var", "std", "var_mean")

@@ -94,6 +94,7 @@ def from_transformers(folder: Path, batch: int, context: int, is_plan: bool) -> 
                 from transformers.modeling_utils import no_init_weights
             with no_init_weights():
                 module = model.from_config(config)
+            module.tie_weights()  # which is left out along with the values
         elif any(folder.glob("*.safetensors")):
             module = model.from_pretrained(folder, config=config, local_files_only=True)
         else:
