@@ -37,7 +37,7 @@ set_target_properties(tracestep_shared PROPERTIES
                       OUTPUT_NAME tracestep EXPORT_NAME tracestep DEFINE_SYMBOL ""
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} LINK_DEPENDS ${exports}
                       VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-                      BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN"
+                      BUILD_RPATH "$ORIGIN;$ORIGIN/lib" INSTALL_RPATH "$ORIGIN"
                       PUBLIC_HEADER ${CMAKE_SOURCE_DIR}/src/capi/tracestep.h)
 configure_file(${CMAKE_SOURCE_DIR}/src/capi/tracestep.h
                ${CMAKE_BINARY_DIR}/include/tracestep/tracestep.h COPYONLY)

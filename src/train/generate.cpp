@@ -205,8 +205,9 @@ class Stride {
   std::int64_t count_ = 1;
 };
 
-// How many tokens of the prompt are next: all runs but the last are as long as they may be, since
-// their scores are held, against the whole context.
+// The count of tokens of the prompt that the next run reads: as many as one run may, or the rest.
+// More are not read at once, since a run holds the scores of each of its tokens against the whole
+// context.
 std::size_t next_count(std::size_t left) {
   return std::min(left, static_cast<std::size_t>(kDecodedAtOnce));
 }

@@ -54,7 +54,8 @@ struct Factors {
   bool rounds_weight;  // a weight in bfloat16, at random
 };
 
-// The factor of eps: the second element of step_size, where there is one, else 1.
+// Returns what eps is multiplied by: the second element of step_size, √(1-β2ᵗ), which makes a root
+// that is not corrected equal to PyTorch's corrected one; 1 where step_size is a number alone.
 HWY_INLINE float eps_factor(const TensorRef& step_size) {
   if (step_size.shape.rank() == 0) return 1.0f;
   TensorRef second = step_size;

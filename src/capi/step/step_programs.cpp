@@ -61,7 +61,8 @@ std::vector<UpdateGroup> groups_of(const Program& program, const StepOptions& op
   return out;
 }
 
-// All passes, the optimizer's with the options' groups.
+// Runs all passes. They stop in front of the updates, which are made here for the groups of the
+// options, and go on behind them.
 Program passed(const Program& forward, const RunSpec& run, const StepOptions& options,
                const Device& device, PassContext context) {
   Program out;

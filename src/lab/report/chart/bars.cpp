@@ -194,7 +194,7 @@ class BarDrawing {
   }
 
  private:
-  // For the values that stand behind the bars.
+  // The width that the longest value needs: values are written to the right of their bars.
   double value_room() const {
     double out = kValueRoom;
     for (const Bar& bar : bars_) {
