@@ -67,6 +67,35 @@ void register_rows() {
     return std::vector{ops::gather(e.output_grads[0], e.inputs[1]), Val{}};
   };
   register_op(std::move(scatter));
+
+  OpDef onto = gather_op("scatter_add_to",
+                         "base, with rows of x added at their indices: the sum of scatter_add and "
+                         "the widened base.",
+                         {"x", "indices", "base"});
+  onto.infer = [](const OpCall& c) {
+    rules::require_integer(c, 1);
+    rules::require_min_rank(c, 0, 1);
+    rules::require_floating(c, 0);
+    rules::require_floating(c, 2);
+    rules::require_shape(c, 1, without_last(c.inputs[0].shape));
+    const DType from = c.inputs[2].dtype, to = c.inputs[0].dtype;
+    if (from != to && !(to == DType::kF32 && is_low_precision(from))) {
+      fail_usage(c.op.name, "{} is {}; {} or, if that is f32, a type of 16 bits is expected",
+                 c.op.inputs[2], c.inputs[2].str(), name_of(to));
+    }
+    Shape shape = c.inputs[2].shape;
+    if (shape.rank() != 2) rules::require_shape(c, 2, {0, 0});
+    rules::require_shape(c, 2, {shape[0], c.inputs[0].shape.back()});
+    return std::vector{Type{to, shape}};
+  };
+  onto.decompose = [](Expansion e) {
+    const Val rows = e.builder.call1("scatter_add", {e.inputs[0], e.inputs[1]},
+                                     {{"rows", e.inputs[2].shape()[0]}});
+    return std::vector{add(rows, cast(e.inputs[2], rows.dtype()))};
+  };
+  onto.flops = [](const OpCall& c) { return c.inputs[0].count() + c.outputs[0].count(); };
+  onto.donates = {{0, 2}};
+  register_op(std::move(onto));
 }
 
 void register_elements() {

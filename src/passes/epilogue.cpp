@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "analysis/readers.h"
 #include "analysis/view_strides.h"
@@ -14,33 +15,48 @@
 namespace tracestep {
 namespace {
 
-constexpr const char* kProductAndSum = "matmul_add";
+constexpr const char *kProductAndSum = "matmul_add", *kRowsAndSum = "scatter_add_to",
+                     *kRows = "scatter_add";
 const Type kMatrix{DType::kF32, {1, 1}};
 
 struct Term {
-  NodeId product = kNoNode;
+  NodeId maker = kNoNode;     // a product, or rows at their indices
   ValueId addend = kNoValue;  // the other term
+  NodeId widening = kNoNode;  // of the addend, which the sum alone reads
+  NodeId waiting = kNoNode;   // a product that makes the addend and comes just before its reader
 };
 
 class Epilogue {
  public:
-  explicit Epilogue(const Program& program)
+  Epilogue(const Program& program, bool adds_to_rows, HeadGradient head)
       : program_(program),
+        adds_to_rows_(adds_to_rows),
+        head_(head),
         readers_(program),
         product_(*parts_of(find_op(kProductAndSum), {kMatrix, kMatrix, kMatrix}).front()),
         r_(program, "epilogue") {
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);
-      if (const auto term = term_of(id)) terms_[id] = *term;
+      if (const auto rows = rows_of(id)) {
+        rows_[id] = *rows;
+        if (rows->waiting != kNoNode) {
+          left_out_.insert(rows->waiting);
+          if (rows->widening != kNoNode) left_out_.insert(rows->widening);
+        }
+      } else if (const auto term = term_of(id)) {
+        terms_[id] = *term;
+      }
     }
   }
 
   Program run() {
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);
-      const auto found = terms_.find(id);
-      if (found != terms_.end()) {
+      if (left_out_.contains(id)) continue;
+      if (const auto found = terms_.find(id); found != terms_.end()) {
         emit(node(id), found->second);
+      } else if (const auto rows = rows_.find(id); rows != rows_.end()) {
+        emit_rows(node(id), rows->second);
       } else {
         r_.copy(node(id));
       }
@@ -50,6 +66,35 @@ class Epilogue {
 
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
+
+  // The term of the sum that is rows at their indices, which alone reads them; the other one as it
+  // was before it was widened.
+  std::optional<Term> rows_of(NodeId id) const {
+    const Node& sum = node(id);
+    if (!adds_to_rows_ || !sum.op->is_sum || sum.inputs.size() != 2) return std::nullopt;
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+      const NodeId maker = program_.value(sum.inputs[i]).producer;
+      if (maker == kNoNode || node(maker).op->name != kRows || readers_.only(sum.inputs[i]) != id ||
+          !can_wait(program_, node(maker), id)) {
+        continue;
+      }
+      ValueId addend = sum.inputs[1 - i];
+      const NodeId cast = program_.value(addend).producer;
+      const bool was_widened = cast != kNoNode && widens(node(cast)) &&
+                               readers_.only(addend) == id && can_wait(program_, node(cast), id);
+      if (was_widened) addend = node(cast).inputs[0];
+      const Value& base = program_.value(addend);
+      if (base.type.shape == program_.type(sum.outputs[0]).shape &&
+          is_contiguous(base.type.shape, base.layout.strides)) {
+        const NodeId product = base.producer;
+        const bool waits = head_ == HeadGradient::kLast && product != kNoNode &&
+                           node(product).op == &product_ && readers_.only(addend) != kNoNode &&
+                           can_wait(program_, node(product), id);
+        return Term{maker, addend, was_widened ? cast : kNoNode, waits ? product : kNoNode};
+      }
+    }
+    return std::nullopt;
+  }
 
   // The term of the sum that is a product; of two, the later one.
   std::optional<Term> term_of(NodeId id) const {
@@ -61,7 +106,7 @@ class Epilogue {
       const ValueId addend = sum.inputs[1 - i];
       if (product == kNoNode || !fits(product, addend) || !can_wait(program_, node(product), id))
         continue;
-      if (!out || product > out->product) out = Term{product, addend};
+      if (!out || product > out->maker) out = Term{.maker = product, .addend = addend};
     }
     return out;
   }
@@ -92,7 +137,7 @@ class Epilogue {
   }
 
   void emit(const Node& sum, const Term& term) {
-    const Node& product = node(term.product);
+    const Node& product = node(term.maker);
     // The sum takes no time of its own: with its origin it would get half of the product's.
     const auto guard = r_.from(product);
     const Shape& shape = program_.type(product.outputs[0]).shape;
@@ -102,17 +147,33 @@ class Epilogue {
     r_.replace(sum, {ops::reshape(y, program_.type(sum.outputs[0]).shape)});
   }
 
+  // The rows move to the sum, since the other term may be made between the two.
+  void emit_rows(const Node& sum, const Term& term) {
+    if (term.waiting != kNoNode) r_.copy(node(term.waiting));
+    const Node& rows = node(term.maker);
+    const auto guard = r_.from(rows);
+    std::vector<Val> operands = r_.inputs(rows);
+    operands.push_back(r_.map(term.addend));
+    r_.replace(sum, {r_.builder().call1(kRowsAndSum, operands)});
+  }
+
   const Program& program_;
+  const bool adds_to_rows_;  // the device has a kernel for it
+  const HeadGradient head_;
   const Readers readers_;
   const OpDef& product_;
   Rewriter r_;
-  std::map<NodeId, Term> terms_;  // by sum
+  std::map<NodeId, Term> terms_, rows_;  // by sum
+  std::set<NodeId> left_out_;            // at the place where they stand
 };
 
 }  // namespace
 
-Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel) {
-  return has_kernel(find_op(kProductAndSum)) ? Epilogue(program).run() : program;
+Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+                 HeadGradient head) {
+  return has_kernel(find_op(kProductAndSum))
+             ? Epilogue(program, has_kernel(find_op(kRowsAndSum)), head).run()
+             : program;
 }
 
 }  // namespace tracestep

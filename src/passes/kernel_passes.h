@@ -2,6 +2,7 @@
 // their order.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "ir/op_def.h"
@@ -21,8 +22,17 @@ Program overwrite(const Program& program, const std::function<bool(const OpDef&)
 // library can with its C operand; the sum then needs no launch of its own. Puts `matmul_add` in
 // place of a sum and the product behind one of its terms, through casts to a wider dtype and
 // reshapes that nothing else reads. The product then stands where the sum stood, and is not rounded
-// to its own dtype before it is added. Its origins are the product's alone.
-Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
+// to its own dtype before it is added. Its origins are the product's alone. Rows that are added at
+// their indices (the gradient of an embedding) and then to another matrix become `scatter_add_to`,
+// which reads that as it was before it was widened: values stay bit-identical.
+//
+// Where that matrix is the product of a head that is tied to the embedding, it is made last, just
+// before the rows are added; with kFirst where it stood, behind the gradient of the logits, which
+// then need not stay until backward ends. The first is better where all that is saved is alive when
+// backward begins, which then is the fullest moment; the other one where backward computes again.
+enum class HeadGradient : std::uint8_t { kLast, kFirst };
+Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+                 HeadGradient head = HeadGradient::kLast);
 
 // A product of one row with parameters, as each new token of a decoded text has them, and what is
 // around it become one `gemv`: the norm in front, which every thread block takes anew; gates; or a

@@ -64,8 +64,9 @@ Program chunk_ffn(const Program& program, std::int64_t chunks,
 // which Store ensures.
 //
 // With kOutsideBlocks, weights in the model's blocks are cast in each step as before, so that
-// nothing of their copies outlives what reads them, and recomputation may cast them again.
-enum class Shadows : std::uint8_t { kAll, kOutsideBlocks };
+// nothing of their copies outlives what reads them, and recomputation may cast them again; with
+// kInBlocks, those outside, as the head; with kNone, all.
+enum class Shadows : std::uint8_t { kAll, kOutsideBlocks, kInBlocks, kNone };
 Program shadow(const Program& program, Shadows which = Shadows::kAll);
 
 // Values that are narrow in one place are read narrow in the others, where that changes no product.

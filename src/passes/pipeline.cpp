@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
+#include <memory>
 
 #include "analysis/memory_map.h"
+#include "analysis/modelled_time.h"
 #include "analysis/plan.h"
-#include "analysis/roofline.h"
 #include "base/suggest.h"
 #include "captured/captured_model.h"
 #include "ir/print.h"
@@ -26,10 +28,18 @@
 namespace tracestep {
 namespace {
 
+// A program, and what was found for its budget.
+struct Solved {
+  Program program;
+  WithinBudget found;
+};
+
 // Every pass may read these; `context` holds what the run does not say.
 struct Options {
   RunSpec run;
   PassContext context;
+  // Budgets that one pass solved, for another that comes to the same program.
+  std::shared_ptr<std::vector<Solved>> solved = std::make_shared<std::vector<Solved>>();
 };
 
 struct Pass {
@@ -120,6 +130,11 @@ bool recomputes(const Options& o) {
   return differentiates(o) && o.run.recompute.kind != Recomputation::Kind::kNone;
 }
 
+bool computes_again(const Program& p) {
+  return std::ranges::any_of(
+      p.nodes, [](const Node& node) { return node.origin().phase == Phase::kRecompute; });
+}
+
 bool has_kernel(const Options& o, const OpDef& op) {
   return o.context.has_kernel ? o.context.has_kernel(op) : !op.always_decompose;
 }
@@ -135,6 +150,12 @@ std::function<Program(const Program&, const Options&)> with_kernels(KernelPass p
 // Fused nodes need a device that compiles kernels at run time.
 bool fuses(const Options& o) {
   return has_kernel(o, op_of_fused_nodes());
+}
+
+// True if `fuse` will run.
+bool joins_kernels(const Options& o) {
+  const bool is_on = o.run.compile_passes ? names(o.run, "fuse") : has_arena(o.run.executor);
+  return is_on && !o.context.disabled.contains("fuse") && fuses(o);
 }
 
 bool chooses(const Options& o) {
@@ -270,42 +291,73 @@ Program settled(Program p, const Options& o) {
   return updates_early(o) ? update_early(p) : std::move(p);
 }
 
+std::int64_t peak_bytes_of(const Program& step, const Options& o) {
+  return has_arena(o.run.executor)
+             ? plan_step(step, o.context.traits).peak_bytes()
+             : predicted_peak_bytes(step, plan_buffers(step), o.context.traits);
+}
+
 // A budget is for the peak of what the remaining passes make of a candidate.
+WithinBudget within_budget(const Program& p, const Options& o) {
+  for (const Solved& solved : *o.solved) {
+    if (solved.program == p) return solved.found;
+  }
+  const auto peak_bytes = [&](const Program& candidate) {
+    return peak_bytes_of(finished(settled(candidate, o), o, "recompute"), o);
+  };
+  WithinBudget found = recompute_within(p, o.run.recompute.budget_bytes, o.context.traits.kind,
+                                        peak_bytes, joins_kernels(o));
+  o.solved->push_back({p, found});
+  return found;
+}
+
 Program recompute_again(const Program& p, const Options& o) {
   if (o.run.recompute.kind != Recomputation::Kind::kBudget) {
     return settled(recompute(p, o.run.recompute), o);
   }
-  const auto peak_bytes = [&](const Program& candidate) {
-    const Program step = finished(settled(candidate, o), o, "recompute");
-    return has_arena(o.run.executor)
-               ? plan_step(step, o.context.traits).peak_bytes()
-               : predicted_peak_bytes(step, plan_buffers(step), o.context.traits);
-  };
-  WithinBudget found =
-      recompute_within(p, o.run.recompute.budget_bytes, o.context.traits.kind, peak_bytes);
+  WithinBudget found = within_budget(p, o);
   if (o.context.note) o.context.note(words_of(found));
   return settled(std::move(found.program), o);
 }
 
-// The least modelled time of a step within the budget, as far as lower bounds tell: forward, and
-// what must run again.
-double least_us_within_budget(Program program, const Options& o) {
+// The modelled time of what a budget's choice of narrow copies and of what runs again changes;
+// infinite if nothing fits. `program`: as `shadow` leaves it.
+double us_within_budget(Program program, const Options& o) {
   const DeviceKind kind = o.context.traits.kind;
   program = finished(std::move(program), o, "shadow", "recompute");
-  return modelled_us(program, Phase::kForward, kind) +
-         RecomputeChoices(program, kind).least_us(o.run.recompute.budget_bytes);
+  try {
+    return modelled_us(program, Phase::kForward, kind, joins_kernels(o)) +
+           modelled_us(program, Phase::kOptimizer, kind, joins_kernels(o)) +
+           within_budget(program, o).again_us;
+  } catch (const BudgetNotMet&) {
+    return std::numeric_limits<double>::infinity();
+  }
 }
 
-// Narrow copies take memory. Under a budget it may pay to cast the weights of blocks again instead.
+// True if the head's narrow copy gets rows of zeros behind it, which make its products faster.
+bool is_padded(Program program, const Options& o) {
+  if (!pads(o)) return false;
+  program = finished(std::move(program), o, "shadow", "pad");
+  return pad(program) != program;
+}
+
+// Narrow copies take memory. Under a budget that the step does not meet as it is, it may pay to
+// cast the weights of blocks again instead. The head's copy goes first: casting it takes the least
+// time for its bytes, and it is not read any more when the gradient of the head is made, which is
+// the fullest moment where the logits are large.
 Program keep_shadows(const Program& p, const Options& o) {
   Program all = shadow(p);
   const bool may_cast = o.run.recompute.kind == Recomputation::Kind::kBudget && steps(o) &&
                         !o.context.has_gradients && !o.run.parallel.is_on() && !offloads(o) &&
                         !o.run.precision.float8;
   if (!may_cast) return all;
-  Program some = shadow(p, Shadows::kOutsideBlocks);
-  const double all_us = least_us_within_budget(all, o), some_us = least_us_within_budget(some, o);
-  return some_us < all_us ? some : all;
+  const Program whole = finished(finished(all, o, "shadow", "recompute"), o, "recompute");
+  if (peak_bytes_of(whole, o) <= o.run.recompute.budget_bytes) return all;
+  const bool keeps_others = is_padded(all, o);
+  Program kept = keeps_others ? std::move(all) : shadow(p, Shadows::kInBlocks);
+  Program cast = shadow(p, keeps_others ? Shadows::kOutsideBlocks : Shadows::kNone);
+  if (cast == kept) return kept;
+  return us_within_budget(cast, o) < us_within_budget(kept, o) ? cast : kept;
 }
 
 // Composites are expanded twice. `decompose` runs before autograd, so that primitive programs save
@@ -461,7 +513,12 @@ std::vector<Pass> kernel_passes() {
       {.name = "epilogue",
        .doc = "products that add to a tensor, where a sum of both would be a launch",
        .needed = always,
-       .run = with_kernels(epilogue),
+       .run =
+           [](const Program& p, const Options& o) {
+             return epilogue(
+                 p, [&](const OpDef& op) { return has_kernel(o, op); },
+                 computes_again(p) ? HeadGradient::kFirst : HeadGradient::kLast);
+           },
        .compiles = true},
       {"by_parts", "products of float32 on tensor cores, as products of float16 parts",
        [](const Options& o) {

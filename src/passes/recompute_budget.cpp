@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "analysis/roofline.h"
+#include "analysis/modelled_time.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "ir/layer_path.h"
@@ -53,11 +53,12 @@ struct Known {
 
 class BudgetSolver::Search {
  public:
-  Search(const Program& program, DeviceKind kind, PeakOf peak_of)
+  Search(const Program& program, DeviceKind kind, PeakOf peak_of, bool fuses)
       : program_(program),
         kind_(kind),
+        fuses_(fuses),
         peak_of_(std::move(peak_of)),
-        choices_(program, kind),
+        choices_(program, kind, fuses),
         profile_(program, choices_) {}
 
   WithinBudget run(std::int64_t budget_bytes) {
@@ -73,6 +74,7 @@ class BudgetSolver::Search {
     budget_bytes_ = budget_bytes;
     best_.reset();
     misfits_.clear();
+    of_frontier_.clear();
     least_us_ = 0.0;
     if (consider(Candidate{})) return true;
     error_bytes_ = known_[Candidate{}].peak_bytes -
@@ -115,7 +117,7 @@ class BudgetSolver::Search {
     Known& known = found->second;
     if (is_new) {
       program = made(candidate);
-      known = {.us = modelled_us(*program, Phase::kRecompute, kind_),
+      known = {.us = modelled_us(*program, Phase::kRecompute, kind_, fuses_),
                .held_bytes = held_when_backward_begins(*program)};
     }
     if (best_ && known.us >= best_->again_us) return false;
@@ -207,8 +209,33 @@ class BudgetSolver::Search {
   void single_nodes() {
     from_frontier();
     if (best_ && best_is_fixed_ && !best_->again.empty()) improve(best_->again);
+    if (best_ && !of_frontier_.empty()) from_little_kept();
     if (best_ && !best_->again.empty()) keep_parts();
     if (best_ && !best_->again.empty()) keep_what_fits();
+  }
+
+  // Begins with little kept, so that room is for what saves most of all: with everything again that
+  // saves a byte, and with the choice of the frontier and the casts of weights. In such a set, what
+  // a block hands on is added up again from its terms, of which one is narrower in mixed precision,
+  // or kept anyway: in groups of neighbours, as all results of a group are there when backward
+  // begins with it.
+  void from_little_kept() {
+    Again casts = of_frontier_;
+    for (NodeId id : choices_.nodes()) {
+      if (is_weight_cast(id)) casts[static_cast<std::size_t>(id)] = true;
+    }
+    const double before_us = best_->again_us;
+    for (const int group : {8, 4, 2}) {
+      for (Again again : {casts, choices_.thinnest().again}) {
+        for (NodeId id : choices_.handing_on(group)) again[static_cast<std::size_t>(id)] = true;
+        improve(again);
+      }
+      if (best_->again_us < before_us) return;
+    }
+  }
+
+  bool is_weight_cast(NodeId id) const {
+    return program_.value(program_.node(id).outputs[0]).role == Role::kWeightCast;
   }
 
   // How many choices to examine exactly, after all else: peaks of large programs take long.
@@ -270,7 +297,8 @@ class BudgetSolver::Search {
     }
   }
 
-  // Tries every node that runs again by itself, exactly where the estimate lets it fit.
+  // Tries every node that runs again by itself, exactly where the estimate lets it fit; outside of
+  // blocks, where they are few and the estimate knows the loss only in parts, in any case.
   void keep_what_fits() {
     std::size_t left = last_tries();
     Again again = best_->again;
@@ -279,7 +307,8 @@ class BudgetSolver::Search {
       if (!again[i]) continue;
       again[i] = false;
       const RecomputeProfile::Profile profile = profile_.of(again);
-      const bool may_fit = profile.peak_bytes() + error <= budget_bytes_;
+      const bool is_outside = choices_.block_of(static_cast<NodeId>(i)) < 0;
+      const bool may_fit = is_outside || profile.peak_bytes() + error <= budget_bytes_;
       if (may_fit && profile.us < best_->again_us) {
         --left;
         if (consider(again)) continue;
@@ -292,6 +321,7 @@ class BudgetSolver::Search {
     const std::vector<Choice>& frontier = choices_.frontier();
     for (std::size_t i = 1; i < frontier.size(); ++i) {
       if (estimate(frontier[i].again) > budget_bytes_) continue;
+      of_frontier_ = frontier[i].again;
       const bool fits = improve(mixed(frontier[i - 1].again, frontier[i].again));
       if (improve(frontier[i].again) || fits) return;
     }
@@ -319,9 +349,10 @@ class BudgetSolver::Search {
   }
 
   // Keeps what need not run again after all. The error of the estimate changes little between sets
-  // that differ little: it is taken from the set before, until the estimate no longer moves.
+  // that differ little: it is taken from the set before, until the estimate no longer moves. Each
+  // round begins anew: with too little room for what saves most, it would be filled with the rest.
   // Returns true if a set was found that fits.
-  bool improve(Again from) {
+  bool improve(const Again& from) {
     constexpr int kMostRounds = 6;
     std::int64_t error = error_bytes_;
     bool fits = false;
@@ -334,7 +365,6 @@ class BudgetSolver::Search {
       last = next;
       if (peak_bytes > budget_bytes_) continue;
       fits = true;
-      from = std::move(next);
     }
     return fits;
   }
@@ -382,6 +412,7 @@ class BudgetSolver::Search {
 
   const Program& program_;
   DeviceKind kind_;
+  bool fuses_;
   PeakOf peak_of_;
   RecomputeChoices choices_;
   RecomputeProfile profile_;
@@ -391,6 +422,7 @@ class BudgetSolver::Search {
   std::int64_t budget_bytes_ = 0;
   std::optional<WithinBudget> best_;
   bool best_is_fixed_ = false;
+  Again of_frontier_;  // the first choice of it that seems to fit, as it is
   std::vector<std::map<Candidate, Known>::iterator> misfits_;  // while nothing fits
   double least_us_ = 0.0;
   std::int64_t error_bytes_ = 0;  // of the profile, without recomputation
@@ -419,8 +451,8 @@ std::string words_of(const WithinBudget& found) {
       format_duration_ms(found.least_us * 1e-3));
 }
 
-BudgetSolver::BudgetSolver(const Program& program, DeviceKind kind, PeakOf peak_of)
-    : search_(std::make_unique<Search>(program, kind, std::move(peak_of))) {}
+BudgetSolver::BudgetSolver(const Program& program, DeviceKind kind, PeakOf peak_of, bool fuses)
+    : search_(std::make_unique<Search>(program, kind, std::move(peak_of), fuses)) {}
 
 BudgetSolver::~BudgetSolver() = default;
 
@@ -429,8 +461,8 @@ WithinBudget BudgetSolver::within(std::int64_t budget_bytes) {
 }
 
 WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,
-                              const PeakOf& peak_of) {
-  return BudgetSolver(program, kind, peak_of).within(budget_bytes);
+                              const PeakOf& peak_of, bool fuses) {
+  return BudgetSolver(program, kind, peak_of, fuses).within(budget_bytes);
 }
 
 }  // namespace tracestep

@@ -45,7 +45,8 @@ using PeakOf = std::function<std::int64_t(const Program&)>;
 class BudgetSolver {
  public:
   // `program` must outlive the solver.
-  BudgetSolver(const Program& program, DeviceKind kind, PeakOf peak_of);
+  // `fuses`: the passes after this one fuse what runs again.
+  BudgetSolver(const Program& program, DeviceKind kind, PeakOf peak_of, bool fuses = false);
   ~BudgetSolver();
   BudgetSolver(const BudgetSolver&) = delete;
   BudgetSolver& operator=(const BudgetSolver&) = delete;
@@ -61,10 +62,11 @@ class BudgetSolver {
 // Compares the fixed choices (blocks, every=N, nested) with sets of single nodes. Those begin as a
 // fixed choice, as the best for some price of a byte kept (least cuts, analysis/min_cut.h) and as
 // mixtures of two neighbouring ones, block by block; then nodes are kept after all while the peak
-// allows it (recompute_profile.h). Of at most 12 forward nodes every set is compared as well. All
-// peaks are predicted exactly by `peak_of`; time is modelled (analysis/modelled_time.cpp) for
-// `kind`. BudgetNotMet when no choice fits, naming the least peak.
+// allows it (recompute_profile.h), also with results of blocks added up again. Of at most 12
+// forward nodes every set is compared as well. All peaks are predicted exactly by `peak_of`; time
+// is modelled (analysis/modelled_time.cpp) for `kind`. BudgetNotMet when no choice fits, naming the
+// least peak.
 WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,
-                              const PeakOf& peak_of);
+                              const PeakOf& peak_of, bool fuses = false);
 
 }  // namespace tracestep

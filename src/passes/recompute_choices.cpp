@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "analysis/min_cut.h"
-#include "analysis/roofline.h"
+#include "analysis/modelled_time.h"
 #include "analysis/saved.h"
 #include "base/indexed.h"
 #include "ir/op_def.h"
@@ -51,15 +51,14 @@ std::int64_t held_when_backward_begins(const Program& program) {
   return out;
 }
 
-RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind)
+RecomputeChoices::RecomputeChoices(const Program& program, DeviceKind kind, bool fuses)
     : program_(program),
+      us_(modelled_us_by_node(program, kind, fuses)),
       constant_(constant_nodes(program)),
       blocks_(parts_of(program, Recomputation::blocks())),
       saved_(program.values.size(), false),
       readers_(program.values.size()),
       bytes_(program.values.size(), 0.0) {
-  us_.reserve(program.nodes.size());
-  for (const Node& node : program.nodes) us_.push_back(modelled_us(program, node, kind));
   for (int block : blocks_) block_count_ = std::max(block_count_, block + 1);
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
@@ -196,6 +195,29 @@ RecomputeChoices::Choice RecomputeChoices::cheapest(double price, const Weights&
   return out;
 }
 
+std::vector<NodeId> RecomputeChoices::handing_on(int group) const {
+  std::vector<NodeId> out;
+  const auto has_reader_behind = [&](NodeId id) {
+    return std::ranges::any_of(readers_[at(program_.node(id).outputs[0])],
+                               [&](NodeId reader) { return block_of(reader) > block_of(id); });
+  };
+  for (NodeId id : nodes_) {
+    const Node& node = program_.node(id);
+    const int block = block_of(id);
+    const bool is_looked_up = block < 0 && node.op->kernel_class == KernelClass::kGather;
+    const bool is_added_up = block >= 0 && block % group != group - 1 && node.op->is_sum;
+    if ((!is_looked_up && !is_added_up) || !has_reader_behind(id)) continue;
+    out.push_back(id);
+    for (ValueId term : node.inputs) {
+      const NodeId maker = program_.value(program_.value(term).layout.base).producer;
+      const bool is_cast = maker != kNoNode && program_.node(maker).op->only_converts &&
+                           may_run_again(maker) && block_of(maker) == block;
+      if (is_cast) out.push_back(maker);
+    }
+  }
+  return out;
+}
+
 std::vector<bool> RecomputeChoices::inside(const Recomputation& parts) const {
   const std::vector<int> part_of = parts_of(program_, parts);
   std::vector<bool> out(program_.nodes.size(), false);
@@ -247,6 +269,11 @@ std::vector<RecomputeChoices::Choice> RecomputeChoices::hull(const Weights& weig
 const std::vector<RecomputeChoices::Choice>& RecomputeChoices::frontier() {
   if (frontier_.empty()) frontier_ = hull(bytes_);
   return frontier_;
+}
+
+RecomputeChoices::Choice RecomputeChoices::thinnest() const {
+  constexpr double kUsPerByte = 1e-4;  // a tenth of a second for a GiB; larger ones drown all times
+  return cheapest(kUsPerByte, bytes_);
 }
 
 double RecomputeChoices::least_us(std::int64_t budget_bytes) {

@@ -15,7 +15,8 @@ namespace tracestep {
 // results need not be kept. A node that runs again needs its operands, kept or computed again too.
 class RecomputeChoices {
  public:
-  RecomputeChoices(const Program& program, DeviceKind kind);
+  // `fuses`: the device fuses what runs again (modelled_us_by_node()).
+  RecomputeChoices(const Program& program, DeviceKind kind, bool fuses = false);
 
   // Nodes that run again, by node; their modelled time; the bytes kept, each times its weight.
   struct Choice {
@@ -28,6 +29,9 @@ class RecomputeChoices {
   // always kept.
   const std::vector<Choice>& frontier();
 
+  // The choice for a price at which all that is worth little time for its bytes runs again.
+  Choice thinnest() const;
+
   // A lower bound on the time of every choice that holds at most so many bytes; infinite if no
   // choice holds so few. Counts leaves, gradients and what is kept, at two moments: when backward
   // begins, and when in backward they would be the most if everything were kept.
@@ -35,6 +39,11 @@ class RecomputeChoices {
 
   // Nodes that a choice of parts computes again: those whose results only the part itself reads.
   std::vector<bool> inside(const Recomputation& parts) const;
+
+  // Nodes by which a block hands on its result, and the casts of what they add up, of every block
+  // but the last of each `group` neighbours: instead of the result, what is added may be kept. Also
+  // those that look up rows for blocks.
+  std::vector<NodeId> handing_on(int group) const;
 
   // Nodes that may run again: those of forward, without views and constants.
   const std::vector<NodeId>& nodes() const { return nodes_; }

@@ -37,7 +37,11 @@ class Shadow {
     const ValueId from = node.inputs.empty() ? kNoValue : node.inputs[0];
     if (from == kNoValue) return false;
     const LeafKind leaf = program_.value(from).leaf;
-    if (which_ == Shadows::kOutsideBlocks && !layer_of(node.origin().path).empty()) return false;
+    const bool is_in_block = !layer_of(node.origin().path).empty();
+    if (which_ == Shadows::kNone || (which_ == Shadows::kOutsideBlocks && is_in_block) ||
+        (which_ == Shadows::kInBlocks && !is_in_block)) {
+      return false;
+    }
     return (leaf == LeafKind::kParameter || leaf == LeafKind::kConstant) &&
            program_.type(from).dtype == DType::kF32 &&
            program_.value(node.outputs[0]).role == Role::kWeightCast;

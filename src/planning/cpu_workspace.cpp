@@ -48,7 +48,7 @@ std::int64_t flash_attention_grad(Call c, Traits traits) {
 
 // Room for where each row's indices begin, and for the indices sorted by row.
 std::int64_t scatter_add(Call c, Traits) {
-  return (c.attrs.integer("rows") + 2 + c.inputs[1].count()) * kIndex;
+  return (c.outputs[0].shape[0] + 2 + c.inputs[1].count()) * kIndex;
 }
 
 // The loss of every row, summed in order at the end.
@@ -79,6 +79,7 @@ constexpr WorkspaceRule kRules[] = {
     {"flash_attention", flash_attention},
     {"flash_attention_grad", flash_attention_grad},
     {"scatter_add", scatter_add},
+    {"scatter_add_to", scatter_add},
     {"cross_entropy", cross_entropy},
     {"cross_entropy_with_grad", cross_entropy_with_grad},
     {"global_norm", global_norm},

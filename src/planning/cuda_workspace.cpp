@@ -112,7 +112,7 @@ std::int64_t flash_attention_grad(Call c, Traits) {
 }
 
 std::int64_t scatter_add(Call c, Traits) {
-  return plan_scatter(c.attrs.integer("rows"), c.inputs[1].count()).workspace_bytes;
+  return plan_scatter(c.outputs[0].shape[0], c.inputs[1].count()).workspace_bytes;
 }
 
 // The loss of every row, summed in order at the end.
@@ -154,6 +154,7 @@ constexpr WorkspaceRule kRules[] = {
     {"flash_attention_grad", flash_attention_grad},
     {"cached_attention", cached_attention},
     {"scatter_add", scatter_add},
+    {"scatter_add_to", scatter_add},
     {"cross_entropy", cross_entropy},
     {"cross_entropy_with_grad", cross_entropy_with_grad},
     {"global_norm", global_norm},

@@ -127,6 +127,67 @@ TEST_F(EpilogueTest, NothingChangesWhereAProductIsReadElsewhereOrItsSumIsNotItsO
   }
 }
 
+// The gradient of a head that is tied to the embedding, in bfloat16.
+constexpr const char* kTied = R"(program "p" {
+    input %dlogits : bf16[6,5]
+    input %h : bf16[6,4]
+    input %dx : f32[6,4]
+    input %ids : i64[6]
+    %0 : bf16[5,4] = matmul(%dlogits, %h) {transpose_a=true}
+    %1 : f32[6,4] = exp(%dx)
+    %2 : f32[5,4] = scatter_add(%1, %ids) {rows=5}
+    %3 : f32[5,4] = cast(%0) {dtype=f32}
+    %4 : f32[5,4] = add(%2, %3)
+    output "y" = %4
+  })";
+
+TEST_F(EpilogueTest, RowsOfAnEmbeddingAreAddedToTheGradientOfTheHeadThatIsTiedToIt) {
+  EXPECT_THAT(text_of(kTied),
+              HasSubstr("  %0 : f32[6,4] = exp(%dx)\n"
+                        "  %1 : bf16[5,4] = matmul(%dlogits, %h) {transpose_a=true}\n"
+                        "  %2 : f32[5,4] = scatter_add_to(%0, %ids, %1)\n"
+                        "  output \"y\" = %2\n"));
+}
+
+TEST_F(EpilogueTest, TheGradientOfTheHeadIsMadeFirstWhereThatIsAskedFor) {
+  const Program out = epilogue(
+      parse_program(kTied), [](const OpDef&) { return true; }, HeadGradient::kFirst);
+  verify(out);
+  EXPECT_THAT(print(out, {.origins = false}),
+              HasSubstr("  %0 : bf16[5,4] = matmul(%dlogits, %h) {transpose_a=true}\n"
+                        "  %1 : f32[6,4] = exp(%dx)\n"
+                        "  %2 : f32[5,4] = scatter_add_to(%1, %ids, %0)\n"));
+}
+
+TEST_F(EpilogueTest, RowsAddedToAMatrixHaveTheBitsOfTheirSum) {
+  const Program plain = parse_program(kTied);
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    const auto device = backend.make({.threads = 2, .guarded = true});
+    const Tensors leaves = testing::random_leaves(plain, 0.0, 4.9);
+    const Tensors sums = testing::run_program(*device, plain, leaves);
+    for (const HeadGradient head : {HeadGradient::kLast, HeadGradient::kFirst}) {
+      const Program program = epilogue(
+          plain, [&](const OpDef& op) { return device->has_kernel(op); }, head);
+      EXPECT_TRUE(testing::run_program(*device, program, leaves).at("y").bytes ==
+                  sums.at("y").bytes)
+          << backend.name;
+    }
+  }
+}
+
+TEST_F(EpilogueTest, RowsThatSomethingElseReadsStayAnOpOfTheirOwn) {
+  EXPECT_THAT(text_of(R"(program "p" {
+    input %a : f32[5,4]
+    input %x : f32[6,4]
+    input %ids : i64[6]
+    %0 : f32[5,4] = scatter_add(%x, %ids) {rows=5}
+    %1 : f32[5,4] = add(%0, %a)
+    output "rows" = %0
+    output "y" = %1
+  })"),
+              Not(HasSubstr("scatter_add_to")));
+}
+
 // Behind the update the product would read the leaf's new value.
 TEST_F(EpilogueTest, AProductStaysBeforeTheUpdateOfWhatItReads) {
   EXPECT_THAT(text_of(R"(program "p" {

@@ -422,7 +422,11 @@ void RandomOps::scatter() {
   const DType dtype = item().value.dtype();
   const std::int64_t rows = dice_.between(1, 5), width = dice_.between(1, 5),
                      size = dice_.between(1, 6);
-  if (dice_.chance(0.5)) {
+  if (dice_.chance(0.3)) {
+    keep(b_.call1("scatter_add_to", {operand({dtype, {rows, width}}), indices({rows}, size),
+                                     operand({dtype, {size, width}})}),
+         2.0 * static_cast<double>(rows) + 1.0);
+  } else if (dice_.chance(0.5)) {
     keep(b_.call1("scatter_add", {operand({dtype, {rows, width}}), indices({rows}, size)},
                   {{"rows", size}}),
          2.0 * static_cast<double>(rows));

@@ -62,35 +62,31 @@ void round_to(float x, F16& y) {
   y = to_f16(x);
 }
 
-// y = the sum of rows of x named by `members`, in their order, in float32: sums of kPart rows, and
-// their sum, so that the error does not grow with every one of thousands of rows.
+constexpr std::int64_t kSummedColumns = 512;
+
+// y = the sum of the first n columns of the rows of x named by `members`, in their order, in
+// float32: sums of kPart rows, and their sum, so that the error does not grow with every one of
+// thousands of rows.
 template <class T>
-void sum_rows(const T* x, std::int64_t width, std::span<const std::int64_t> members, T* y) {
-  if (members.empty()) {
-    std::fill(y, y + width, T{});
-    return;
-  }
-  constexpr std::int64_t kColumns = 512;
+void sum_columns(const T* x, std::int64_t width, std::int64_t n,
+                 std::span<const std::int64_t> members, T* y) {
   constexpr std::size_t kPart = 64;
-  float total[kColumns], part[kColumns];
-  for (std::int64_t c = 0; c < width; c += kColumns) {
-    const std::int64_t n = std::min(kColumns, width - c);
-    std::fill(total, total + n, 0.0f);
-    for (std::size_t i = 0; i < members.size(); i += kPart) {
-      std::fill(part, part + n, 0.0f);
-      for (const std::int64_t row : members.subspan(i, std::min(kPart, members.size() - i))) {
-        const T* from = x + row * width + c;
-        for (std::int64_t j = 0; j < n; ++j) part[j] += widened(from[j]);
-      }
-      for (std::int64_t j = 0; j < n; ++j) total[j] += part[j];
+  float total[kSummedColumns] = {}, part[kSummedColumns];
+  for (std::size_t i = 0; i < members.size(); i += kPart) {
+    std::fill(part, part + n, 0.0f);
+    for (const std::int64_t row : members.subspan(i, std::min(kPart, members.size() - i))) {
+      const T* from = x + row * width;
+      for (std::int64_t j = 0; j < n; ++j) part[j] += widened(from[j]);
     }
-    for (std::int64_t j = 0; j < n; ++j) round_to(total[j], y[c + j]);
+    for (std::int64_t j = 0; j < n; ++j) total[j] += part[j];
   }
+  for (std::int64_t j = 0; j < n; ++j) round_to(total[j], y[j]);
 }
 
-template <class T>
-void scatter_rows(const KernelCall& call) {
-  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+// f(row, members) for every row of the result, with the rows of x that belong to it, in order.
+template <class F>
+void for_scattered_rows(const KernelCall& call, const F& f) {
+  const TensorRef& y = call.outputs[0];
   const std::int64_t rows = y.shape[0], width = y.shape[1], count = call.inputs[1].count();
   auto* start = reinterpret_cast<std::int64_t*>(call.workspace.data());  // [rows + 2]
   std::int64_t* members = start + rows + 2;                              // [count]
@@ -100,8 +96,37 @@ void scatter_rows(const KernelCall& call) {
   for (std::int64_t i = 0; i < count; ++i) members[start[integer_at(call.inputs[1], i) + 1]++] = i;
   for_row_ranges(call, rows, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      const std::span of_row(members + start[r], static_cast<std::size_t>(start[r + 1] - start[r]));
-      sum_rows(x.as<const T>(), width, of_row, y.as<T>() + r * width);
+      f(r, std::span(members + start[r], static_cast<std::size_t>(start[r + 1] - start[r])));
+    }
+  });
+}
+
+template <class T>
+void scatter_rows(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &y = call.outputs[0];
+  const std::int64_t width = y.shape[1];
+  for_scattered_rows(call, [&](std::int64_t row, std::span<const std::int64_t> members) {
+    T* const to = y.as<T>() + row * width;
+    if (members.empty()) return void(std::fill(to, to + width, T{}));
+    for (std::int64_t c = 0; c < width; c += kSummedColumns) {
+      sum_columns(x.as<const T>() + c, width, std::min(kSummedColumns, width - c), members, to + c);
+    }
+  });
+}
+
+// The sum of a row's members is rounded before the base is added, as by two ops.
+template <class T, class Base>
+void scatter_rows_to(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &base = call.inputs[2], &y = call.outputs[0];
+  const std::int64_t width = y.shape[1];
+  for_scattered_rows(call, [&](std::int64_t row, std::span<const std::int64_t> members) {
+    T sums[kSummedColumns];
+    for (std::int64_t c = 0; c < width; c += kSummedColumns) {
+      const std::int64_t n = std::min(kSummedColumns, width - c);
+      const Base* const from = base.as<const Base>() + row * width + c;
+      T* const to = y.as<T>() + row * width + c;
+      sum_columns(x.as<const T>() + c, width, n, members, sums);
+      for (std::int64_t j = 0; j < n; ++j) round_to(widened(sums[j]) + widened(from[j]), to[j]);
     }
   });
 }
@@ -111,6 +136,19 @@ void scatter_add_kernel(const KernelCall& call) {
     case DType::kBF16: scatter_rows<BF16>(call); break;
     case DType::kF16: scatter_rows<F16>(call); break;
     default: scatter_rows<float>(call); break;
+  }
+}
+
+void scatter_add_to_kernel(const KernelCall& call) {
+  switch (call.outputs[0].dtype) {
+    case DType::kBF16: return scatter_rows_to<BF16, BF16>(call);
+    case DType::kF16: return scatter_rows_to<F16, F16>(call);
+    default: break;
+  }
+  switch (call.inputs[2].dtype) {
+    case DType::kBF16: return scatter_rows_to<float, BF16>(call);
+    case DType::kF16: return scatter_rows_to<float, F16>(call);
+    default: return scatter_rows_to<float, float>(call);
   }
 }
 
@@ -176,6 +214,7 @@ void greedy_token_kernel(const KernelCall& call) {
 void add_gather_kernels(KernelTable& table) {
   table.add("gather", gather_kernel);
   table.add("scatter_add", scatter_add_kernel);
+  table.add("scatter_add_to", scatter_add_to_kernel);
   table.add("take_along", take_along_kernel);
   table.add("greedy_token", greedy_token_kernel);
   table.add("put_along", put_along_kernel);

@@ -70,6 +70,6 @@ void add_comparison_kernels(KernelTable& table);
 // One kernel reads all operands, however many there are.
 void global_norm(const KernelCall& call);
 // The transpose of gather; its sums need an order.
-void scatter_add(const KernelCall& call);
+void scatter_add(const KernelCall& call);  // scatter_add_to as well
 
 }  // namespace tracestep::cuda

@@ -44,6 +44,27 @@ void scatter_add(const KernelCall& call) {
   });
 }
 
+// y = base, and then y[indices[i], c] += x[i, c]: in float64 the order of terms is not looked at
+void scatter_add_to(const KernelCall& call) {
+  const TensorRef &x = call.inputs[0], &indices = call.inputs[1], &y = call.outputs[0];
+  with_type(x.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const View<T> from(x), to(y);
+    with_type(call.inputs[2].dtype, [&](auto other) {
+      const View<decltype(other)> base(call.inputs[2]);
+      for_each_index(y.shape, [&](const Dims& i) { to[i] = static_cast<T>(base[i]); });
+    });
+    for_each_index(indices.shape, [&](const Dims& i) {
+      const std::int64_t row =
+          checked_index("scatter_add_to", integer_at(indices, i), i, y.shape[0]);
+      for (std::int64_t c = 0; c < y.shape[1]; ++c) {
+        T& sum = to[{row, c}];
+        sum = static_cast<T>(sum + from[appended(i, c)]);
+      }
+    });
+  });
+}
+
 // y[i] = x[i, indices[i]]
 void take_along(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
@@ -97,6 +118,7 @@ void greedy_token(const KernelCall& call) {
 void add_gathers(KernelTable& table) {
   table.add("gather", gather);
   table.add("scatter_add", scatter_add);
+  table.add("scatter_add_to", scatter_add_to);
   table.add("take_along", take_along);
   table.add("put_along", put_along);
   table.add("greedy_token", greedy_token);

@@ -154,6 +154,7 @@ void put_elements(const KernelCall& call) {
 void add_gather_kernels(KernelTable& table) {
   table.add("gather", gather_rows);
   table.add("scatter_add", scatter_add);
+  table.add("scatter_add_to", scatter_add);
   table.add("take_along", take_elements);
   table.add("put_along", put_elements);
 }

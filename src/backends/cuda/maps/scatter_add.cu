@@ -1,7 +1,9 @@
 // scatter_add without floating-point atomics. One block sorts the indices by row, stably (a radix
 // sort, 8 bits a pass); then every row of the result has one writer that sums its members in an
-// order that the indices alone decide. Rows without members are zero.
+// order that the indices alone decide. Rows without members are zero. scatter_add_to adds to each
+// sum, once it is rounded, an element of its base.
 #include <bit>
+#include <type_traits>
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/maps/indices.cuh"
 #include "backends/cuda/numbers.cuh"
@@ -166,6 +168,30 @@ __global__ void __launch_bounds__(kSortThreads)
   find_rows(sorted, count, indices.rows, scratch);
 }
 
+// --- what sums are added to ---------------------------------------------------------------------
+struct NoBase {
+  template <class T, int N>
+  __device__ Pack<T, N> added(const Pack<T, N>& sums, std::int64_t) const {
+    return sums;
+  }
+};
+
+// Each element is read by the thread that then writes the result in its place: these may be one.
+template <class B>
+struct Onto {
+  const B* base;
+
+  template <class T, int N>
+  __device__ Pack<T, N> added(const Pack<T, N>& sums, std::int64_t at) const {
+    const Pack<B, N> from = load_pack<N>(base + at);
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      out.at[j] = from_float<T>(to_float(sums.at[j]) + to_float(from.at[j]));
+    return out;
+  }
+};
+
 // --- sums -------------------------------------------------------------------------------------
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kResident = 8;             // blocks of kThreads threads per multiprocessor
@@ -202,8 +228,8 @@ __device__ void add_members(const T* x, const RowSums& sums, unsigned first, uns
 }
 
 // A job is one row and 32 packs of it; each warp sums every eighth member.
-template <class T, int N>
-__device__ void sum_long_rows(const T* x, T* y, const RowSums& sums) {
+template <class T, int N, class Base>
+__device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base& base) {
   __shared__ float of_warps[kWarps][kWarp * N];
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::int64_t tiles = (sums.packs.value + kWarp - 1) / kWarp;
@@ -228,19 +254,20 @@ __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums) {
       float sum = 0.0f;
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) sum += of_warps[w][threadIdx.x];
-      y[row * sums.width + column] = from_float<T>(sum);
+      const std::int64_t at = row * sums.width + column;
+      y[at] = base.added(Pack<T, 1>{from_float<T>(sum)}, at).at[0];
     }
     __syncthreads();  // all sums are read
   }
 }
 
-// y[row,:] = the sum of the members of the row.
-template <class T, int N, class Index>
+// y[row,:] = the sum of the members of the row, added to the base.
+template <class T, int N, class Index, class Base>
 __global__ void __launch_bounds__(kThreads)
-    sum_rows_kernel(Predecessors before, const T* x, T* y, RowSums sums, Index count) {
+    sum_rows_kernel(Predecessors before, const T* x, T* y, RowSums sums, Index count, Base base) {
   before.wait();
   static_assert(kWarp * N <= kThreads, "a thread per column of a tile");
-  if (blockIdx.x < sums.long_blocks) return sum_long_rows<T, N>(x, y, sums);
+  if (blockIdx.x < sums.long_blocks) return sum_long_rows<T, N>(x, y, sums, base);
   const Index stride = static_cast<Index>(gridDim.x - sums.long_blocks) * kThreads;
   Index pack = static_cast<Index>(blockIdx.x - sums.long_blocks) * kThreads + threadIdx.x;
   for (; pack < count; pack += kAhead * stride) {
@@ -261,14 +288,15 @@ __global__ void __launch_bounds__(kThreads)
       Pack<T, N> out;
 #pragma unroll
       for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(sum[j]);
-      store_pack(y + static_cast<std::int64_t>(i) * N, out);
+      const std::int64_t at = static_cast<std::int64_t>(i) * N;
+      store_pack(y + at, base.added(out, at));
     }
   }
 }
 
 // --- the op -----------------------------------------------------------------------------------
-template <class T, int N>
-void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members) {
+template <class T, int N, class Base>
+void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members, Base base) {
   const TensorRef& y = call.outputs[0];
   const std::int64_t packs = sums.packs.value, count = y.shape[0] * packs;
   const std::int64_t jobs = members / (kFewMembers + 1) * ceil_div(packs, kWarp);
@@ -276,8 +304,18 @@ void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members) {
   const unsigned others = blocks_for(call, count, kThreads * kAhead, kResident);
   with_index(count, [&]<class Index>(Index) {
     launch(call, {.blocks = sums.long_blocks + others, .threads = kThreads},
-           sum_rows_kernel<T, N, Index>, call.inputs[0].as<const T>(), y.as<T>(), sums,
-           static_cast<Index>(count));
+           sum_rows_kernel<T, N, Index, Base>, call.inputs[0].as<const T>(), y.as<T>(), sums,
+           static_cast<Index>(count), base);
+  });
+}
+
+// f(base), where there is none or one of the operand's dtype or, beside float32, of 16 bits.
+template <class T, class F>
+void with_base(const KernelCall& call, F&& f) {
+  if (call.inputs.size() < 3) return f(NoBase{});
+  const TensorRef& base = call.inputs[2];
+  with_floating(base.dtype, [&]<class B>(B) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, B>) f(Onto<B>{base.as<const B>()});
   });
 }
 
@@ -304,18 +342,21 @@ void scatter_add(const KernelCall& call) {
          static_cast<unsigned>(count), passes, bits, scratch);
   if (y.count() == 0) return;
   with_floating(y.dtype, [&]<class T>(T) {
-    const bool packed = width % kPack<T> == 0 && is_aligned(x.data, 16) && is_aligned(y.data, 16);
+    const bool packed = width % kPack<T> == 0 && is_aligned(x.data, 16) && is_aligned(y.data, 16) &&
+                        (call.inputs.size() < 3 || is_aligned(call.inputs[2].data, 16));
     const RowSums sums{.bounds = scratch.bounds,
                        .sorted = scratch.members[(passes - 1) % 2],
                        .long_rows = scratch.long_rows,
                        .width = width,
                        .packs = RowWidth(packed ? width / kPack<T> : width),
                        .long_blocks = 0};
-    if (packed) {
-      launch_sums<T, kPack<T>>(call, sums, count);
-    } else {
-      launch_sums<T, 1>(call, sums, count);
-    }
+    with_base<T>(call, [&]<class Base>(Base base) {
+      if (packed) {
+        launch_sums<T, kPack<T>>(call, sums, count, base);
+      } else {
+        launch_sums<T, 1>(call, sums, count, base);
+      }
+    });
   });
 }
 
