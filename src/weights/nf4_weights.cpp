@@ -22,7 +22,8 @@ std::uint8_t nearest(const std::array<float, N>& values, float x) {
   return static_cast<std::uint8_t>(is_above ? index : index - 1);
 }
 
-constexpr std::int64_t kBlocksAtOnce = 1024;  // are widened; with fewer, threads take longer to start
+constexpr std::int64_t kBlocksAtOnce =
+    1024;  // are widened; with fewer, threads take longer to start
 constexpr std::array<float, 256> kDynamic = std::to_array(DynamicValues().at);
 
 // The smallest numbers that are nearer to a value than to the one before it. What is compared,

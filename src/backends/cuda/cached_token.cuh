@@ -9,9 +9,9 @@
 
 namespace tracestep::cuda::cached {
 
-// Brings the keys and values that a block will read into the L2 cache. The kernel in front may still
-// write the position, so this may be the old one: then the wrong lines are there, which costs time
-// and no result, since nothing is kept here.
+// Brings the keys and values that a block will read into the L2 cache. The kernel in front may
+// still write the position, so this may be the old one: then the wrong lines are there, which costs
+// time and no result, since nothing is kept here.
 template <class T>
 __device__ void prefetch_part(const CachedArgs& a, std::int64_t head, int begin, int end) {
   constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kMostLines = 4;  // of a thread

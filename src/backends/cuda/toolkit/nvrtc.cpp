@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <filesystem>
+
 #include <fmt/format.h>
 
 #include "base/error.h"
@@ -12,6 +14,20 @@ namespace tracestep::cuda {
 namespace {
 
 constexpr int kMajor = CUDART_VERSION / 1000;
+
+// Loads the headers that NVRTC has in a library of their own, from the folder that NVRTC itself
+// came from. NVRTC asks the loader for them by name, which finds what is loaded, and else only what
+// lies in the loader's own folders; packages of pip are no such folder.
+void load_builtins(const Nvrtc& nvrtc) {
+  int major = 0, minor = 0;
+  Dl_info info{};
+  if (!nvrtc.problem.empty() || nvrtc.version(&major, &minor) != NVRTC_SUCCESS) return;
+  if (dladdr(reinterpret_cast<void*>(nvrtc.version), &info) == 0) return;
+  const auto folder = std::filesystem::path(info.dli_fname).parent_path();
+  const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
+  // Stays loaded. Where it is not there, the first compilation says so.
+  ::dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
 
 Nvrtc load() {
   Nvrtc out;
@@ -42,6 +58,7 @@ Nvrtc load() {
   get(out.cubin_size, "nvrtcGetCUBINSize");
   get(out.cubin, "nvrtcGetCUBIN");
   get(out.error_text, "nvrtcGetErrorString");
+  load_builtins(out);
   return out;
 }
 
