@@ -15,7 +15,8 @@ double steps_as_long(const TrainOptions& o, std::int64_t tokens) {
   const Parallel& parallel = o.run.parallel;
   const bool on_all = parallel.shards_weights() || parallel.is_divided();
   const auto [batch, context] = o.run.shape;
-  const double of_a_step = kForwardsOfAStep * static_cast<double>(batch * context * o.run.accumulate);
+  const double of_a_step =
+      kForwardsOfAStep * static_cast<double>(batch * context * o.run.accumulate);
   return static_cast<double>(tokens) * (on_all ? 1 : parallel.ranks) / of_a_step;
 }
 

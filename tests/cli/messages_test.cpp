@@ -54,9 +54,10 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
            Mistake{"bench --size tiny --accumulate 2 --part-steps 3", 2,
                    "[--part-steps] in micro-batches forward and backward take turns, so neither is "
                    "one part of a step; leave it out, or give --accumulate 1"},
-           Mistake{"memory --predict --size tiny --context 8 --batch 1 --accumulate 257", 2,
-                   "[--accumulate] 257 micro-batches; one program is made of at most 256; give fewer "
-                   "and larger ones"},
+           Mistake{
+               "memory --predict --size tiny --context 8 --batch 1 --accumulate 257", 2,
+               "[--accumulate] 257 micro-batches; one program is made of at most 256; give fewer "
+               "and larger ones"},
            Mistake{"bench --fp8-scaling current", 2, "no step has products in 8 bits"},
            Mistake{"bench --mode forward --moments 8bit", 2, "there are no moments"},
            Mistake{"bench --format jsn", 2, "did you mean json?"},
