@@ -169,7 +169,6 @@ void add_step_fields(Rows& rows) {
   only_where(is_step, "nothing is updated, so no gradients are added up", kStep,
              rows.integer({.name = "accumulate",
                            .group = FieldGroup::kStep,
-                           .role = Role::kBits,
                            .show = Show::kVarying,
                            .is_axis = true,
                            .is_optional = true,

@@ -114,6 +114,7 @@ TEST(RunGridTest, AFieldWithoutEffectIsRefusedAloneAndOneRunAmongOthers) {
   const Case cases[] = {{"updates", {"end", "early"}, "mode", "forward", "step"},
                         {"offload", {"none", "optimizer"}, "mode", "forward-backward", "step"},
                         {"moments", {"fp32", "bf16"}, "mode", "inference", "step"},
+                        {"accumulate", {"1", "3"}, "mode", "forward-backward", "step"},
                         {"loss_chunks", {"1", "2"}, "mode", "inference", "forward"},
                         {"recompute", {"none", "blocks"}, "mode", "inference", "step"},
                         {"launch_order", {"serial", "dependent"}, "executor", "arena", "compiled"},

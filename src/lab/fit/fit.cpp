@@ -55,8 +55,8 @@ std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out)
     const bool is_preset = field.name == "size";
     const bool counts = field.name == "device" || (field.name == "threads" && !is_on_gpu);
     // A plan for a GPU has defaults of its own.
-    const bool is_said = is_size || is_preset || is_shape(field) || field.name == "mode" ||
-                         (is_on_gpu && is_planned(field));
+    const bool is_said = is_size || is_preset || (is_shape(field) && !field.is_optional) ||
+                         field.name == "mode" || (is_on_gpu && is_planned(field));
     const bool comes_with_preset = is_size || is_of_architecture(field);
     const bool is_else = is_custom ? is_preset : comes_with_preset;
     const bool applies = !field.applies || field.applies(step);
