@@ -86,7 +86,7 @@ def main():
         step = ["--program", folder, "--precision", options.precision, "--executor", "compiled", "--attention", "flash",
                 "--device", options.device]
         full = rows_of([program, "memory", "--predict", *step])[0]["predicted_peak_bytes"]
-        forms = ["none", *(f"budget={bytes_of(b, full)}" for b in options.budgets.split(","))]
+        forms = ["none", *(f"budget={bytes_of(b, full)}B" for b in options.budgets.split(","))]
         rows = rows_of([program, "bench", *step, "--recompute", ",".join(forms), "--rounds", options.rounds, "--warmup", 3,
                         "--steps", options.steps, "--roof", 0])
         step_ms = {form: [statistics.median(r["samples_ms"]) for r in rows if r["recompute"] == form] for form in forms}
@@ -105,7 +105,7 @@ def main():
                     wrong.append(f"{form}: other losses or weights than without a budget")
             if row["peak_bytes"] != row["predicted_peak_bytes"]:
                 wrong.append(f"{form}: its peak is not as predicted")
-            if form != "none" and row["peak_bytes"] > int(form.removeprefix("budget=")):
+            if form != "none" and row["peak_bytes"] > int(form.removeprefix("budget=").rstrip("B")):
                 wrong.append(f"{form}: its peak is beyond the budget")
             if ratio > most.get(form, ratio):
                 wrong.append(f"{form}: {ratio:.3f} of the full step, {most[form]} at most")
