@@ -89,6 +89,9 @@ def main():
         forms = ["none", *(f"budget={bytes_of(b, full)}B" for b in options.budgets.split(","))]
         rows = rows_of([program, "bench", *step, "--recompute", ",".join(forms), "--rounds", options.rounds, "--warmup", 3,
                         "--steps", options.steps, "--roof", 0])
+        for row in rows:
+            if row["status"] != "ok":
+                raise SystemExit(f"[captured_budgets] {row['recompute']}: {row['status']}, {row.get('detail')}")
         step_ms = {form: [statistics.median(r["samples_ms"]) for r in rows if r["recompute"] == form] for form in forms}
         most = {form: float(m) for form, m in zip(forms[1:], options.most.split(","))}
         table, wrong, wanted = [], [], None
@@ -105,7 +108,7 @@ def main():
                     wrong.append(f"{form}: other losses or weights than without a budget")
             if row["peak_bytes"] != row["predicted_peak_bytes"]:
                 wrong.append(f"{form}: its peak is not as predicted")
-            if form != "none" and row["peak_bytes"] > int(form.removeprefix("budget=")[:-1]):
+            if form != "none" and row["peak_bytes"] > int(form.removeprefix("budget=").rstrip("B")):
                 wrong.append(f"{form}: its peak is beyond the budget")
             if ratio > most.get(form, ratio):
                 wrong.append(f"{form}: {ratio:.3f} of the full step, {most[form]} at most")

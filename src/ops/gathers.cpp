@@ -69,8 +69,8 @@ void register_rows() {
   register_op(std::move(scatter));
 
   OpDef onto = gather_op("scatter_add_to",
-                         "base, with rows of x added at their indices: the sum of scatter_add and "
-                         "the widened base.",
+                         "base, with rows of x added at their indices, rounded once; written over "
+                         "base where that dies.",
                          {"x", "indices", "base"});
   onto.infer = [](const OpCall& c) {
     rules::require_integer(c, 1);

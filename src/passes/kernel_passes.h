@@ -24,7 +24,7 @@ Program overwrite(const Program& program, const std::function<bool(const OpDef&)
 // reshapes that nothing else reads. The product then stands where the sum stood, and is not rounded
 // to its own dtype before it is added. Its origins are the product's alone. Rows that are added at
 // their indices (the gradient of an embedding) and then to another matrix become `scatter_add_to`,
-// which reads that as it was before it was widened: values stay bit-identical.
+// which reads that as it was before it was widened: in float32 values stay bit-identical.
 //
 // Where that matrix is the product of a head that is tied to the embedding, it is made last, just
 // before the rows are added; with kFirst where it stood, behind the gradient of the logits, which

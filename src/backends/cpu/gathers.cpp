@@ -67,9 +67,9 @@ constexpr std::int64_t kSummedColumns = 512;
 // y = the sum of the first n columns of the rows of x named by `members`, in their order, in
 // float32: sums of kPart rows, and their sum, so that the error does not grow with every one of
 // thousands of rows.
-template <class T>
+template <class T, class Y>
 void sum_columns(const T* x, std::int64_t width, std::int64_t n,
-                 std::span<const std::int64_t> members, T* y) {
+                 std::span<const std::int64_t> members, Y* y) {
   constexpr std::size_t kPart = 64;
   float total[kSummedColumns] = {}, part[kSummedColumns];
   for (std::size_t i = 0; i < members.size(); i += kPart) {
@@ -114,19 +114,18 @@ void scatter_rows(const KernelCall& call) {
   });
 }
 
-// The sum of a row's members is rounded before the base is added, as by two ops.
 template <class T, class Base>
 void scatter_rows_to(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &base = call.inputs[2], &y = call.outputs[0];
   const std::int64_t width = y.shape[1];
   for_scattered_rows(call, [&](std::int64_t row, std::span<const std::int64_t> members) {
-    T sums[kSummedColumns];
+    float sums[kSummedColumns];
     for (std::int64_t c = 0; c < width; c += kSummedColumns) {
       const std::int64_t n = std::min(kSummedColumns, width - c);
       const Base* const from = base.as<const Base>() + row * width + c;
       T* const to = y.as<T>() + row * width + c;
       sum_columns(x.as<const T>() + c, width, n, members, sums);
-      for (std::int64_t j = 0; j < n; ++j) round_to(widened(sums[j]) + widened(from[j]), to[j]);
+      for (std::int64_t j = 0; j < n; ++j) round_to(sums[j] + widened(from[j]), to[j]);
     }
   });
 }

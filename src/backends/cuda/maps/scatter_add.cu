@@ -1,7 +1,7 @@
 // scatter_add without floating-point atomics. One block sorts the indices by row, stably (a radix
 // sort, 8 bits a pass); then every row of the result has one writer that sums its members in an
-// order that the indices alone decide. Rows without members are zero. scatter_add_to adds to each
-// sum, once it is rounded, an element of its base.
+// order that the indices alone decide. Rows without members are zero. scatter_add_to adds an
+// element of its base to each sum before that is rounded.
 #include <bit>
 #include <type_traits>
 #include "backends/cuda/kernels.h"
@@ -171,8 +171,11 @@ __global__ void __launch_bounds__(kSortThreads)
 // --- what sums are added to ---------------------------------------------------------------------
 struct NoBase {
   template <class T, int N>
-  __device__ Pack<T, N> added(const Pack<T, N>& sums, std::int64_t) const {
-    return sums;
+  __device__ Pack<T, N> added(const float (&sums)[N], std::int64_t) const {
+    Pack<T, N> out;
+#pragma unroll
+    for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(sums[j]);
+    return out;
   }
 };
 
@@ -182,12 +185,11 @@ struct Onto {
   const B* base;
 
   template <class T, int N>
-  __device__ Pack<T, N> added(const Pack<T, N>& sums, std::int64_t at) const {
+  __device__ Pack<T, N> added(const float (&sums)[N], std::int64_t at) const {
     const Pack<B, N> from = load_pack<N>(base + at);
     Pack<T, N> out;
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      out.at[j] = from_float<T>(to_float(sums.at[j]) + to_float(from.at[j]));
+    for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(sums[j] + to_float(from.at[j]));
     return out;
   }
 };
@@ -255,7 +257,7 @@ __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base&
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) sum += of_warps[w][threadIdx.x];
       const std::int64_t at = row * sums.width + column;
-      y[at] = base.added(Pack<T, 1>{from_float<T>(sum)}, at).at[0];
+      y[at] = base.template added<T, 1>({sum}, at).at[0];
     }
     __syncthreads();  // all sums are read
   }
@@ -285,11 +287,8 @@ __global__ void __launch_bounds__(kThreads)
       float sum[N] = {};
       add_members(x, sums, bounds[k].begin, bounds[k].end, 1, static_cast<std::int64_t>(in_row) * N,
                   sum);
-      Pack<T, N> out;
-#pragma unroll
-      for (int j = 0; j < N; ++j) out.at[j] = from_float<T>(sum[j]);
       const std::int64_t at = static_cast<std::int64_t>(i) * N;
-      store_pack(y + at, base.added(out, at));
+      store_pack(y + at, base.template added<T, N>(sum, at));
     }
   }
 }
