@@ -1,6 +1,7 @@
 #include "analysis/arena.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <tuple>
 
@@ -56,7 +57,8 @@ class Packer {
     const auto fullest = std::ranges::max_element(live);
     ceiling_ = *fullest;
     fullest_step_ = static_cast<std::int32_t>(fullest - live.begin());
-    steps_of_era_ = static_cast<std::int32_t>(live.size()) / kEras + 1;
+    const auto eras = std::clamp(static_cast<std::int32_t>(blocks.size()) / kBlocksOfEra, 64, 4096);
+    steps_of_era_ = static_cast<std::int32_t>(live.size()) / eras + 1;
     for (const ArenaBlock& b : blocks) {
       const auto first = live.begin() + b.life.first, last = live.begin() + b.life.last;
       items_.push_back({round_up(b.bytes, kArenaAlignment), b.life, last - first + 1,
@@ -76,16 +78,17 @@ class Packer {
 
   // Places the items one after the other; returns the height.
   std::int64_t place(const std::vector<std::size_t>& sequence) {
-    placed_.clear();
-    placed_in_.assign(static_cast<std::size_t>(kEras), {});
+    std::int32_t end = 0;
+    for (const Item& item : items_) end = std::max(end, item.life.last + 1);
+    placed_in_.assign(at(era_of(end)) + 1, {});
     std::int64_t height = 0;
     for (std::size_t i : sequence) {
       const Item& item = items_[i];
       const int era = era_of(item.life.first), last_era = era_of(item.life.last);
-      offsets_[i] = best_offset(item, era == last_era ? placed_in_[at(era)] : placed_);
+      offsets_[i] =
+          best_offset(item, era == last_era ? placed_in_[at(era)] : placed_between(item.life));
       height = std::max(height, offsets_[i] + item.bytes);
       const Placed placed{offsets_[i], item.bytes, item.life};
-      insert(placed, placed_);
       for (int e = era; e <= last_era; ++e) insert(placed, placed_in_[at(e)]);
     }
     return height;
@@ -105,12 +108,26 @@ class Packer {
   using InOrder = std::vector<Placed>;  // of offsets
 
   // Most items live for a few steps; only those placed in the same stretch of time matter to them.
-  static constexpr int kEras = 64;
+  static constexpr std::int32_t kBlocksOfEra = 128;
   int era_of(std::int32_t step) const { return step / steps_of_era_; }
   static std::size_t at(int era) { return static_cast<std::size_t>(era); }
 
   static void insert(const Placed& placed, InOrder& list) {
     list.insert(std::ranges::upper_bound(list, placed.offset, {}, &Placed::offset), placed);
+  }
+
+  // What overlaps with a lifetime of several eras; an item is taken from the first era that
+  // both live in.
+  const InOrder& placed_between(const Lifetime& life) {
+    found_.clear();
+    for (int era = era_of(life.first); era <= era_of(life.last); ++era) {
+      std::ranges::copy_if(placed_in_[at(era)], std::back_inserter(found_), [&](const Placed& p) {
+        const int begin = std::max(era_of(p.life.first), era_of(life.first));
+        return era == begin && life.overlaps(p.life);
+      });
+    }
+    std::ranges::stable_sort(found_, {}, &Placed::offset);
+    return found_;
   }
 
   // The offset at an end of the smallest sufficient gap between items alive at the same time; above
@@ -137,8 +154,8 @@ class Packer {
   std::int64_t ceiling_ = 0;
   std::int32_t fullest_step_ = 0, steps_of_era_ = 1;
   std::vector<std::int64_t> offsets_;  // by item
-  InOrder placed_;
-  std::vector<InOrder> placed_in_;  // by era: what lives in it
+  std::vector<InOrder> placed_in_;     // by era: what lives in it
+  InOrder found_;
 };
 
 }  // namespace
