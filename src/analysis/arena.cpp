@@ -57,7 +57,8 @@ class Packer {
     const auto fullest = std::ranges::max_element(live);
     ceiling_ = *fullest;
     fullest_step_ = static_cast<std::int32_t>(fullest - live.begin());
-    steps_of_era_ = static_cast<std::int32_t>(live.size()) / kEras + 1;
+    const auto eras = std::clamp(static_cast<std::int32_t>(blocks.size()) / kBlocksOfEra, 64, 4096);
+    steps_of_era_ = static_cast<std::int32_t>(live.size()) / eras + 1;
     for (const ArenaBlock& b : blocks) {
       const auto first = live.begin() + b.life.first, last = live.begin() + b.life.last;
       items_.push_back({round_up(b.bytes, kArenaAlignment), b.life, last - first + 1,
@@ -77,13 +78,15 @@ class Packer {
 
   // Places the items one after the other; returns the height.
   std::int64_t place(const std::vector<std::size_t>& sequence) {
-    placed_in_.assign(static_cast<std::size_t>(kEras), {});
+    std::int32_t end = 0;
+    for (const Item& item : items_) end = std::max(end, item.life.last + 1);
+    placed_in_.assign(at(era_of(end)) + 1, {});
     std::int64_t height = 0;
     for (std::size_t i : sequence) {
       const Item& item = items_[i];
       const int era = era_of(item.life.first), last_era = era_of(item.life.last);
-      offsets_[i] = best_offset(
-          item, era == last_era ? placed_in_[at(era)] : placed_beside(item, era, last_era));
+      offsets_[i] =
+          best_offset(item, era == last_era ? placed_in_[at(era)] : placed_between(item.life));
       height = std::max(height, offsets_[i] + item.bytes);
       const Placed placed{offsets_[i], item.bytes, item.life};
       for (int e = era; e <= last_era; ++e) insert(placed, placed_in_[at(e)]);
@@ -105,7 +108,7 @@ class Packer {
   using InOrder = std::vector<Placed>;  // of offsets
 
   // Most items live for a few steps; only those placed in the same stretch of time matter to them.
-  static constexpr int kEras = 64;
+  static constexpr std::int32_t kBlocksOfEra = 128;
   int era_of(std::int32_t step) const { return step / steps_of_era_; }
   static std::size_t at(int era) { return static_cast<std::size_t>(era); }
 
@@ -113,16 +116,18 @@ class Packer {
     list.insert(std::ranges::upper_bound(list, placed.offset, {}, &Placed::offset), placed);
   }
 
-  // What is placed in these eras and lives at a time with the item. What lives in several of them
-  // is there several times, which changes no gap.
-  InOrder placed_beside(const Item& item, int first, int last) const {
-    InOrder out;
-    for (int era = first; era <= last; ++era) {
-      std::ranges::copy_if(placed_in_[at(era)], std::back_inserter(out),
-                           [&](const Placed& p) { return item.life.overlaps(p.life); });
+  // What overlaps with a lifetime of several eras; an item is taken from the first era that
+  // both live in.
+  const InOrder& placed_between(const Lifetime& life) {
+    found_.clear();
+    for (int era = era_of(life.first); era <= era_of(life.last); ++era) {
+      std::ranges::copy_if(placed_in_[at(era)], std::back_inserter(found_), [&](const Placed& p) {
+        const int begin = std::max(era_of(p.life.first), era_of(life.first));
+        return era == begin && life.overlaps(p.life);
+      });
     }
-    std::ranges::sort(out, {}, &Placed::offset);
-    return out;
+    std::ranges::stable_sort(found_, {}, &Placed::offset);
+    return found_;
   }
 
   // The offset at an end of the smallest sufficient gap between items alive at the same time; above
@@ -150,6 +155,7 @@ class Packer {
   std::int32_t fullest_step_ = 0, steps_of_era_ = 1;
   std::vector<std::int64_t> offsets_;  // by item
   std::vector<InOrder> placed_in_;     // by era: what lives in it
+  InOrder found_;
 };
 
 }  // namespace

@@ -7,6 +7,12 @@
 namespace tracestep::ops {
 namespace {
 
+// Magnitudes and scales of weights that ranks divide by columns have rows, too.
+void require_count(const OpCall& c, int input, std::int64_t count) {
+  const Shape& shape = c.inputs[static_cast<std::size_t>(input)].shape;
+  if (shape.product() != count || shape.empty()) rules::require_shape(c, input, {count});
+}
+
 std::vector<Type> widened_type(const OpCall& c) {
   const Type out{c.attrs.dtype("dtype"), c.attrs.ints("shape")};
   const std::int64_t count = out.count();
@@ -18,8 +24,12 @@ std::vector<Type> widened_type(const OpCall& c) {
   if (pairs.rank() > 0) pairs[pairs.rank() - 1] /= 2;
   if (pairs.product() * 2 != count) fail_usage(c.op.name, "rows of {} are odd", out.str());
   rules::require_shape(c, 0, pairs);
-  rules::require_shape(c, 1, {nf4_blocks(count)});
-  rules::require_shape(c, 2, {nf4_groups(count)});
+  const std::int64_t group = c.attrs.integer("group"), blocks = nf4_blocks(count);
+  if (group < 1 || group > kNf4Group) {
+    fail_usage(c.op.name, "group is {}; 1 to {} blocks are expected", group, kNf4Group);
+  }
+  require_count(c, 1, blocks);
+  require_count(c, 2, ceil_div(blocks, group));
   rules::require_shape(c, 3, {1});
   for (int i = 0; i < 4; ++i) {
     const DType dtype = c.inputs[static_cast<std::size_t>(i)].dtype;
@@ -36,12 +46,14 @@ void register_nf4() {
       {.name = "widen_nf4",
        .doc =
            "Weights from two codes of 4 bits a byte, the first in the high bits: nf4[code] · m, "
-           "where m of each 64 elements is dynamic[magnitude] · scale + offset, a scale for 256.",
+           "where m of each 64 elements is dynamic[magnitude] · scale + offset, a scale for each "
+           "`group` of such blocks.",
        .source = "Dettmers et al. 2023, QLoRA, section 3",
        .inputs = {"codes", "magnitudes", "scales", "offset"},
        .outputs = {"w"},
        .attrs = {{"dtype", AttrKind::kDType, std::nullopt, "element type"},
-                 {"shape", AttrKind::kInts, std::nullopt, "result shape"}},
+                 {"shape", AttrKind::kInts, std::nullopt, "result shape"},
+                 {"group", AttrKind::kInt, AttrValue(kNf4Group), "blocks with one scale"}},
        .kernel_class = KernelClass::kElementwise,
        .precision_class = PrecisionClass::kKeep,
        .infer = widened_type,

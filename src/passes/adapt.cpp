@@ -82,7 +82,15 @@ class Targets {
     if (target == "all") return !layer_of(path).empty();
     const bool is_end = path.ends_with(target) && (path.size() == target.size() ||
                                                    path[path.size() - target.size() - 1] == '.');
-    return is_end || is_word(target, path) || path_matches(target, path);
+    return is_end || is_word(target, path) || path_matches(target, path) ||
+           is_word_within(target, path);
+  }
+
+  // A name of a projection behind a path: layers.0-15.*.down
+  bool is_word_within(std::string_view target, std::string_view path) const {
+    const std::size_t dot = target.rfind('.');
+    if (dot == target.npos || !is_word(target.substr(dot + 1), path)) return false;
+    return path_matches(std::string(target.substr(0, dot)) + ".*", path);
   }
 
   [[noreturn]] void refuse(std::string_view target) const {

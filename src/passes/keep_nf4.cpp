@@ -1,22 +1,66 @@
 #include "passes/form_passes.h"
 
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/indexed.h"
 #include "ir/layer_path.h"
 #include "ir/rewrite.h"
 #include "ops/nf4_codes.h"
+#include "passes/divided_nf4.h"
+#include "passes/parallel_passes.h"
 
 namespace tracestep {
 namespace {
 
+// The magnitudes and scales of a matrix, of which each of `ranks` has a part.
+struct Statistics {
+  Shape magnitudes, scales;
+  std::int64_t group = kNf4Group;  // blocks with one scale
+};
+
+// A rank's part begins within 256 blocks with one scale where the parts are no multiples of them,
+// and by columns each of its rows does: there fewer blocks have one.
+Statistics statistics_of(const Value& weight, int ranks) {
+  const std::int64_t count = weight.type.count(), blocks = nf4_blocks(count);
+  const auto axis = ranks > 1 ? split_axis(weight.name) : std::nullopt;
+  if (!axis) return {{blocks}, {nf4_groups(count)}};
+  const Shape& shape = weight.type.shape;
+  const bool by_columns = *axis == 1;
+  const std::int64_t together = by_columns ? shape[1] : count;
+  if (together % kNf4Block != 0) {
+    throw Error(
+        ErrorCode::kUsage, "lora",
+        fmt::format("{} ranks would cut blocks of {} weights of {}, which base=nf4 keeps "
+                    "together: each has {} of its {}",
+                    ranks, kNf4Block, weight.name, together, by_columns ? "columns" : "elements"),
+        "leave out base=nf4, or give a smaller tp");
+  }
+  const std::int64_t group = std::gcd(kNf4Group, together / kNf4Block);
+  if (!by_columns) return {{blocks}, {blocks / group}, group};
+  const std::int64_t of_row = shape[1] / kNf4Block;
+  return {{shape[0], of_row}, {shape[0], of_row / group}, group};
+}
+
+// True for a matrix that is whole blocks on one rank.
+bool is_of_blocks(const Value& leaf, int ranks) {
+  const auto axis = ranks > 1 ? split_axis(leaf.name) : std::nullopt;
+  Shape whole = leaf.type.shape;
+  if (axis) whole[*axis] *= ranks;
+  return whole.product() % kNf4Block == 0 && whole[1] % 2 == 0;
+}
+
 // Frozen matrices within the layers that products alone read, as their second operand.
-std::vector<bool> kept_in_codes(const Program& program, const std::set<std::string>& kept) {
+std::vector<bool> kept_in_codes(const Program& program, const std::set<std::string>& kept,
+                                int ranks) {
   std::vector<bool> out(program.values.size(), false);
   for (const ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     out[at(id)] = leaf.leaf == LeafKind::kConstant && leaf.type.shape.rank() == 2 &&
-                  is_floating(leaf.type.dtype) && leaf.type.count() % kNf4Block == 0 &&
-                  leaf.type.shape[1] % 2 == 0 && !layer_of(leaf.name).empty() &&
-                  !kept.contains(leaf.name);
+                  is_floating(leaf.type.dtype) && is_of_blocks(leaf, ranks) &&
+                  !layer_of(leaf.name).empty() && !kept.contains(leaf.name);
   }
   std::vector<bool> is_read(program.values.size(), false);
   for (const Node& node : program.nodes) {
@@ -33,7 +77,11 @@ std::vector<bool> kept_in_codes(const Program& program, const std::set<std::stri
 }  // namespace
 
 Program keep_nf4(const Program& program, const std::set<std::string>& kept) {
-  const std::vector<bool> chosen = kept_in_codes(program, kept);
+  return keep_nf4_of_ranks(program, kept, 1);
+}
+
+Program keep_nf4_of_ranks(const Program& program, const std::set<std::string>& kept, int ranks) {
+  const std::vector<bool> chosen = kept_in_codes(program, kept, ranks);
   Program leaves = program;
   std::set<std::string> blocks;
   for (const ValueId id : program.leaves) {
@@ -53,17 +101,17 @@ Program keep_nf4(const Program& program, const std::set<std::string>& kept) {
     if (out) return out;
     const auto guard = r.from(reader);
     const Value& weight = program.value(id);
-    const std::int64_t count = weight.type.count();
-    const auto constant = [&](std::string_view what, DType dtype, std::int64_t size) {
-      return r.builder().leaf(LeafKind::kConstant, weight.name + std::string(what),
-                              {dtype, {size}});
+    const Statistics of = statistics_of(weight, ranks);
+    const auto constant = [&](std::string_view what, DType dtype, const Shape& shape) {
+      return r.builder().leaf(LeafKind::kConstant, weight.name + std::string(what), {dtype, shape});
     };
-    return out = r.builder().call1(
-               "widen_nf4",
-               {r.map(id), constant(kNf4Magnitudes, DType::kU8, nf4_blocks(count)),
-                constant(kNf4Scales, DType::kF32, nf4_groups(count)),
-                constant(kNf4Offset, DType::kF32, 1)},
-               {{"dtype", weight.type.dtype}, {"shape", weight.type.shape}});
+    Attrs attrs{{"dtype", weight.type.dtype}, {"shape", weight.type.shape}};
+    if (of.group != kNf4Group) attrs.set("group", of.group);
+    return out = r.builder().call1("widen_nf4",
+                                   {r.map(id), constant(kNf4Magnitudes, DType::kU8, of.magnitudes),
+                                    constant(kNf4Scales, DType::kF32, of.scales),
+                                    constant(kNf4Offset, DType::kF32, {1})},
+                                   std::move(attrs));
   };
   for (const Node& node : program.nodes) {
     std::vector<Val> inputs;

@@ -14,6 +14,7 @@
 #include "ir/print.h"
 #include "ir/verify.h"
 #include "passes/autograd.h"
+#include "passes/divided_nf4.h"
 #include "passes/form_passes.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
@@ -230,8 +231,7 @@ bool keeps_nf4(const Options& o) {
   return adapts(o) && o.run.lora.is_on() && o.run.lora.base == BaseWeights::kNf4;
 }
 Program keep_frozen_nf4(const Program& p, const Options& o) {
-  if (is_split(o)) fail_usage("lora", "base=nf4 with weights that ranks divide; leave out tp");
-  return keep_nf4(p, own_constants(o));
+  return keep_nf4_of_ranks(p, own_constants(o), is_split(o) ? o.run.parallel.tensor : 1);
 }
 
 Program update(const Program& p, const Options& o) {

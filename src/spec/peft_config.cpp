@@ -4,9 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/utf8.h"
+#include "ir/layer_path.h"
 
 namespace tracestep {
 namespace {
@@ -52,6 +55,16 @@ double number_in(const Json& json, const char* field, double least, double most,
              value == nullptr ? "missing" : printable(value->dump()), least, most);
 }
 
+// PEFT takes modules whose paths end with a target. Names of a family's layers are not those here,
+// numbers of layers and last names are: "layers.3.*.down_proj" for "model.layers.3.mlp.down_proj",
+// "down_proj" for "mlp.down_proj".
+std::string target_of(const std::string& module) {
+  const std::string_view layer = layer_of(module),
+                         name = std::string_view(module).substr(module.rfind('.') + 1);
+  if (layer.empty() || layer.size() == module.size()) return std::string(name);
+  return fmt::format("{}.{}.*.{}", kLayersPath, layer.substr(layer.rfind('.') + 1), name);
+}
+
 std::vector<std::string> targets_in(const Json& json, const std::string& where) {
   const Json* modules = json.find("target_modules");
   if (modules != nullptr && modules->is_string() && modules->as_string() == "all-linear") {
@@ -60,7 +73,7 @@ std::vector<std::string> targets_in(const Json& json, const std::string& where) 
   std::vector<std::string> out;
   if (modules != nullptr && modules->is_array()) {
     for (const Json& module : modules->items()) {
-      if (module.is_string()) out.push_back(module.as_string());
+      if (module.is_string()) out.push_back(target_of(module.as_string()));
     }
   }
   if (out.empty()) {
@@ -68,6 +81,7 @@ std::vector<std::string> targets_in(const Json& json, const std::string& where) 
                modules == nullptr ? "missing" : printable(modules->dump()));
   }
   std::ranges::sort(out);
+  out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 

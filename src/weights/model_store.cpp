@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "base/random.h"
 #include "base/shares.h"
 #include "nn/scopes.h"
+#include "ops/nf4_codes.h"
 #include "passes/form_passes.h"
 #include "passes/loss_scaling.h"
 #include "run/adapters.h"
@@ -143,8 +145,24 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 }  // namespace
 
+namespace {
+
+// Magnitudes or scales of codes as this model has them, where other ranks saved them; else nothing.
+std::optional<HostTensor> divided_otherwise(const WholeTensors& to, const std::string& name,
+                                            const TensorView& value) {
+  const Type type = to.type(name);
+  if (!is_part_of_nf4(name) || value.shape == type.shape) return std::nullopt;
+  const std::string codes = std::string(weight_of_part(name)) + std::string(kNf4Codes);
+  return with_shape(value.copy(), type.shape, nf4_blocks(2 * to.type(codes).count()));
+}
+
+}  // namespace
+
 void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value) {
   const Type type = to.type(name);
+  if (const auto divided = divided_otherwise(to, name, value)) {
+    return load_tensor(to, name, *divided);
+  }
   if (value.dtype != type.dtype &&
       is_storable({value.dtype, value.shape}, type, to.is_frozen(name))) {
     to.set(name, as_dtype(value, type.dtype));
@@ -288,6 +306,12 @@ void load_parameters(const WholeTensors& to, const SavedTensors& from) {
                                              : "each new row is the mean of those there are");
     }
     if (is_resized) held.shape[0] = type.shape[0];
+    if (is_part_of_nf4(name) && held != type) {
+      if (const auto divided = divided_otherwise(to, name, from.read(name))) {
+        load_tensor(to, name, *divided);
+        continue;
+      }
+    }
     if (!is_storable(held, type, from.is_published() || to.is_frozen(name))) {
       fail_input(where, "tensor '{}' is {}, the model expects {}", name, held.str(), type.str());
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 
 #include "base/shares.h"
 #include "ops/nf4_codes.h"
@@ -104,17 +105,52 @@ Nf4Weights to_nf4(const TensorView& weight) {
   return out;
 }
 
+namespace {
+
+// Blocks with one scale, by the number of scales.
+std::int64_t group_of(std::int64_t scales, std::int64_t blocks) {
+  return scales == ceil_div(blocks, kNf4Group) ? kNf4Group
+                                               : blocks / std::max<std::int64_t>(scales, 1);
+}
+
+}  // namespace
+
+std::optional<HostTensor> with_shape(const HostTensor& part, const Shape& to, std::int64_t blocks) {
+  HostTensor out = part;
+  out.shape = to;
+  if (part.count() == to.product()) return out;
+  const std::int64_t from_group = group_of(part.count(), blocks),
+                     to_group = group_of(to.product(), blocks);
+  const auto holds = [&](std::int64_t count, std::int64_t group) {
+    return group > 0 && count == ceil_div(blocks, group) && kNf4Group % group == 0;
+  };
+  if (part.dtype == DType::kU8 || !holds(part.count(), from_group) ||
+      !holds(to.product(), to_group)) {
+    return std::nullopt;
+  }
+  const std::size_t size = size_of(part.dtype);
+  out.bytes.resize(static_cast<std::size_t>(to.product()) * size);
+  for (std::int64_t i = 0; i < to.product(); ++i) {
+    const auto from = static_cast<std::size_t>(i * to_group / from_group) * size;
+    std::memcpy(out.bytes.data() + static_cast<std::size_t>(i) * size, part.bytes.data() + from,
+                size);
+  }
+  return out;
+}
+
 HostTensor from_nf4(const Nf4Weights& parts) {
   HostTensor out =
       HostTensor::zeros(DType::kF32, coded_shape({parts.codes.dtype, parts.codes.shape}));
   const auto codes = parts.codes.as<std::uint8_t>();
   const auto magnitudes = parts.magnitudes.as<std::uint8_t>();
   const auto scales = parts.scales.as<float>();
+  const std::int64_t blocks = std::ssize(magnitudes), group = group_of(std::ssize(scales), blocks);
   const float offset = parts.offset.as<float>()[0];
   const auto w = out.as<float>();
   for (std::size_t i = 0; i < codes.size(); ++i) {
     const std::size_t block = 2 * i / kNf4Block;
-    const float m = kDynamic[magnitudes[block]] * scales[block / kNf4Group] + offset;
+    const float m =
+        kDynamic[magnitudes[block]] * scales[block / static_cast<std::size_t>(group)] + offset;
     w[2 * i] = kNf4Values[codes[i] >> 4] * m;
     w[2 * i + 1] = kNf4Values[codes[i] & 15] * m;
   }
@@ -136,7 +172,10 @@ void set_nf4(const WholeTensors& to, const std::string& name, const TensorView& 
   const auto set = [&](std::string_view what, const HostTensor& value) {
     const std::string part = name + std::string(what);
     const Type type = to.type(part);
-    to.set(part, type.dtype == value.dtype ? value : as_dtype(value, type.dtype));
+    const auto shaped = value.shape == type.shape
+                            ? value
+                            : with_shape(value, type.shape, nf4_blocks(weight.count())).value();
+    to.set(part, type.dtype == value.dtype ? shaped : as_dtype(shaped, type.dtype));
   };
   set(kNf4Codes, parts.codes);
   set(kNf4Magnitudes, parts.magnitudes);
@@ -147,6 +186,13 @@ void set_nf4(const WholeTensors& to, const std::string& name, const TensorView& 
 std::string weight_of_codes(std::string_view name) {
   return name.ends_with(kNf4Codes) ? std::string(name.substr(0, name.size() - kNf4Codes.size()))
                                    : std::string();
+}
+
+std::string_view weight_of_part(std::string_view name) {
+  for (const std::string_view part : {kNf4Codes, kNf4Magnitudes, kNf4Scales, kNf4Offset}) {
+    if (name.ends_with(part)) return name.substr(0, name.size() - part.size());
+  }
+  return {};
 }
 
 bool is_part_of_nf4(std::string_view name) {

@@ -1,6 +1,8 @@
 // Weights of 4 bits on the host: made from a tensor as bitsandbytes makes them, and set.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/host_tensor.h"
@@ -30,5 +32,12 @@ void set_nf4(const WholeTensors& to, const std::string& name, const TensorView& 
 std::string weight_of_codes(std::string_view name);
 // True for the other tensors that belong to codes.
 bool is_part_of_nf4(std::string_view name);
+// The name of the weight of which `name` is any of these tensors; empty: it is none.
+std::string_view weight_of_part(std::string_view name);
+
+// Magnitudes or scales as a tensor of shape `to` has them: with rows, and a scale for fewer blocks,
+// where ranks divide the weight (passes/keep_nf4.cpp). `blocks`: of the weight. nullopt: they are
+// not of such a weight.
+std::optional<HostTensor> with_shape(const HostTensor& part, const Shape& to, std::int64_t blocks);
 
 }  // namespace tracestep

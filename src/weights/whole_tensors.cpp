@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/collective_sizes.h"
+#include "passes/form_passes.h"
 #include "passes/parallel_passes.h"
 #include "weights/nf4_weights.h"
 
@@ -72,9 +73,17 @@ bool WholeTensors::has_parts() const {
   return false;
 }
 
-// The name of a state ends with its parameter's name.
+// The name of a state ends with its parameter's name, and codes begin with their weight's.
 WholeTensors::Held WholeTensors::held(std::string_view name) const {
   const Type& here = first().at(name).type;
+  if (const std::string_view weight = weight_of_part(name); !weight.empty()) {
+    const bool is_one = name.ends_with(kNf4Offset) || !choice_.is_divided();
+    const auto axis = is_one ? std::nullopt : split_axis(weight);
+    if (!axis) return {{here}, false};
+    DividedTensor tensor{here, here.shape.rank() == 1 ? 0 : *axis};
+    tensor.whole.shape[*tensor.axis] *= choice_.tensor;
+    return {tensor, false};
+  }
   for (std::string_view rest = name;;) {
     if (const auto found = parameters_.find(rest); found != parameters_.end()) {
       DividedTensor tensor{{here.dtype, found->second}};

@@ -128,6 +128,14 @@ OpCase nf4_of(const Shape& shape) {
           {{"shape", shape}}};
 }
 
+// A part of a matrix that ranks divide by columns: rows of magnitudes and of scales.
+OpCase nf4_of_part(std::int64_t rows, std::int64_t columns, std::int64_t group) {
+  const std::int64_t blocks = columns / kNf4Block;
+  return {{bytes({rows, columns / 2}), bytes({rows, blocks}),
+           wide({rows, blocks / group}, 0.1, 2.0), wide({1}, 3.0, 4.0)},
+          {{"shape", Shape{rows, columns}}, {"group", group}}};
+}
+
 // Rates and factors, the number of the step, then groups.
 OpCase adamw_8bit_on(const std::vector<Shape>& shapes, bool scaled, const bool* apply,
                      bool shadowed) {
@@ -267,7 +275,8 @@ std::vector<OpTest> optimizer_tests() {
        .gradient_outputs = {}},
       {.op = "widen_nf4",
        .cases = {nf4_of({64}), nf4_of({3, 128}), nf4_of({131, 192}), nf4_of({0, 64}),
-                 nf4_of({32, 6}), nf4_of({300, 64})},
+                 nf4_of({32, 6}), nf4_of({300, 64}), nf4_of_part(7, 192, 1),
+                 nf4_of_part(33, 256, 2)},
        .gradient_outputs = {}},
       composite("adamw_8bit", adamw_8bit_cases(), {}),
       refresh_codes(),

@@ -10,10 +10,10 @@
 #include "support/temp_folder.h"
 
 using Target = int(const std::uint8_t*, std::size_t);
-extern "C" Target fuzz_captured, fuzz_checkpoint, fuzz_gzip, fuzz_json, fuzz_memory_trace,
-    fuzz_message, fuzz_pickle, fuzz_program, fuzz_ranks, fuzz_result, fuzz_result_csv,
-    fuzz_safetensors, fuzz_snapshot, fuzz_token_file, fuzz_tokenizer, fuzz_tokenizer_json,
-    fuzz_trace, fuzz_weight_index;
+extern "C" Target fuzz_captured, fuzz_checkpoint, fuzz_documents, fuzz_gzip, fuzz_json,
+    fuzz_memory_trace, fuzz_message, fuzz_pickle, fuzz_program, fuzz_ranks, fuzz_result,
+    fuzz_result_csv, fuzz_safetensors, fuzz_snapshot, fuzz_token_file, fuzz_tokenizer,
+    fuzz_tokenizer_json, fuzz_trace, fuzz_weight_index;
 
 namespace tracestep {
 namespace {
@@ -23,9 +23,10 @@ struct Named {
   Target* run;
 };
 
-constexpr std::array<Named, 18> kTargets = {{
+constexpr std::array<Named, 19> kTargets = {{
     {"captured", fuzz_captured},
     {"checkpoint", fuzz_checkpoint},
+    {"documents", fuzz_documents},
     {"gzip", fuzz_gzip},
     {"json", fuzz_json},
     {"memory_trace", fuzz_memory_trace},

@@ -164,6 +164,22 @@ TEST_F(AdaptTest, UnderAutocastFrozenWeightsOfProductsAndTablesAreNarrow) {
   }
 }
 
+TEST_F(AdaptTest, NamesOfProjectionsAreTakenBehindPaths) {
+  const auto adapted_in = [](const char* target) {
+    std::set<std::string> out;
+    const Program program = step_program(small({.rank = 2, .targets = {target}}));
+    for (const std::string& name : names_of(program, LeafKind::kParameter)) {
+      if (name.ends_with(kAdapterB)) out.insert(name.substr(0, name.size() - kAdapterB.size()));
+    }
+    return out;
+  };
+  EXPECT_THAT(adapted_in("layers.1.*.down_proj"), ElementsAre("layers.1.ffn.w2"));
+  EXPECT_THAT(adapted_in("layers.0-1.attn.o"),
+              ElementsAre("layers.0.attn.output_proj", "layers.1.attn.output_proj"));
+  EXPECT_THAT(message_of(small({.rank = 2, .targets = {"layers.7.*.down"}})),
+              HasSubstr("layers.7"));
+}
+
 TEST_F(AdaptTest, WhatMatchesNothingIsRefusedByName) {
   EXPECT_THAT(message_of(small({.rank = 2, .targets = {"query"}})),
               AllOf(HasSubstr("\"query\""), HasSubstr("down, gate, k, lm_head, o, q, up, v")));

@@ -19,6 +19,7 @@
 #include "support/random_step.h"
 #include "train/step_inputs.h"
 #include "weights/model_store.h"
+#include "weights/nf4_weights.h"
 #include "weights/peft_files.h"
 #include "weights/whole_tensors.h"
 
@@ -135,6 +136,58 @@ TEST_F(AdaptersTest, RanksTakeTheStepThatOneTakesAndHoldWhatWasPredicted) {
       EXPECT_LE(difference(value, many.weights.at(name)), 1e-10) << choice << ", " << name;
     }
   }
+}
+
+// Codes are made of whole matrices, which ranks then divide: by columns a rank has a scale for as
+// few blocks as lie together.
+TEST_F(AdaptersTest, RanksThatDivideWeightsOf4BitsTakeTheStepThatOneTakes) {
+  const auto spec_of = [](const char* choice) {
+    RunSpec out = small_step("r=3,alpha=6,targets=all,base=nf4", choice);
+    out.model.d_model = 192;
+    out.model.d_ff = 384;
+    return out;
+  };
+  const Result one = run(spec_of("none"));
+  EXPECT_TRUE(one.weights.contains("layers.0.ffn.w2.lora_A.weight"));
+  for (const char* choice : {"tp=3", "dp=2,tp=3", "dp=2,shard=2,tp=3", "dp=2,shard=3"}) {
+    const Result many = run(spec_of(choice));
+    EXPECT_NEAR(many.loss, one.loss, 1e-12) << choice;
+    for (const auto& [name, value] : one.weights) {
+      EXPECT_LE(difference(value, many.weights.at(name)), 1e-10) << choice << ", " << name;
+    }
+  }
+  EXPECT_THAT([&] { run(spec_of("tp=2")); },
+              ::testing::ThrowsMessage<Error>(::testing::HasSubstr("would cut blocks of 64")));
+}
+
+TEST_F(AdaptersTest, CodesOfRanksAreThoseOfTheWholeMatrix) {
+  const auto tensors_with = [](const char* choice, const auto& act) {
+    RunSpec spec = small_step("r=3,targets=all,base=nf4", choice);
+    spec.model.d_model = 192;
+    spec.model.d_ff = 384;
+    const auto device = make_device(spec);
+    Session session(*device, spec);
+    const WholeTensors tensors = tensors_of(session);
+    initialize_parameters(tensors, spec.seed);
+    act(tensors);
+  };
+  Weights whole;
+  tensors_with("none", [&](const WholeTensors& tensors) {
+    for (const std::string& name : tensors.weights()) whole[name] = tensors.get(name);
+  });
+  tensors_with("tp=3", [&](const WholeTensors& tensors) {
+    int divided = 0;
+    for (const std::string& name : tensors.weights()) {
+      const HostTensor& wanted = whole.at(name);
+      divided += tensors.is_part(name) && !weight_of_part(name).empty() ? 1 : 0;
+      const std::string codes = std::string(weight_of_part(name)) + std::string(kNf4Codes);
+      const std::int64_t blocks = weight_of_part(name).empty() ? 0 : whole.at(codes).count() / 32;
+      const auto back = with_shape(tensors.get(name), wanted.shape, blocks);
+      ASSERT_TRUE(back.has_value()) << name;
+      EXPECT_EQ(back->bytes, wanted.bytes) << name;
+    }
+    EXPECT_EQ(divided, 2 * 7 * 3);  // of each product codes, magnitudes and scales
+  });
 }
 
 // Bounds of documents and the count of targets are those of the whole batch on every rank of a

@@ -62,6 +62,21 @@ TEST(Nf4WeightsTest, ZerosAndLargeValuesAreCoded) {
   EXPECT_EQ(to_nf4(zeros).codes.as<std::uint8_t>()[1], 0x70);
 }
 
+// Ranks that divide a matrix have a scale for fewer blocks, and rows of magnitudes.
+TEST(Nf4WeightsTest, ScalesOfFewerBlocksAreRepeated) {
+  const Nf4Weights codes = to_nf4(weight());  // 384 blocks, 2 of a row
+  const auto more = with_shape(codes.scales, {192, 1}, 384);
+  ASSERT_TRUE(more);
+  EXPECT_EQ(more->as<float>()[127], codes.scales.as<float>()[0]);
+  EXPECT_EQ(more->as<float>()[128], codes.scales.as<float>()[1]);
+  EXPECT_EQ(with_shape(*more, {2}, 384)->bytes, codes.scales.bytes);
+  EXPECT_EQ(with_shape(codes.magnitudes, {192, 2}, 384)->bytes, codes.magnitudes.bytes);
+  EXPECT_FALSE(with_shape(codes.magnitudes, {100}, 384));
+  EXPECT_FALSE(with_shape(codes.scales, {100}, 384));
+  const HostTensor wide = from_nf4(codes);
+  EXPECT_EQ(from_nf4({codes.codes, codes.magnitudes, *more, codes.offset}).bytes, wide.bytes);
+}
+
 // 127 is 0, 255 is 1, and every other value has one of the other sign.
 TEST(Nf4WeightsTest, MagnitudesRiseFromCodeToCode) {
   constexpr DynamicValues values;

@@ -2,6 +2,8 @@
 // the merged weights. tests/python/adapters_test.py has them beside PEFT.
 #include "weights/peft_files.h"
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,8 +120,26 @@ TEST_F(PeftFilesTest, NamesRowsAndTargetsAreThoseOfTheFamily) {
   EXPECT_EQ(rows[1 * 2], ours[2 * 2]);
   // q is adapted in one layer alone, so that the name would say too much.
   EXPECT_THAT(read_peft_config(out).targets,
-              ElementsAre("model.layers.0.self_attn.v_proj", "model.layers.1.self_attn.q_proj",
-                          "model.layers.1.self_attn.v_proj"));
+              ElementsAre("layers.0.*.v_proj", "layers.1.*.q_proj", "layers.1.*.v_proj"));
+  RunSpec again = run;
+  again.lora = read_peft_config(out);
+  Store read(*device);
+  bind(read, again);
+  start_adapters(WholeTensors(read), again);
+  for (const std::string& name : tensors.names(LeafKind::kParameter)) {
+    EXPECT_EQ(read.get(name).bytes, tensors.get(name).bytes) << name;
+  }
+}
+
+// As PEFT saves target_modules="all-linear" of a small model, and ends of paths.
+TEST_F(PeftFilesTest, WholePathsAndEndsOfPathsAreTargets) {
+  const fs::path out = folder_.path() / "config";
+  fs::create_directories(out);
+  std::ofstream(out / kPeftConfig) <<
+      R"({"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules":
+ ["model.layers.11.mlp.down_proj", "0.self_attn.q_proj", "mlp.up_proj", "up_proj", "lm_head"]})";
+  EXPECT_THAT(read_peft_config(out).targets,
+              ElementsAre("layers.0.*.q_proj", "layers.11.*.down_proj", "lm_head", "up_proj"));
 }
 
 TEST_F(PeftFilesTest, MergedWeightsHaveTheScaledProductAndNoAdapters) {

@@ -33,7 +33,7 @@ STEP = {"--precision": ["fp32", "bf16", "fp16"], "--attention": ["naive", "flash
         "--offload": ["none", "optimizer", "activations", "optimizer+activations"],
         "--loss-chunks": ["1", "2", "auto"], "--ffn-chunks": ["1", "1", "2", "3"],
         "--parallel": ["", "", "", "", "dp=2", "dp=2,shard=1", "dp=2,shard=3", "tp=2"]}
-MODEL = {"--d-model": ["32", "48", "64"], "--d-ff": ["50", "96", "128"], "--layers": ["1", "2", "3"],
+MODEL = {"--d-model": ["32", "48", "64", "128"], "--d-ff": ["50", "96", "128"], "--layers": ["1", "2", "3"],
          "--heads": ["2", "4"], "--vocab": ["65", "300"], "--context": ["9", "32", "64"],
          "--batch": ["1", "2"], "--kv-heads": ["", "", "2"], "--norm-kind": ["rms", "layer"],
          "--gated": ["on", "off"], "--tied-head": ["on", "off"], "--qkv-bias": ["on", "off"],

@@ -27,6 +27,7 @@ READERS = {
     "captured": ["captured/captured_model.cpp", "captured/forward_program.cpp", "captured/capture_index.cpp",
                  "captured/leaf_blocks.cpp", "captured/read_captured.cpp", "nn/captured_programs.cpp"],
     "checkpoint": ["weights/checkpoint_format.cpp", "weights/saved_tensors.cpp", "weights/tensor_pieces.cpp"],
+    "documents": ["tokens/documents.cpp", "tokens/chat_templates.cpp"],
     "gzip": ["lab/report/gzip.cpp"],
     "json": ["base/json.cpp", "base/json_events.cpp"],
     "memory_trace": ["lab/snapshots/trace.cpp"],

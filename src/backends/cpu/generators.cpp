@@ -85,10 +85,11 @@ void widen(const KernelCall& call) {
   const float offset = *call.inputs[3].as<const float>();
   T* w = call.outputs[0].as<T>();
   const std::int64_t blocks = call.outputs[0].count() / kNf4Block;
+  const std::int64_t group = call.attrs.integer("group");
   for_plain(call, ceil_div(blocks, kBlocksOfChunk), [&](std::int64_t chunk) {
     const std::int64_t end = std::min(blocks, (chunk + 1) * kBlocksOfChunk);
     for (std::int64_t block = chunk * kBlocksOfChunk; block < end; ++block) {
-      const float m = kDynamic.at[magnitudes[block]] * scales[block / kNf4Group] + offset;
+      const float m = kDynamic.at[magnitudes[block]] * scales[block / group] + offset;
       T values[16];
       for (int i = 0; i < 16; ++i) values[i] = as(kNf4Values[i] * m, T());
       for (std::int64_t i = block * kNf4Block / 2; i < (block + 1) * kNf4Block / 2; ++i) {

@@ -29,13 +29,15 @@ std::vector<double> dynamic_table() {
 void widen_nf4(const KernelCall& call) {
   const std::vector<double> table = dynamic_table();
   const auto* codes = call.inputs[0].as<const std::uint8_t>();  // contiguous
-  const View<std::uint8_t> magnitudes(call.inputs[1]);
-  const View<double> scales(call.inputs[2]), offset(call.inputs[3]), w(call.outputs[0]);
+  const auto* magnitudes = call.inputs[1].as<const std::uint8_t>();
+  const auto* scales = call.inputs[2].as<const double>();
+  const View<double> offset(call.inputs[3]), w(call.outputs[0]);
+  const std::int64_t group = call.attrs.integer("group");
   std::int64_t i = 0;
   for_each_index(call.outputs[0].shape, [&](const Dims& index) {
     const std::int64_t block = i / 64;
     const int pair = codes[i / 2], code = i % 2 == 0 ? pair / 16 : pair % 16;
-    const double m = table[magnitudes[Dims{block}]] * scales[Dims{block / 256}] + offset[Dims{0}];
+    const double m = table[magnitudes[block]] * scales[block / group] + offset[Dims{0}];
     w[index] = kNf4Values[code] * m;
     ++i;
   });

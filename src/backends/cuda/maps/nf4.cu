@@ -24,7 +24,7 @@ __constant__ DynamicValues kDynamic;  // a warp reads four of them
 __global__ void __launch_bounds__(kThreads)
     widen_nf4_kernel(Predecessors before, const std::uint32_t* codes,
                      const std::uint8_t* magnitudes, const float* scales, const float* offset,
-                     AnyResult<float> w, std::int64_t words) {
+                     std::int64_t group, AnyResult<float> w, std::int64_t words) {
   before.wait();
   // Values that a warp looks up at different codes: from shared memory, where that is one access.
   __shared__ float values[16];
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t word = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (word >= words) return;
   const std::int64_t block = word / (kNf4Block / kElements);
-  const float m = kDynamic.at[magnitudes[block]] * scales[block / kNf4Group] + *offset;
+  const float m = kDynamic.at[magnitudes[block]] * scales[block / group] + *offset;
   const std::uint32_t bits = codes[word];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -53,7 +53,8 @@ void widen_nf4(const KernelCall& call) {
   const Grid grid{.blocks = static_cast<unsigned>(ceil_div(words, kThreads)), .threads = kThreads};
   launch(call, grid, widen_nf4_kernel, call.inputs[0].as<const std::uint32_t>(),
          call.inputs[1].as<const std::uint8_t>(), call.inputs[2].as<const float>(),
-         call.inputs[3].as<const float>(), AnyResult<float>(call.outputs[0]), words);
+         call.inputs[3].as<const float>(), call.attrs.integer("group"),
+         AnyResult<float>(call.outputs[0]), words);
 }
 
 }  // namespace
