@@ -1,6 +1,7 @@
 #include "lab/fit/largest.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 #include "base/error.h"
@@ -95,10 +96,11 @@ class Finder {
       const Choices& set = all[i];
       const std::int64_t before = out.back().size;
       if (before >= asked_size() && is_of_another_task(set)) continue;
-      Largest next = largest(set, before);
-      const bool is_worth_it = next.size > 0 && static_cast<double>(next.size) >=
-                                                    kWorthARow * static_cast<double>(before);
-      if (!is_worth_it) continue;
+      // As peaks grow with the size, one that is worth a row fits if any larger one does.
+      const auto worth =
+          static_cast<std::int64_t>(std::ceil(kWorthARow * static_cast<double>(before)));
+      const Largest next = largest(set, std::max<std::int64_t>(worth - 1, 0));
+      if (next.size == 0 || next.size < worth) continue;
       // Without a change that is not needed more may fit: an early update with states that are not
       // in the device's memory.
       out.push_back(largest(needed(set, next), next.size - 1));
