@@ -10,7 +10,9 @@ using namespace tracestep::fuzzing;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const auto tokenizer = byte_tokenizer();
-  TextSource source{.text = std::string(text_of(data, size)), .files = {"rows.json"}};
+  TextSource source;
+  source.text = std::string(text_of(data, size));
+  source.files = {"rows.json"};
   source.bounds = {{0, source.text.size()}};
   for (const char* chat : {"", "chatml", "llama-3", "mistral-v3"}) {
     for (const double most_broken : {0.0, 1.0}) {
