@@ -146,9 +146,8 @@ std::string published_of(const OwnTime& own) {
   for (const PublishedTime& t : published_tables().times) {
     const bool fits = t.size == own.setting("size") &&
                       std::to_string(t.context) == own.setting("context") && t.pass == pass &&
-                      t.precision == own.setting("precision") &&
-                      t.clock == PublishedClock::kWall && is_usual("batch", "4") &&
-                      is_usual("vocab", "10000");
+                      t.precision == own.setting("precision") && t.clock == PublishedClock::kWall &&
+                      is_usual("batch", "4") && is_usual("vocab", "10000");
     if (!fits) continue;
     out += fmt::format("{}{} ({}{})", out.empty() ? "" : ", ",
                        t.is_oom ? "OOM" : fmt::format("{:.4g}", t.ms), t.study,
@@ -214,8 +213,8 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
     std::vector<Json> row = cell_of(own);
     row.emplace_back(own.is_oom ? std::string(kOom) : mean_and_deviation(own.mean_ms, own.std_ms));
     row.push_back(own.steps > 0 ? Json(own.steps) : Json());
-    row.push_back(!ours.samples.empty()  ? Json(mean_and_deviation(mean_of(ours.samples),
-                                                                   sample_std_of(ours.samples)))
+    row.push_back(!ours.samples.empty()
+                      ? Json(mean_and_deviation(mean_of(ours.samples), sample_std_of(ours.samples)))
                   : ours.status == "oom" ? Json(kOom)
                                          : Json());
     row.push_back(has_ratio ? Json(ratios.back()) : Json());

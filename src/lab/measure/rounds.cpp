@@ -120,8 +120,8 @@ class Rounds {
   std::uint64_t drawn_ = 0;
   std::vector<std::size_t> cells_ = {};
   std::vector<std::size_t> dropped_ = {};  // cells without a visit
-  std::vector<double> seconds_;  // of a visit: weights until the first cell was visited
-  std::vector<bool> kept_ = {};  // those that were visited
+  std::vector<double> seconds_;            // of a visit: weights until the first cell was visited
+  std::vector<bool> kept_ = {};            // those that were visited
   bool leads_have_time_ = false;
 };
 

@@ -31,8 +31,8 @@ double number_or(const Json* cell, double otherwise) {
   return is_number ? cell->as_double() : otherwise;
 }
 
-// The page itself says that there is no answer, or rows cannot be told apart; nothing is missing that
-// another text could do without.
+// The page itself says that there is no answer, or rows cannot be told apart; nothing is missing
+// that another text could do without.
 class Refusal : public Unsupported {
  public:
   using Unsupported::Unsupported;
@@ -198,9 +198,9 @@ class Composer {
     // All keys of the run are given: where several rows have them, a key is missing in the table.
     const bool is_unclear = !s.as.empty() && s.pick == Selection::Pick::kFirst && out.size() > 1;
     if (is_unclear) {
-      throw Refusal(Text(Piece{
-          fmt::format("several rows of the table {} are of one run", out.front().table()),
-          Basis::kQuote}));
+      throw Refusal(Text(
+          Piece{fmt::format("several rows of the table {} are of one run", out.front().table()),
+                Basis::kQuote}));
     }
     Row found = picked(s, out);
     if (std::ranges::any_of(out, [&](const Row& row) { return found.is_like(row); })) {
@@ -210,8 +210,8 @@ class Composer {
   }
 
   [[noreturn]] static void fail_alike(const Row& row) {
-    throw Refusal(Text(
-        Piece{fmt::format("two rows of the table {} are alike", row.table()), Basis::kQuote}));
+    throw Refusal(
+        Text(Piece{fmt::format("two rows of the table {} are alike", row.table()), Basis::kQuote}));
   }
 
   Row picked(const Selection& s, const std::vector<Row>& from) {
@@ -232,9 +232,9 @@ class Composer {
     }
     const auto best = std::ranges::max_element(keys);
     if (*best == kNone) {
-      throw Unsupported(Text(Piece{
-          fmt::format("no row that it asks for of the table {} has {}", from.front().table(), s.key),
-          Basis::kQuote}));
+      throw Unsupported(Text(Piece{fmt::format("no row that it asks for of the table {} has {}",
+                                               from.front().table(), s.key),
+                                   Basis::kQuote}));
     }
     return from[static_cast<std::size_t>(best - keys.begin())];
   }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -223,8 +224,10 @@ bool Evidence::Row::is_like(const Row& other) const {
       continue;
     }
     // What follows from keys, or was counted, tells no runs apart where keys do not.
-    const bool is_said_of_row = column.name == "label" || column.name == "verdict";
-    if (has_keys && (is_said_of_row || (a.is_int() && b.is_int()))) continue;
+    static const std::set<std::string_view> kOfRow = {"label", "verdict", "launches", "parameters",
+                                                      "flops"};
+    const bool is_of_row = kOfRow.contains(column.name) || column.kind == ColumnKind::kBytes;
+    if (has_keys && is_of_row) continue;
     const auto is_measured = [](const Json& cell) {
       return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
     };

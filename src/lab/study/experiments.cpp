@@ -117,12 +117,12 @@ const std::vector<Experiment>& all_experiments() {
       {"warm-up", 0.04, warm_up_part, "warmup", {}, true},
       {"starts, and errors of precisions", 0.10, start_part, "ways, steps, ladder"},
       {"one step on many ranks",
-       0.06,
+       0.12,
        rank_part,
        "ranks, collectives",
        {{"ranks", Of::kShared, Which::kAll, {}, 1, shared_steps}}},
       {"time of steps, larger models",
-       0.24,
+       0.18,
        larger_step_part,
        "cells, granularity, time_by_component@, steps, ways, scaling, ladder, "
        "precision_components, validity",
@@ -528,8 +528,9 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
   }
   double shares = 0;  // of those that have not run yet
   for (const Experiment& experiment : all) shares += experiment.share;
-  constexpr double kReport = 2.5;  // seconds of one thread for tables, sentences, pages and pictures
-  double slowness = 1;             // how long such a second takes beside what else runs here
+  constexpr double kReport =
+      2.5;              // seconds of one thread for tables, sentences, pages and pictures
+  double slowness = 1;  // how long such a second takes beside what else runs here
   for (const Experiment& experiment : all) {
     const double before = passed();
     const std::clock_t own = std::clock();
@@ -545,10 +546,10 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
   }
   if (context.driver().is_child()) return {};
   if (sizes.shape.context != asked.shape.context) {
-    parts.notes.push_back(
-        fmt::format("steps are of {} × {} tokens in place of {} × {}: by what one visit took, there "
-                    "was no time for more",
-                    sizes.shape.batch, sizes.shape.context, asked.shape.batch, asked.shape.context));
+    parts.notes.push_back(fmt::format(
+        "steps are of {} × {} tokens in place of {} × {}: by what one visit took, there "
+        "was no time for more",
+        sizes.shape.batch, sizes.shape.context, asked.shape.batch, asked.shape.context));
   }
   std::vector<StudySection>& sections = context.sections;
   sections.push_back(section("parts", {std::move(parts)},

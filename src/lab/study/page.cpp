@@ -103,7 +103,8 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
   for (const Answer& a : report.summary) {
     if (a.topic != kShort) continue;
     out += prose.paragraph(a.question, short_words(a));
-    for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name, chart.title);
+    for (const Chart& chart : a.charts)
+      out += prose.picture(charts + "/" + chart.name, chart.title);
   }
   return out + trust;
 }

@@ -160,8 +160,8 @@ void warm_up_part(StudyContext& context) {
   for (const std::int64_t warmup : context.sizes.warmups) {
     steps += static_cast<double>(warmup + kSteps + 1);
     const bool is_needed = specs.size() < kLeast && context.seconds_left() > 0;
-    const bool fits = context.driver().is_child() || is_needed ||
-                      context.has_time_for(steps * step_seconds);
+    const bool fits =
+        context.driver().is_child() || is_needed || context.has_time_for(steps * step_seconds);
     if (!fits) break;
     specs.push_back(
         {step, {.warmup = static_cast<int>(warmup), .steps = kSteps, .recorded_steps = 1}});

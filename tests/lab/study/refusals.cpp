@@ -105,8 +105,8 @@ bool any_cell(const std::string& column, const std::string& name, std::span<cons
          });
 }
 
-// Two rows that have the same keys, and elsewhere say the same but for lists, objects and fractions;
-// in a table with keys also but for whole numbers and what names or judges a row.
+// Two rows that have the same keys, and elsewhere say the same but for lists, objects and
+// fractions; in a table with keys also but for bytes, counts and what names or judges a row.
 bool has_twins(const Table& table) {
   std::vector<bool> is_key;
   for (const Column& c : table.columns) {
@@ -119,7 +119,9 @@ bool has_twins(const Table& table) {
     std::string text;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const std::string& name = table.columns[i].name;
-      const bool is_of_row = name == "label" || name == "verdict" || row[i].is_int();
+      const bool is_of_row = name == "label" || name == "verdict" || name == "launches" ||
+                             name == "parameters" || name == "flops" ||
+                             table.columns[i].kind == ColumnKind::kBytes;
       const bool is_measured =
           row[i].is_array() || row[i].is_object() || (row[i].is_number() && !row[i].is_int());
       const bool is_left_out = !is_key[i] && (is_measured || (has_keys && is_of_row));
