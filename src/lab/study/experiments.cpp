@@ -534,7 +534,8 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
   for (const Experiment& experiment : all) {
     const double before = passed();
     const std::clock_t own = std::clock();
-    const double left = std::max(0.0, budget_seconds - passed() - kReport * slowness);
+    const double report = std::min(kReport * slowness, budget_seconds / 4);
+    const double left = std::max(0.0, budget_seconds - passed() - report);
     const double seconds = experiment.share > 0 ? left * experiment.share / shares : 0;
     context.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(seconds));
