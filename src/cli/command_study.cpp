@@ -65,13 +65,17 @@ class Announcer {
 };
 
 StudySizes sizes_of(const StudyOptions& o, const Place& place) {
-  StudySizes out = o.quick                             ? quick_study_sizes()
-                   : traits_of(place).has_own_memory() ? gpu_study_sizes()
-                                                       : cpu_study_sizes();
+  constexpr double kLongMinutes = 6.0;
+  const bool is_gpu = traits_of(place).has_own_memory();
+  StudySizes out = o.quick ? quick_study_sizes() : is_gpu ? gpu_study_sizes() : cpu_study_sizes();
   if (o.grid.is_given("program"))
     fail_usage("--program", "the study is of the reference Transformer");
-  if (o.grid.is_given("context")) at_context(o.grid.run().shape.context, out);
-  if (o.grid.is_given("size") || o.grid.is_given("model")) of_model(o.grid.run().model, out);
+  const bool has_model = o.grid.is_given("size") || o.grid.is_given("model");
+  const bool has_context = o.grid.is_given("context");
+  const bool is_long = is_gpu && !o.quick && minutes_of(o, place) >= kLongMinutes;
+  if (is_long && !has_model && !has_context) add_long_sizes(out);
+  if (has_context) at_context(o.grid.run().shape.context, out);
+  if (has_model) of_model(o.grid.run().model, out);
   return out;
 }
 

@@ -33,7 +33,9 @@ std::string problem_part(const Prose& prose, std::span<const Answer* const> answ
     out += prose.paragraph({}, a->question) +
            prose.paragraph({}, how_measured(*a, report, machine), a->command) +
            prose.paragraph(a->lead.words(), a->more.words());
-    for (const Chart& chart : a->charts) out += prose.picture(charts + "/" + chart.name);
+    if (!a->doubt.empty()) out += prose.paragraph({}, a->doubt.words());
+    for (const Chart& chart : a->charts)
+      out += prose.picture(charts + "/" + chart.name, chart.title);
     const bool is_replaced =
         std::ranges::find(tables, a->id, &ProblemTable::replaces) != tables.end();
     if (!a->lines.empty() && !is_replaced) out += prose.table(lines_of(*a));

@@ -138,11 +138,16 @@ Ours ours_of(const OwnTime& own, const StudyReport& report) {
 std::string published_of(const OwnTime& own) {
   const std::string mode = own.setting("mode");
   const std::string pass = mode == "forward-backward" ? "forward+backward" : mode;
+  // All of them are of these.
+  const auto is_usual = [&](std::string_view setting, std::string_view value) {
+    return own.setting(setting).empty() || own.setting(setting) == value;
+  };
   std::string out;
   for (const PublishedTime& t : published_tables().times) {
     const bool fits = t.size == own.setting("size") &&
                       std::to_string(t.context) == own.setting("context") && t.pass == pass &&
-                      t.precision == own.setting("precision") && t.clock == PublishedClock::kWall;
+                      t.precision == own.setting("precision") && t.clock == PublishedClock::kWall &&
+                      is_usual("batch", "4") && is_usual("vocab", "10000");
     if (!fits) continue;
     out += fmt::format("{}{} ({}{})", out.empty() ? "" : ", ",
                        t.is_oom ? "OOM" : fmt::format("{:.4g}", t.ms), t.study,
@@ -208,8 +213,8 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
     std::vector<Json> row = cell_of(own);
     row.emplace_back(own.is_oom ? std::string(kOom) : mean_and_deviation(own.mean_ms, own.std_ms));
     row.push_back(own.steps > 0 ? Json(own.steps) : Json());
-    row.push_back(!ours.samples.empty()  ? Json(mean_and_deviation(mean_of(ours.samples),
-                                                                   population_std_of(ours.samples)))
+    row.push_back(!ours.samples.empty()
+                      ? Json(mean_and_deviation(mean_of(ours.samples), sample_std_of(ours.samples)))
                   : ours.status == "oom" ? Json(kOom)
                                          : Json());
     row.push_back(has_ratio ? Json(ratios.back()) : Json());
@@ -222,8 +227,8 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
       "the write-up");
   if (!ratios.empty()) {
     out.notes.push_back(
-        fmt::format("mine take {:.2f} times this study's, at the median of {} cells",
-                    median_of(ratios), ratios.size()));
+        fmt::format("mine take {:.2f} times this study's, at the median of {} cell{}",
+                    median_of(ratios), ratios.size(), ratios.size() == 1 ? "" : "s"));
   }
   if (!alone.empty()) {
     out.notes.push_back(fmt::format("nothing to compare with, neither here nor published: {}",

@@ -143,6 +143,21 @@ std::vector<Wanted> wanted_tables(const Where& subject) {
                    is_full ? "peaks" : ""});
   }
   add_attention(out);
+  for (const char* part : {"forward", "backward"}) {
+    out.push_back({"1.2.2 a",
+                   {"attention_ways"},
+                   {.title = fmt::format("attention, {}: mean ± deviation, by context", part),
+                    .down = {"width", "ops", "executor"},
+                    .across = "context",
+                    .value = fmt::format("{}_samples_ms", part)}});
+  }
+  out.push_back({"1.1.4 d",
+                 {"passes"},
+                 {.title = fmt::format("matrix products' share of the kernels' time, {} ops", ops),
+                  .down = {"size", "mode"},
+                  .across = "context",
+                  .value = "products_percent",
+                  .where = plus(subject, "pass", "all")}});
   out.push_back({"1.2.2 b",
                  {"ways"},
                  {.title = fmt::format("{}: mean ± deviation", precision),
@@ -231,6 +246,13 @@ std::string runs_of_answer(const Answer& answer, std::span<const Table> tables) 
     std::vector<std::string>& all = values[column.name];
     if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
   });
+  // Tables leave out a key that none of their rows vary; the parameters of a row have all.
+  for_each_cell(answer, tables, [&](const RowRef&, const Column& column, const Json& cell) {
+    if (column.name != "cell" || !cell.is_object()) return;
+    const Json* batch = cell.find("batch");
+    const bool is_new = batch != nullptr && batch->is_int() && !values.contains("batch");
+    if (is_new) values["batch"].push_back(grouped(batch->as_int()));
+  });
   std::vector<std::string> out;
   for (const KeyWords& key : kKeys) {
     const auto found = values.find(key.column);
@@ -247,8 +269,10 @@ std::string samples_of_answer(const Answer& answer, std::span<const Table> table
     const bool is_samples = column.name.ends_with("samples_ms") && cell.is_array() &&
                             (column.name == "samples_ms" ||
                              std::ranges::find(ref.columns, column.name) != ref.columns.end());
-    if (!is_samples || cell.items().empty()) return;
-    const std::size_t count = cell.items().size();
+    const bool is_start = ref.table == "warmup" && column.name == "steps" && cell.is_int();
+    if (!is_start && (!is_samples || cell.items().empty())) return;
+    const std::size_t count =
+        is_start ? static_cast<std::size_t>(cell.as_int()) : cell.items().size();
     least = least == 0 ? count : std::min(least, count);
     most = std::max(most, count);
   });

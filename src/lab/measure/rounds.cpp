@@ -47,6 +47,7 @@ class Rounds {
     constexpr double kOvertime = 1.15;
     keep(kOvertime * limits_.seconds);
     for (int round = 1; round < limits_.most && !cells_.empty(); ++round) {
+      if (round == limits_.least && !visit_dropped()) break;
       const bool has_time = passed() + passed() / round <= limits_.seconds;
       if (!has_time) std::erase_if(cells_, [&](std::size_t cell) { return round >= least(cell); });
       if (!visit_all(cells_, round)) break;
@@ -71,11 +72,24 @@ class Rounds {
     leads_have_time_ = of_leads * limits_.least_of_leads <= seconds / 2;
     for (const std::size_t cell : all) {
       const double wanted = seconds_[cell] * least(cell);
-      if (sum + wanted > seconds) continue;
+      if (sum + wanted > seconds) {
+        if (!kept_[cell]) dropped_.push_back(cell);
+        continue;
+      }
       sum += wanted;
       cells_.push_back(cell);
     }
     if (cells_.empty()) cells_ = {all.front()};
+  }
+
+  // Visits what has no time for all rounds once, where that fits into what the others leave: a row
+  // of few samples says so, and one that is not there says nothing. False: a signal came.
+  bool visit_dropped() {
+    for (const std::size_t cell : dropped_) {
+      if (passed() + seconds_[cell] > limits_.seconds) continue;
+      if (!visit_all({cell}, 0)) return false;
+    }
+    return true;
   }
 
   // Visits each cell once, in an order drawn by lot; false: a signal came, or visits have become so
@@ -105,8 +119,9 @@ class Rounds {
   const CounterRng lot_{limits_.seed, "rounds"};
   std::uint64_t drawn_ = 0;
   std::vector<std::size_t> cells_ = {};
-  std::vector<double> seconds_;  // of a visit: weights until the first cell was visited
-  std::vector<bool> kept_ = {};  // those that were visited
+  std::vector<std::size_t> dropped_ = {};  // cells without a visit
+  std::vector<double> seconds_;            // of a visit: weights until the first cell was visited
+  std::vector<bool> kept_ = {};            // those that were visited
   bool leads_have_time_ = false;
 };
 

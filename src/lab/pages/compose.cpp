@@ -31,7 +31,8 @@ double number_or(const Json* cell, double otherwise) {
   return is_number ? cell->as_double() : otherwise;
 }
 
-// The page itself says that there is no answer; nothing is missing that another could do without.
+// The page itself says that there is no answer, or rows cannot be told apart; nothing is missing
+// that another text could do without.
 class Refusal : public Unsupported {
  public:
   using Unsupported::Unsupported;
@@ -194,14 +195,23 @@ class Composer {
       std::ranges::stable_sort(out, {}, [&](const Row& row) { return key_of(s.by, row); });
     }
     if (s.pick == Selection::Pick::kAll) return out;
+    // All keys of the run are given: where several rows have them, a key is missing in the table.
+    const bool is_unclear = !s.as.empty() && s.pick == Selection::Pick::kFirst && out.size() > 1;
+    if (is_unclear) {
+      throw Refusal(Text(
+          Piece{fmt::format("several rows of the table {} are of one run", out.front().table()),
+                Basis::kQuote}));
+    }
     Row found = picked(s, out);
-    const bool has_twin =
-        std::ranges::any_of(out, [&](const Row& row) { return found.is_like(row); });
-    if (has_twin) {
-      throw Unsupported(Text(
-          Piece{fmt::format("two rows of the table {} are alike", found.table()), Basis::kQuote}));
+    if (std::ranges::any_of(out, [&](const Row& row) { return found.is_like(row); })) {
+      fail_alike(found);
     }
     return {found};
+  }
+
+  [[noreturn]] static void fail_alike(const Row& row) {
+    throw Refusal(
+        Text(Piece{fmt::format("two rows of the table {} are alike", row.table()), Basis::kQuote}));
   }
 
   Row picked(const Selection& s, const std::vector<Row>& from) {
@@ -214,11 +224,19 @@ class Composer {
       case Selection::Pick::kLeast: break;
     }
     const bool is_most = s.pick == Selection::Pick::kMost;
-    return *std::ranges::max_element(from, {}, [&](const Row& row) {
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    std::vector<double> keys;
+    for (const Row& row : from) {
       const double key = key_of(s.key, row);
-      const bool has_none = key == -std::numeric_limits<double>::infinity();
-      return is_most || has_none ? key : -key;
-    });
+      keys.push_back(is_most || key == kNone ? key : -key);
+    }
+    const auto best = std::ranges::max_element(keys);
+    if (*best == kNone) {
+      throw Unsupported(Text(Piece{fmt::format("no row that it asks for of the table {} has {}",
+                                               from.front().table(), s.key),
+                                   Basis::kQuote}));
+    }
+    return from[static_cast<std::size_t>(best - keys.begin())];
   }
 
   // The rows that meet the conditions; throws Unsupported when there are none.

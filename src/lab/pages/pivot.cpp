@@ -200,6 +200,21 @@ void note_what_does_not_fit(const std::vector<Entry>& entries, Table& out) {
   out.notes.push_back("* does not fit" + which);
 }
 
+// "n = 6 to 30 of each time"
+void note_counts(const Pivot& pivot, const std::vector<Entry>& entries, Table& out) {
+  std::vector<std::size_t> counts;
+  for (const Entry& entry : entries) {
+    const Json* samples = cell_in(*entry.table, *entry.row, pivot.value);
+    const bool has_some =
+        samples != nullptr && samples->is_array() && !numbers_in(*samples).empty();
+    if (has_some) counts.push_back(samples->items().size());
+  }
+  if (counts.empty()) return;
+  const auto [least, most] = std::ranges::minmax(counts);
+  out.notes.push_back(least == most ? fmt::format("n = {} of each time", most)
+                                    : fmt::format("n = {} to {} of each time", least, most));
+}
+
 }  // namespace
 
 const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column) {
@@ -252,6 +267,7 @@ Table pivoted(const Pivot& asked, std::span<const Table* const> tables) {
     out.add_row(std::move(row));
   }
   note_what_does_not_fit(entries, out);
+  note_counts(pivot, entries, out);
   return out;
 }
 

@@ -22,10 +22,11 @@ struct Pivot {
 
 // The table "pivot" of the rows of these tables. Keys that are numbers stand by their size; a cell
 // reads as people read its value: "25.4 ± 0.9 ms", "1.50 GiB", "OOM"; bytes that do not fit are
-// marked, and a note says what they exceed. A cell is one row of the tables, and all cells of a row
-// are alike in every key but the one across: keys in which they would differ go down as well. A run
-// of an earlier table stands for the same one in a later table. Error{kInput}: two rows of a table
-// are alike in all keys. No rows where no table has such columns.
+// marked, and a note says what they exceed; another how many samples a mean is of. A cell is one
+// row of the tables, and all cells of a row are alike in every key but the one across: keys in
+// which they would differ go down as well. A run of an earlier table stands for the same one in a
+// later table. Error{kInput}: two rows of a table are alike in all keys. No rows where no table has
+// such columns.
 Table pivoted(const Pivot& pivot, std::span<const Table* const> tables);
 
 // The cell in a row of the table; nullptr: the table has no such column.

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -210,8 +211,23 @@ Text Evidence::Row::quote(std::string_view column, std::size_t max_bytes) const 
 
 bool Evidence::Row::is_like(const Row& other) const {
   if (table_ != other.table_ || index_ == other.index_) return false;
+  const auto is_key = [](const Column& column) {
+    return column.role == ColumnRole::kKey && column.kind != ColumnKind::kStructured &&
+           column.name != "label";
+  };
+  const bool has_keys = std::ranges::any_of(table_->columns, is_key);
   for (std::size_t i = 0; i < table_->columns.size(); ++i) {
+    const Column& column = table_->columns[i];
     const Json &a = table_->rows[index_][i], &b = table_->rows[other.index_][i];
+    if (is_key(column)) {
+      if (a != b) return false;
+      continue;
+    }
+    // What follows from keys, or was counted, tells no runs apart where keys do not.
+    static const std::set<std::string_view> kOfRow = {"label", "verdict", "launches", "parameters",
+                                                      "flops"};
+    const bool is_of_row = kOfRow.contains(column.name) || column.kind == ColumnKind::kBytes;
+    if (has_keys && is_of_row) continue;
     const auto is_measured = [](const Json& cell) {
       return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
     };

@@ -187,7 +187,7 @@ std::string Prose::paragraph(std::string_view lead, std::string_view text,
   return out + "\n";
 }
 
-std::string Prose::picture(std::string_view stem) const {
+std::string Prose::picture(std::string_view stem, std::string_view words) const {
   switch (format_) {
     case Format::kLatex:
       return fmt::format(
@@ -195,8 +195,9 @@ std::string Prose::picture(std::string_view stem) const {
           "\\par}}{{}}\n",
           stem);
     case Format::kTypst:
-      return fmt::format("\n#image({}, width: 80%)\n", typst_string(fmt::format("{}.svg", stem)));
-    default: return fmt::format("\n![]({}.svg)\n", stem);
+      return fmt::format("\n#image({}, width: 80%, alt: {})\n",
+                         typst_string(fmt::format("{}.svg", stem)), typst_string(words));
+    default: return fmt::format("\n![{}]({}.svg)\n", markdown_escaped(words), stem);
   }
 }
 

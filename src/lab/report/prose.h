@@ -28,8 +28,9 @@ class Prose {
   // A paragraph that opens with `lead` in bold and ends with `code`; each may be empty.
   std::string paragraph(std::string_view lead, std::string_view text,
                         std::string_view code = {}) const;
-  // The picture `stem`.svg, or for LaTeX .png, beside the document.
-  std::string picture(std::string_view stem) const;
+  // The picture `stem`.svg, or for LaTeX .png, beside the document, with what it shows in words for
+  // those who do not see it (LaTeX has no place for them).
+  std::string picture(std::string_view stem, std::string_view words) const;
   std::string reading(std::string_view text) const;  // paragraphs_of() it
   std::string table(const Table& table) const;
 

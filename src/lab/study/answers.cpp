@@ -67,8 +67,10 @@ bool is_of_noise(const std::string& verdict) {
                              [](const std::string& code) { return kNoise.contains(code); });
 }
 
-// Half the 95 % interval of a median over that median.
+// Half the 95 % interval of a median over that median; infinite: so few samples have none.
 double noise_of(const Evidence::Row& row, std::string_view column) {
+  constexpr std::size_t kFewest = 6;
+  if (row.numbers(column).size() < kFewest) return std::numeric_limits<double>::infinity();
   const Quantity median = median_in(row, column);
   return (median.high - median.low) / 2 / median.value;
 }
@@ -298,7 +300,9 @@ Answer answer(const Question& question, std::span<const Table> tables) {
     out.text = out.more.empty() ? out.lead : out.lead + Text(" ") + out.more;
     out.charts = std::move(composed.charts);
     for (std::size_t i = 0; i < out.charts.size(); ++i) {
-      out.charts[i].title = out.lead.words();
+      // The first chart shows what the sentence says, and others what their captions say.
+      const std::string caption = i == 0 ? std::string() : caption_of(out.charts[i], tables);
+      out.charts[i].title = caption.empty() ? out.lead.words() : caption;
       out.charts[i].name =
           fmt::format("{}{}", question.id, i == 0 ? "" : fmt::format("-{}", i + 1));
     }

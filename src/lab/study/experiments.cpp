@@ -4,6 +4,7 @@
 #include <array>
 #include <ctime>
 #include <functional>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -72,7 +73,7 @@ std::vector<StepCells> step_cells() {
   const std::vector<Granularity> both_ops = {in_parts, fused};
   return {
       // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
-      {"", Of::kAny, kAll, {.modes = {kStep, kBoth, kForward}}},
+      {"", Of::kAny, kAll, {.modes = {kForward, kBoth, kStep}}},
       {"", Of::kPrecise, kAll, {.modes = {kBoth}, .precisions = {in_bf16}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .ops = {in_parts}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .executors = {kCompiled}}},
@@ -94,7 +95,8 @@ std::vector<StepCells> step_cells() {
   };
 }
 
-// Exact experiments need no time and come first, then those that others need. All that follow share
+// Exact experiments need no time and come first, then those that others need, and what is cheap
+// before what is not: of larger models is what the others leave of the time. All that follow share
 // the time that one does not use. Profiles come last, since a profiler may slow what follows it.
 const std::vector<Experiment>& all_experiments() {
   static const std::vector<Experiment> all = {
@@ -107,19 +109,26 @@ const std::vector<Experiment>& all_experiments() {
        "attention, attention_scaling, attention_ways",
        {},
        true},
-      {"time of steps", 0.46, step_part,
+      {"time of steps, smallest model", 0.22, step_part,
        "cells, granularity, time_by_component@, steps, ways, scaling, ladder, "
        "precision_components, validity",
        step_cells()},
       {"training", 0.06, training_part, "training"},
       {"warm-up", 0.04, warm_up_part, "warmup", {}, true},
       {"starts, and errors of precisions", 0.10, start_part, "ways, steps, ladder"},
-      {"bytes of steps, larger models", 0.03, other_memory_part, "memory"},
       {"one step on many ranks",
-       0.06,
+       0.12,
        rank_part,
        "ranks, collectives",
        {{"ranks", Of::kShared, Which::kAll, {}, 1, shared_steps}}},
+      {"time of steps, larger models",
+       0.18,
+       larger_step_part,
+       "cells, granularity, time_by_component@, steps, ways, scaling, ladder, "
+       "precision_components, validity",
+       {},
+       true},
+      {"bytes of steps, larger models", 0.03, other_memory_part, "memory"},
       {"kernels of steps", 0.13, profile_part, "passes, clocks, launch_check, attention@, kinds@"},
       {"review", 0, review_part}};
   return all;
@@ -199,9 +208,9 @@ std::vector<RunSpec> expanded(const StudyContext& context, const StepCells& cell
   return out;
 }
 
-// Measures the steps of a model: they are held against each other, in the same rounds.
-void measure_model(StudyContext& context, const std::string& stage,
-                   const std::vector<StepCells>& list, const ModelConfig& model) {
+std::vector<WantedCell<CellSpec>> wanted_of(const StudyContext& context,
+                                            const std::vector<StepCells>& list,
+                                            const ModelConfig& model) {
   std::vector<WantedCell<CellSpec>> wanted;
   for (const StepCells& cells : list) {
     for (const RunSpec& base : bases_of(context, cells)) {
@@ -216,6 +225,13 @@ void measure_model(StudyContext& context, const std::string& stage,
       }
     }
   }
+  return wanted;
+}
+
+// Measures the steps of a model: they are held against each other, in the same rounds.
+void measure_model(StudyContext& context, const std::string& stage,
+                   const std::vector<StepCells>& list, const ModelConfig& model) {
+  std::vector<WantedCell<CellSpec>> wanted = wanted_of(context, list, model);
   // One rank alone may be known by now, to this process but to no other one: the numbers of the
   // others must not depend on it.
   std::ranges::stable_partition(
@@ -245,19 +261,35 @@ std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table
   return out;
 }
 
+namespace {
+
+void measure_steps(StudyContext& context, const ModelConfig& model) {
+  measure_model(context, fmt::format("step {} {}", model.name, model.vocab), cells_of(step_part),
+                model);
+}
+
+}  // namespace
+
 void step_part(StudyContext& context) {
-  // The smallest model has nearly half of the time, whatever the others take.
-  constexpr double kOfFirst = 0.48;
+  measure_steps(context, models_of(context.sizes).front());
+}
+
+void larger_step_part(StudyContext& context) {
   const std::vector<ModelConfig> models = models_of(context.sizes);
+  // Each has as much of the time as it has of the cells.
+  std::vector<double> counts;
+  for (const ModelConfig& model : models) {
+    const auto cells = each_once(wanted_of(context, cells_of(step_part), model));
+    counts.push_back(static_cast<double>(cells.size()));
+  }
+  double all = std::accumulate(counts.begin() + 1, counts.end(), 0.0);
   const Clock::time_point end = context.deadline;
-  for (std::size_t i = 0; i < models.size(); ++i) {
-    const auto left = end - Clock::now();
+  for (std::size_t i = 1; i < models.size(); ++i) {
+    const auto left = std::chrono::duration<double>(end - Clock::now());
     context.deadline =
-        Clock::now() + (i == 0 && models.size() > 1
-                            ? std::chrono::duration_cast<Clock::duration>(kOfFirst * left)
-                            : left / static_cast<int>(models.size() - i));
-    measure_model(context, fmt::format("step {} {}", models[i].name, models[i].vocab),
-                  cells_of(step_part), models[i]);
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(left * counts[i] / all);
+    measure_steps(context, models[i]);
+    all -= counts[i];
   }
   context.deadline = end;
 }
@@ -444,6 +476,8 @@ Table part_table() {
   Table table{.name = "parts", .title = "What ran, and for how long"};
   table.columns = {text_column("part"),
                    real_column("seconds", "time", "s", 1),
+                   real_column("computed_s", "of processors", "s", 1,
+                               "time of all threads of the study's process"),
                    int_column("left_out", "left out", "cells for which there was no time"),
                    text_column("status", "", "done, in part, left out or out of memory"),
                    text_column("detail", "", "of what ran out of memory"),
@@ -455,6 +489,7 @@ Table part_table() {
 // others still run.
 void run_one(const Experiment& experiment, StudyContext& context, Table& parts) {
   const Clock::time_point begin = Clock::now();
+  const std::clock_t own = std::clock();
   context.begun = context.left_out = 0;
   Json lack;
   try {
@@ -464,7 +499,7 @@ void run_one(const Experiment& experiment, StudyContext& context, Table& parts) 
     lack = error.message();
   }
   parts.add_row({experiment.name, std::chrono::duration<double>(Clock::now() - begin).count(),
-                 context.left_out,
+                 static_cast<double>(std::clock() - own) / CLOCKS_PER_SEC, context.left_out,
                  !lack.is_null()         ? "out of memory"
                  : context.left_out == 0 ? "done"
                  : context.begun > 0     ? "in part"
@@ -478,22 +513,29 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
                       const std::function<void(const std::string& what)>& announce) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
-  const StudySizes sizes = fitted(machine, asked, share_of(step_part) / 2 * budget_seconds);
+  const StudySizes sizes = fitted(machine, asked, share_of(step_part) * budget_seconds);
   StudyContext context{.machine = machine, .sizes = sizes, .announce = announce};
   Table parts = part_table();
   std::vector<Experiment> all = all_experiments();
+  const bool has_ranks = sizes.parallel.is_on(), has_larger = models_of(sizes).size() > 1;
   std::erase_if(all, [&](const Experiment& experiment) {
-    const bool is_asked = experiment.run != rank_part || sizes.parallel.is_on();
+    const bool is_asked = (experiment.run != rank_part || has_ranks) &&
+                          (experiment.run != larger_step_part || has_larger);
     return !is_asked || (machine.driver->is_child() && !experiment.has_cells);
   });
+  for (Experiment& experiment : all) {
+    if (!has_larger && experiment.run == step_part) experiment.share += share_of(larger_step_part);
+  }
   double shares = 0;  // of those that have not run yet
   for (const Experiment& experiment : all) shares += experiment.share;
-  constexpr double kReport = 1.5;  // seconds of one thread for tables, sentences and pages
-  double slowness = 1;             // how long such a second takes beside what else runs here
+  constexpr double kReport =
+      2.5;              // seconds of one thread for tables, sentences, pages and pictures
+  double slowness = 1;  // how long such a second takes beside what else runs here
   for (const Experiment& experiment : all) {
     const double before = passed();
     const std::clock_t own = std::clock();
-    const double left = std::max(0.0, budget_seconds - passed() - kReport * slowness);
+    const double report = std::min(kReport * slowness, budget_seconds / 4);
+    const double left = std::max(0.0, budget_seconds - passed() - report);
     const double seconds = experiment.share > 0 ? left * experiment.share / shares : 0;
     context.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                           std::chrono::duration<double>(seconds));
@@ -504,6 +546,12 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
       slowness = std::max(slowness, (passed() - before) / std::max(computed, 1e-3));
   }
   if (context.driver().is_child()) return {};
+  if (sizes.shape.context != asked.shape.context) {
+    parts.notes.push_back(fmt::format(
+        "steps are of {} × {} tokens in place of {} × {}: by what one visit took, there "
+        "was no time for more",
+        sizes.shape.batch, sizes.shape.context, asked.shape.batch, asked.shape.context));
+  }
   std::vector<StudySection>& sections = context.sections;
   sections.push_back(section("parts", {std::move(parts)},
                              {{"budget", fmt::format("{:.1f}", budget_seconds / 60.0)},

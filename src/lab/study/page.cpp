@@ -24,7 +24,7 @@ std::string numbered(const Answer& a) {
 std::string answer_part(const Prose& prose, const Answer& a, const std::string& charts) {
   std::string out = prose.paragraph({}, numbered(a));
   out += prose.paragraph(a.lead.words(), {});
-  for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name);
+  for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name, chart.title);
   if (!a.more.empty()) out += prose.paragraph({}, a.more.words());
   if (!a.lines.empty()) out += prose.table(lines_of(a));
   std::string trust =
@@ -103,7 +103,8 @@ std::string summary_page(const Prose& prose, const StudyReport& report, const Js
   for (const Answer& a : report.summary) {
     if (a.topic != kShort) continue;
     out += prose.paragraph(a.question, short_words(a));
-    for (const Chart& chart : a.charts) out += prose.picture(charts + "/" + chart.name);
+    for (const Chart& chart : a.charts)
+      out += prose.picture(charts + "/" + chart.name, chart.title);
   }
   return out + trust;
 }

@@ -147,7 +147,8 @@ void profile_part(StudyContext& context) {
     // Launches of the smallest model are exact, however short the time is.
     const bool is_due = is_of_first_model(context, run) && run.ops == Granularity::kFused &&
                         run.precision == Precision();
-    const double needed = seconds > 0 ? 1.5 * steps * seconds : 1e9;
+    constexpr double kFilling = 3;  // weights and states take as long as so many steps
+    const double needed = seconds > 0 ? (1.5 * steps + kFilling) * seconds : 1e9;
     const bool has_time = context.seconds_left() > needed;
     if (!is_due && !context.has_time_for(needed)) continue;
     context.announce(fmt::format("profiling {}", label_of(run)));

@@ -1,6 +1,7 @@
 // The part of the study that divides a step among ranks.
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 
 #include <fmt/format.h>
@@ -139,9 +140,9 @@ Table form_table(const StudyContext& context) {
   return out;
 }
 
-// Measures sums over the ranks alone, by size.
+// Measures sums over the ranks alone, by size: the second one tells whether time grows.
 Table sum_table(StudyContext& context) {
-  constexpr std::array kKibibytes{16, 256, 4096, 32768};
+  constexpr std::array kKibibytes{16, 4096, 256, 32768};
   const RunSpec run = runs_of(context, context.sizes.models.front(), context.sizes.shape)[1].run;
   std::vector<CollectiveSpec> specs;
   for (const int kibibytes : kKibibytes) {
@@ -157,6 +158,7 @@ Table sum_table(StudyContext& context) {
            })) {
     if (one && one->status == Status::kOk) times.push_back(*std::move(one));
   }
+  std::ranges::sort(times, {}, [](const CollectiveTimes& t) { return t.spec.bytes; });
   return collective_table(times);
 }
 
@@ -164,8 +166,14 @@ Table sum_table(StudyContext& context) {
 
 std::vector<RunSpec> shared_steps(const StudyContext& context, const RunSpec& step) {
   if (!context.sizes.parallel.is_on()) return {};
+  // Buckets of other sizes and gradients in parts change no answer by themselves.
+  const auto is_late = [](const FormOfRun& form) {
+    return form.form.ends_with(" buckets") || form.form == "gradients in parts too";
+  };
+  std::vector<FormOfRun> forms = runs_of(context, step.model, step.shape);
+  std::ranges::stable_partition(forms, std::not_fn(is_late));
   std::vector<RunSpec> out;
-  for (const FormOfRun& form : runs_of(context, step.model, step.shape)) out.push_back(form.run);
+  for (const FormOfRun& form : forms) out.push_back(form.run);
   return out;
 }
 
@@ -176,12 +184,15 @@ void plan_ranks(StudyContext& context) {
 
 void rank_part(StudyContext& context) {
   context.announce("one step, shared by ranks in every form");
-  if (context.machine.runs_ranks) measure_shared_steps(context);
-  if (context.driver().is_child()) return;
+  const bool is_child = context.driver().is_child(), runs = context.machine.runs_ranks;
+  // Sums take less than a second, and steps all there is.
+  Table sums = runs && !is_child ? sum_table(context) : Table();
+  if (runs) measure_shared_steps(context);
+  if (is_child) return;
   const auto ranks = std::ranges::find(context.sections, "ranks", &StudySection::id);
   TRACESTEP_CHECK(ranks != context.sections.end(), "ranks are planned before they run");
-  if (context.machine.runs_ranks) {
-    std::vector<Table> measured = {form_table(context), sum_table(context)};
+  if (runs) {
+    std::vector<Table> measured = {form_table(context), std::move(sums)};
     std::erase_if(measured, [](const Table& table) { return table.rows.empty(); });
     std::vector<Table>& tables = ranks->tables;
     tables.insert(tables.begin(), std::make_move_iterator(measured.begin()),

@@ -153,15 +153,23 @@ void warm_up_part(StudyContext& context) {
   constexpr int kSteps = 5;
   const RunSpec step =
       context.here({.model = context.sizes.models.front(), .shape = context.sizes.shape});
+  constexpr std::size_t kLeast = 2;  // a start without warm-up, and one with it
+  const double step_seconds = context.seconds_of(step);
   std::vector<CellSpec> specs;
   double steps = 0;
   for (const std::int64_t warmup : context.sizes.warmups) {
+    steps += static_cast<double>(warmup + kSteps + 1);
+    const bool is_needed = specs.size() < kLeast && context.seconds_left() > 0;
+    const bool fits =
+        context.driver().is_child() || is_needed || context.has_time_for(steps * step_seconds);
+    if (!fits) break;
     specs.push_back(
         {step, {.warmup = static_cast<int>(warmup), .steps = kSteps, .recorded_steps = 1}});
-    steps += static_cast<double>(warmup + kSteps + 1);
   }
-  if (!context.driver().is_child() && !context.has_time_for(steps * context.seconds_of(step)))
+  if (specs.empty()) {
+    ++context.left_out;
     return;
+  }
   context.announce("warm-up: fresh processes");
   std::vector<CellResult> cells;
   for (auto& cell : context.driver().visit_cells<CellResult>(

@@ -86,6 +86,15 @@ StudySizes gpu_study_sizes() {
   return out;
 }
 
+void add_long_sizes(StudySizes& sizes) {
+  for (const char* size : {"xl", "2.7B"}) sizes.precise.push_back(preset(size));
+  const ModelConfig& largest = sizes.models.back();
+  for (const std::int64_t context : {128, 256, 1024}) {
+    const BatchShape shape{.batch = sizes.shape.batch, .context = context};
+    sizes.profiled.push_back(step_of(largest, shape, Granularity::kFused));
+  }
+}
+
 StudySizes quick_study_sizes() {
   const BatchShape shape{.batch = 2, .context = 32};
   StudySizes out = cpu_study_sizes();
@@ -140,6 +149,16 @@ void at_shape(const BatchShape& shape, StudySizes& sizes) {
   for (auto* steps : {&sizes.recorded, &sizes.profiled}) {
     for (RunSpec& step : *steps) step.shape = shape;
   }
+  // What is asked of these does not depend on their sizes.
+  const StudySizes quick = quick_study_sizes();
+  sizes.attention.protocol = quick.attention.protocol;
+  sizes.widths = quick.widths;
+  sizes.attention_contexts = quick.attention_contexts;
+  sizes.variant_contexts = quick.variant_contexts;
+  sizes.error = quick.error;
+  sizes.warmups = quick.warmups;
+  const bool is_quick = shape.batch == quick.shape.batch && shape.context == quick.shape.context;
+  if (is_quick) sizes.contexts = quick.contexts;
 }
 
 void at_context(std::int64_t context, StudySizes& sizes) {

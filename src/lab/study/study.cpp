@@ -48,17 +48,6 @@ Table reading_table(const std::vector<StudySection>& sections) {
   return table;
 }
 
-// The questions of a study with these tables: about ranks only where ranks ran, or were planned.
-std::vector<Question> asked(const std::vector<Table>& tables) {
-  std::vector<Question> out;
-  std::ranges::copy_if(questions(), std::back_inserter(out), [&](const Question& q) {
-    return q.topic != "Ranks" || std::ranges::any_of(pages::names_in(*q.page), [&](auto& name) {
-             return std::ranges::find(tables, name.first, &Table::name) != tables.end();
-           });
-  });
-  return out;
-}
-
 // A chart without rows, or with rows that nothing tells apart, is left out.
 bool can_draw(const Chart& chart, std::span<const Table> tables) {
   try {
@@ -87,7 +76,7 @@ StudyReport answered(std::vector<StudySection> sections) {
   std::ranges::stable_partition(out.tables, [](const Table& t) { return t.name == "cells"; });
   out.tables.push_back(subject_table(out.tables));
   out.summary = answer_all(summary_questions(), out.tables);
-  out.answers = answer_all(asked(out.tables), out.tables);
+  out.answers = answer_all(questions(), out.tables);
   for (auto* answers : {&out.summary, &out.answers}) {
     for (Answer& a : *answers) {
       std::erase_if(a.charts, [&](const Chart& c) { return !can_draw(c, out.tables); });

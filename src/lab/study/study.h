@@ -99,9 +99,13 @@ struct StudySizes {
 };
 StudySizes cpu_study_sizes();
 StudySizes gpu_study_sizes();
+// Adds what a GPU does in more than six minutes: bfloat16 beside float32 up to 2.7B, and the
+// kernels of the largest timed model at other contexts.
+void add_long_sizes(StudySizes& sizes);
 // The sizes of a quick study: fewer and smaller cells.
 StudySizes quick_study_sizes();
-// Puts all steps at this batch and context, and contexts that grow at as many times fewer tokens.
+// Puts all steps at this smaller batch and context, contexts that grow at as many times fewer
+// tokens, and what does not depend on them at the sizes of a quick study.
 void at_shape(const BatchShape& shape, StudySizes& sizes);
 // Puts this model in the place of the larger ones; the small one that is trained stays.
 void of_model(const ModelConfig& model, StudySizes& sizes);
@@ -183,7 +187,8 @@ struct StudyContext {
 // The steps that a table shows, by the list of experiments.cpp: "time", "scaling", "steps", "ways",
 // "ladder", "passes" (profiled), "ranks"; those of each model together.
 std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table);
-// Every way to share the step among ranks, one rank alone first.
+// Every way to share the step among ranks, one rank alone first; those that matter most before
+// others.
 std::vector<RunSpec> shared_steps(const StudyContext& context, const RunSpec& step);
 void measure_shared_steps(StudyContext& context);
 std::vector<const Rung*> study_rungs();
@@ -196,7 +201,9 @@ void number_part(StudyContext& context);
 void plan_part(StudyContext& context);
 void first_memory_part(StudyContext& context);  // of the smallest model
 void attention_part(StudyContext& context);
-void step_part(StudyContext& context);  // every step that a table shows
+// Every step that a table shows, of the smallest model and of the others.
+void step_part(StudyContext& context);
+void larger_step_part(StudyContext& context);
 void training_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
 void start_part(StudyContext& context);  // errors of precisions, and starts, which are no samples

@@ -17,21 +17,23 @@ bool says(const Table& table, const std::vector<Json>& row, std::string_view col
   return cell == nullptr || (cell->is_string() && cell->as_string() == text);
 }
 
-// True for what a plain run of the program here is: every composite a kernel of its own.
-bool is_plain(const Table& table, const std::vector<Json>& row) {
+// True for what a plain run of the program here is, in this precision: every composite a kernel of
+// its own.
+bool is_plain(const Table& table, const std::vector<Json>& row, std::string_view precision) {
   return says(table, row, "ops", "fused") && says(table, row, "executor", "eager") &&
-         says(table, row, "precision", "fp32") && says(table, row, "attention", "naive") &&
+         says(table, row, "precision", precision) && says(table, row, "attention", "naive") &&
          says(table, row, "parallel", "none") && says(table, row, "status", "ok");
 }
 
 // How many of the rows that questions ask for are there of a model.
 int known_of(std::span<const Table> tables, const Table& of, const std::vector<Json>& model) {
   int out = 0;
-  for (const auto& [name, mode] : {std::pair{"cells", "forward"},
-                                   {"cells", "forward-backward"},
-                                   {"cells", "step"},
-                                   {"passes", "step"},
-                                   {"memory", "step"}}) {
+  for (const auto& [name, mode, precision] : {std::tuple{"cells", "forward", "fp32"},
+                                              {"cells", "forward-backward", "fp32"},
+                                              {"cells", "step", "fp32"},
+                                              {"steps", "forward-backward", "bf16"},
+                                              {"passes", "step", "fp32"},
+                                              {"memory", "step", "fp32"}}) {
     const auto table = std::ranges::find(tables, std::string_view(name), &Table::name);
     if (table == tables.end()) continue;
     out += std::ranges::any_of(table->rows, [&](const std::vector<Json>& row) {
@@ -39,8 +41,10 @@ int known_of(std::span<const Table> tables, const Table& of, const std::vector<J
         const Json *a = cell_in(of, model, key), *b = cell_in(*table, row, key);
         return a == nullptr || b == nullptr || *a == *b;
       };
-      return is_plain(*table, row) && says(*table, row, "mode", mode) && is_same("size") &&
-             is_same("vocab") && is_same("context");
+      const Json* const peak = cell_in(*table, row, "measured_peak_bytes");
+      const bool is_predicted = peak != nullptr && peak->is_null();
+      return !is_predicted && is_plain(*table, row, precision) && says(*table, row, "mode", mode) &&
+             is_same("size") && is_same("vocab") && is_same("context");
     });
   }
   return out;
@@ -61,7 +65,7 @@ Table subject_table(std::span<const Table> tables) {
     const std::vector<Json>* best = nullptr;
     std::tuple<int, double> most;
     for (const std::vector<Json>& row : table->rows) {
-      if (!is_plain(*table, row) || !says(*table, row, "mode", "step")) continue;
+      if (!is_plain(*table, row, "fp32") || !says(*table, row, "mode", "step")) continue;
       const std::tuple here(known_of(tables, *table, row), number_in(*table, row, work));
       if (best != nullptr && here <= most) continue;
       best = &row;

@@ -113,6 +113,20 @@ TEST(RoundsTest, ACellThatTakesMoreThanItsWeightSaidGoesAfterTheFirstRound) {
   EXPECT_GE(visits[0], 3);
 }
 
+TEST(RoundsTest, ACellWithoutTimeForAllRoundsIsVisitedOnceInWhatTheOthersLeave) {
+  std::vector<std::pair<std::size_t, int>> order;
+  const std::vector<double> weights{1.0, 1.0, 5.0, 9.0};
+  const std::vector<bool> kept =
+      run_rounds(weights, {.seconds = 0.07, .clock = test_clock}, [&](std::size_t cell, int round) {
+        pass(5.0 * weights[cell]);
+        order.emplace_back(cell, round);
+        return true;
+      });
+  EXPECT_THAT(kept, ElementsAre(true, true, true, false)) << "30 ms of rounds, then 25 and not 45";
+  ASSERT_GE(order.size(), 7u);
+  EXPECT_EQ(order[6], std::pair(std::size_t{2}, 0)) << "behind three rounds of the others";
+}
+
 TEST(RoundsTest, AfterTheLeastTheyEndWithTheTime) {
   int rounds = 0;
   const std::vector<double> seconds{1e-3};

@@ -111,7 +111,9 @@ TEST(CourseTest, ProblemsStandInOrderWithDeviationsAndWithoutWhatNobodyAsks) {
   EXPECT_THAT(page, HasSubstr("## Problem 1.1.4 c: nsys_profile (c)\n"));
   EXPECT_THAT(page, HasSubstr("forward, fp32, fused ops: mean ± deviation, by context"));
   EXPECT_THAT(page, HasSubstr("naive attention, forward, width by context"));
-  EXPECT_THAT(page, HasSubstr("![](charts/pass-times.svg)"));
+  EXPECT_THAT(page, HasSubstr("](charts/pass-times.svg)"));
+  EXPECT_THAT(page, Not(HasSubstr("![]("))) << "a chart without words for who does not see it";
+  EXPECT_THAT(page, HasSubstr("of each time"));
   EXPECT_THAT(page, Not(HasSubstr("Is every time what its label says?")));
   EXPECT_THAT(page, Not(HasSubstr("My times")));
 }

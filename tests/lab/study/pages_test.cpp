@@ -129,5 +129,27 @@ TEST(StudySizesTest, AModelTakesThePlaceOfTheLargerOnesAndAContextEndsTheGrowth)
   }
 }
 
+TEST(StudySizesTest, SmallerStepsTakeSmallerSizesOfAllElse) {
+  StudySizes sizes = cpu_study_sizes();
+  const StudySizes quick = quick_study_sizes();
+  at_shape(quick.shape, sizes);
+  EXPECT_EQ(sizes.contexts, quick.contexts);
+  EXPECT_EQ(sizes.attention_contexts, quick.attention_contexts);
+  EXPECT_EQ(sizes.warmups, quick.warmups);
+  EXPECT_EQ(sizes.error.tokens, quick.error.tokens);
+  EXPECT_EQ(sizes.models.size(), 2u) << "the larger model stays: what is asked about growth";
+}
+
+TEST(StudySizesTest, ALongStudyOfAGpuHasTheLargestModelsAndKernelsOverContexts) {
+  StudySizes sizes = gpu_study_sizes();
+  const std::size_t profiled = sizes.profiled.size();
+  add_long_sizes(sizes);
+  EXPECT_EQ(sizes.precise.back().name, "2.7B");
+  std::set<std::int64_t> contexts;
+  for (const RunSpec& step : sizes.profiled) contexts.insert(step.shape.context);
+  EXPECT_EQ(contexts, (std::set<std::int64_t>{128, 256, 512, 1024}));
+  EXPECT_EQ(sizes.profiled.size(), profiled + 3);
+}
+
 }  // namespace
 }  // namespace tracestep

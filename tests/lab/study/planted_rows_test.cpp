@@ -25,11 +25,13 @@ Table& table_named(std::vector<Table>& tables, const std::string& name) {
   return *std::ranges::find(tables, name, &Table::name);
 }
 
-// The row once more, with the same texts and other times.
-std::vector<Json> twin_of(const std::vector<Json>& row, double factor) {
+// The row once more, with the same keys and texts, and other times.
+std::vector<Json> twin_of(const Table& table, std::size_t index, double factor) {
+  const std::vector<Json>& row = table.rows[index];
   std::vector<Json> out;
   for (const Json& cell : row) {
-    if (cell.is_number() && !cell.is_int()) {
+    const bool is_key = table.columns[out.size()].role == ColumnRole::kKey;
+    if (!is_key && cell.is_number() && !cell.is_int()) {
       out.emplace_back(cell.as_double() * factor);
     } else if (cell.is_array() && !cell.items().empty() && cell.items().front().is_number()) {
       Json::Array scaled;
@@ -54,7 +56,7 @@ TEST(PlantedRowsTest, ARowThatStandsTwiceIsNeverAddedUp) {
       std::vector<Table> tables = small_study().tables;
       Table& table = table_named(tables, ref.table);
       const double factor = 1.5 + static_cast<double>(random() % 100) / 50;
-      table.rows.push_back(twin_of(table.rows[ref.row], factor));
+      table.rows.push_back(twin_of(table, ref.row, factor));
       const std::size_t planted = table.rows.size() - 1;
       const Answer a = answer(question, tables);
       ++(a.refused ? refused : same);
@@ -95,6 +97,71 @@ TEST(PlantedRowsTest, WithoutAPrecisionNoTimeIsAnswered) {
     }
   }
   EXPECT_GT(refused, 20u);
+}
+
+// Rows of several runs can then not be told apart by what a page asks for.
+TEST(PlantedRowsTest, WithoutAColumnOfKeysNoRowStandsForAnother) {
+  std::size_t refused = 0;
+  for (const Question& question : all_questions()) {
+    const Answer whole = answer(question, small_study().tables);
+    if (whole.refused || question.command == "tracestep study") continue;
+    std::set<std::string> named;
+    for (const RowRef& ref : rows_in_text(whole)) named.insert(ref.table);
+    for (const std::string& name : named) {
+      for (const char* key : {"size", "context", "mode", "ops", "precision"}) {
+        std::vector<Table> tables = small_study().tables;
+        Table& table = table_named(tables, name);
+        const auto at = table.index_of(key);
+        if (!at || name.starts_with("published")) continue;
+        const auto column = static_cast<std::ptrdiff_t>(*at);
+        table.columns.erase(table.columns.begin() + column);
+        for (std::vector<Json>& row : table.rows) row.erase(row.begin() + column);
+        const Answer a = answer(question, tables);
+        refused += a.refused ? 1 : 0;
+        const auto rows = [&name](const Answer& of) {
+          std::set<std::size_t> out;
+          for (const RowRef& ref : rows_in_text(of)) {
+            if (ref.table == name) out.insert(ref.row);
+          }
+          return out;
+        };
+        const auto asked = rows(whole), read = rows(a);
+        EXPECT_TRUE(a.refused || std::ranges::includes(asked, read))
+            << a.id << " without " << name << "." << key << ": " << a.text.words();
+      }
+    }
+  }
+  EXPECT_GT(refused, 30u);
+}
+
+TEST(PlantedRowsTest, ATrainingOfOneRowSaysNothingOfTheLoss) {
+  std::vector<Table> tables = small_study().tables;
+  Table& training = table_named(tables, "training");
+  training.rows = {training.rows.back()};
+  for (const Question& question : all_questions()) {
+    if (question.id != "training" && question.id != "tile-training") continue;
+    EXPECT_TRUE(answer(question, tables).refused) << question.id;
+  }
+}
+
+TEST(PlantedRowsTest, ThatForwardAloneNeverRunsOutIsSaidOfAllCellsOrNone) {
+  const auto all = all_questions();
+  const Question& question = *std::ranges::find(all, "two-graphs", &Question::id);
+  for (const char* key : {"size", "context"}) {
+    std::vector<Table> tables = small_study().tables;
+    Table& table = table_named(tables, "live_graphs");
+    const auto at = static_cast<std::ptrdiff_t>(*table.index_of(key));
+    table.columns.erase(table.columns.begin() + at);
+    for (std::vector<Json>& row : table.rows) row.erase(row.begin() + at);
+    const Answer a = answer(question, tables);
+    EXPECT_TRUE(a.refused) << a.text.words();
+  }
+  std::vector<Table> tables = small_study().tables;
+  Table& table = table_named(tables, "live_graphs");
+  const std::size_t limit = *table.index_of("limit_bytes");
+  for (std::vector<Json>& row : table.rows) row[limit] = std::int64_t{1} << 34;
+  table.rows.resize(1);
+  EXPECT_TRUE(answer(question, tables).refused) << "one cell is no set of cells";
 }
 
 }  // namespace

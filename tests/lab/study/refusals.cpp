@@ -105,15 +105,27 @@ bool any_cell(const std::string& column, const std::string& name, std::span<cons
          });
 }
 
-// Two rows that say the same but for lists and fractions.
+// Two rows that have the same keys, and elsewhere say the same but for lists, objects and
+// fractions; in a table with keys also but for bytes, counts and what names or judges a row.
 bool has_twins(const Table& table) {
+  std::vector<bool> is_key;
+  for (const Column& c : table.columns) {
+    is_key.push_back(c.role == ColumnRole::kKey && c.kind != ColumnKind::kStructured &&
+                     c.name != "label");
+  }
+  const bool has_keys = std::ranges::find(is_key, true) != is_key.end();
   std::set<std::string> seen;
   return std::ranges::any_of(table.rows, [&](const std::vector<Json>& row) {
     std::string text;
-    for (const Json& cell : row) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string& name = table.columns[i].name;
+      const bool is_of_row = name == "label" || name == "verdict" || name == "launches" ||
+                             name == "parameters" || name == "flops" ||
+                             table.columns[i].kind == ColumnKind::kBytes;
       const bool is_measured =
-          cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
-      text += (is_measured ? "" : cell.dump()) + '\n';
+          row[i].is_array() || row[i].is_object() || (row[i].is_number() && !row[i].is_int());
+      const bool is_left_out = !is_key[i] && (is_measured || (has_keys && is_of_row));
+      text += (is_left_out ? "" : row[i].dump()) + '\n';
     }
     return !seen.insert(text).second;
   });
@@ -144,6 +156,14 @@ std::string wrong_reason(const std::string& reason, std::span<const Table> table
       all += ", " + column + " " + (like[i].is_string() ? like[i].as_string() : like[i].dump());
     }
     return has_row((*names)[1], all, tables) ? wrong : "";
+  }
+  // Which rows it asks for only the page knows; some of the table are not among them, or have none.
+  if (const auto names = matched(reason, "no row that it asks for of the table {} has {}")) {
+    return table_named((*names)[0], tables) == nullptr ? wrong : "";
+  }
+  if (const auto names = matched(reason, "several rows of the table {} are of one run")) {
+    const Table* table = table_named((*names)[0], tables);
+    return table != nullptr && table->rows.size() > 1 ? "" : wrong;
   }
   if (const auto names = matched(reason, "this run measured nothing with {} (table {})")) {
     return has_row((*names)[1], (*names)[0], tables) ? wrong : "";
