@@ -209,7 +209,8 @@ bool keeps_nf4(const Options& o) {
   return adapts(o) && o.run.lora.is_on() && o.run.lora.base == BaseWeights::kNf4;
 }
 Program keep_frozen_nf4(const Program& p, const Options& o) {
-  if (is_split(o)) fail_usage("lora", "base=nf4 with weights that ranks divide; leave out tp");
+  if (is_split(o))
+    fail_usage("lora"_field, "base=nf4 with weights that ranks divide; leave out tp");
   return keep_nf4(p, own_constants(o));
 }
 
@@ -524,7 +525,7 @@ void check_names(const PassContext& context) {
   for (const std::string& name : asked) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const auto close = closest(name, names);
-    throw Error(ErrorCode::kUsage, "passes", fmt::format("there is no pass '{}'", name),
+    throw Error(ErrorCode::kUsage, "passes"_field, fmt::format("there is no pass '{}'", name),
                 close ? fmt::format("did you mean '{}'?", *close) : "");
   }
 }
