@@ -1,12 +1,14 @@
 # Shortcuts; CMake does the work. Every target may be run twice: the second time is quick and
-# needs no network. Variables: JOBS (compile jobs), CUDA_ARCHITECTURES (of the kernels), ALL=1 (lint:
+# needs no network. Variables: JOBS (compile jobs), CUDA_ARCHITECTURES (of the kernels), CUDA_PRESET
+# (cuda-check: only to see that they compile), ALL=1 (lint:
 # all files, not only changed ones; sanitize: also the end-to-end tests).
 JOBS ?= $(shell nproc)
 CTEST_JOBS ?= 2
 CTEST = ctest --output-on-failure -j$(CTEST_JOBS)
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ARCHITECTURES ?= 80-real;90a-real;90-virtual
-CONFIGURE_CUDA = cmake --preset cuda -DCMAKE_CUDA_COMPILER=$(NVCC) \
+CUDA_PRESET ?= cuda
+CONFIGURE_CUDA = cmake --preset $(CUDA_PRESET) -DCMAKE_CUDA_COMPILER=$(NVCC) \
                  "-DCMAKE_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)"
 
 .PHONY: help build study test build-cuda test-gpu bench-gpu gpu-bundle bench soak fmt lint sanitize \
@@ -38,7 +40,7 @@ else
 	@tools/bootstrap build
 	@echo "build-cuda: architectures $(CUDA_ARCHITECTURES), $(NVCC)"
 	@$(CONFIGURE_CUDA)
-	@cmake --build build-cuda -j $(JOBS) --target program
+	@cmake --build build-$(CUDA_PRESET) -j $(JOBS) --target program
 endif
 
 .PHONY: gpu-tests
@@ -108,4 +110,4 @@ uninstall: ## remove what install wrote
 	@rm -f $(addprefix $(DESTDIR)$(PREFIX)/,$(INSTALLED))
 
 clean: ## remove the build folders (out/ stays)
-	rm -rf build build-wheel build-sanitize build-tsan build-cuda
+	rm -rf build build-wheel build-sanitize build-tsan build-cuda build-cuda-check

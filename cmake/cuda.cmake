@@ -17,6 +17,12 @@ if(TRACESTEP_CUDA)
     # fmt 9 takes nvcc for a compiler without constexpr.
     set(cuda_flags -DFMT_USE_CONSTEXPR=1 --expt-relaxed-constexpr
         -Xcompiler=-Wall,-Wextra)
+    if(TRACESTEP_CUDA_FAST)  # kernels that may not spill are compiled as ever (capi.cmake)
+      set(fast_sources ${cuda_sources})
+      list(FILTER fast_sources INCLUDE REGEX "\\.cu$")
+      list(FILTER fast_sources EXCLUDE REGEX "/hopper_[^/]*$")
+      set_property(SOURCE ${fast_sources} APPEND PROPERTY COMPILE_OPTIONS --Ofast-compile=max)
+    endif()
     include(capi)  # tracestep_attention
     tracestep_folder(backends/cuda EXCEPT attention
                      USES_PRIVATE tracestep_attention CUDA::cudart_static)

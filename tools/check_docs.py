@@ -189,10 +189,10 @@ def faults(root):
             yield f"docs/decisions/passes.md:{number}: {text}"
 
 
-def main():
-    words = [word for word in sys.argv[1:] if word != "--write"]
+def main(arguments):
+    words = [word for word in arguments if word != "--write"]
     root = Path(words[0] if words else Path(__file__).parents[1]).resolve()
-    if "--write" in sys.argv[1:]:
+    if "--write" in arguments:
         page = root / MAP
         page.write_text(with_sizes(page.read_text(encoding="utf-8"), folder_sizes(root)),
                         encoding="utf-8")
@@ -202,4 +202,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks who includes whom, by the rows of src/folders.txt; and that no folder below the command
 line speaks of its flags, that kernels which may be launched early wait, that only spec/ lists the fields of a run, that devices are asked for traits and not for names, that nothing of the
-engine parses what a user wrote, and that a column of several tables is declared once.
+engine parses what a user wrote, that a column of several tables is declared once, and that nothing is decided by
+the words of a message.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -63,8 +64,8 @@ CONFINED = [
     (r"utf8\.h$", ["base/utf8.cpp"], "UTF8-CPP"),
 ]
 
-# Below the command line, texts name what is wrong and the field ("option token_dtype"); only `cli/`
-# knows flags, and turns such names into them (cli/flag_names.h). Allowed elsewhere:
+# Below the command line, texts name what is wrong and mark the field, TRACESTEP_OPTION(token_dtype); only
+# `cli/` knows flags, and shows them for the marks (cli/option_set.h). Allowed elsewhere:
 FLAG = re.compile(r"(?<![\w!-])--[a-z]")  # "<!--" opens a comment
 FLAGS_ALLOWED = [
     (r"spec/|train/", r"--[a-z][a-z-]*", "the flag of a row in a table of fields"),
@@ -151,8 +152,9 @@ def broken_by_flags(path, text):
     """(line, rule) of each literal in src/`path` that names a flag and is not allowed to."""
     if path.startswith("cli/"):
         return
-    text = COMMENT.sub("", text)
     for match in LITERALS.finditer(text):
+        if "--" not in match.group():
+            continue
         literal = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match.group()))
         if not FLAG.search(literal):
             continue
@@ -160,7 +162,7 @@ def broken_by_flags(path, text):
                for where, what, _ in FLAGS_ALLOWED):
             continue
         yield (text.count("\n", 0, match.start()) + 1,
-               f'"{literal}" names a flag; name the field ("option some_field"), cli/ adds the flag')
+               f'"{literal}" names a flag; mark the field, TRACESTEP_OPTION(some_field): cli/ shows the flag')
 
 
 def broken_by_waits(path, text):
@@ -198,7 +200,6 @@ def broken_by_field_lists(path, text, fields):
     """(line, rule) of each list of literals in src/`path` that names run fields."""
     if path.startswith("spec/"):
         return
-    text = COMMENT.sub("", text)
     for match in LIST.finditer(text):
         names = [name for name in re.findall(r'"(\w+)"', match.group()) if name in fields]
         if len(names) > MOST_LISTED:
@@ -221,7 +222,6 @@ def broken_by_device_names(path, text):
     """(line, rule) of each comparison of a device's name or kind in src/`path`."""
     if path.startswith(DEVICES_NAMED):
         return
-    text = COMMENT.sub("", text)
     for match in DEVICE_NAME.finditer(text):
         yield (text.count("\n", 0, match.start()) + 1,
                f"{match.group().strip()}: a test of a device's name; ask its traits "
@@ -240,7 +240,6 @@ def broken_by_parsing(path, text):
     """(line, rule) of each place of the engine, src/`path`, that reads a user's text."""
     if not path.startswith(ENGINE) or path.startswith(READS_ENVIRONMENT):
         return
-    text = COMMENT.sub("", text)
     for match in PARSES.finditer(text):
         yield (text.count("\n", 0, match.start()) + 1,
                f"{match.group(1)}() reads a text; spec/ does, and hands on the value (run/)")
@@ -275,19 +274,90 @@ def broken_by_columns(path, text, columns):
                    f"col::{match.group(2)}")
 
 
-def check_file(file, root, fields, columns):
+# What an error is about, and which options its text names, are values (base/error.h), and so is all else
+# that code decides by: words are for people. The options of all commands are in this page:
+OPTIONS_PAGE = "docs/cli.md"
+MARKED = re.compile(r'TRACESTEP_OPTION\((\w+)\)|"(\w+)"_field')
+WORDS_OF_OPTIONS = re.compile(r"\boptions? ([a-z]\w*)")
+SAID_WITHOUT_FLAGS = {  # what log lines and columns say, which are shown as they are
+    "lab/fit/plan.cpp", "train/loop.cpp", "train/run_checkpoints.cpp", "train/small_updates.cpp"}
+COMPARED = re.compile(r'''(?x)
+    \b(?:starts_with|ends_with|r?find|contains)\(\s*"((?:[^"\\]|\\.)*)"
+  | [=!]=\s*"((?:[^"\\]|\\.)*)"''')
+ENGLISH = re.compile(r"[A-Za-z]{2,}[:,;]? |[a-z]: $")
+OF_ERROR = r"\b(?:e|\w*[eE]rror)\.(?:where|message|hint|text|what)\(\)"
+COMPARED_ERROR = re.compile(rf"{OF_ERROR}\s*(?:[=!]=|\.\s*(?:starts_with|ends_with|r?find|contains|substr)\b)|"
+                            rf"[=!]=\s*{OF_ERROR}")
+READ = [  # whose words are a format, or another program's
+    (r"lab/pages/", r"Each | by |is there|ms band", "the language of pages"),
+    (r"lab/report/text\.cpp", r"doubt: |invalid: ", "notes of stored results, for their colour"),
+    (r"lab/predict/measure_products\.cpp", r"matmul(_add)? ", "names of kernels"),
+    (r"lab/read/file_kind\.cpp", r"SQLite format", "the start of such a file"),
+    (r"lab/(measure/host_facts|report/chart/svg)\.cpp", r"cpu MHz|<svg ", "other formats"),
+    (r"lab/precision/norms\.cpp", r"sum of squares", "the name of a form of the norm"),
+    (r"lab/report/column_facts\.cpp", r"if it varies", "a word of stored columns"),
+    (r"lab/study/answers\.cpp", r"tracestep study", "a page's whole command"),
+    (r"weights/checkpoint_files\.cpp", r"process ", "what the lock's holder wrote"),
+    (r"backends/comm/tcp/", r"tracestep: ", "the last line of another process"),
+    (r"base/json_events\.cpp", r"column ", "nlohmann-json, which has no number for it"),
+    (r"cli/help\.cpp", r"On a cluster", "the heading of a group"),
+    (r"course/", r".*", "names of the course's terms and columns"),
+]
+
+
+def known_options(root):
+    """The names of all options, as fields are named; None where no page lists them."""
+    page = root / OPTIONS_PAGE
+    if not page.exists():
+        return None
+    return {flag.replace("-", "_") for flag in re.findall(r"--([a-z][a-z0-9-]*)", page.read_text(encoding="utf-8"))}
+
+
+def broken_by_words(path, text, options):
+    """(line, rule) of each place in src/`path` where words decide, or name an option without a mark."""
+
+    def line(match):
+        return text.count("\n", 0, match.start()) + 1
+
+    for match in COMPARED.finditer(text):
+        words = match.group(1) or match.group(2) or ""
+        if ENGLISH.search(words) and not any(re.match(where, path) and re.fullmatch(what, words)
+                                             for where, what, _ in READ):
+            yield line(match), f'"{words}" decides by words; hand on a value'
+    for match in COMPARED_ERROR.finditer(text):
+        yield line(match), f"{match.group()}: an error's text decides; ask about() or code()"
+    if options is None or path.startswith("base/error."):
+        return
+    for match in MARKED.finditer(text):
+        name = match.group(1) or match.group(2)
+        if name not in options:
+            yield line(match), f"no command has an option {name}"
+    if path.startswith("cli/") or path in SAID_WITHOUT_FLAGS:
+        return
+    if "option" not in text:
+        return
+    for match in LITERALS.finditer(text):
+        literal = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match.group()))
+        for name in WORDS_OF_OPTIONS.findall(literal):
+            if name in options:
+                yield line(match), f'"option {name}" is no mark; write TRACESTEP_OPTION({name})'
+
+
+def check_file(file, root, fields, columns, options):
     path = file.relative_to(root / "src").as_posix()
     row = row_of(path)
     if row is None:
         yield 1, f"src/{Path(path).parent} has no row in the layering table"
         return
     text = file.read_text(encoding="utf-8")
-    yield from broken_by_flags(path, text)
+    code = COMMENT.sub("", text)
+    yield from broken_by_flags(path, code)
     yield from broken_by_waits(path, text)
-    yield from broken_by_field_lists(path, text, fields)
-    yield from broken_by_device_names(path, text)
-    yield from broken_by_parsing(path, text)
+    yield from broken_by_field_lists(path, code, fields)
+    yield from broken_by_device_names(path, code)
+    yield from broken_by_parsing(path, code)
     yield from broken_by_columns(path, text, columns)
+    yield from broken_by_words(path, code, options)
     for number, line in enumerate(text.splitlines(), 1):
         match = INCLUDE.match(line)
         if not match:
@@ -304,12 +374,13 @@ def check_file(file, root, fields, columns):
             yield number, f"#include of {project or library}: {broken}"
 
 
-def main():
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1]).resolve()
+def main(repository=Path(__file__).parents[1]):
+    root = Path(repository).resolve()
     files = sorted(f for f in (root / "src").rglob("*") if f.suffix in SOURCES)
     problems, fields, columns = 0, run_fields(root), known_columns(root)
+    options = known_options(root)
     for file in files:
-        for number, text in check_file(file, root, fields, columns):
+        for number, text in check_file(file, root, fields, columns, options):
             problems += 1
             print(f"{file.relative_to(root)}:{number}: {text}")
     print(f"layering: {len(files)} files, {problems} broken rules")
@@ -317,4 +388,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))

@@ -67,7 +67,7 @@ Directory Directory::open_folder(const std::string& name) const {
   return {path_ / name, std::move(handle), failure_};
 }
 
-InputFile Directory::open_input(const std::string& name, const std::string& where) const {
+InputFile Directory::open_input(const std::string& name, const About& where) const {
   const fs::path place = path_ / name;
   // O_NONBLOCK: opening a FIFO must not wait.
   FileHandle file = open_file(name, O_RDONLY | O_NONBLOCK);

@@ -72,7 +72,7 @@ class Directory {
   // for a link.
   FileHandle open_file(const std::string& name, int flags, mode_t mode = 0) const;
   // The regular file `name` for reading; a link is an error as well. Errors: kInput, as InputFile.
-  InputFile open_input(const std::string& name, const std::string& where) const;
+  InputFile open_input(const std::string& name, const About& where) const;
   // Errors below: kOutput.
   void make_folder(const std::string& name) const;
   // Replaces a file or a link called `to`.

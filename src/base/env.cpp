@@ -34,14 +34,12 @@ constexpr Variable kLog = {"TRACESTEP_LOG", "quiet, warn or info: messages on st
 
 constexpr Variable kKernelCache = {"TRACESTEP_KERNEL_CACHE",
                                    "folder of the kernels that were compiled at run time, at most "
-                                   "256 MiB; off: each process compiles "
-                                   "its own",
+                                   "256 MiB; off: each process compiles its own",
                                    "tracestep in XDG_CACHE_HOME or ~/.cache"};
 
 constexpr Variable kSystemRoot = {"TRACESTEP_SYSTEM_ROOT",
                                   "folder in place of / whose proc/meminfo, proc/self/cgroup and "
-                                  "sys/fs/cgroup say how much memory "
-                                  "a run may use",
+                                  "sys/fs/cgroup say how much memory a run may use",
                                   "/"};
 
 constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal sets it"};

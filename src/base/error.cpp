@@ -3,6 +3,16 @@
 #include <stdexcept>
 
 namespace tracestep {
+namespace {
+
+constexpr char kMark = TRACESTEP_OPTION()[0];
+constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789_";
+
+std::string plain(std::string_view text) {
+  return with_options(text, [](std::string_view name) { return fmt::format("option {}", name); });
+}
+
+}  // namespace
 
 int exit_code(ErrorCode code) {
   switch (code) {
@@ -18,13 +28,30 @@ int exit_code(ErrorCode code) {
   return 1;
 }
 
-Error::Error(ErrorCode code, std::string where, std::string message, std::string hint)
+std::string with_options(std::string_view text,
+                         const std::function<std::string(std::string_view)>& name_of) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = text[0] == kMark ? text.find_first_not_of(kOfNames, 1) : 0;
+    const bool is_mark = end > 1 && end != text.npos && text[end] == kMark;
+    out += is_mark ? name_of(text.substr(1, end - 1)) : std::string(1, text[0]);
+    text.remove_prefix(is_mark ? end + 1 : 1);
+  }
+  return out;
+}
+
+Error::Error(ErrorCode code, About about, std::string message, std::string hint)
     : code_(code),
-      where_(std::move(where)),
+      kind_(about.kind),
+      where_(std::move(about.text)),
       message_(std::move(message)),
       hint_(std::move(hint)),
-      what_("[" + where_ + "] " + message_ +
-            (hint_.empty() ? "" : (message_.ends_with('?') ? " " : "; ") + hint_)) {}
+      what_("[" + where_ + "] " + text() +
+            (hint_.empty() ? "" : (message_.ends_with('?') ? " " : "; ") + plain(hint_))) {}
+
+std::string Error::text() const {
+  return plain(message_);
+}
 
 namespace detail {
 

@@ -2,8 +2,12 @@
 // reads `[where] what is wrong with the values seen; what would be right`.
 #pragma once
 
+#include <cstdint>
 #include <exception>
+#include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,19 +29,56 @@ enum class ErrorCode {
 // The process exit status for `code`.
 int exit_code(ErrorCode code);
 
+// What an error is about: a kind to decide by, and the text that people read.
+struct About {
+  enum class Kind : std::uint8_t {
+    kText,    // none of the others: a part of the program, a place in a file, an element
+    kField,   // an option by its name in the tables of fields: "token_dtype"
+    kFile,    // a file or a folder by its path
+    kOp,      // an op by its name
+    kDevice,  // a device by its name, perhaps with the call that failed
+  };
+  About(Kind of, std::string what) : kind(of), text(std::move(what)) {}
+  About(std::string what) : About(Kind::kText, std::move(what)) {}
+  About(const char* what) : About(std::string(what)) {}
+  About(const std::filesystem::path& path) : About(Kind::kFile, path.string()) {}
+
+  Kind kind = Kind::kText;
+  std::string text;
+};
+
+// About{kField}: "token_dtype"_field.
+inline About operator""_field(const char* name, std::size_t size) {
+  return {About::Kind::kField, std::string(name, size)};
+}
+
+// The name of an option inside a text, in literals: "give " TRACESTEP_OPTION(size) ", or less".
+// A text with such marks is shown by with_options().
+#define TRACESTEP_OPTION(name) "\x1f" #name "\x1f"
+
+// `text` with `name_of(name)` in the place of each mark: a flag, or "option size".
+std::string with_options(std::string_view text,
+                         const std::function<std::string(std::string_view)>& name_of);
+
 class Error : public std::exception {
  public:
-  Error(ErrorCode code, std::string where, std::string message, std::string hint = {});
+  // The message and the hint may have marks of options.
+  Error(ErrorCode code, About about, std::string message, std::string hint = {});
 
   ErrorCode code() const { return code_; }
+  About about() const { return {kind_, where_}; }
   const std::string& where() const { return where_; }
+  // With marks, for an error that this one becomes part of.
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
-  // The whole message: `[where] message; hint`.
+  // The message for people, without the hint: "option size" for each mark.
+  std::string text() const;
+  // The whole message, likewise: `[where] text; hint`.
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:
   ErrorCode code_;
+  About::Kind kind_;
   std::string where_, message_, hint_, what_;
 };
 
@@ -45,22 +86,21 @@ class Error : public std::exception {
 class DeviceError : public Error {
  public:
   DeviceError(std::string device, std::string call, std::string message)
-      : Error(ErrorCode::kFailed, device + ": " + call, std::move(message)) {}
+      : Error(ErrorCode::kFailed, {About::Kind::kDevice, device + ": " + call},
+              std::move(message)) {}
 };
 
 // Throws Error{kUsage}: the common case while a program or a command is being built.
 template <class... Args>
-[[noreturn]] void fail_usage(std::string where, fmt::format_string<Args...> format,
-                             Args&&... args) {
-  throw Error(ErrorCode::kUsage, std::move(where),
+[[noreturn]] void fail_usage(About about, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::kUsage, std::move(about),
               fmt::format(format, std::forward<Args>(args)...));
 }
 
 // Throws Error{kInput}: a file that is missing or malformed.
 template <class... Args>
-[[noreturn]] void fail_input(std::string where, fmt::format_string<Args...> format,
-                             Args&&... args) {
-  throw Error(ErrorCode::kInput, std::move(where),
+[[noreturn]] void fail_input(About about, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::kInput, std::move(about),
               fmt::format(format, std::forward<Args>(args)...));
 }
 

@@ -25,14 +25,14 @@ const char* kind_of(mode_t mode) {
   return "of an unknown kind";
 }
 
-void require_regular(const std::string& where, const std::string& path, const struct stat& info) {
+void require_regular(const About& where, const std::string& path, const struct stat& info) {
   if (S_ISREG(info.st_mode)) return;
   fail_input(where, "{} is {}, not a regular file", path, kind_of(info.st_mode));
 }
 
 }  // namespace
 
-InputFile::InputFile(std::filesystem::path path, std::string where)
+InputFile::InputFile(std::filesystem::path path, About where)
     : path_(std::move(path)), where_(std::move(where)) {
   const std::string name = path_.string();
   struct stat info {};
@@ -45,7 +45,7 @@ InputFile::InputFile(std::filesystem::path path, std::string where)
   *this = InputFile(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), path_, where_);
 }
 
-InputFile::InputFile(int fd, std::filesystem::path path, std::string where)
+InputFile::InputFile(int fd, std::filesystem::path path, About where)
     : path_(std::move(path)), where_(std::move(where)), fd_(fd) {
   struct stat info {};
   try {
@@ -119,7 +119,7 @@ void InputFile::fail_short() const {
               "leave input files alone until the run has ended");
 }
 
-std::string read_text_file(const std::filesystem::path& path, const std::string& where,
+std::string read_text_file(const std::filesystem::path& path, const About& where,
                            std::uint64_t limit) {
   std::string out = InputFile(path, where).text(limit);
   const TextMark mark = byte_order_mark_of(out);

@@ -9,15 +9,17 @@
 #include <span>
 #include <string>
 
+#include "base/error.h"
+
 namespace tracestep {
 
 class InputFile {
  public:
   // Errors: kInput when `path` is missing, unreadable, or anything but a regular file; never blocks
   // on a FIFO. `where` is the part in brackets of all messages.
-  explicit InputFile(std::filesystem::path path, std::string where = "file");
+  explicit InputFile(std::filesystem::path path, About where = "file");
   // Takes over `fd`, which is open for reading; `path` is for messages. Errors as above.
-  InputFile(int fd, std::filesystem::path path, std::string where);
+  InputFile(int fd, std::filesystem::path path, About where);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -39,13 +41,13 @@ class InputFile {
   [[noreturn]] void fail_short() const;
 
   std::filesystem::path path_;
-  std::string where_;
+  About where_;
   int fd_ = -1;
   std::uint64_t size_ = 0;
 };
 
 // The whole of a small file but for a mark of UTF-8. Errors as InputFile, text(), and for UTF-16.
-std::string read_text_file(const std::filesystem::path& path, const std::string& where,
+std::string read_text_file(const std::filesystem::path& path, const About& where,
                            std::uint64_t limit);
 
 }  // namespace tracestep

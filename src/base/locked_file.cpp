@@ -44,8 +44,7 @@ bool is_locked_within(int fd, std::chrono::milliseconds patience) {
 
 }  // namespace
 
-LockedFile::LockedFile(std::filesystem::path path, std::string where,
-                       std::chrono::milliseconds patience)
+LockedFile::LockedFile(std::filesystem::path path, About where, std::chrono::milliseconds patience)
     : path_(std::move(path)), where_(std::move(where)) {
   struct stat named {};
   // A dangling link existed before and must not be removed.

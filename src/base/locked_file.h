@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
+
 namespace tracestep {
 
 class LockedFile {
@@ -16,8 +18,7 @@ class LockedFile {
   // lifetime; `where` is the part in brackets of messages. Errors: kInput when it is not a regular
   // file; kOutput when it cannot be written, or another process holds the lock for longer than
   // `patience`.
-  LockedFile(std::filesystem::path path, std::string where,
-             std::chrono::milliseconds patience = {});
+  LockedFile(std::filesystem::path path, About where, std::chrono::milliseconds patience = {});
   // A file that was created here and is still empty goes again.
   ~LockedFile();
 
@@ -53,7 +54,7 @@ class LockedFile {
   [[noreturn]] void fail(int error) const;
 
   std::filesystem::path path_;
-  std::string where_;
+  About where_;
   bool is_ours_ = false;  // created here and still empty
   Descriptor file_;
 };

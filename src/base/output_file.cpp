@@ -25,7 +25,6 @@ bool another_writes = false, may_overwrite = false;
 constexpr int kMostAttempts = 100;
 constexpr int kMostLinks = 40;
 
-// Not "output", which is a flag: the file may be that of another one.
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
   throw Error(ErrorCode::kOutput, "file",
               fmt::format("{} cannot be written: {}", path.string(), reason));
@@ -93,7 +92,7 @@ void take_permissions(const FileHandle& file, const struct stat& replaced) {
 
 }  // namespace
 
-OutputFile::OutputFile(const fs::path& path, const std::string& option) {
+OutputFile::OutputFile(const fs::path& path, const About& about) {
   if (is_stream(path)) {
     name_ = path.string();
     file_ = open_stream(path);
@@ -103,9 +102,9 @@ OutputFile::OutputFile(const fs::path& path, const std::string& option) {
   folder_ = swept_folder_of(place);
   name_ = place.filename().string();
   if (!may_overwrite && !may_replace(*folder_, name_)) {
-    throw Error(ErrorCode::kOutput, option,
+    throw Error(ErrorCode::kOutput, about,
                 fmt::format("{} would be replaced, and tracestep did not write it", path.string()),
-                "name another file, or replace it by option overwrite");
+                "name another file, or replace it by " TRACESTEP_OPTION(overwrite));
   }
   begin();
 }
@@ -185,9 +184,9 @@ void write_file(const Directory& folder, const std::string& name, std::string_vi
   file.commit();
 }
 
-void check_writable(const fs::path& path, const std::string& option) {
+void check_writable(const fs::path& path, const About& about) {
   if (another_writes) return;
-  if (!is_stream(path)) return void(OutputFile(path, option));
+  if (!is_stream(path)) return void(OutputFile(path, about));
   // Opening a FIFO would wait for its reader, which the closing tells that all is written.
   const fs::path place = resolve(path);
   const int named = descriptor_named(place);

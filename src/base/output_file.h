@@ -23,8 +23,8 @@ class OutputFile {
   // once, so that an unwritable path is reported early. The file that is replaced keeps its
   // permissions, and its owner where this process may set one. A stream (is_stream) is written to
   // as it is. Errors (all members): kOutput naming the path and the reason; also for an existing
-  // file that is_own_or_empty() does not know, where `option` names the field that gave the path.
-  explicit OutputFile(const std::filesystem::path& path, const std::string& option = "file");
+  // file that is_own_or_empty() does not know, where `about` is the field that gave the path.
+  explicit OutputFile(const std::filesystem::path& path, const About& about = "file");
   // A member of a folder of ours: a symbolic link of this name is replaced, never followed.
   OutputFile(const Directory& folder, const std::string& name);
   // Removes the temporary file unless it was committed.
@@ -60,7 +60,7 @@ FileHandle open_stream(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file(const Directory& folder, const std::string& name, std::string_view text);
 // Checks that `path` can be written without changing it, before a long run. Errors: as OutputFile.
-void check_writable(const std::filesystem::path& path, const std::string& option = "file");
+void check_writable(const std::filesystem::path& path, const About& about = "file");
 // Checks a folder for files whose names are not known yet.
 void check_writable_folder(const std::filesystem::path& folder);
 // From now on outputs replace the files of others, too.

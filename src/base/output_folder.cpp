@@ -29,7 +29,7 @@ fs::path place_of(const fs::path& path) {
 
 }  // namespace
 
-OutputFolder::OutputFolder(const fs::path& path, std::string where)
+OutputFolder::OutputFolder(const fs::path& path, About where)
     : path_(path), place_(place_of(path)), where_(std::move(where)) {
   std::error_code error;
   const fs::file_status status = fs::status(place_, error);

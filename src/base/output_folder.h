@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/directory.h"
+#include "base/error.h"
 #include "base/made_folders.h"
 
 namespace tracestep {
@@ -16,7 +17,7 @@ class OutputFolder {
   // A path that the user gave: a symbolic link is followed, the folders above it are made, and what
   // ended processes left beside it is removed. Creates the temporary folder at once. Errors (all
   // members): kOutput under `where`, also where there is anything but an empty folder already.
-  OutputFolder(const std::filesystem::path& path, std::string where);
+  OutputFolder(const std::filesystem::path& path, About where);
   // Removes the temporary folder, and those that were made above it, unless it was committed.
   ~OutputFolder();
   OutputFolder(const OutputFolder&) = delete;
@@ -32,7 +33,8 @@ class OutputFolder {
   [[noreturn]] void fail(int error) const;
 
   std::filesystem::path path_, place_;  // as it was given, and where it is
-  std::string where_, temporary_;
+  About where_;
+  std::string temporary_;
   std::optional<MadeFolders> above_;
   std::optional<Directory> parent_, folder_;
   FileHandle lock_;

@@ -116,15 +116,14 @@ std::string folded(std::string_view name) {
   return out;
 }
 
-void check_choice(const std::string& where, std::string_view text,
-                  std::span<const std::string> names) {
+void check_choice(const About& where, std::string_view text, std::span<const std::string> names) {
   if (std::ranges::find(names, text) != names.end()) return;
   throw Error(ErrorCode::kUsage, where,
               fmt::format("there is no \"{}\"{}", text, did_you_mean(text, names)),
               fmt::format("{}{}", names.size() > 1 ? "one of " : "only ", fmt::join(names, ", ")));
 }
 
-std::vector<std::string> checked_parts(const std::string& where, std::string_view text,
+std::vector<std::string> checked_parts(const About& where, std::string_view text,
                                        std::span<const std::string> names) {
   std::vector<std::string> out;
   for (std::size_t start = 0; start <= text.size();) {

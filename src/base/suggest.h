@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+
 namespace tracestep {
 
 // The least number of insertions, deletions, replacements and swaps of neighbours that turn `a`
@@ -27,12 +29,11 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 std::string folded(std::string_view name);
 
 // Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of `names`.
-void check_choice(const std::string& where, std::string_view text,
-                  std::span<const std::string> names);
+void check_choice(const About& where, std::string_view text, std::span<const std::string> names);
 
 // The parts of "a+b", each checked by check_choice(). Error{kUsage} naming `where` also for a part
 // that stands there twice.
-std::vector<std::string> checked_parts(const std::string& where, std::string_view text,
+std::vector<std::string> checked_parts(const About& where, std::string_view text,
                                        std::span<const std::string> names);
 
 }  // namespace tracestep

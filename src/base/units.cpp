@@ -43,7 +43,7 @@ bool starts_like_number(std::string_view text) {
 }
 
 template <class T>
-T parse_number(const std::string& where, std::string_view text, T min, T max, const char* kind) {
+T parse_number(const About& where, std::string_view text, T min, T max, const char* kind) {
   T value{};
   const char* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
@@ -169,19 +169,19 @@ std::optional<Product> product(Decimal number, std::int64_t factor) {
   return Product{static_cast<std::int64_t>(value), is_exact};
 }
 
-[[noreturn]] void fail_bytes(const std::string& where, std::string_view text, const char* problem,
+[[noreturn]] void fail_bytes(const About& where, std::string_view text, const char* problem,
                              std::string hint) {
   throw Error(ErrorCode::kUsage, where, quoted(text) + problem, std::move(hint));
 }
 
 }  // namespace
 
-std::int64_t parse_int(const std::string& where, std::string_view text, std::int64_t min,
+std::int64_t parse_int(const About& where, std::string_view text, std::int64_t min,
                        std::int64_t max) {
   return parse_number<std::int64_t>(where, text, min, max, "a whole number");
 }
 
-std::int64_t parse_count(const std::string& where, std::string_view text, std::int64_t min,
+std::int64_t parse_count(const About& where, std::string_view text, std::int64_t min,
                          std::int64_t max, Thousand thousand) {
   const int power = text.empty() ? 0 : power_of(text.back());
   const std::string_view number = text.substr(0, text.size() - (power > 0 ? 1 : 0));
@@ -203,11 +203,11 @@ std::int64_t parse_count(const std::string& where, std::string_view text, std::i
   return parse_int(where, text, min, max);
 }
 
-double parse_real(const std::string& where, std::string_view text, double min, double max) {
+double parse_real(const About& where, std::string_view text, double min, double max) {
   return parse_number<double>(where, text, min, max, "a number");
 }
 
-std::int64_t parse_bytes(const std::string& where, std::string_view text) {
+std::int64_t parse_bytes(const About& where, std::string_view text) {
   static const std::string kHint =
       "give a number with KiB, MiB, GiB or TiB (powers of 1024; or K, M, G, T) or kB, MB, GB or TB "
       "(of 1000), as 40GiB";

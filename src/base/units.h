@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace tracestep {
 
 // A whole number in [min, max]. Errors: kUsage naming `where` (the flag), the text seen and the
 // range, for anything else: `8abc`, `1e3`, ` 4`, `+4`, an empty text, -0, beyond 64 bits.
-std::int64_t parse_int(const std::string& where, std::string_view text,
+std::int64_t parse_int(const About& where, std::string_view text,
                        std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
@@ -24,20 +26,20 @@ enum class Thousand : std::uint8_t {
 
 // A count as people write it: what parse_int() takes, "1e3", "10k", "1.5M". Errors: as parse_int,
 // also for what is no whole number, as "1.5" and "1.0001k".
-std::int64_t parse_count(const std::string& where, std::string_view text,
+std::int64_t parse_count(const About& where, std::string_view text,
                          std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                          std::int64_t max = std::numeric_limits<std::int64_t>::max(),
                          Thousand thousand = Thousand::kDecimal);
 
 // A finite decimal number in [min, max]. Errors: as parse_int, also for `nan`, `inf`, `1e309`,
 // and for -0 where negative numbers are not allowed.
-double parse_real(const std::string& where, std::string_view text,
+double parse_real(const About& where, std::string_view text,
                   double min = std::numeric_limits<double>::lowest(),
                   double max = std::numeric_limits<double>::max());
 
 // "123B", "512MiB", "24GB" (10^9 each), "1.5GiB": bytes, rounded down to a whole one. Errors:
 // kUsage, also for a number without a unit, which a person means as gigabytes.
-std::int64_t parse_bytes(const std::string& where, std::string_view text);
+std::int64_t parse_bytes(const About& where, std::string_view text);
 
 // "512 B", "1.50 GiB".
 std::string format_bytes(std::int64_t bytes);

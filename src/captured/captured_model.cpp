@@ -57,7 +57,7 @@ Program captured_program(const CapturedModel& model, const std::vector<std::stri
   const Program& from = model.program;
   for (const std::string& name : outputs) {
     if (from.find_output(name) != kNoValue) continue;
-    fail_usage("program", "{} was captured without {}", model.name, name);
+    fail_usage("program"_field, "{} was captured without {}", model.name, name);
   }
   const Needed needed(from, outputs);
   Builder b(outputs.front());

@@ -125,13 +125,14 @@ std::shared_ptr<const CapturedModel> captured_at(const fs::path& folder) {
   for (const char* name : {kCapturedProgram, kCapturedIndex}) {
     std::error_code none;
     if (fs::exists(folder / name, none)) continue;
-    throw Error(ErrorCode::kInput, folder.string(),
+    throw Error(ErrorCode::kInput, folder,
                 fmt::format("it has no {}, so it is no captured module", name),
                 "tracestep.capture(module, inputs, folder=…) in Python writes such a folder");
   }
   const std::string program =
-      read_text_file(folder / kCapturedProgram, "program", kMaxProgramBytes);
-  const std::string index = read_text_file(folder / kCapturedIndex, "program", kMaxIndexBytes);
+      read_text_file(folder / kCapturedProgram, "program"_field, kMaxProgramBytes);
+  const std::string index =
+      read_text_file(folder / kCapturedIndex, "program"_field, kMaxIndexBytes);
   // A command asks for the same folder again and again: for a grid, for keys of rows.
   static std::mutex mutex;
   static std::map<std::pair<fs::path, std::string>, std::shared_ptr<const CapturedModel>> all;

@@ -29,7 +29,7 @@ void check_fields(const RunGrid& grid) {
     const bool means =
         is_of_attention(field) && !is_shape(field) && (!field.is_form || field.name == "ops");
     if (means || !grid.is_given(field.name)) continue;
-    throw Error(ErrorCode::kUsage, field.name, "it is of a model's step, and option op is one op",
+    throw Error(ErrorCode::kUsage, field.where(), "it is of a model's step, and --op is one op",
                 "leave one out");
   }
 }

@@ -304,8 +304,7 @@ int Cells::finish_child(const CellTables& result) {
   std::string lines;
   for (const RowsFile::Row& row : new_rows_) lines += line_of(row);
   if (lines.empty() && !is_stopped()) {
-    throw Error(ErrorCode::kUsage, "--cell",
-                fmt::format("\"{}\" is no stage and number of a cell", options_.only));
+    fail_usage("--cell", "\"{}\" is no stage and number of a cell", options_.only);
   }
   if (!result.environment.is_null()) lines += line_of({key_of_machine(), result.environment});
   write_text(lines, result.output.path);

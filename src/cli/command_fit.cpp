@@ -177,10 +177,9 @@ void add_pytorch(const FitQuestion& asked, std::vector<Table>& tables) {
 
 int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
   FitOptions o = given;
-  check_plan(o.plan, o.grid, o.largest);
-  RunGrid grid = on_planned_device(on_timed_device(o.grid, o.times), o.plan);
-  const std::vector<const RunField*> assumed = assume_planned(grid, o.times, o.plan.gpus);
-  o.plan.is_batch_assumed = std::ranges::count(assumed, "batch", &RunField::name) > 0;
+  check_training(o.plan, o.largest);
+  std::vector<const RunField*> assumed;
+  const RunGrid grid = planned_grid(o.grid, o.times, o.largest, o.plan, assumed);
   const RunSpec run = run_of(grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed);
   check_captured(run, o);
   probe_output(o.output);

@@ -174,10 +174,9 @@ void check_positions(const GenerateCommand& o, std::int64_t needed) {
     return;
   }
   const auto prompt = static_cast<std::int64_t>(o.generate.prompt.size());
-  const std::string seen = fmt::format(
-      "{} tokens of the prompt and {} new ones are more than the {} "
-      "positions of {}",
-      prompt, o.generate.tokens, model.max_positions, model.name);
+  const std::string seen =
+      fmt::format("{} tokens of the prompt and {} new ones are more than the {} positions of {}",
+                  prompt, o.generate.tokens, model.max_positions, model.name);
   if (prompt >= model.max_positions) {
     throw Error(ErrorCode::kUsage, "--prompt", seen, "give a shorter one");
   }

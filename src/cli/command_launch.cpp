@@ -23,7 +23,6 @@
 #include "cli/child_process.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/flag_names.h"
 #include "cli/processes.h"
 
 namespace tracestep::cli {
@@ -181,11 +180,10 @@ std::vector<std::string> command_of(std::span<const std::string> arguments) {
 
 void check_ranks(int ranks, int processes) {
   if (ranks == processes) return;
-  throw Error(
-      ErrorCode::kUsage, "parallel",
-      fmt::format("{} processes are asked for, and the step is that of {} rank{}", processes, ranks,
-                  ranks == 1 ? "" : "s"),
-      fmt::format("use option parallel dp={}, or as many processes as it has ranks", processes));
+  throw Error(ErrorCode::kUsage, "parallel"_field,
+              fmt::format("{} processes are asked for, and the step is that of {} rank{}",
+                          processes, ranks, ranks == 1 ? "" : "s"),
+              fmt::format("use --parallel dp={}, or as many processes as it has ranks", processes));
 }
 
 // Finds errors that all ranks would report at once before they start. Returns where the ranks will
@@ -207,7 +205,7 @@ std::optional<Place> checked_place(const std::vector<std::string>& words, int pr
     }
     return cells.front().needs.place;
   } catch (const Error& error) {
-    throw in_flags(command->options, error, words);
+    throw command->options.in_flags(error);
   }
 }
 

@@ -120,8 +120,8 @@ void check_options(const MemoryOptions& o, std::size_t cells) {
     throw Error(ErrorCode::kUsage, "--account-as", "a form of another implementation predicts",
                 "add --predict");
   }
-  if (!o.snapshot.empty()) check_writable(o.snapshot, "snapshot");
-  if (!o.snapshot_json.empty()) check_writable(o.snapshot_json, "snapshot_json");
+  if (!o.snapshot.empty()) check_writable(o.snapshot, "snapshot"_field);
+  if (!o.snapshot_json.empty()) check_writable(o.snapshot_json, "snapshot_json"_field);
 }
 
 void write_snapshot(const MemoryOptions& o, const MemoryRun& run) {

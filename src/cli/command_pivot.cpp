@@ -139,7 +139,7 @@ int run_pivot(const PivotOptions& o, std::span<const std::string> arguments) {
   if (out.rows.empty()) {
     throw Error(ErrorCode::kInput, o.file,
                 fmt::format("no row of {} has {}", table.name, value.name),
-                "option value names another column");
+                "--value names another column");
   }
   write_tables(o.output, "tracestep.pivot/1", capture_environment(arguments), {std::move(out)});
   return 0;

@@ -147,7 +147,7 @@ int run_profile(const ProfileOptions& o, Cells& driver) {
   const Json environment = driver.environment_of(runs[0]);
   if (o.largest_context) add_largest_contexts(runs, environment);
   for (const RunSpec& run : runs) {
-    if (!o.trace.empty()) check_writable(trace_path(o, run, runs.size()), "trace");
+    if (!o.trace.empty()) check_writable(trace_path(o, run, runs.size()), "trace"_field);
   }
   const std::vector<ProfiledCell> cells = profile_runs(runs, o, environment, driver);
   int failures = 0;

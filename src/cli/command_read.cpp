@@ -75,7 +75,7 @@ std::vector<Table> tables_of_traces(const std::vector<ReadTrace>& traces, const 
   if (std::vector<Table> ranks = rank_tables(traces); !ranks.empty()) return ranks;
   if (traces.size() > 1) {
     throw Error(
-        ErrorCode::kInput, traces.front().facts.path.parent_path().filename().string(),
+        ErrorCode::kInput, traces.front().facts.path.parent_path().filename(),
         "its recordings are not of several ranks: their distributedInfo names no different ones",
         "two recordings are compared where both are named");
   }

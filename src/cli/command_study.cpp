@@ -115,10 +115,10 @@ fs::path file_of(const StudyOptions& o, std::string_view ending) {
 void check_files(const StudyOptions& o) {
   if (!o.mine.empty()) {
     if (!o.course) {
-      throw Error(ErrorCode::kUsage, "mine", "times of your own stand in the hand-in",
-                  "add option course");
+      throw Error(ErrorCode::kUsage, "mine"_field, "times of your own stand in the hand-in",
+                  "add --course");
     }
-    read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine);
+    read_own_times(read_text_file(o.mine, "mine"_field, kMaxResultBytes), o.mine);
   }
   std::vector<NamedPath> outputs;
   for (const fs::path& path :
@@ -127,7 +127,7 @@ void check_files(const StudyOptions& o) {
     outputs.push_back({"--output-dir", path});
   }
   check_apart({}, outputs);
-  for (const NamedPath& output : outputs) check_writable(output.path, "output_dir");
+  for (const NamedPath& output : outputs) check_writable(output.path, "output_dir"_field);
   check_writable_folder(o.folder / kCharts);
   if (!o.pictures.empty()) check_writable_folder(o.pictures);
 }
@@ -144,7 +144,7 @@ struct StudyFolders {
 void write_course(const StudyOptions& o, const StudyReport& report, const Json& environment) {
   std::vector<OwnTime> own;
   if (!o.mine.empty()) {
-    own = read_own_times(read_text_file(o.mine, "mine", kMaxResultBytes), o.mine);
+    own = read_own_times(read_text_file(o.mine, "mine"_field, kMaxResultBytes), o.mine);
     write_text(to_string({"", Json::object(), own_times_tables(own, report)}, Format::kText), {});
   }
   for (const auto& [ending, format] :
@@ -212,7 +212,7 @@ void print(const StudyOptions& o, const StudyReport& report) {
 // The report of what another study measured, with the questions of today.
 int write_anew(const StudyOptions& o) {
   const StoredStudy stored =
-      stored_study(read_text_file(o.from, "from", kMaxResultBytes), o.from.string());
+      stored_study(read_text_file(o.from, "from"_field, kMaxResultBytes), o.from.string());
   const StudyFolders folders(o);
   const StudyReport report = answered(stored.sections);
   write_report(o, report, stored.environment);
@@ -282,8 +282,7 @@ Command study_command() {
   add_overwrite_flag(set);
   set.real("--minutes", options->budget_minutes, {0.05, 10000},
            "how many minutes it may take; what does not fit is left out and named; when left out "
-           "4, on a GPU 4.4, with "
-           "--quick 1");
+           "4, on a GPU 4.4, with --quick 1");
   set.lists_cells();
   set.integer("--rounds", options->rounds, {1, 1000},
               "measure each cell in so many rounds; as many as the time allows, 3 to 12, when left "

@@ -331,7 +331,7 @@ TokenInput example_of(const TrainCommand& o, const RunSpec& run) {
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
   if (o.train.resume && !resumed && !o.tokens.are_given()) {
-    throw Error(ErrorCode::kInput, o.train.checkpoint.string(), "there is no checkpoint to resume",
+    throw Error(ErrorCode::kInput, o.train.checkpoint, "there is no checkpoint to resume",
                 "give --text, --data or --tokens to begin a run there");
   }
   o.train.on_example = run.model.captured != nullptr && !o.tokens.are_given();

@@ -50,6 +50,7 @@ const std::vector<Command>& all_commands() {
       add_pictures(out.back());
       if (out.back().run_cells) add_cells(out.back());
       if (out.back().plan) add_sbatch(out.back());
+      out.back().options.show_flags();
     }
     std::ranges::stable_sort(out, {}, &Command::section);  // by name within each
     return out;

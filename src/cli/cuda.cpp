@@ -76,7 +76,7 @@ void check_tuning(const Place& place) {
     throw Error(ErrorCode::kInput, "--tune-file", fmt::format("{} does not exist", file.string()),
                 "make it with --tune --tune-file FILE");
   }
-  if (place.tune) check_writable(file, "tune_file");
+  if (place.tune) check_writable(file, "tune_file"_field);
 }
 
 #ifdef TRACESTEP_WITH_CUDA

@@ -35,7 +35,7 @@ std::optional<std::int32_t> end_in_config(const Weights* weights) {
     std::error_code ignored;
     if (folder.empty() || !std::filesystem::is_regular_file(file, ignored)) continue;
     const Json config =
-        Json::parse(read_text_file(file, "end_of_text", kMostConfigBytes), file.string());
+        Json::parse(read_text_file(file, "end_of_text"_field, kMostConfigBytes), file.string());
     const Json* id = config.find("eos_token_id");
     if (id != nullptr && id->is_array() && id->size() > 0) id = &id->items().front();
     if (id != nullptr && id->is_int()) return static_cast<std::int32_t>(id->as_int());
@@ -67,7 +67,7 @@ TextSource read_data(std::span<const std::filesystem::path> paths) {
   try {
     return read_text(paths);
   } catch (const Error& error) {
-    throw Error(error.code(), "data", error.message(), error.hint());
+    throw Error(error.code(), "data"_field, error.message(), error.hint());
   }
 }
 

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "cli/command.h"
-#include "cli/flag_names.h"
 #include "cli/options.h"
 #include "cli/text_lines.h"
 
@@ -91,11 +90,10 @@ bool is_of_architecture(const Option& option) {
 
 std::string options_of(const Command& command) {
   std::string out, group;
-  for (Option option : command.options.options()) {
+  for (const Option& option : command.options.options()) {
     const bool is_new = option.group != group;
     if (is_new) out += (group.empty() ? "" : "\n") + option.group + ":\n";
     group = option.group;
-    option.doc = with_flags(command.options, option.doc);
     if (!is_of_architecture(option)) {
       out += option_line(option);
     } else if (is_new) {
@@ -159,8 +157,7 @@ std::string short_help(const Command& command) {
   for (const Option* option : commonest_options(command)) {
     const std::string lead = fmt::format("  {}{}{} ", option->flag,
                                          option->value_name.empty() ? "" : " ", option->value_name);
-    const std::string doc =
-        first_words(with_flags(command.options, option->doc), 100 - kFlagColumns);
+    const std::string doc = first_words(option->doc, 100 - kFlagColumns);
     out += wrapped(lead, kFlagColumns, doc);
   }
   return out + fmt::format("\ntracestep help {} has all options.\n", command.name);
@@ -172,9 +169,8 @@ std::string architecture_help(std::span<const Command> commands) {
     if (std::ranges::none_of(command.options.options(), is_of_architecture)) continue;
     takers += (takers.empty() ? "" : ", ") + command.name;
     if (!lines.empty()) continue;
-    for (Option option : command.options.options()) {
+    for (const Option& option : command.options.options()) {
       if (!is_of_architecture(option)) continue;
-      option.doc = with_flags(command.options, option.doc);
       lines += option_line(option);
     }
   }

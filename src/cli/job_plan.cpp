@@ -127,8 +127,7 @@ double rough_seconds(std::span<const PlannedCell> cells) {
 std::string margins_text() {
   return fmt::format(
       "{:g} times the predicted time and {:g} s to start, at least {} min; {:g} times the "
-      "predicted "
-      "bytes, and {} for libraries, {} beside a GPU",
+      "predicted bytes, and {} for libraries, {} beside a GPU",
       kTimeMargin, kStartSeconds, kLeastMinutes, kMemoryMargin, format_bytes(kHostBytes),
       format_bytes(kHostBytesBesideGpu));
 }

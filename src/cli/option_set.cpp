@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/suggest.h"
+#include "spec/spec_field.h"
 
 namespace tracestep::cli {
 namespace {
@@ -41,6 +42,29 @@ std::string help_of_thousand(Thousand thousand) {
 const Option* OptionSet::find(std::string_view flag) const {
   const auto found = std::ranges::find(options_, flag, &Option::flag);
   return found == options_.end() ? nullptr : &*found;
+}
+
+std::string OptionSet::flag_of(std::string_view field) const {
+  const Option* option = find("--" + with_dashes(field));
+  return option == nullptr ? std::string() : option->flag;
+}
+
+std::string OptionSet::in_flags(std::string_view text) const {
+  return with_options(text, [&](std::string_view name) {
+    const std::string flag = flag_of(name);
+    return flag.empty() ? fmt::format("option {}", name) : flag;
+  });
+}
+
+Error OptionSet::in_flags(const Error& error) const {
+  About about = error.about();
+  const bool is_field = about.kind == About::Kind::kField;
+  if (const std::string flag = is_field ? flag_of(about.text) : ""; !flag.empty()) about = flag;
+  return {error.code(), std::move(about), in_flags(error.message()), in_flags(error.hint())};
+}
+
+void OptionSet::show_flags() {
+  for (Option& option : options_) option.doc = in_flags(option.doc);
 }
 
 void say_if_scaled(const std::string& flag, const std::string& given, const std::string& read) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/suggest.h"
 #include "base/units.h"
 
@@ -133,6 +134,15 @@ class OptionSet {
   const std::vector<Option>& options() const { return options_; }
   const Option* find(std::string_view flag) const;  // nullptr: there is none
   const std::vector<Positional>& positionals() const { return positionals_; }
+
+  // The flag of a field ("--token-dtype" for "token_dtype"); empty: the command has none for it.
+  std::string flag_of(std::string_view field) const;
+  // `text` with flags for its marks of options; an option that the command lacks keeps its name.
+  std::string in_flags(std::string_view text) const;
+  // An error of the lower layers, which name fields, in the words of the command line.
+  Error in_flags(const Error& error) const;
+  // Does that to all help texts: called once, when all options are there.
+  void show_flags();
 
   // Where the options of add_output_options() are kept; nullptr: the command writes no tables.
   OutputOptions* output() const { return output_; }

@@ -126,7 +126,7 @@ void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> o
 }
 
 void probe_output(const OutputOptions& output) {
-  if (!output.path.empty()) check_writable(output.path, "output");
+  if (!output.path.empty()) check_writable(output.path, "output"_field);
 }
 
 void write_text(std::string_view text, const std::filesystem::path& path) {
@@ -136,7 +136,7 @@ void write_text(std::string_view text, const std::filesystem::path& path) {
   }
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     if (errno == EPIPE) end_by_broken_pipe();
-    throw Error(ErrorCode::kOutput, "output",
+    throw Error(ErrorCode::kOutput, "output"_field,
                 fmt::format("stdout cannot be written: {}", std::strerror(errno)));
   }
 }

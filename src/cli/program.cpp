@@ -15,7 +15,6 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/devices.h"
-#include "cli/flag_names.h"
 #include "cli/processes.h"
 #include "ops/functions.h"
 
@@ -36,7 +35,7 @@ int run(std::span<const std::string> arguments) {
     leave_processes();
     return status;
   } catch (const Error& error) {
-    throw in_flags(command->options, error, arguments);
+    throw command->options.in_flags(error);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 
 #include "cli/command.h"
-#include "cli/flag_names.h"
 #include "cli/text_lines.h"
 
 namespace tracestep::cli {
@@ -77,8 +76,8 @@ Every JSON result is an object with `schema` (the name and version of its layout
 // Options of different commands are the same one if their heading, flag and words are equal.
 using Meaning = std::tuple<std::string, std::string, std::string>;
 
-Meaning meaning_of(const Command& command, const Option& option) {
-  return {option.group, option.flag, with_flags(command.options, option.doc)};
+Meaning meaning_of(const Option& option) {
+  return {option.group, option.flag, option.doc};
 }
 
 // An option of several commands, with its commonest default.
@@ -98,11 +97,11 @@ class SharedOptions {
     constexpr int kFewest = 3;
     std::map<Meaning, int> counts;
     for (const Command& command : commands) {
-      for (const Option& o : command.options.options()) ++counts[meaning_of(command, o)];
+      for (const Option& o : command.options.options()) ++counts[meaning_of(o)];
     }
     for (const Command& command : commands) {
       for (const Option& o : command.options.options()) {
-        const Meaning meaning = meaning_of(command, o);
+        const Meaning meaning = meaning_of(o);
         if (counts[meaning] < kFewest) continue;
         if (!shared_.contains(meaning)) order_.push_back(meaning);
         SharedOption& shared = shared_[meaning];
@@ -114,8 +113,8 @@ class SharedOptions {
     }
   }
 
-  const SharedOption* find(const Command& command, const Option& option) const {
-    const auto found = shared_.find(meaning_of(command, option));
+  const SharedOption* find(const Option& option) const {
+    const auto found = shared_.find(meaning_of(option));
     return found == shared_.end() ? nullptr : &found->second;
   }
 
@@ -162,16 +161,14 @@ std::string reference_of(const Command& command, const SharedOptions& shared) {
   std::vector<std::string> groups;
   std::map<std::string, std::vector<std::string>> names;
   for (const Option& option : command.options.options()) {
-    if (const SharedOption* found = shared.find(command, option)) {
+    if (const SharedOption* found = shared.find(option)) {
       if (!names.contains(option.group)) groups.push_back(option.group);
       names[option.group].push_back(named(option, *found));
       continue;
     }
     if (option.group != group) own += (own.empty() ? "" : "\n") + option.group + ":\n";
     group = option.group;
-    Option shown = option;
-    shown.doc = with_flags(command.options, option.doc);
-    own += option_line(shown);
+    own += option_line(option);
   }
   if (!groups.empty() && !own.empty()) own += "\n";
   if (!groups.empty()) own += "Shared:\n";
@@ -209,7 +206,7 @@ Json cli_listing(std::span<const Command> commands) {
                                      {"most_values", option.max_values},
                                      {"default", option.default_text},
                                      {"choices", std::move(choices)},
-                                     {"help", with_flags(command.options, option.doc)}});
+                                     {"help", option.doc}});
     }
     for (const Positional& p : command.options.positionals()) {
       words.push_back(

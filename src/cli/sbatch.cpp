@@ -363,7 +363,7 @@ int write_jobs(const Command& command, const SbatchOptions& o,
                std::span<const std::string> arguments) {
   Jobs jobs = jobs_of(command, o, Request(arguments));
   plan_tasks(o, jobs);
-  if (jobs.output) check_writable(*jobs.output, "output");
+  if (jobs.output) check_writable(*jobs.output, "output"_field);
   OutputFolder output(o.folder, kFlag);
   for (const char* name : {"cells", "log"}) output.folder().make_folder(name);
   const fs::path& folder = output.folder().path();

@@ -73,8 +73,7 @@ void add_init_option(OptionSet& set, std::filesystem::path& init) {
       "--init", "FILE|DIR", init,
       "the weights (safetensors, a published model in DIR, or the newest checkpoint in it), whose "
       "tokenizer is taken along; when left out those of --model DIR; none, or where there are "
-      "none: "
-      "from --seed");
+      "none: from --seed");
   set.takes_files({".safetensors"});
 }
 

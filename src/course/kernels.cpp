@@ -173,8 +173,7 @@ ShareRow judge_product_share(const PublishedShare& s) {
   const ModelledPass pass = modelled_pass({s.size, s.context, "fp32", s.pass}, *device);
   const ShareRange range = share_range(pass.product_ms, pass.other_ms, kLeastOfPeak);
   const std::string text = fmt::format(
-      "{:.0f} to {:.0f} % by a roofline of its device, if kernels "
-      "reach half of the peaks",
+      "{:.0f} to {:.0f} % by a roofline of its device, if kernels reach half of the peaks",
       range.low, range.high);
   if (range.has(s.percent)) return {s, range, {Agreement::kAgree, "roofline", text}};
   // A roofline knows no caches and no kernels that are too small for the device.

@@ -151,10 +151,9 @@ Table summary_table(const Published& published, std::span<const TimeReplay> judg
   }
   table.notes.push_back(
       "agree: as the other cells have the pace of the two devices, within a factor of 1.5; "
-      "statuses "
-      "(out of memory) are counted apart; explainable: another "
-      "figure than its label says, and the data show which; suspicious: impossible as labelled, or "
-      "off without a reason in the data");
+      "statuses (out of memory) are counted apart; explainable: another figure than its label "
+      "says, and the data show which; suspicious: impossible as labelled, or off without a reason "
+      "in the data");
   return table;
 }
 

@@ -267,9 +267,8 @@ class Judge {
     if (off <= kSlack && off >= 1 / kSlack) return agree("same_pace", against(pace.ratio));
     for (double unit : {1000.0, 1e-3}) {
       if (off > unit / kSlack && off < unit * kSlack) {
-        return explainable("unit", against(pace.ratio) +
-                                       ": seconds for milliseconds, or the "
-                                       "other way round");
+        return explainable(
+            "unit", against(pace.ratio) + ": seconds for milliseconds, or the other way round");
       }
     }
     if (off > 1) {

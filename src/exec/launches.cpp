@@ -10,7 +10,7 @@ namespace {
 
 void check_support(const Program& program, const Node& node, const Device& device) {
   if (!device.has_kernel(*node.op)) {
-    fail_usage(node.op->name, "has no kernel on {}{}", device.name(),
+    fail_usage(*node.op, "has no kernel on {}{}", device.name(),
                node.op->kernel_class == KernelClass::kCollective ? "; there ranks cannot run it"
                                                                  : "; give it a decomposition");
   }
@@ -18,7 +18,7 @@ void check_support(const Program& program, const Node& node, const Device& devic
     for (ValueId v : *list) {
       const DType dtype = program.type(v).dtype;
       if (!device.supports(dtype)) {
-        fail_usage(node.op->name, "{} is not supported on {}", name_of(dtype), device.name());
+        fail_usage(*node.op, "{} is not supported on {}", name_of(dtype), device.name());
       }
     }
   }

@@ -25,7 +25,7 @@ void check_arity(const OpDef& op, std::size_t given) {
   std::size_t required = named;
   while (required > 0 && op.inputs[required - 1].ends_with("?")) --required;
   if (!op.is_variadic() && given >= required && given <= named) return;
-  fail_usage(op.name, "{} operands given; it takes {}", given, fmt::join(op.inputs, ", "));
+  fail_usage(op, "{} operands given; it takes {}", given, fmt::join(op.inputs, ", "));
 }
 
 // Inputs have memory of their own: executors allocate them.
@@ -186,16 +186,16 @@ Attrs Builder::checked_attrs(const OpDef& op, Attrs attrs) const {
       known.reserve(op.attrs.size());
       for (const AttrDef& d : op.attrs) known.push_back(d.name);
       const auto close = closest(name, known);
-      throw Error(ErrorCode::kUsage, op.name, fmt::format("there is no attribute '{}'", name),
+      throw Error(ErrorCode::kUsage, op, fmt::format("there is no attribute '{}'", name),
                   close ? fmt::format("did you mean '{}'?", *close) : "");
     }
     if (def->kind != kind_of(value)) {
-      fail_usage(op.name, "attribute '{}' has the wrong kind of value", name);
+      fail_usage(op, "attribute '{}' has the wrong kind of value", name);
     }
   }
   for (const AttrDef& def : op.attrs) {
     if (attrs.find(def.name) != nullptr) continue;
-    if (!def.fallback) fail_usage(op.name, "attribute '{}' is missing: {}", def.name, def.doc);
+    if (!def.fallback) fail_usage(op, "attribute '{}' is missing: {}", def.name, def.doc);
     attrs.set(def.name, *def.fallback);
   }
   return attrs;

@@ -153,6 +153,8 @@ struct OpDef {
   Fusion fusion = Fusion::kNone;
   Composite composite = Composite::kOther;  // read where the op has a decomposition
 
+  operator About() const { return {About::Kind::kOp, name}; }
+
   // Result types; throws Error{kUsage, "[op]"} when the operands do not fit.
   std::function<std::vector<Type>(const OpCall&)> infer = {};
   // Movement ops: the result as a view of input 0, or nullopt when it needs a copy first.

@@ -22,9 +22,7 @@ class Parser {
 
   Program whole() {
     if (text_.size() > kMaxProgramBytes) {
-      throw Error(
-          ErrorCode::kInput, where_,
-          fmt::format("a text of {} bytes; at most {} are read", text_.size(), kMaxProgramBytes));
+      fail_input(where_, "a text of {} bytes; at most {} are read", text_.size(), kMaxProgramBytes);
     }
     Program out = program();
     skip_space();
@@ -371,9 +369,9 @@ Program parse_program(std::string_view text, const std::string& where) {
   return Parser(text, where).whole();
 }
 
-OpText parse_call(std::string_view text, const std::string& where) {
+OpText parse_call(std::string_view text, const About& where) {
   try {
-    return Parser(text, where).call();
+    return Parser(text, where.text).call();
   } catch (const Error& error) {
     throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\": {}", text, error.message()),
                 error.hint());

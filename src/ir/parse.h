@@ -22,6 +22,6 @@ struct OpText {
   const OpDef* op = nullptr;
   Attrs attrs;
 };
-OpText parse_call(std::string_view text, const std::string& where);
+OpText parse_call(std::string_view text, const About& where);
 
 }  // namespace tracestep

@@ -11,11 +11,11 @@ Program captured_part(const ModelConfig& config, BatchShape shape, DType weights
                       const std::vector<std::string>& outputs) {
   const CapturedModel& model = *config.captured;
   if (shape.batch != model.batch || shape.context != model.context) {
-    fail_usage("program", "{} was captured with batch {} and context {}, not {} and {}", model.name,
-               model.batch, model.context, shape.batch, shape.context);
+    fail_usage("program"_field, "{} was captured with batch {} and context {}, not {} and {}",
+               model.name, model.batch, model.context, shape.batch, shape.context);
   }
   if (weights != model.weights) {
-    fail_usage("precision", "{} was captured with parameters of {}, not {}", model.name,
+    fail_usage("precision"_field, "{} was captured with parameters of {}, not {}", model.name,
                name_of(model.weights), name_of(weights));
   }
   return captured_program(model, outputs);
@@ -63,7 +63,7 @@ Program captured_loss(const ModelConfig& config, BatchShape shape, const LossOpt
 
 void refuse_captured(const ModelConfig& config, std::string_view why) {
   if (config.captured == nullptr) return;
-  fail_usage("program", "{} is a module of its own program: {}", config.name, why);
+  fail_usage("program"_field, "{} is a module of its own program: {}", config.name, why);
 }
 
 }  // namespace tracestep

@@ -147,11 +147,11 @@ ModelConfig preset(std::string_view name) {
     // No name is suggested: the nearest one is that of another architecture.
     const std::vector<std::string> families = known_families();
     if (std::ranges::find(families, type) != families.end()) {
-      throw Error(ErrorCode::kUsage, "size",
+      throw Error(ErrorCode::kUsage, "size"_field,
                   fmt::format("the sizes of \"{}\", a {}, are not known by name", name, type),
-                  "give its folder or its config.json by option model");
+                  "give its folder or its config.json by " TRACESTEP_OPTION(model));
     }
-    throw Error(ErrorCode::kUsage, "size",
+    throw Error(ErrorCode::kUsage, "size"_field,
                 fmt::format("\"{}\" is a model of the type {}, which is not known", name, type),
                 fmt::format("known are {}", fmt::join(families, ", ")));
   }
@@ -160,7 +160,8 @@ ModelConfig preset(std::string_view name) {
   all = own;
   for (const KnownModel& known : known_models()) all.push_back(known.config.name);
   throw Error(
-      ErrorCode::kUsage, "size", fmt::format("there is no \"{}\"{}", name, did_you_mean(name, all)),
+      ErrorCode::kUsage, "size"_field,
+      fmt::format("there is no \"{}\"{}", name, did_you_mean(name, all)),
       fmt::format("one of {}; tracestep models lists published ones", fmt::join(own, ", ")));
 }
 
@@ -168,28 +169,28 @@ namespace {
 
 void validate_heads(const ModelConfig& c) {
   if (c.head_size == 0 && c.d_model % c.heads != 0) {
-    fail_usage("heads", "{} heads do not divide a model width of {}", c.heads, c.d_model);
+    fail_usage("heads"_field, "{} heads do not divide a model width of {}", c.heads, c.d_model);
   }
   if (c.heads % c.key_heads() != 0) {
-    fail_usage("kv_heads", "{} heads of keys and values do not divide {} heads", c.key_heads(),
-               c.heads);
+    fail_usage("kv_heads"_field, "{} heads of keys and values do not divide {} heads",
+               c.key_heads(), c.heads);
   }
   if (c.positions == Positions::kLearned) return;
   if (c.rope_share <= 0.0 || c.rope_share > 1.0) {
-    fail_usage("rope_share", "{} of a head cannot be rotated; it is more than 0 and at most 1",
-               c.rope_share);
+    fail_usage("rope_share"_field,
+               "{} of a head cannot be rotated; it is more than 0 and at most 1", c.rope_share);
   }
   if (c.rotated_width() % 2 == 0 && c.rotated_width() > 0) return;
   if (c.rope_share == 1.0 && c.head_size == 0) {
-    fail_usage("heads", "the head width {}/{} = {} is odd; rotary embedding works on pairs",
+    fail_usage("heads"_field, "the head width {}/{} = {} is odd; rotary embedding works on pairs",
                c.d_model, c.heads, c.head_width());
   }
-  fail_usage(c.rope_share == 1.0 ? "head_width" : "rope_share",
+  fail_usage(c.rope_share == 1.0 ? "head_width"_field : "rope_share"_field,
              "{} of a head's {} elements would be rotated; rotation works on pairs",
              c.rotated_width(), c.head_width());
 }
 
-void validate_pattern(const char* field, const std::string& pattern, const char* letters) {
+void validate_pattern(const About& field, const std::string& pattern, const char* letters) {
   if (!pattern.empty() && pattern.find_first_not_of(letters) == std::string::npos) return;
   fail_usage(field, "\"{}\" is no pattern of layers; give a letter for each, {} or {}", pattern,
              letters[0], letters[1]);
@@ -198,17 +199,18 @@ void validate_pattern(const char* field, const std::string& pattern, const char*
 // `pairs`: of elements of a head that are rotated.
 void validate_longrope(const RopeScaling& s, std::int64_t pairs) {
   if (std::ssize(s.near) != pairs || std::ssize(s.far) != pairs) {
-    fail_usage("rope_scaling", "{} and {} factors are given; each of {} pairs takes one of both",
-               s.near.size(), s.far.size(), pairs);
+    fail_usage("rope_scaling"_field,
+               "{} and {} factors are given; each of {} pairs takes one of both", s.near.size(),
+               s.far.size(), pairs);
   }
   if (pairs > ops::kMostRopeFactors) {
-    fail_usage("rope_scaling", "a head has {} pairs; longrope takes {} at most", pairs,
+    fail_usage("rope_scaling"_field, "a head has {} pairs; longrope takes {} at most", pairs,
                ops::kMostRopeFactors);
   }
   for (const std::vector<double>* factors : {&s.near, &s.far}) {
     const auto bad = std::ranges::find_if(*factors, [](double x) { return !(x > 0.0); });
     if (bad != factors->end()) {
-      fail_usage("rope_scaling", "a factor of {} is given; it is more than 0", *bad);
+      fail_usage("rope_scaling"_field, "a factor of {} is given; it is more than 0", *bad);
     }
   }
 }
@@ -220,15 +222,15 @@ void validate_rope_scaling(const ModelConfig& c) {
     validate_longrope(s, c.rotated_width() / 2);
   }
   if (s.factor < 1.0) {
-    fail_usage("rope_scaling", "a factor of {} is given; it is at least 1", s.factor);
+    fail_usage("rope_scaling"_field, "a factor of {} is given; it is at least 1", s.factor);
   }
   if (s.kind == RopeScalingKind::kLinear) return;
   if (s.low <= 0.0 || s.high <= s.low) {
-    fail_usage("rope_scaling", "{} is low and {} high; low is more than 0 and high more than low",
-               s.low, s.high);
+    fail_usage("rope_scaling"_field,
+               "{} is low and {} high; low is more than 0 and high more than low", s.low, s.high);
   }
   if (s.magnitude <= 0.0) {
-    fail_usage("rope_scaling", "a magnitude of {} is given; it is more than 0", s.magnitude);
+    fail_usage("rope_scaling"_field, "a magnitude of {} is given; it is more than 0", s.magnitude);
   }
 }
 
@@ -250,24 +252,25 @@ std::int64_t parameters_of_layer(const ModelConfig& c) {
 
 void validate(const ModelConfig& c) {
   if (c.captured != nullptr) return;  // its reader has checked it
-  const auto positive = [](std::string_view field, std::int64_t value) {
-    if (value < 1) fail_usage(std::string(field), "{} is not positive", value);
+  const auto positive = [](const About& field, std::int64_t value) {
+    if (value < 1) fail_usage(field, "{} is not positive", value);
   };
-  positive("vocab", c.vocab);
-  positive("d_model", c.d_model);
-  positive("d_ff", c.d_ff);
-  positive("layers", c.layers);
-  positive("heads", c.heads);
-  if (c.positions == Positions::kLearned) positive("max_positions", c.max_positions);
+  positive("vocab"_field, c.vocab);
+  positive("d_model"_field, c.d_model);
+  positive("d_ff"_field, c.d_ff);
+  positive("layers"_field, c.layers);
+  positive("heads"_field, c.heads);
+  if (c.positions == Positions::kLearned) positive("max_positions"_field, c.max_positions);
   validate_heads(c);
-  validate_pattern("window_layers", c.window_layers, "wf");
-  validate_pattern("rope_layers", c.rope_layers, "rn");
+  validate_pattern("window_layers"_field, c.window_layers, "wf");
+  validate_pattern("rope_layers"_field, c.rope_layers, "rn");
   validate_rope_scaling(c);
-  if (c.norm_eps < 0.0) fail_usage("norm_eps", "{} is negative", c.norm_eps);
-  if (c.score_cap < 0.0) fail_usage("score_cap", "{} is negative", c.score_cap);
-  if (c.logit_cap < 0.0) fail_usage("logit_cap", "{} is negative", c.logit_cap);
+  if (c.norm_eps < 0.0) fail_usage("norm_eps"_field, "{} is negative", c.norm_eps);
+  if (c.score_cap < 0.0) fail_usage("score_cap"_field, "{} is negative", c.score_cap);
+  if (c.logit_cap < 0.0) fail_usage("logit_cap"_field, "{} is negative", c.logit_cap);
   if (c.norm_bias && c.norm == NormKind::kRms) {
-    fail_usage("norm_bias", "a root-mean-square norm has none; give option norm_kind layer");
+    fail_usage("norm_bias"_field,
+               "a root-mean-square norm has none; give " TRACESTEP_OPTION(norm_kind) " layer");
   }
 }
 

@@ -175,7 +175,7 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
   try {
     validate(c);
   } catch (const Error& error) {
-    throw Error(ErrorCode::kInput, where, fmt::format("{}: {}", error.where(), error.message()));
+    fail_input(where, "{}: {}", error.where(), error.message());
   }
   return out;
 }
@@ -239,7 +239,7 @@ ReadModel read_model(const std::filesystem::path& path) {
   return out;
 }
 
-ModelConfig model_called(const std::string& where, const std::string& text) {
+ModelConfig model_called(const About& where, const std::string& text) {
   if (const ModelConfig* found = find_model(text)) return *found;
   std::error_code error;
   if (std::filesystem::exists(text, error)) {

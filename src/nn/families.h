@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "nn/config.h"
 
@@ -52,7 +53,7 @@ std::shared_ptr<const ReadModel> known_model_at(const std::filesystem::path& pat
 // published model as it is stored ("meta-llama/Llama-3.1-8B-Instruct", with or without its owner);
 // a line then says which. Error{kUsage} naming `where` for a name that is none of these,
 // Error{kInput} for a file that is no model.
-ModelConfig model_called(const std::string& where, const std::string& text);
+ModelConfig model_called(const About& where, const std::string& text);
 
 // Models by name ("llama-3.1-8b"), for planning without any file.
 struct KnownModel {

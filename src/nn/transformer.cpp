@@ -87,8 +87,9 @@ class Model {
 
   AttentionContext full_context(std::int64_t length) {
     if (c_.positions == Positions::kLearned && length > c_.max_positions) {
-      fail_usage("context", "{} tokens are more than the {} positions that the model has learned",
-                 length, c_.max_positions);
+      fail_usage("context"_field,
+                 "{} tokens are more than the {} positions that the model has learned", length,
+                 c_.max_positions);
     }
     AttentionContext out{.length = length};
     if (!rotates_any()) return out;

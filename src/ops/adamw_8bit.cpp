@@ -21,12 +21,12 @@ AttrDef first_attr() {
 void require_codes(const OpCall& c, int codes, int scale, const Shape& shape) {
   const Type& type = c.inputs[static_cast<std::size_t>(codes)];
   if (type.dtype != DType::kU8) {
-    fail_usage(c.op.name, "operand {} is {}; codes are u8", codes, type.str());
+    fail_usage(c.op, "operand {} is {}; codes are u8", codes, type.str());
   }
   rules::require_shape(c, codes, shape);
   const Type& scales = c.inputs[static_cast<std::size_t>(scale)];
   if (scales.dtype != rules::accumulation_dtype(scales.dtype)) {
-    fail_usage(c.op.name, "operand {} is {}; scales are f32", scale, scales.str());
+    fail_usage(c.op, "operand {} is {}; scales are f32", scale, scales.str());
   }
   rules::require_shape(c, scale, {coded_blocks(shape.product())});
 }

@@ -14,7 +14,7 @@ using Expansion = const OpExpansion&;
 std::vector<Type> attention_type(const OpCall& c) {
   rules::require_attention_operands(c, 0);
   if (c.attrs.integer("window") < 0) {
-    fail_usage(c.op.name, "a window of {} tokens; 0 means none", c.attrs.integer("window"));
+    fail_usage(c.op, "a window of {} tokens; 0 means none", c.attrs.integer("window"));
   }
   return {c.inputs[0]};
 }

@@ -16,12 +16,12 @@ std::vector<Type> result_types(const OpCall& c) {
   const auto shape_of = [&](int i) { return c.inputs[static_cast<std::size_t>(i)].shape; };
   rules::require_attention_operands(c, kQ);
   const Shape q = shape_of(kQ), k = shape_of(kK);
-  if (q.rank() != 4) fail_usage(c.op.name, "{} axes; q is [B, H, n, D]", q.rank());
+  if (q.rank() != 4) fail_usage(c.op, "{} axes; q is [B, H, n, D]", q.rank());
   if (k.back(1) != q.back(1)) {
-    fail_usage(c.op.name, "{} new keys for {} new queries", k.back(1), q.back(1));
+    fail_usage(c.op, "{} new keys for {} new queries", k.back(1), q.back(1));
   }
   if (q.back() < 1 || q.back() > kMostFlashWidth) {
-    fail_usage(c.op.name, "a head's width of {}; 1 to {}, or naive attention", q.back(),
+    fail_usage(c.op, "a head's width of {}; 1 to {}, or naive attention", q.back(),
                kMostFlashWidth);
   }
   Shape cache = k;
@@ -33,10 +33,10 @@ std::vector<Type> result_types(const OpCall& c) {
   rules::require_integer(c, kPosition);
   rules::require_shape(c, kPosition, {});
   if (c.attrs.integer("window") < 0) {
-    fail_usage(c.op.name, "a window of {} tokens; 0 means none", c.attrs.integer("window"));
+    fail_usage(c.op, "a window of {} tokens; 0 means none", c.attrs.integer("window"));
   }
   if (c.inputs.size() > kCos) {
-    if (c.inputs.size() <= kSin) fail_usage(c.op.name, "cosines without sines");
+    if (c.inputs.size() <= kSin) fail_usage(c.op, "cosines without sines");
     const Shape table = shape_of(kCos);
     const std::int64_t pairs = table.rank() == 2 ? std::min(table[1], q.back() / 2) : 0;
     for (int i : {kCos, kSin}) rules::require_shape(c, i, {q.back(1), pairs});

@@ -30,7 +30,7 @@ std::int64_t ranks_of(const OpCall& c) {
   require_lane(c);
   const RankGroup group = group_of(c.attrs);
   if (group.ranks < 1 || group.stride < 1 || group.ranks > kMostRanks / group.stride) {
-    fail_usage(c.op.name, "{} ranks, {} apart; 1 to {} are possible", group.ranks, group.stride,
+    fail_usage(c.op, "{} ranks, {} apart; 1 to {} are possible", group.ranks, group.stride,
                kMostRanks);
   }
   return group.ranks;
@@ -47,8 +47,7 @@ std::vector<Type> gathered_type(const OpCall& c) {
   const Type out{c.inputs[0].dtype, c.attrs.ints("shape")};
   rules::require_shape(c, 0, {part_count(out.count(), ranks_of(c))});
   if (c.inputs.size() > 1 && c.inputs[1] != out) {
-    fail_usage(c.op.name, "the result {} cannot take the place of {}", out.str(),
-               c.inputs[1].str());
+    fail_usage(c.op, "the result {} cannot take the place of {}", out.str(), c.inputs[1].str());
   }
   return {out};
 }
@@ -153,13 +152,13 @@ std::vector<Type> own_indices_type(const OpCall& c) {
   const Type& indices = c.inputs[0];
   const DType dtype = c.attrs.dtype("dtype");
   if (indices.dtype != DType::kI64) {
-    fail_usage(c.op.name, "indices are {}; i64 is expected", indices.str());
+    fail_usage(c.op, "indices are {}; i64 is expected", indices.str());
   }
   if (dtype != DType::kF32 && dtype != DType::kF64) {
-    fail_usage(c.op.name, "dtype {}; f32 or f64 is expected", name_of(dtype));
+    fail_usage(c.op, "dtype {}; f32 or f64 is expected", name_of(dtype));
   }
   if (c.attrs.integer("count") < ranks_of(c)) {
-    fail_usage(c.op.name, "{} ranks have no parts of {}", ranks_of(c), c.attrs.integer("count"));
+    fail_usage(c.op, "{} ranks have no parts of {}", ranks_of(c), c.attrs.integer("count"));
   }
   return {indices, {dtype, indices.shape}};
 }

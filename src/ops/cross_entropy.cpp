@@ -16,19 +16,19 @@ void check_rows(const OpCall& c, int logits, int targets, std::size_t count) {
   const Type& type = c.inputs[static_cast<std::size_t>(logits)];
   rules::require_floating(c, logits);
   if (type.shape.rank() != 2 || type.count() == 0) {
-    fail_usage(c.op.name, "logits are {}; non-empty [N,V] is expected", type.str());
+    fail_usage(c.op, "logits are {}; non-empty [N,V] is expected", type.str());
   }
   rules::require_integer(c, targets);
   rules::require_shape(c, targets, {type.shape[0]});
   const std::int64_t columns = c.attrs.integer("columns");
   if (columns < 0 || columns > type.shape[1]) {
-    fail_usage(c.op.name, "columns is {}; at most {} count, and 0 stands for all", columns,
+    fail_usage(c.op, "columns is {}; at most {} count, and 0 stands for all", columns,
                type.shape[1]);
   }
   if (c.inputs.size() <= count) return;
   const Type wanted{rules::accumulation_dtype(type.dtype), {}};
   if (c.inputs[count] == wanted) return;
-  fail_usage(c.op.name, "count is {}; {} is expected", c.inputs[count].str(), wanted.str());
+  fail_usage(c.op, "count is {}; {} is expected", c.inputs[count].str(), wanted.str());
 }
 
 std::vector<AttrDef> loss_attrs() {

@@ -17,7 +17,7 @@ std::vector<Type> loss_type(const OpCall& c) {
   const Type& logits = c.inputs[0];
   rules::require_floating(c, 0);
   if (logits.shape.rank() != 2 || logits.count() == 0) {
-    fail_usage(c.op.name, "logits are {}; non-empty [N,V/ranks] is expected", logits.str());
+    fail_usage(c.op, "logits are {}; non-empty [N,V/ranks] is expected", logits.str());
   }
   rules::require_integer(c, 1);
   rules::require_shape(c, 1, {logits.shape[0]});

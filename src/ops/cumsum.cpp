@@ -12,7 +12,7 @@ std::vector<Type> cumsum_type(const OpCall& c) {
   rules::require_min_rank(c, 0, 1);
   const DType dtype = c.inputs[0].dtype;
   if (!is_floating(dtype) && dtype != DType::kI64 && dtype != DType::kI32) {
-    fail_usage(c.op.name, "x is {}; floating numbers, i64 or i32 are expected", c.inputs[0].str());
+    fail_usage(c.op, "x is {}; floating numbers, i64 or i32 are expected", c.inputs[0].str());
   }
   return {c.inputs[0]};
 }

@@ -10,10 +10,10 @@ namespace {
 std::vector<Type> dropout_type(const OpCall& c) {
   rules::require_floating(c, 0);
   if (c.inputs[1] != Type{DType::kI64, {1}}) {
-    fail_usage(c.op.name, "batch is {}; i64[1] is expected", c.inputs[1].str());
+    fail_usage(c.op, "batch is {}; i64[1] is expected", c.inputs[1].str());
   }
   const double rate = c.attrs.real("rate");
-  if (!(rate >= 0.0 && rate <= 1.0)) fail_usage(c.op.name, "rate {} is not within 0 and 1", rate);
+  if (!(rate >= 0.0 && rate <= 1.0)) fail_usage(c.op, "rate {} is not within 0 and 1", rate);
   return {c.inputs[0]};
 }
 

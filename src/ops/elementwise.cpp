@@ -190,8 +190,7 @@ void register_others() {
                .infer =
                    [](const OpCall& c) {
                      if (c.inputs[0].dtype != DType::kBool) {
-                       fail_usage(c.op.name, "the condition is {}; bool is expected",
-                                  c.inputs[0].str());
+                       fail_usage(c.op, "the condition is {}; bool is expected", c.inputs[0].str());
                      }
                      rules::require_same_dtype(c, 1, 2);
                      rules::require_shape(c, 1, c.inputs[0].shape);

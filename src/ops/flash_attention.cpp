@@ -64,15 +64,15 @@ void check_bounds(const OpCall& c, int q) {
   const std::size_t at = bounds_at(c.inputs.size(), q);
   if (at == 0) return;
   const Shape& shape = c.inputs[static_cast<std::size_t>(q)].shape;
-  if (c.inputs.size() != at + 2) fail_usage(c.op.name, "documents need both starts and ends");
+  if (c.inputs.size() != at + 2) fail_usage(c.op, "documents need both starts and ends");
   if (!c.attrs.flag("causal") ||
       shape.back(1) != c.inputs[static_cast<std::size_t>(q) + 1].shape.back(1)) {
-    fail_usage(c.op.name, "documents need causal attention of as many queries as keys");
+    fail_usage(c.op, "documents need causal attention of as many queries as keys");
   }
   for (int i = static_cast<int>(at); i < static_cast<int>(at) + 2; ++i) {
     rules::require_shape(c, i, places_of(shape));
     if (c.inputs[static_cast<std::size_t>(i)].dtype == DType::kI64) continue;
-    fail_usage(c.op.name, "bounds of documents are i64, not {}",
+    fail_usage(c.op, "bounds of documents are i64, not {}",
                name_of(c.inputs[static_cast<std::size_t>(i)].dtype));
   }
 }
@@ -83,22 +83,22 @@ void check_operands(const OpCall& c, int q) {
   const Shape& shape = c.inputs[static_cast<std::size_t>(q)].shape;
   if (is_token_major(c.attrs)) rules::require_min_rank(c, q, 3);
   if (shape.back() < 1 || shape.back() > kMostFlashWidth) {
-    fail_usage(c.op.name, "the width {} does not fit a tile; 1 to {}, or naive attention",
-               shape.back(), kMostFlashWidth);
+    fail_usage(c.op, "the width {} does not fit a tile; 1 to {}, or naive attention", shape.back(),
+               kMostFlashWidth);
   }
   const std::int64_t queries = shape.back(1);
   const std::int64_t keys = c.inputs[static_cast<std::size_t>(q) + 1].shape.back(1);
   if (c.attrs.flag("causal") && queries > keys) {
-    fail_usage(c.op.name,
+    fail_usage(c.op,
                "{} queries with {} keys: the first {} see no key; causal needs as many "
                "keys as queries",
                queries, keys, queries - keys);
   }
   if (window_of(c.attrs) < 0 || (window_of(c.attrs) > 0 && !c.attrs.flag("causal"))) {
-    fail_usage(c.op.name, "a window of {} keys{}; a window counts back from a query's own key",
+    fail_usage(c.op, "a window of {} keys{}; a window counts back from a query's own key",
                window_of(c.attrs), c.attrs.flag("causal") ? "" : " without causal");
   }
-  if (c.attrs.real("cap") < 0.0) fail_usage(c.op.name, "a cap of {}", c.attrs.real("cap"));
+  if (c.attrs.real("cap") < 0.0) fail_usage(c.op, "a cap of {}", c.attrs.real("cap"));
 }
 
 std::vector<Type> forward_type(const OpCall& c) {

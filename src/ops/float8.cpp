@@ -26,7 +26,7 @@ std::vector<Type> quantized_types(const OpCall& c) {
   rules::require_floating(c, 0);
   const Type& x = c.inputs[0];
   if (x.shape.rank() != 2) {
-    fail_usage(c.op.name, "x is {}; two dimensions are expected", x.shape.str());
+    fail_usage(c.op, "x is {}; two dimensions are expected", x.shape.str());
   }
   const DType codes = c.attrs.dtype("dtype");
   require_codes(c, codes);
@@ -45,8 +45,7 @@ std::vector<Type> delayed_types(const OpCall& c) {
   const auto at = static_cast<int>(c.inputs.size()) - 1;
   rules::require_shape(c, at, {1});
   if (c.inputs.back().dtype != out[2].dtype) {
-    fail_usage(c.op.name, "last is {}; {} is expected", c.inputs.back().str(),
-               name_of(out[2].dtype));
+    fail_usage(c.op, "last is {}; {} is expected", c.inputs.back().str(), name_of(out[2].dtype));
   }
   out.push_back(c.inputs.back());
   return out;
@@ -94,15 +93,15 @@ std::vector<Type> scaled_product_type(const OpCall& c) {
     rules::require_floating(c, 2 + i);
   }
   if (a.dtype == DType::kF8E5M2 && b.dtype == DType::kF8E5M2) {
-    fail_usage(c.op.name, "both operands are f8e5m2; one f8e4m3 is expected");
+    fail_usage(c.op, "both operands are f8e5m2; one f8e4m3 is expected");
   }
   if (a.shape.rank() != 2 || b.shape.rank() != 2 || a.shape[1] != b.shape[1]) {
-    fail_usage(c.op.name, "operands {} and {}; [M,K] and [N,K] are expected", a.shape.str(),
+    fail_usage(c.op, "operands {} and {}; [M,K] and [N,K] are expected", a.shape.str(),
                b.shape.str());
   }
   for (std::int64_t size : {a.shape[0], a.shape[1], b.shape[0]}) {
     if (size % kWholeRow != 0) {
-      fail_usage(c.op.name, "operands {} and {}; multiples of {} are expected", a.shape.str(),
+      fail_usage(c.op, "operands {} and {}; multiples of {} are expected", a.shape.str(),
                  b.shape.str(), kWholeRow);
     }
   }
@@ -159,7 +158,7 @@ void register_computed_and_quantized() {
 
 void require_codes(const OpCall& c, DType dtype) {
   if (is_float8(dtype) || dtype == DType::kF64) return;
-  fail_usage(c.op.name, "codes of {}; f8e4m3 or f8e5m2 is expected", name_of(dtype));
+  fail_usage(c.op, "codes of {}; f8e4m3 or f8e5m2 is expected", name_of(dtype));
 }
 
 Val largest_magnitude(const OpExpansion& e, Val x) {

@@ -14,8 +14,8 @@ Shape broadcast_shape(const Val& a, const Val& b, std::string_view op) {
     const std::int64_t da = i < a.shape().rank() ? a.shape().back(i) : 1;
     const std::int64_t db = i < b.shape().rank() ? b.shape().back(i) : 1;
     if (da != db && da != 1 && db != 1) {
-      fail_usage(std::string(op), "shapes {} and {} do not broadcast", a.shape().str(),
-                 b.shape().str());
+      fail_usage({About::Kind::kOp, std::string(op)}, "shapes {} and {} do not broadcast",
+                 a.shape().str(), b.shape().str());
     }
     out[rank - 1 - i] = da == 1 ? db : da;
   }

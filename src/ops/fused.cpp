@@ -10,19 +10,19 @@ namespace {
 std::vector<Type> body_types(const OpCall& c) {
   const Program& body = c.attrs.region("body");
   if (body.leaves.size() != c.inputs.size()) {
-    fail_usage(c.op.name, "the body has {} inputs, {} operands are given", body.leaves.size(),
+    fail_usage(c.op, "the body has {} inputs, {} operands are given", body.leaves.size(),
                c.inputs.size());
   }
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     if (body.type(body.leaves[i]) != c.inputs[i]) {
-      fail_usage(c.op.name, "operand {} is {}, the body expects {}", i, c.inputs[i].str(),
+      fail_usage(c.op, "operand {} is {}, the body expects {}", i, c.inputs[i].str(),
                  body.type(body.leaves[i]).str());
     }
   }
   std::vector<Type> out;
   out.reserve(body.outputs.size());
   for (const Output& o : body.outputs) out.push_back(body.type(o.value));
-  if (out.empty()) fail_usage(c.op.name, "the body has no outputs");
+  if (out.empty()) fail_usage(c.op, "the body has no outputs");
   return out;
 }
 

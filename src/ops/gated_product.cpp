@@ -12,8 +12,8 @@ void require_matrices(const OpCall& c) {
     rules::require_same_dtype(c, 0, static_cast<int>(i));
     const Shape& shape = c.inputs[i].shape;
     if (shape.rank() != 2 || c.inputs[i].count() == 0)
-      fail_usage(c.op.name, "{} has shape {}; a matrix is expected, not an empty one",
-                 c.op.inputs[i], shape.str());
+      fail_usage(c.op, "{} has shape {}; a matrix is expected, not an empty one", c.op.inputs[i],
+                 shape.str());
   }
 }
 
@@ -22,7 +22,7 @@ std::vector<Type> gated_types(const OpCall& c) {
   const Shape &x = c.inputs[0].shape, &w = c.inputs[1].shape;
   rules::require_shape(c, 1, {w[0], x[1]});
   if (w[0] % 2 != 0) {
-    fail_usage(c.op.name, "{} rows of weights, of which half are gates; an even number", w[0]);
+    fail_usage(c.op, "{} rows of weights, of which half are gates; an even number", w[0]);
   }
   return {{c.inputs[0].dtype, {x[0], w[0]}}, {c.inputs[0].dtype, {x[0], w[0] / 2}}};
 }

@@ -15,12 +15,12 @@ void check_names(const OpCall& c) {
     for (const char* one : known) {
       if (name == one) return;
     }
-    fail_usage(c.op.name, "{} '{}'; {}", attr, name, fmt::join(known, ", "));
+    fail_usage(c.op, "{} '{}'; {}", attr, name, fmt::join(known, ", "));
   };
   require("norm", {"none", "rms", "layer"});
   require("activation", {"none", "silu", "gelu", "gelu_erf", "relu"});
   if (c.attrs.flag("shifted") && c.attrs.text("norm") != "layer") {
-    fail_usage(c.op.name, "a shift without a layer norm");
+    fail_usage(c.op, "a shift without a layer norm");
   }
 }
 
@@ -28,26 +28,26 @@ std::vector<Type> result_type(const OpCall& c) {
   check_names(c);
   const GemvOperands at(c.attrs);
   if (static_cast<int>(c.inputs.size()) != at.count) {
-    fail_usage(c.op.name, "{} operands; {} for these attributes", c.inputs.size(), at.count);
+    fail_usage(c.op, "{} operands; {} for these attributes", c.inputs.size(), at.count);
   }
   rules::require_floating(c, 0);
   rules::require_min_rank(c, 0, 1);
   for (int i = 1; i < at.count; ++i) rules::require_same_dtype(c, 0, i);
   const Type& x = c.inputs[0];
   const std::int64_t k = x.shape.back();
-  if (x.count() != k) fail_usage(c.op.name, "{} is more than one row", x.shape.str());
+  if (x.count() != k) fail_usage(c.op, "{} is more than one row", x.shape.str());
   const std::int64_t rows_held = at.scale < 0 ? 1 : at.shift < 0 ? 2 : 3;
   const bool is_long = x.dtype != DType::kF64 && x.bytes() * rows_held > kMostGemvBytes;
   if (k < 1 || k % kGemvWord != 0 || is_long) {
-    fail_usage(c.op.name, "a row of {} elements; a multiple of {}, with the norm's up to {} bytes",
-               k, kGemvWord, kMostGemvBytes);
+    fail_usage(c.op, "a row of {} elements; a multiple of {}, with the norm's up to {} bytes", k,
+               kGemvWord, kMostGemvBytes);
   }
   const Shape& w = c.inputs[1].shape;
   const std::int64_t rows = w.rank() == 2 ? w[0] : 0;
   rules::require_shape(c, 1, {rows, k});
   const bool gated = c.attrs.flag("gated");
   if (rows < 1 || (gated && rows % 2 != 0)) {
-    fail_usage(c.op.name, "{} rows of weights{}", rows, gated ? ", of which half are gates" : "");
+    fail_usage(c.op, "{} rows of weights{}", rows, gated ? ", of which half are gates" : "");
   }
   for (int i : {at.scale, at.shift}) {
     if (i >= 0) rules::require_shape(c, i, {k});

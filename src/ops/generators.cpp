@@ -12,7 +12,7 @@ namespace {
 
 Type declared_type(const OpCall& call) {
   if (is_float8(call.attrs.dtype("dtype"))) {
-    fail_usage(call.op.name, "{} cannot be generated; cast it", name_of(call.attrs.dtype("dtype")));
+    fail_usage(call.op, "{} cannot be generated; cast it", name_of(call.attrs.dtype("dtype")));
   }
   return {call.attrs.dtype("dtype"), call.attrs.ints("shape")};
 }
@@ -113,9 +113,9 @@ void register_generators() {
              const std::int64_t width = c.attrs.integer("width");
              const std::int64_t length = c.attrs.integer("length");
              if (width <= 0 || width % 2 != 0) {
-               fail_usage(c.op.name, "width {} is not even; rotation works on pairs", width);
+               fail_usage(c.op, "width {} is not even; rotation works on pairs", width);
              }
-             if (length < 0) fail_usage(c.op.name, "length {} is negative", length);
+             if (length < 0) fail_usage(c.op, "length {} is negative", length);
              rope_frequency(c.attrs);  // checks the scaling
              const Type type{c.attrs.dtype("dtype"), {length, width / 2}};
              return std::vector{type, type};

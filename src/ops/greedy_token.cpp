@@ -9,7 +9,7 @@ std::vector<Type> token_types(const OpCall& c) {
   rules::require_floating(c, 0);
   rules::require_min_rank(c, 0, 1);
   const Shape& x = c.inputs[0].shape;
-  if (x.back() < 1) fail_usage(c.op.name, "rows of {} logits; at least one", x.back());
+  if (x.back() < 1) fail_usage(c.op, "rows of {} logits; at least one", x.back());
   const Type token{DType::kI64, rules::rows_of(x)};
   return {token, token};
 }

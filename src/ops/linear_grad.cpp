@@ -11,7 +11,7 @@ std::vector<Type> both_types(const OpCall& c) {
   for (int i = 0; i < 3; ++i) {
     rules::require_same_dtype(c, 0, i);
     if (c.inputs[static_cast<std::size_t>(i)].shape.rank() != 2)
-      fail_usage(c.op.name, "{} has shape {}; a matrix is expected",
+      fail_usage(c.op, "{} has shape {}; a matrix is expected",
                  c.op.inputs[static_cast<std::size_t>(i)],
                  c.inputs[static_cast<std::size_t>(i)].shape.str());
   }

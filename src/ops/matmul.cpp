@@ -29,17 +29,17 @@ std::vector<Type> product_type(const OpCall& c) {
   const Sides s = sides(c);
   if (s.k_a != s.k_b) {
     const bool other = c.attrs.flag("transpose_b") ? b.back(1) == s.k_a : b.back(0) == s.k_a;
-    throw Error(ErrorCode::kUsage, c.op.name,
+    throw Error(ErrorCode::kUsage, c.op,
                 fmt::format("inner sizes differ: lhs {}, rhs {}", a.str(), b.str()),
                 other ? "did you mean transpose_b?" : "");
   }
   if (a.rank() != b.rank()) {
-    fail_usage(c.op.name, "ranks differ: lhs {}, rhs {}; reshape one of them", a.str(), b.str());
+    fail_usage(c.op, "ranks differ: lhs {}, rhs {}; reshape one of them", a.str(), b.str());
   }
   Shape out = a;
   for (int i = 0; i < a.rank() - 2; ++i) {
     if (a[i] != b[i]) {
-      fail_usage(c.op.name, "batch sizes differ: lhs {}, rhs {}", a.str(), b.str());
+      fail_usage(c.op, "batch sizes differ: lhs {}, rhs {}", a.str(), b.str());
     }
   }
   out[out.rank() - 2] = s.m;
@@ -87,8 +87,8 @@ std::vector<Type> sum_type(const OpCall& c) {
   const Type& addend = c.inputs[2];
   rules::require_shape(c, 2, product.shape);
   if (addend.dtype != product.dtype && addend.dtype != rules::accumulation_dtype(product.dtype)) {
-    fail_usage(c.op.name, "a product of {} is added to {}; {} or {} is expected",
-               name_of(product.dtype), name_of(addend.dtype), name_of(product.dtype),
+    fail_usage(c.op, "a product of {} is added to {}; {} or {} is expected", name_of(product.dtype),
+               name_of(addend.dtype), name_of(product.dtype),
                name_of(rules::accumulation_dtype(product.dtype)));
   }
   return {addend};
@@ -108,8 +108,7 @@ std::vector<Val> sum_decomposed(const OpExpansion& e) {
 std::vector<Type> biased_type(const OpCall& c) {
   const std::vector<Type> product = product_type(c);
   const Shape& y = product[0].shape;
-  if (y.rank() != 2)
-    fail_usage(c.op.name, "a is {}; a matrix is expected", c.inputs[0].shape.str());
+  if (y.rank() != 2) fail_usage(c.op, "a is {}; a matrix is expected", c.inputs[0].shape.str());
   rules::require_same_dtype(c, 0, 2);
   rules::require_shape(c, 2, {y[1]});
   return product;

@@ -86,9 +86,8 @@ void register_reshape() {
            [](const OpCall& c) {
              const Shape& shape = c.attrs.ints("shape");
              if (shape.product() != c.inputs[0].count()) {
-               fail_usage(c.op.name, "{} has {} elements, {} would have {}",
-                          c.inputs[0].shape.str(), c.inputs[0].count(), shape.str(),
-                          shape.product());
+               fail_usage(c.op, "{} has {} elements, {} would have {}", c.inputs[0].shape.str(),
+                          c.inputs[0].count(), shape.str(), shape.product());
              }
              return std::vector{Type{c.inputs[0].dtype, shape}};
            },
@@ -115,8 +114,8 @@ void register_permute() {
                  std::sort(sorted.begin(), sorted.end());
                  for (int i = 0; i < sorted.rank(); ++i) {
                    if (sorted.rank() != shape.rank() || sorted[i] != i) {
-                     fail_usage(c.op.name, "axes {} do not permute the {} dimensions of x",
-                                axes.str(), shape.rank());
+                     fail_usage(c.op, "axes {} do not permute the {} dimensions of x", axes.str(),
+                                shape.rank());
                    }
                  }
                  Shape out;
@@ -154,7 +153,7 @@ void register_slice() {
                  const std::int64_t start = c.attrs.integer("start");
                  const std::int64_t stop = c.attrs.integer("stop");
                  if (start < 0 || start > stop || stop > out.shape[axis]) {
-                   fail_usage(c.op.name, "[{}, {}) is not inside axis {} of {}", start, stop, axis,
+                   fail_usage(c.op, "[{}, {}) is not inside axis {} of {}", start, stop, axis,
                               out.shape.str());
                  }
                  out.shape[axis] = stop - start;
@@ -192,7 +191,7 @@ void register_broadcast() {
                fits = from.back(i) == 1 || from.back(i) == to.back(i);
              }
              if (!fits) {
-               fail_usage(c.op.name, "{} does not broadcast to {}", from.str(), to.str());
+               fail_usage(c.op, "{} does not broadcast to {}", from.str(), to.str());
              }
              return std::vector{Type{c.inputs[0].dtype, to}};
            },
@@ -263,8 +262,8 @@ void register_copies() {
                          rules::normalized_axis(c, c.attrs.integer("axis"), out.shape.rank());
                      const std::int64_t start = c.attrs.integer("start");
                      if (start < 0 || start + out.shape[axis] > c.attrs.integer("size")) {
-                       fail_usage(c.op.name, "{} at {} does not fit into {}", out.shape.str(),
-                                  start, c.attrs.integer("size"));
+                       fail_usage(c.op, "{} at {} does not fit into {}", out.shape.str(), start,
+                                  c.attrs.integer("size"));
                      }
                      out.shape[axis] = c.attrs.integer("size");
                      return std::vector{out};
@@ -284,7 +283,7 @@ void register_copies() {
 std::vector<Type> moved_type(const OpCall& c) {
   require_lane(c);
   if (c.inputs.front() != c.inputs.back()) {
-    fail_usage(c.op.name, "{} does not fit into {}", c.inputs.back().str(), c.inputs.front().str());
+    fail_usage(c.op, "{} does not fit into {}", c.inputs.back().str(), c.inputs.front().str());
   }
   return {c.inputs.back()};
 }

@@ -17,12 +17,12 @@ std::vector<Type> widened_type(const OpCall& c) {
   const Type out{c.attrs.dtype("dtype"), c.attrs.ints("shape")};
   const std::int64_t count = out.count();
   if (!is_floating(out.dtype) || is_float8(out.dtype) || count % kNf4Block != 0) {
-    fail_usage(c.op.name, "{} cannot be widened to; whole blocks of {} are needed", out.str(),
+    fail_usage(c.op, "{} cannot be widened to; whole blocks of {} are needed", out.str(),
                kNf4Block);
   }
   Shape pairs = out.shape;
   if (pairs.rank() > 0) pairs[pairs.rank() - 1] /= 2;
-  if (pairs.product() * 2 != count) fail_usage(c.op.name, "rows of {} are odd", out.str());
+  if (pairs.product() * 2 != count) fail_usage(c.op, "rows of {} are odd", out.str());
   rules::require_shape(c, 0, pairs);
   const std::int64_t group = c.attrs.integer("group"), blocks = nf4_blocks(count);
   if (group < 1 || group > kNf4Group) {
@@ -34,7 +34,7 @@ std::vector<Type> widened_type(const OpCall& c) {
   for (int i = 0; i < 4; ++i) {
     const DType dtype = c.inputs[static_cast<std::size_t>(i)].dtype;
     if (i < 2 ? dtype == DType::kU8 : dtype == DType::kF32 || dtype == DType::kF64) continue;
-    fail_usage(c.op.name, "operand {} is {}; codes are u8, scales f32", i, name_of(dtype));
+    fail_usage(c.op, "operand {} is {}; codes are u8, scales f32", i, name_of(dtype));
   }
   return {out};
 }

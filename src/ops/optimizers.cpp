@@ -15,7 +15,7 @@ void require_rounded_moments(const OpCall& c, int m) {
   rules::require_same_dtype(c, m, m + 1);
   const Type& type = c.inputs[static_cast<std::size_t>(m)];
   if (type.dtype == DType::kF16) {
-    fail_usage(c.op.name, "m is {}; with `count` it is f64, f32 or bf16", type.str());
+    fail_usage(c.op, "m is {}; with `count` it is f64, f32 or bf16", type.str());
   }
 }
 
@@ -42,7 +42,7 @@ std::vector<Type> adamw_type(const OpCall& c) {
       rules::require_shape(c, i, {});
   }
   if (c.inputs.size() > 7 && c.inputs[7].dtype != DType::kBool) {
-    fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[7].str());
+    fail_usage(c.op, "`apply` is {}; bool is expected", c.inputs[7].str());
   }
   if (c.inputs.size() > 8) require_rounded_moments(c, 2);
   require_count(c, c.inputs.size() > 8);
@@ -119,13 +119,12 @@ void register_adamw() {
       {.name = "adamw",
        .doc =
            "p ← p(1 - lr·weight_decay) - step_size·m/(√v + eps), with m and v updated first; "
-           "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). A second element of step_size multiplies eps: with "
-           "√(1-β2ᵗ) eps is that of the corrected root. grad_scale multiplies the gradient "
-           "(clipping, "
-           "unscaling); where apply is false p, m and v stay as they are, whatever the gradient. "
-           "With "
-           "count, the number of the step, m and v in bfloat16 are rounded at random instead of to "
-           "nearest (stochastic_round), and with rounds_weight so is p in bfloat16.",
+           "step_size = lr·√(1-β2ᵗ)/(1-β1ᵗ). A second element of step_size multiplies "
+           "eps: with √(1-β2ᵗ) eps is that of the corrected root. grad_scale multiplies the "
+           "gradient (clipping, unscaling); where apply is false p, m and v stay as they are, "
+           "whatever the gradient. With count, the number of the step, m and v in bfloat16 are "
+           "rounded at random instead of to nearest (stochastic_round), and with rounds_weight so "
+           "is p in bfloat16.",
        .source = "Loshchilov and Hutter 2019, alg. 2",
        .inputs = {"p", "grad", "m", "v", "lr", "step_size", "grad_scale?", "apply?", "count?"},
        .outputs = {"p_new", "m_new", "v_new"},
@@ -172,9 +171,8 @@ void register_multi_adamw() {
       {.name = "multi_adamw",
        .doc = "adamw of many tensors in one launch. The operands go on with grad_scale, apply and "
               "count, where there are such, and a group p, grad, m, v for each tensor; the results "
-              "are "
-              "groups p, m, v. A shadow, the fifth of its group, is p in a narrower dtype: it is "
-              "not read, and p as updated is rounded into the fourth result.",
+              "are groups p, m, v. A shadow, the fifth of its group, is p in a narrower dtype: it "
+              "is not read, and p as updated is rounded into the fourth result.",
        .source = "Loshchilov and Hutter 2019, alg. 2",
        .inputs = {"lr", "step_size", "xs..."},
        .outputs = {"xs_new..."},
@@ -221,8 +219,8 @@ void register_stochastic_round() {
              rules::require_shape(c, 3, {});
              const bool is_wide = !is_low_precision(c.inputs[0].dtype);
              if (!is_wide || (dtype != DType::kBF16 && dtype != c.inputs[0].dtype)) {
-               fail_usage(c.op.name, "{} cannot be rounded to {}; f32 to bf16 can",
-                          c.inputs[0].str(), name_of(dtype));
+               fail_usage(c.op, "{} cannot be rounded to {}; f32 to bf16 can", c.inputs[0].str(),
+                          name_of(dtype));
              }
              return std::vector{Type{dtype, c.inputs[0].shape}};
            },
@@ -281,7 +279,7 @@ std::vector<AttrDef> adamw_factors() {
 
 void require_count(const OpCall& c, bool counted) {
   if (!c.attrs.flag("rounds_weight") || counted) return;
-  fail_usage(c.op.name, "rounds_weight without `count`, the number of the step");
+  fail_usage(c.op, "rounds_weight without `count`, the number of the step");
 }
 
 Val rounded_weight(const OpExpansion& e, Val x, Val weight, Val gradient, Val count) {
@@ -340,14 +338,13 @@ void require_factors(const OpCall& c, const AdamwGroups& groups) {
       rules::require_shape(c, static_cast<int>(i), {});
   }
   if (groups.guarded && c.inputs[groups.apply()].dtype != DType::kBool) {
-    fail_usage(c.op.name, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());
+    fail_usage(c.op, "`apply` is {}; bool is expected", c.inputs[groups.apply()].str());
   }
 }
 
 void require_groups(const OpCall& c, const AdamwGroups& groups) {
   if (groups.count == 0 || groups.first_input(groups.count) != c.inputs.size()) {
-    fail_usage(c.op.name, "{} operands do not make groups of {}", c.inputs.size(),
-               groups.inputs_each());
+    fail_usage(c.op, "{} operands do not make groups of {}", c.inputs.size(), groups.inputs_each());
   }
   require_factors(c, groups);
 }

@@ -33,7 +33,7 @@ std::vector<Val> magnitudes_decomposed(Expansion e) {
 std::vector<Type> parts_type(const OpCall& c) {
   const std::size_t parts = (c.inputs.size() - 1) / kGroup;
   if (parts == 0 || 1 + parts * kGroup != c.inputs.size()) {
-    fail_usage(c.op.name, "{} operands do not make pairs behind the first", c.inputs.size());
+    fail_usage(c.op, "{} operands do not make pairs behind the first", c.inputs.size());
   }
   require_codes(c, c.attrs.dtype("dtype"));
   rules::require_shape(c, 0, {static_cast<std::int64_t>(parts)});
@@ -48,7 +48,7 @@ std::vector<Type> parts_type(const OpCall& c) {
     out.insert(out.end(), {{c.attrs.dtype("dtype"), c.inputs[i].shape}, {wide, {}}, {wide, {1}}});
   }
   if (c.inputs[0].dtype != rules::accumulation_dtype(c.inputs[1].dtype)) {
-    fail_usage(c.op.name, "now is {}; {} is expected", c.inputs[0].str(),
+    fail_usage(c.op, "now is {}; {} is expected", c.inputs[0].str(),
                name_of(rules::accumulation_dtype(c.inputs[1].dtype)));
   }
   return out;
@@ -76,8 +76,7 @@ std::vector<Type> transposed_type(const OpCall& c) {
   const Type& x = c.inputs[0];
   require_codes(c, x.dtype);
   if (x.shape.rank() != 2 || x.shape[0] % kWholeRow != 0 || x.shape[1] % kWholeRow != 0) {
-    fail_usage(c.op.name, "x is {}; two dimensions, multiples of {}, are expected", x.str(),
-               kWholeRow);
+    fail_usage(c.op, "x is {}; two dimensions, multiples of {}, are expected", x.str(), kWholeRow);
   }
   return {{x.dtype, {x.shape[1], x.shape[0]}}};
 }

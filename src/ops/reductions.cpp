@@ -15,7 +15,7 @@ std::vector<Type> reduced_type(const OpCall& c) {
   std::vector<bool> reduced(static_cast<std::size_t>(shape.rank()), false);
   for (std::int64_t axis : c.attrs.ints("axes")) {
     const auto at = static_cast<std::size_t>(rules::normalized_axis(c, axis, shape.rank()));
-    if (reduced[at]) fail_usage(c.op.name, "axis {} is named twice", axis);
+    if (reduced[at]) fail_usage(c.op, "axis {} is named twice", axis);
     reduced[at] = true;
   }
   Shape out;

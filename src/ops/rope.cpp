@@ -12,7 +12,7 @@ std::vector<Type> rope_type(const OpCall& c) {
   rules::require_floating(c, 0);
   rules::require_min_rank(c, 0, 2);
   const Shape& x = c.inputs[0].shape;
-  if (x.back() % 2 != 0) fail_usage(c.op.name, "width {} is odd; pairs are rotated", x.back());
+  if (x.back() % 2 != 0) fail_usage(c.op, "width {} is odd; pairs are rotated", x.back());
   rules::require_shape(c, 1, {x.back(1), x.back() / 2});
   rules::require_shape(c, 2, {x.back(1), x.back() / 2});
   return {c.inputs[0]};

@@ -16,42 +16,40 @@ const Type& type(const OpCall& call, int i) {
 
 void require_wider_than_float8(const OpCall& call, int i) {
   if (is_float8(type(call, i).dtype)) {
-    fail_usage(call.op.name, "{} is an operand of scaled_matmul alone; cast it first",
-               operand(call, i));
+    fail_usage(call.op, "{} is an operand of scaled_matmul alone; cast it first", operand(call, i));
   }
 }
 
 void require_floating(const OpCall& call, int i) {
   if (!is_floating(type(call, i).dtype)) {
-    fail_usage(call.op.name, "{} is not floating point; cast it first", operand(call, i));
+    fail_usage(call.op, "{} is not floating point; cast it first", operand(call, i));
   }
   require_wider_than_float8(call, i);
 }
 
 void require_integer(const OpCall& call, int i) {
   if (!is_integer(type(call, i).dtype)) {
-    fail_usage(call.op.name, "{} does not hold indices; i64 is expected", operand(call, i));
+    fail_usage(call.op, "{} does not hold indices; i64 is expected", operand(call, i));
   }
 }
 
 void require_same_dtype(const OpCall& call, int a, int b) {
   if (type(call, a).dtype != type(call, b).dtype) {
-    fail_usage(call.op.name, "dtypes differ: {}, {}; cast one of them", operand(call, a),
+    fail_usage(call.op, "dtypes differ: {}, {}; cast one of them", operand(call, a),
                operand(call, b));
   }
 }
 
 void require_shape(const OpCall& call, int i, const Shape& shape) {
   if (type(call, i).shape != shape) {
-    fail_usage(call.op.name, "{} has the wrong shape; {} is expected", operand(call, i),
-               shape.str());
+    fail_usage(call.op, "{} has the wrong shape; {} is expected", operand(call, i), shape.str());
   }
 }
 
 void require_min_rank(const OpCall& call, int i, int rank) {
   if (type(call, i).shape.rank() < rank) {
-    fail_usage(call.op.name, "{} has too few dimensions; at least {} are expected",
-               operand(call, i), rank);
+    fail_usage(call.op, "{} has too few dimensions; at least {} are expected", operand(call, i),
+               rank);
   }
 }
 
@@ -75,7 +73,7 @@ void require_attention_operands(const OpCall& call, int q) {
 int normalized_axis(const OpCall& call, std::int64_t axis, int rank) {
   const std::int64_t at = axis < 0 ? axis + rank : axis;
   if (at < 0 || at >= rank) {
-    fail_usage(call.op.name, "axis {} does not exist in a tensor of {} dimensions", axis, rank);
+    fail_usage(call.op, "axis {} does not exist in a tensor of {} dimensions", axis, rank);
   }
   return static_cast<int>(at);
 }
@@ -89,7 +87,7 @@ std::vector<Type> same_type(const OpCall& call) {
     require_wider_than_float8(call, i);
     require_same_dtype(call, 0, i);
     if (type(call, i).shape != type(call, 0).shape) {
-      fail_usage(call.op.name, "shapes differ: {}, {}; broadcast one of them", operand(call, 0),
+      fail_usage(call.op, "shapes differ: {}, {}; broadcast one of them", operand(call, 0),
                  operand(call, i));
     }
   }

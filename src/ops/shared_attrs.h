@@ -19,7 +19,7 @@ inline void require_lane(const OpCall& call) {
   const AttrValue* lane = call.attrs.find("lane");
   const std::int64_t number = lane == nullptr ? 0 : std::get<std::int64_t>(*lane);
   if (number == 0 || number == 1) return;
-  fail_usage(call.op.name, "there is no lane {}; 0 and 1 are possible", number);
+  fail_usage(call.op, "there is no lane {}; 0 and 1 are possible", number);
 }
 
 // The attribute of losses whose rows of logits may end in padding, columns that do not count. How

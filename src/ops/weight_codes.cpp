@@ -29,7 +29,7 @@ void require_weight_codes(const OpCall& c) {
   const DType dtype = c.attrs.dtype("dtype"), through = c.attrs.dtype("through");
   const bool is_exact = dtype == DType::kF64 && through == DType::kF64;
   if (is_exact || (dtype == DType::kF8E4M3 && through == DType::kBF16)) return;
-  fail_usage(c.op.name, "codes of {} through {}; f8e4m3 through bf16 is expected", name_of(dtype),
+  fail_usage(c.op, "codes of {} through {}; f8e4m3 through bf16 is expected", name_of(dtype),
              name_of(through));
 }
 
@@ -37,7 +37,7 @@ void require_code_pair(const OpCall& c, std::size_t codes, const Shape& shape) {
   for (std::size_t i : {codes, codes + 1}) {
     const DType dtype = c.inputs[i].dtype;
     if (dtype == c.attrs.dtype("dtype") || dtype == DType::kF64) continue;
-    fail_usage(c.op.name, "operand {} is {}; {} is expected", i, c.inputs[i].str(),
+    fail_usage(c.op, "operand {} is {}; {} is expected", i, c.inputs[i].str(),
                name_of(c.attrs.dtype("dtype")));
   }
   rules::require_shape(c, static_cast<int>(codes), shape);
@@ -48,7 +48,7 @@ void require_matrix(const OpCall& c, std::size_t i) {
   rules::require_floating(c, static_cast<int>(i));
   const Shape& w = c.inputs[i].shape;
   if (w.rank() == 2 && w[0] % kWhole == 0 && w[1] % kWhole == 0) return;
-  fail_usage(c.op.name, "a weight is {}; two dimensions, multiples of {}, are expected", w.str(),
+  fail_usage(c.op, "a weight is {}; two dimensions, multiples of {}, are expected", w.str(),
              kWhole);
 }
 
@@ -61,7 +61,7 @@ Val rounded(Expansion e, Val w) {
 std::vector<Type> refresh_type(const OpCall& c) {
   const std::size_t weights = (c.inputs.size() - 1) / kGroup;
   if (weights == 0 || 1 + weights * kGroup != c.inputs.size()) {
-    fail_usage(c.op.name, "{} operands do not make groups of {} behind the first", c.inputs.size(),
+    fail_usage(c.op, "{} operands do not make groups of {} behind the first", c.inputs.size(),
                kGroup);
   }
   require_weight_codes(c);
@@ -71,7 +71,7 @@ std::vector<Type> refresh_type(const OpCall& c) {
     require_matrix(c, i);
     rules::require_shape(c, static_cast<int>(i + 1), {1});
     if (c.inputs[i].dtype != c.inputs[i + 1].dtype) {
-      fail_usage(c.op.name, "a weight is {}; {} is expected", c.inputs[i].str(),
+      fail_usage(c.op, "a weight is {}; {} is expected", c.inputs[i].str(),
                  name_of(c.inputs[i + 1].dtype));
     }
     require_code_pair(c, i + 2, c.inputs[i].shape);
@@ -153,7 +153,7 @@ Shape shape_of(const OpCall& c, const AdamwBlocks& blocks, std::size_t block) {
     const std::size_t p = blocks.part(block, i);
     require_matrix(c, p);
     if (c.inputs[p].shape[1] != out[1]) {
-      fail_usage(c.op.name, "parts {} and {} of a block; columns are expected to be as many",
+      fail_usage(c.op, "parts {} and {} of a block; columns are expected to be as many",
                  c.inputs[blocks.part(block, 0)].shape.str(), c.inputs[p].shape.str());
     }
     out[0] += c.inputs[p].shape[0];
@@ -164,8 +164,7 @@ Shape shape_of(const OpCall& c, const AdamwBlocks& blocks, std::size_t block) {
 std::vector<Type> adamw_codes_type(const OpCall& c) {
   const AdamwBlocks blocks = adamw_blocks(c.attrs, c.inputs.size());
   if (blocks.parts == 0 || blocks.count == 0 || blocks.inputs() != c.inputs.size()) {
-    fail_usage(c.op.name, "{} operands do not make blocks of {} tensors", c.inputs.size(),
-               blocks.parts);
+    fail_usage(c.op, "{} operands do not make blocks of {} tensors", c.inputs.size(), blocks.parts);
   }
   require_weight_codes(c);
   require_factors(c, blocks.factors);

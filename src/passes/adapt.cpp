@@ -16,7 +16,6 @@
 namespace tracestep {
 namespace {
 
-constexpr const char *kLora = "lora", *kFreeze = "freeze";
 // A captured module may have dropout of its own, whose streams are counted from 0.
 constexpr std::int64_t kFirstStream = std::int64_t{1} << 20;
 
@@ -103,7 +102,7 @@ class Targets {
       names.insert(word);
     }
     throw Error(
-        ErrorCode::kUsage, kLora,
+        ErrorCode::kUsage, "lora"_field,
         fmt::format("no product of the model has a weight called \"{}\"", target),
         fmt::format("give some of {}, all, or paths such as layers.*.{}", fmt::join(names, ", "),
                     paths_.empty() ? "" : last_name(*paths_.begin())));
@@ -133,12 +132,12 @@ std::vector<bool> frozen_leaves(const Program& program, const Adapters& lora,
     trains = trains || !out[at(id)];
   }
   if (!unused.empty()) {
-    throw Error(ErrorCode::kUsage, lora.is_on() ? kLora : kFreeze,
+    throw Error(ErrorCode::kUsage, lora.is_on() ? "lora"_field : "freeze"_field,
                 fmt::format("the model has no part called \"{}\"", *unused.begin()),
                 fmt::format("give paths such as layers.0-15, or {}",
                             component_path(program.value(program.leaves.front()).name)));
   }
-  if (!trains) fail_usage(kFreeze, "all weights are frozen, and nothing is left to train");
+  if (!trains) fail_usage("freeze"_field, "all weights are frozen, and nothing is left to train");
   return out;
 }
 

@@ -39,7 +39,8 @@ class OptimizerPass {
 
   Program run() {
     if (options_.moments == Moments::k8Bit && (context_.shards > 1 || context_.tensor > 1)) {
-      fail_usage("moments", "blocks of 8-bit moments are of whole tensors, not of a rank's parts");
+      fail_usage("moments"_field,
+                 "blocks of 8-bit moments are of whole tensors, not of a rank's parts");
     }
     // The gradients become updates, so they are no longer outputs.
     Program body = program_;

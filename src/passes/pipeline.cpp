@@ -581,7 +581,7 @@ void check_names(const PassContext& context) {
   for (const std::string& name : asked) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     const auto close = closest(name, names);
-    throw Error(ErrorCode::kUsage, "passes", fmt::format("there is no pass '{}'", name),
+    throw Error(ErrorCode::kUsage, "passes"_field, fmt::format("there is no pass '{}'", name),
                 close ? fmt::format("did you mean '{}'?", *close) : "");
   }
 }

@@ -235,11 +235,11 @@ Program quantize(const Program& program, const QuantizeOptions& options,
   const Program out = remove_dead_nodes(pass.run());
   if (pass.count() == 0 && !options.may_have_none) {
     const bool may_all = options.products == Float8Products::kPaying;
-    throw Error(ErrorCode::kUsage, "precision",
+    throw Error(ErrorCode::kUsage, "precision"_field,
                 fmt::format("fp8: no product of the layers {}",
                             may_all ? "is large enough to gain by 8 bits"
                                     : "has sizes that are multiples of 16"),
-                may_all ? "use bf16, or option fp8_products all" : "use bf16");
+                may_all ? "use bf16, or " TRACESTEP_OPTION(fp8_products) " all" : "use bf16");
   }
   return decompose(quantize_sources(gather_codes(out)),
                    [&](const OpDef& op) { return op.only_on_gpus && !has_kernel(op); });

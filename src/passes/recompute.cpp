@@ -67,7 +67,7 @@ void check_paths(const Program& program, const Recomputation& choice) {
     std::vector<std::string> paths;
     for (const Node& node : program.nodes) paths.push_back(node.origin().path);
     const auto close = closest(pattern, paths);
-    throw Error(ErrorCode::kUsage, "recompute",
+    throw Error(ErrorCode::kUsage, "recompute"_field,
                 fmt::format("the model has no part '{}'{}", pattern,
                             close ? fmt::format("; did you mean '{}'?", *close) : ""),
                 "give none, blocks, nested, every=N, budget=SIZE, or paths, which tracestep show "

@@ -432,7 +432,7 @@ class BudgetSolver::Search {
 
 BudgetNotMet::BudgetNotMet(std::int64_t budget_bytes, std::int64_t least_peak_bytes,
                            const std::string& least_name)
-    : Error(ErrorCode::kUsage, "recompute",
+    : Error(ErrorCode::kUsage, "recompute"_field,
             fmt::format("found no choice of what to compute again that brings the step's peak to "
                         "{} ({} B)",
                         format_bytes(budget_bytes), budget_bytes),
@@ -445,8 +445,7 @@ std::string words_of(const WithinBudget& found) {
   if (found.again_us == 0.0) return fmt::format("nothing needs computing again for {}", peak);
   return fmt::format(
       "computes again: {}, for {}; by the model (docs/memory.md) that takes {}, and no choice "
-      "within "
-      "the budget takes less than {}",
+      "within the budget takes less than {}",
       found.choice, peak, format_duration_ms(found.again_us * 1e-3),
       format_duration_ms(found.least_us * 1e-3));
 }

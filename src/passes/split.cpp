@@ -45,7 +45,7 @@ std::int64_t count_before(const Shape& shape, int axis) {
 void divide(Value& leaf, int axis, int ranks) {
   std::int64_t& size = leaf.type.shape[axis];
   if (size % ranks != 0) {
-    throw Error(ErrorCode::kUsage, "parallel",
+    throw Error(ErrorCode::kUsage, "parallel"_field,
                 fmt::format("{} ranks cannot divide the {} {} of {}", ranks, size,
                             axis == 0 ? "rows" : "columns", leaf.name),
                 "give tp=N that divides heads, d_ff and vocabulary");
@@ -140,7 +140,7 @@ class Split {
 
   [[noreturn]] void refuse(const Node& node) const {
     throw Error(
-        ErrorCode::kUsage, "parallel",
+        ErrorCode::kUsage, "parallel"_field,
         fmt::format("{} ({}) reads a tensor that ranks divide, and cannot compute a part of "
                     "its result from that",
                     node.op->name, node.origin().path),
@@ -183,7 +183,7 @@ class Split {
     const std::int64_t width = whole.empty() ? 0 : whole.back();
     const bool has_rows = width > 0 && whole.product() / width % group_.ranks == 0;
     if (divides_rows_ && !has_rows) {
-      throw Error(ErrorCode::kUsage, "parallel",
+      throw Error(ErrorCode::kUsage, "parallel"_field,
                   fmt::format("{} ranks cannot divide the {} rows of {}", group_.ranks,
                               width > 0 ? whole.product() / width : 0, node.origin().path),
                   "give a batch and a context whose product tp=N divides, or leave out sp");

@@ -59,7 +59,7 @@ void own_indices_as(const KernelCall& call) {
   for (std::int64_t i = 0; i < indices.count(); ++i) {
     const std::int64_t index = indices.as<std::int64_t>()[i];
     if (index < 0 || index >= count) {
-      fail_usage(call.op.name, "index {} is outside [0, {})", index, count);
+      fail_usage(call.op, "index {} is outside [0, {})", index, count);
     }
     const bool is_mine = index >= part.first && index < part.first + part.count;
     if (own.data != nullptr) own.as<std::int64_t>()[i] = is_mine ? index - part.first : 0;
@@ -78,7 +78,7 @@ std::unique_ptr<PreparedKernel> prepare_in_group(KernelSpec spec, const LaunchCo
   const RankGroup group = group_of(spec.attrs);
   const std::int64_t ranks = context.group == nullptr ? 1 : context.group->ranks();
   if (context.group == nullptr || ranks % (group.ranks * group.stride) != 0) {
-    fail_usage(spec.op->name, "the program is for a group of {} ranks, and the device is one of {}",
+    fail_usage(*spec.op, "the program is for a group of {} ranks, and the device is one of {}",
                group.ranks * group.stride, ranks);
   }
   return bind_kernel(std::move(spec), kernel);

@@ -31,7 +31,7 @@ std::unique_ptr<Device> make_device(const RunSpec& spec) {
   if (found != factories().end()) return found->second(spec);
   std::vector<std::string> names;
   for (const auto& [name, make] : factories()) names.push_back(name);
-  check_choice("device", device, names);
+  check_choice("device"_field, device, names);
   return nullptr;
 }
 
@@ -40,7 +40,7 @@ void register_group(GroupFactory make) {
 }
 
 std::vector<std::unique_ptr<Communicator>> make_group(Device& first, int ranks) {
-  if (!group_factory()) fail_usage("parallel", "nothing connects the ranks of this program");
+  if (!group_factory()) fail_usage("parallel"_field, "nothing connects the ranks of this program");
   return group_factory()(first, ranks);
 }
 

@@ -102,7 +102,7 @@ DoesNotFit::DoesNotFit(const std::string& where, std::int64_t needed_bytes, std:
   Error::operator=(Error(ErrorCode::kOutOfMemory, where,
                          fmt::format("it does not fit: it needs {}, and this machine has {} free",
                                      format_bytes(needed_bytes), format_bytes(free_bytes)),
-                         "option memory_limit none tries anyway"));
+                         TRACESTEP_OPTION(memory_limit) " none tries anyway"));
 }
 
 Wanted wanted_by(const RunSpec& run, Store& store, const Program& program) {

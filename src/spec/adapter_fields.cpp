@@ -17,7 +17,7 @@ constexpr double kMostAlpha = 1e6, kMostDropped = 0.99;
 using AdapterField = SpecField<Adapters>;
 
 // Paths with stars and ranges, or names, joined by +.
-std::vector<std::string> parse_paths(const std::string& where, const std::string& text) {
+std::vector<std::string> parse_paths(const About& where, const std::string& text) {
   std::vector<std::string> out;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find('+', start), text.size());
@@ -39,17 +39,16 @@ std::vector<std::string> parse_paths(const std::string& where, const std::string
 using Paths = std::vector<std::string>;
 
 AdapterField paths_field(const char* name, Paths examples, Paths Adapters::*member) {
-  return {
-      .name = name,
-      .value_name = "NAMES",
-      .examples = std::move(examples),
-      .value =
-          [member](const Adapters& a) {
-            return Json(fmt::format("{}", fmt::join(a.*member, "+")));
-          },
-      .parse = [member](const std::string& where, const std::string& text) -> AdapterField::Change {
-        return [member, paths = parse_paths(where, text)](Adapters& a) { a.*member = paths; };
-      }};
+  return {.name = name,
+          .value_name = "NAMES",
+          .examples = std::move(examples),
+          .value =
+              [member](const Adapters& a) {
+                return Json(fmt::format("{}", fmt::join(a.*member, "+")));
+              },
+          .parse = [member](const About& where, const std::string& text) -> AdapterField::Change {
+            return [member, paths = parse_paths(where, text)](Adapters& a) { a.*member = paths; };
+          }};
 }
 
 std::vector<AdapterField> all_adapter_fields() {
@@ -68,7 +67,7 @@ std::vector<AdapterField> all_adapter_fields() {
 }
 
 // Reads the folder's adapters, with which everything given beside it must agree.
-Adapters settled(const std::string& where, const Adapters& given) {
+Adapters settled(const About& where, const Adapters& given) {
   const Adapters usual{.rank = kUsualRank};
   Adapters out = read_peft_config(given.from);
   out.base = given.base;
@@ -90,7 +89,7 @@ std::span<const SpecField<Adapters>> adapter_fields() {
   return all;
 }
 
-Adapters parse_adapters(const std::string& where, const std::string& text) {
+Adapters parse_adapters(const About& where, const std::string& text) {
   if (text == kNoAdapters) return {};
   Adapters out{.rank = kUsualRank};
   set_parts(where, text, adapter_fields(), out, [&](const std::string& part) {
@@ -105,7 +104,7 @@ std::string name_of(const Adapters& choice) {
   return choice.is_on() ? text_of_parts(adapter_fields(), choice, Adapters()) : kNoAdapters;
 }
 
-FrozenParts parse_frozen(const std::string& where, const std::string& text) {
+FrozenParts parse_frozen(const About& where, const std::string& text) {
   return text == "none" ? FrozenParts() : FrozenParts{parse_paths(where, text)};
 }
 

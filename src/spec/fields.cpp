@@ -41,7 +41,7 @@ RunField chunks_field(RunField row, std::int64_t RunSpec::*chunks) {
   row.value = [chunks](const RunSpec& spec) {
     return Json(spec.*chunks == 0 ? kAuto : std::to_string(spec.*chunks));
   };
-  row.parse = [chunks](const std::string& where, const std::string& text) -> RunChange {
+  row.parse = [chunks](const About& where, const std::string& text) -> RunChange {
     const std::int64_t count = text == kAuto ? 0 : parse_count(where, text, 1, kMaxSize);
     return [count, chunks](RunSpec& spec) { spec.*chunks = count; };
   };
@@ -66,8 +66,7 @@ void add_none(RunField& limit) {
     const std::int64_t bytes = spec.place.memory_limit_bytes;
     return bytes == kAnyMemory ? Json(kNone) : Json(bytes);
   };
-  limit.parse = [of_bytes = limit.parse](const std::string& where,
-                                         const std::string& text) -> RunChange {
+  limit.parse = [of_bytes = limit.parse](const About& where, const std::string& text) -> RunChange {
     if (text != kNone) return of_bytes(where, text);
     return [](RunSpec& spec) { spec.place.memory_limit_bytes = kAnyMemory; };
   };
@@ -76,7 +75,7 @@ void add_none(RunField& limit) {
 // "GPU:1" is cuda:1, which people call their GPU.
 RunField device_field(RunField row) {
   row.value = [](const RunSpec& spec) { return Json(spec.place.device); };
-  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+  row.parse = [](const About& where, const std::string& text) -> RunChange {
     std::string name = folded(text);
     if (name.empty()) fail_usage(where, "the value is empty");
     if (name == "gpu" || name.starts_with("gpu:")) name.replace(0, 3, "cuda");
@@ -107,7 +106,7 @@ std::string compile_passes_text(const RunSpec& spec) {
   return out;
 }
 
-std::optional<std::set<std::string>> parse_compile_passes(const std::string& where,
+std::optional<std::set<std::string>> parse_compile_passes(const About& where,
                                                           const std::string& text) {
   const std::vector<std::string> all = compile_passes();
   if (text == kByExecutor) return std::nullopt;
@@ -126,7 +125,7 @@ RunField compile_passes_field(RunField row) {
   row.examples.insert(row.examples.end(), {kByExecutor, kNoPass, kAllPasses});
   row.joint = '+';
   row.value = [](const RunSpec& spec) { return Json(compile_passes_text(spec)); };
-  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+  row.parse = [](const About& where, const std::string& text) -> RunChange {
     return [passes = parse_compile_passes(where, text)](RunSpec& spec) {
       spec.compile_passes = passes;
     };
@@ -145,7 +144,8 @@ void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, cons
   row.needs = needs;
 }
 
-constexpr const char *kStep = "option mode step", *kFp8 = "option precision fp8",
+constexpr const char *kStep = TRACESTEP_OPTION(mode) " step",
+                     *kFp8 = TRACESTEP_OPTION(precision) " fp8",
                      *kNoCodes = "no step has products in 8 bits";
 
 bool is_step(const RunSpec& run) {
@@ -172,8 +172,9 @@ void add_step_fields(Rows& rows) {
                            .show = Show::kVarying,
                            .is_axis = true,
                            .is_optional = true,
-                           .help = "micro-batches of a step, each of option batch, that add up "
-                                   "their gradients before the update",
+                           .help = "micro-batches of a step, each of " TRACESTEP_OPTION(
+                               batch) ", that add up "
+                                      "their gradients before the update",
                            .about = "micro-batches of a step"},
                           1, kMostMicroBatches, in(&RunSpec::accumulate)));
   rows.integer({.name = "vocab",
@@ -231,7 +232,7 @@ void add_trained_fields(Rows& rows) {
                       "such as layers.0-15+token_embeddings, with * for any names",
                   .about = "parts that are not trained"};
   only_where([](const RunSpec& run) { return !run.lora.is_on(); },
-             "with adapters all weights of the model are frozen", "option lora none",
+             "with adapters all weights of the model are frozen", TRACESTEP_OPTION(lora) " none",
              rows.parsed(std::move(frozen), parse_frozen, in(&RunSpec::frozen)));
 }
 
@@ -280,8 +281,8 @@ void add_form_fields(Rows& rows) {
                "multiplies float32 by parts on tensor cores; bf16 and fp16 compute "
                "matrix products in 16 bits and keep float32 weights; fp8 is bf16 with those "
                "of the layers in 8 bits; bf16-pure and fp16-pure "
-               "store weights, activations and gradients in 16 bits, and AdamW's states as "
-               "option moments says: in float32, or with bf16 in 16 bits too",
+               "store weights, activations and gradients in 16 bits, and AdamW's states "
+               "as " TRACESTEP_OPTION(moments) " says: in float32, or with bf16 in 16 bits too",
        .about = "of parameters and activations"},
       all_precisions(), in(&RunSpec::precision));
   only_where(
@@ -313,9 +314,8 @@ void add_form_fields(Rows& rows) {
            .is_form = true,
            .help =
                "composite ops expanded into simple ones, as plain framework code runs them, or "
-               "each "
-               "with a kernel of its own; or just some of them, joined by + (norm, swiglu, rope, "
-               "softmax, loss, optimizer)",
+               "each with a kernel of its own; or just some of them, joined by + (norm, swiglu, "
+               "rope, softmax, loss, optimizer)",
            .about = "granularity of the program"}),
       parse_granularity, in(&RunSpec::ops));
   rows.choice(
@@ -352,9 +352,8 @@ void add_form_fields(Rows& rows) {
            .is_kept = true,
            .help =
                "how AdamW's states m and v are stored, in every precision: fp32; bf16, rounded at "
-               "random, which the "
-               "step's number and the data decide; or 8bit, rounded so to codes in blocks of 128, "
-               "each with a scale",
+               "random, which the step's number and the data decide; or 8bit, rounded so to codes "
+               "in blocks of 128, each with a scale",
            .about = "how AdamW's states are stored"},
           kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments)));
 }
@@ -363,7 +362,8 @@ void add_form_fields(Rows& rows) {
 void add_schedule_fields(Rows& rows) {
   only_where(
       [](const RunSpec& run) { return run.executor == ExecutorKind::kCompiled; },
-      "no step is captured, so its launches have no order of their own", "option executor compiled",
+      "no step is captured, so its launches have no order of their own",
+      TRACESTEP_OPTION(executor) " compiled",
       rows.choice(
           form_of_speed(
               "launch_order", "when captured kernels are launched",
@@ -408,10 +408,12 @@ void add_schedule_fields(Rows& rows) {
                    "many chunks of at least 1024 rows as save memory"),
           &RunSpec::loss_chunks)));
   rows.add(chunks_field(
-      of_speed("ffn_chunks", "parts that feed-forwards are computed in",
-               "parts of the batch's rows that each feed-forward of our own models is computed in, "
-               "one after the other, so that with option recompute its inner tensors never exist "
-               "as a whole; auto: as many chunks of at least 1024 rows as save memory"),
+      of_speed(
+          "ffn_chunks", "parts that feed-forwards are computed in",
+          "parts of the batch's rows that each feed-forward of our own models is computed in, "
+          "one after the other, so that with " TRACESTEP_OPTION(
+              recompute) " its inner tensors never exist "
+                         "as a whole; auto: as many chunks of at least 1024 rows as save memory"),
       &RunSpec::ffn_chunks));
   rows.parsed(field_of_parts(
                   {.name = "parallel",
@@ -438,8 +440,7 @@ void add_place_fields(Rows& rows) {
   rows.integer(
       place("threads", Show::kKey,
             "CPU threads of each rank; by default OMP_NUM_THREADS, or all allowed cores divided by "
-            "the "
-            "ranks"),
+            "the ranks"),
       1, kMaxThreads, in(&RunSpec::place, &Place::threads));
   RunField limit =
       place("memory_limit_bytes", Show::kKey,
@@ -450,16 +451,17 @@ void add_place_fields(Rows& rows) {
   RunField seed = place("seed", Show::kKey, "seed of weights, batches and sampling");
   seed.role = Role::kBits;
   rows.integer(std::move(seed), 0, std::numeric_limits<std::int64_t>::max(), in(&RunSpec::seed));
-  rows.toggle(
-      place("deterministic", Show::kNowhere,
-            "refuse what may give other bits in another run: option tune for a product without a "
-            "stored choice"),
-      in(&RunSpec::place, &Place::deterministic));
+  rows.toggle(place("deterministic", Show::kNowhere,
+                    "refuse what may give other bits in another run: " TRACESTEP_OPTION(
+                        tune) " for a product without a "
+                              "stored choice"),
+              in(&RunSpec::place, &Place::deterministic));
   rows.toggle(place("tune", Show::kNowhere,
                     "CUDA: time the algorithms for each new matrix product and keep the fastest"),
               in(&RunSpec::place, &Place::tune));
-  RunField file = place("tune_file", Show::kNowhere,
-                        "file of these choices; tracestep-tuning.json with option tune");
+  RunField file =
+      place("tune_file", Show::kNowhere,
+            "file of these choices; tracestep-tuning.json with " TRACESTEP_OPTION(tune));
   file.value_name = "FILE";
   rows.text(std::move(file), in(&RunSpec::place, &Place::tune_file));
 }

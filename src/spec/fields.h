@@ -94,7 +94,7 @@ ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture
 // Transformer do not hold for a model that has any.
 std::vector<std::string> variations_of(const ModelConfig& model);
 // Error{kUsage} naming `where` for a model that has any; `what`: "the formulas of this topic are".
-void require_reference(const ModelConfig& model, const std::string& where, std::string_view what);
+void require_reference(const ModelConfig& model, const About& where, std::string_view what);
 
 // Every field that results show, by name; of these, those for which `is` holds.
 Json key_of(const RunSpec& spec);

@@ -264,7 +264,7 @@ Program update_before_passes(const RunSpec& step, std::span<const Value> leaves,
 PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& context,
                                      const MakesProgram& make) {
   if (step.accumulate > kMostInOneProgram) {
-    throw Error(ErrorCode::kUsage, "accumulate",
+    throw Error(ErrorCode::kUsage, "accumulate"_field,
                 fmt::format("{} micro-batches; one program is made of at most {}", step.accumulate,
                             kMostInOneProgram),
                 "give fewer and larger ones");

@@ -22,7 +22,7 @@ RunField preset_field(RunField row) {
   row.text = [](const RunSpec& spec) {
     return spec.model.source.empty() ? spec.model.name : spec.model.source;
   };
-  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+  row.parse = [](const About& where, const std::string& text) -> RunChange {
     return [model = model_called(where, text)](RunSpec& spec) { spec.model = model; };
   };
   return row;
@@ -38,7 +38,7 @@ RunField program_field(RunField row) {
   row.value = [](const RunSpec& spec) {
     return has_sizes(spec) ? Json() : Json(spec.model.source);
   };
-  row.parse = [](const std::string& where, const std::string& text) -> RunChange {
+  row.parse = [](const About& where, const std::string& text) -> RunChange {
     if (text.empty()) fail_usage(where, "the value is empty");
     return [model = captured_config(captured_at(text))](RunSpec& spec) { spec.model = model; };
   };
@@ -50,7 +50,7 @@ RunField program_field(RunField row) {
 RunField pattern_field(RunField row, std::string ModelConfig::*pattern, const char* letters) {
   row.value_name = "PATTERN";
   row.value = [pattern](const RunSpec& spec) { return Json(spec.model.*pattern); };
-  row.parse = [=](const std::string& where, const std::string& text) -> RunChange {
+  row.parse = [=](const About& where, const std::string& text) -> RunChange {
     if (text.empty() || text.find_first_not_of(letters) != std::string::npos) {
       fail_usage(where, "\"{}\" is no pattern of layers; give a letter for each, {} or {}", text,
                  letters[0], letters[1]);
@@ -88,8 +88,8 @@ void add_model_fields(FieldRows<RunSpec>& rows) {
                           .value_name = "DIR",
                           .help = "a module of your own instead of a model, as tracestep.capture "
                                   "wrote it (docs/your-module.md)"}));
-  add("d_model", "model width C, instead of option size", kMaxSize, model(&ModelConfig::d_model),
-      Thousand::kBinary);
+  add("d_model", "model width C, instead of " TRACESTEP_OPTION(size), kMaxSize,
+      model(&ModelConfig::d_model), Thousand::kBinary);
   add("d_ff", "feed-forward width F", kMaxSize, model(&ModelConfig::d_ff), Thousand::kBinary);
   add("layers", "layers L", kMaxLayers, model(&ModelConfig::layers));
   add("heads", "attention heads H; they divide C", kMaxSize, model(&ModelConfig::heads));

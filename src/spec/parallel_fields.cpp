@@ -16,7 +16,7 @@ Field replicas_field() {
   return {.name = "dp",
           .examples = {"2"},
           .value = [](const Parallel& p) { return Json(p.replicas()); },
-          .parse = [](const std::string& where, const std::string& text) -> Field::Change {
+          .parse = [](const About& where, const std::string& text) -> Field::Change {
             const auto count = static_cast<int>(parse_int(where, text, 1, kMostRanks));
             return [count](Parallel& p) { p.ranks = count; };
           }};
@@ -31,7 +31,7 @@ std::string bucket_text(const Parallel& p) {
   }
 }
 
-std::int64_t parse_bucket(const std::string& where, const std::string& text) {
+std::int64_t parse_bucket(const About& where, const std::string& text) {
   for (const std::int64_t bytes :
        {Parallel::kEachTensor, Parallel::kAllTensors, Parallel::kByModel}) {
     if (text == bucket_text({.bucket_bytes = bytes})) return bytes;
@@ -46,7 +46,7 @@ Field bucket_field() {
           .value_name = "SIZE|tensor|all|auto",
           .examples = {"tensor", "1KiB", "auto"},
           .value = [](const Parallel& p) { return Json(bucket_text(p)); },
-          .parse = [](const std::string& where, const std::string& text) -> Field::Change {
+          .parse = [](const About& where, const std::string& text) -> Field::Change {
             const std::int64_t bytes = parse_bucket(where, text);
             return [bytes](Parallel& p) { p.bucket_bytes = bytes; };
           }};
@@ -57,7 +57,7 @@ Field sums_field() {
           .choices = {"full", "low"},
           .examples = {"low"},
           .value = [](const Parallel& p) { return Json(p.low_sums ? "low" : "full"); },
-          .parse = [](const std::string& where, const std::string& text) -> Field::Change {
+          .parse = [](const About& where, const std::string& text) -> Field::Change {
             check_choice(where, text, std::vector<std::string>{"full", "low"});
             return [is_low = text == "low"](Parallel& p) { p.low_sums = is_low; };
           }};
@@ -79,7 +79,7 @@ std::vector<Field> all_fields_of_parallel() {
   return rows.take();
 }
 
-[[noreturn]] void fail_part(const std::string& where, const std::string& part) {
+[[noreturn]] void fail_part(const About& where, const std::string& part) {
   const bool is_number = !part.empty() && part.find_first_not_of("0123456789") == part.npos;
   if (is_number) fail_usage(where, "\"{0}\" is no choice; did you mean dp={0}?", part);
   throw Error(ErrorCode::kUsage, where, fmt::format("\"{}\" is no part of a choice", part),
@@ -89,7 +89,7 @@ std::vector<Field> all_fields_of_parallel() {
 
 // The choice as it was read, where `ranks` is still the number of replicas. What one replica or one
 // rank of a replica cannot do is left out: it does what a run without that does.
-Parallel normal(const std::string& where, const Parallel& read) {
+Parallel normal(const About& where, const Parallel& read) {
   if (read.divides_rows && !read.is_divided()) {
     throw Error(ErrorCode::kUsage, where, "one rank alone has all rows",
                 "leave out sp, or give tp=N");
@@ -112,7 +112,7 @@ std::span<const SpecField<Parallel>> parallel_fields() {
   return all;
 }
 
-Parallel parse_parallel(const std::string& where, const std::string& text) {
+Parallel parse_parallel(const About& where, const std::string& text) {
   Parallel out;
   if (text == "none") return out;
   set_parts(where, text, parallel_fields(), out,

@@ -41,8 +41,7 @@ std::vector<std::string> composite_names() {
 }
 
 // The original positions and the magnitude, then two lists of the same length.
-void parse_longrope(const std::string& where, const std::vector<std::string>& parts,
-                    RopeScaling& out) {
+void parse_longrope(const About& where, const std::vector<std::string>& parts, RopeScaling& out) {
   if (parts.size() < 5 || parts.size() % 2 == 0) {
     fail_usage(where, "longrope takes two numbers and two lists of one length, {} are given",
                parts.size() - 1);
@@ -59,7 +58,7 @@ void parse_longrope(const std::string& where, const std::vector<std::string>& pa
 
 }  // namespace
 
-RopeScaling parse_rope_scaling(const std::string& where, const std::string& text) {
+RopeScaling parse_rope_scaling(const About& where, const std::string& text) {
   const std::vector<std::string> parts = split(text, ':');
   std::vector<std::string> names;
   for (RopeScalingKind kind : kAllRopeScalings) names.emplace_back(name_of(kind));
@@ -86,7 +85,7 @@ RopeScaling parse_rope_scaling(const std::string& where, const std::string& text
   return out;
 }
 
-Granularity parse_granularity(const std::string& where, const std::string& text) {
+Granularity parse_granularity(const About& where, const std::string& text) {
   for (Granularity granularity : kAllGranularities) {
     if (text == name_of(granularity)) return granularity;
   }
@@ -103,7 +102,7 @@ Granularity parse_granularity(const std::string& where, const std::string& text)
   return out;
 }
 
-Recomputation parse_recomputation(const std::string& where, const std::string& text) {
+Recomputation parse_recomputation(const About& where, const std::string& text) {
   if (text == "none") return {};
   if (text == "blocks") return Recomputation::blocks();
   if (text == "nested") return Recomputation::nested();

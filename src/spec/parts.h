@@ -30,8 +30,8 @@ std::string forms_of(std::span<const SpecField<Spec>> fields) {
 // Sets in `out` the parts that the text names, each once. `fail`, which does not return, is called
 // with a part that is none.
 template <class Spec, class Fail>
-void set_parts(const std::string& where, std::string_view text,
-               std::span<const SpecField<Spec>> fields, Spec& out, const Fail& fail) {
+void set_parts(const About& where, std::string_view text, std::span<const SpecField<Spec>> fields,
+               Spec& out, const Fail& fail) {
   std::set<std::string> seen;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());

@@ -14,7 +14,6 @@
 namespace tracestep {
 namespace {
 
-constexpr const char* kPeftWhere = "lora";
 constexpr std::uint64_t kMostPeftBytes = std::uint64_t{1} << 20;
 constexpr std::int64_t kMostPeftRank = 1 << 16;
 
@@ -121,7 +120,7 @@ std::vector<std::string> whole_in(const Json& json, const std::string& where) {
 Adapters read_peft_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kPeftConfig;
   const std::string where = path.string();
-  const Json json = Json::parse(read_text_file(path, kPeftWhere, kMostPeftBytes), where);
+  const Json json = Json::parse(read_text_file(path, "lora"_field, kMostPeftBytes), where);
   const Json* type = json.is_object() ? json.find("peft_type") : nullptr;
   if (type == nullptr || !type->is_string() || type->as_string() != "LORA") {
     fail_input(where, "peft_type is {}; of adapters, LORA alone is known",
@@ -148,7 +147,7 @@ Adapters read_peft_config(const std::filesystem::path& folder) {
 
 bool keeps_tied(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kPeftConfig;
-  const Json json = Json::parse(read_text_file(path, kPeftWhere, kMostPeftBytes), path.string());
+  const Json json = Json::parse(read_text_file(path, "lora"_field, kMostPeftBytes), path.string());
   const Json* value = json.find(kKeepsTied);
   return value != nullptr && *value == Json(true);
 }

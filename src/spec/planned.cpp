@@ -56,7 +56,7 @@ std::vector<const RunField*> assume_planned(RunGrid& grid, const PlannedFor& pla
   for (const PlannedField& row : kPlanned) {
     if (grid.is_given(row.name)) continue;
     const RunField& field = field_named(row.name);
-    field.parse(field.name, row.value(planned))(grid.base);
+    field.parse(field.where(), row.value(planned))(grid.base);
     out.push_back(&field);
   }
   return out;

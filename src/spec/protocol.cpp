@@ -23,16 +23,18 @@ std::vector<ProtocolField> all_protocol_fields() {
       .applies = [](const Protocol& p) { return p.part_steps > 0; };
   ProtocolField noise = row("max_noise_percent",
                             "percent: time steps until half the 95 % interval of the median is "
-                            "below it, option steps at least");
+                            "below it, " TRACESTEP_OPTION(steps) " at least");
   noise.flag = "--max-noise";
   rows.real(std::move(noise), 0.001, 1e9, in(&Protocol::max_noise_percent)).applies =
       samples_by_noise;
-  rows.integer(
-          row("max_steps", "with option max_noise, the most timed steps; 100 times option steps"),
-          1, kMostSteps, in(&Protocol::max_steps))
+  rows.integer(row("max_steps",
+                   "with " TRACESTEP_OPTION(
+                       max_noise) ", the most timed steps; 100 times " TRACESTEP_OPTION(steps)),
+               1, kMostSteps, in(&Protocol::max_steps))
       .applies = samples_by_noise;
-  rows.real(row("max_seconds", "with option max_noise, the most seconds in timed steps"), 0.001,
-            1e6, in(&Protocol::max_seconds))
+  rows.real(row("max_seconds",
+                "with " TRACESTEP_OPTION(max_noise) ", the most seconds in timed steps"),
+            0.001, 1e6, in(&Protocol::max_seconds))
       .applies = samples_by_noise;
   return rows.take();
 }

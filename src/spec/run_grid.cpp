@@ -9,6 +9,9 @@
 namespace tracestep {
 namespace {
 
+constexpr const char* kSize = TRACESTEP_OPTION(size);
+constexpr const char* kSizes = TRACESTEP_OPTION(d_model) ", " TRACESTEP_OPTION(
+    d_ff) ", " TRACESTEP_OPTION(layers) " and " TRACESTEP_OPTION(heads);
 constexpr double kMaxStepBytes = 0x1p60;
 
 // An upper estimate of the bytes of a step.
@@ -46,8 +49,7 @@ std::int64_t usual_context(const RunSpec& spec) {
 
 }  // namespace
 
-void RunGrid::give(const RunField& field, const std::string& where,
-                   std::vector<std::string> texts) {
+void RunGrid::give(const RunField& field, const About& where, std::vector<std::string> texts) {
   std::vector<Value> values;
   for (std::string& text : texts) {
     RunChange change = field.parse(where, text);
@@ -66,7 +68,7 @@ void RunGrid::give(const RunField& field, const std::string& where,
 }
 
 void RunGrid::offer(std::string_view name, std::vector<std::string> texts) {
-  give(field_named(name), std::string(name), std::move(texts));
+  give(field_named(name), field_named(name).where(), std::move(texts));
   given_.erase(std::string(name));
 }
 
@@ -95,14 +97,15 @@ std::vector<RunChange> RunGrid::changes(std::string_view name) const {
 void RunGrid::check_model() const {
   if (!is_custom() || is_given("program")) return;  // a module refuses sizes itself
   if (is_given("size")) {
-    throw Error(ErrorCode::kUsage, "size",
+    throw Error(ErrorCode::kUsage, "size"_field,
                 fmt::format("{} comes with its own widths", texts(field_named("size")).front()),
-                "give option size, or options d_model, d_ff, layers and heads");
+                fmt::format("give {}, or {}", kSize, kSizes));
   }
   for (const RunField& field : run_fields()) {
     if (!is_own_size(field) || is_given(field.name)) continue;
-    throw Error(ErrorCode::kUsage, field.name, "a model given by its sizes needs this one as well",
-                "give options d_model, d_ff, layers and heads, or option size");
+    throw Error(ErrorCode::kUsage, field.where(),
+                "a model given by its sizes needs this one as well",
+                fmt::format("give {}, or {}", kSizes, kSize));
   }
 }
 
@@ -126,10 +129,10 @@ std::vector<RunSpec> RunGrid::combinations() const {
     if (!values_.contains("context")) out[i].shape.context = usual_context(out[i]);
     if (is_given("max_positions") && out[i].model.positions == Positions::kRotary) {
       throw Error(
-          ErrorCode::kUsage, "max_positions",
+          ErrorCode::kUsage, "max_positions"_field,
           fmt::format("{} has rotary positions, and any number of them",
                       out[i].model.source.empty() ? out[i].model.name : out[i].model.source),
-          "leave it out, or give option positions learned as well");
+          "leave it out, or give " TRACESTEP_OPTION(positions) " learned as well");
     }
   }
   return out;
@@ -144,7 +147,7 @@ void RunGrid::check_effects(const std::vector<RunSpec>& runs) const {
   for (const RunField& field : run_fields()) {
     if (field.no_effect == nullptr || is_usual(field)) continue;
     if (std::ranges::any_of(runs, field.applies)) continue;
-    throw Error(ErrorCode::kUsage, field.name, field.no_effect,
+    throw Error(ErrorCode::kUsage, field.where(), field.no_effect,
                 fmt::format("leave it out, or give {}", field.needs));
   }
 }
@@ -178,20 +181,20 @@ void check_run(const RunSpec& spec) {
   check_captured_shape(spec);
   if (spec.optimizer.moments == Moments::k8Bit && !spec.parallel.updates_whole_tensors()) {
     throw Error(
-        ErrorCode::kUsage, "moments",
+        ErrorCode::kUsage, "moments"_field,
         fmt::format("8bit with {}: blocks of codes are of whole tensors, and ranks hold parts",
                     name_of(spec.parallel)),
         "give moments bf16, or ranks without shard= and tp=");
   }
   if (has_activations(spec.offload) && spec.recompute.kind == Recomputation::Kind::kBudget) {
-    throw Error(ErrorCode::kUsage, "recompute",
+    throw Error(ErrorCode::kUsage, "recompute"_field,
                 fmt::format("{} with offload {}: a budget chooses what stays on the device, and "
                             "what blocks keep goes to the host's memory",
                             name_of(spec.recompute), name_of(spec.offload)),
                 "give recompute blocks or nested");
   }
   if (step_bytes(spec.model, spec.shape) < kMaxStepBytes) return;
-  throw Error(ErrorCode::kUsage, "batch",
+  throw Error(ErrorCode::kUsage, "batch"_field,
               fmt::format("batch {} with context {} and this model is more than an exbibyte",
                           spec.shape.batch, spec.shape.context),
               "give smaller sizes");

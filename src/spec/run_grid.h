@@ -20,7 +20,7 @@ class RunGrid {
   // give() sets a field's values from texts, replacing earlier ones; offer() sets defaults, for
   // which is_given() is false. Error{kUsage} naming `where` for a text that the field refuses, and
   // for two texts of one value.
-  void give(const RunField& field, const std::string& where, std::vector<std::string> texts);
+  void give(const RunField& field, const About& where, std::vector<std::string> texts);
   void offer(std::string_view name, std::vector<std::string> texts);
   bool is_given(std::string_view name) const { return given_.contains(std::string(name)); }
   // True if the model is given by its sizes instead of a preset.

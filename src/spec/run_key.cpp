@@ -39,14 +39,15 @@ Json architecture_of(const ModelConfig& model) {
 
 ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture) {
   RunSpec out{.model = sizes};
-  if (!architecture.is_object()) fail_usage("model", "its fields are no object");
+  if (!architecture.is_object()) fail_usage("model"_field, "its fields are no object");
   for (const auto& [name, value] : architecture.members()) {
     const RunField* field = find_field(name);
     if (field == nullptr || !is_of_architecture(*field)) {
-      fail_usage("model", "no field of a model is called {}", printable(name));
+      fail_usage("model"_field, "no field of a model is called {}", printable(name));
     }
-    if (value.is_array() || value.is_object()) fail_usage(name, "it is no single value");
-    field->parse(name, flag_text(value))(out);
+    if (value.is_array() || value.is_object())
+      fail_usage({About::Kind::kField, name}, "it is no single value");
+    field->parse(field->where(), flag_text(value))(out);
   }
   return out.model;
 }
@@ -61,7 +62,7 @@ std::vector<std::string> variations_of(const ModelConfig& model) {
   return out;
 }
 
-void require_reference(const ModelConfig& model, const std::string& where, std::string_view what) {
+void require_reference(const ModelConfig& model, const About& where, std::string_view what) {
   const std::vector<std::string> names = variations_of(model);
   if (names.empty()) return;
   throw Error(ErrorCode::kUsage, where,
@@ -106,7 +107,7 @@ RunSpec run_of_key(const Json& key) {
     if (field.name == "size" && !is_preset(value->as_string())) {
       out.model.name = value->as_string();
     } else {
-      field.parse(field.name, text_of_value(field, *value))(out);
+      field.parse(field.where(), text_of_value(field, *value))(out);
     }
   }
   return out;

@@ -66,12 +66,14 @@ struct SpecField {
   // The text that the flag takes for the value, where that is more than the value itself.
   std::function<std::string(const Spec&)> text = {};
   // Error{kUsage} naming `where`.
-  std::function<Change(const std::string& where, const std::string& text)> parse = {};
+  std::function<Change(const About& where, const std::string& text)> parse = {};
   // True if the field applies, given the other fields. Empty: always.
   std::function<bool(const Spec&)> applies = {};
   // Set where a grid is refused in which the field applies nowhere: why it has no effect then
-  // ("nothing is updated, early or late"), and what gives it one ("option mode step").
+  // ("nothing is updated, early or late"), and what gives it one (TRACESTEP_OPTION(mode) " step").
   const char *no_effect = nullptr, *needs = nullptr;
+
+  About where() const { return {About::Kind::kField, name}; }  // of an error about its value
 };
 
 // "max-steps" for "max_steps".
@@ -134,7 +136,7 @@ class FieldRows {
   template <class Member>
   Row& integer(Row row, std::int64_t min, std::int64_t max, Member at) {
     row.value = [at](const Spec& spec) { return Json(at(spec)); };
-    row.parse = [at, min, max, thousand = row.thousand](const std::string& where,
+    row.parse = [at, min, max, thousand = row.thousand](const About& where,
                                                         const std::string& text) -> Change {
       const std::int64_t value = parse_count(where, text, min, max, thousand);
       return [at, value](Spec& spec) {
@@ -149,7 +151,7 @@ class FieldRows {
   Row& real(Row row, double min, double max, Member at) {
     row.value_name = "X";
     row.value = [at](const Spec& spec) { return Json(at(spec)); };
-    row.parse = [at, min, max](const std::string& where, const std::string& text) -> Change {
+    row.parse = [at, min, max](const About& where, const std::string& text) -> Change {
       return [at, value = parse_real(where, text, min, max)](Spec& spec) { at(spec) = value; };
     };
     return add(std::move(row));
@@ -159,7 +161,7 @@ class FieldRows {
   Row& toggle(Row row, Member at) {
     row.value_name.clear();
     row.value = [at](const Spec& spec) { return Json(at(spec)); };
-    row.parse = [at](const std::string&, const std::string&) -> Change {
+    row.parse = [at](const About&, const std::string&) -> Change {
       return [at](Spec& spec) { at(spec) = true; };
     };
     return add(std::move(row));
@@ -168,7 +170,7 @@ class FieldRows {
   template <class Member>
   Row& text(Row row, Member at) {
     row.value = [at](const Spec& spec) { return Json(std::string(at(spec))); };
-    row.parse = [at](const std::string& where, const std::string& text) -> Change {
+    row.parse = [at](const About& where, const std::string& text) -> Change {
       if (text.empty()) fail_usage(where, "the value is empty");
       return [at, text](Spec& spec) { at(spec) = text; };
     };
@@ -179,7 +181,7 @@ class FieldRows {
   Row& bytes(Row row, Member at) {
     row.value_name = kSizeName;
     row.value = [at](const Spec& spec) { return Json(at(spec)); };
-    row.parse = [at](const std::string& where, const std::string& text) -> Change {
+    row.parse = [at](const About& where, const std::string& text) -> Change {
       const std::int64_t value = parse_bytes(where, text);
       if (value < 1) fail_usage(where, "\"{}\" leaves no memory at all", text);
       return [at, value](Spec& spec) { at(spec) = value; };
@@ -194,7 +196,7 @@ class FieldRows {
     std::vector<Choice> all(std::begin(values), std::end(values));
     for (const Choice& value : all) row.choices.emplace_back(name_of(value));
     row.value = [at](const Spec& spec) { return Json(name_of(at(spec))); };
-    row.parse = [at, all, names = row.choices](const std::string& where,
+    row.parse = [at, all, names = row.choices](const About& where,
                                                const std::string& text) -> Change {
       check_choice(where, text, names);
       const auto found = std::ranges::find(names, text) - names.begin();
@@ -208,8 +210,7 @@ class FieldRows {
   Row& on_off(Row row, Member at) {
     row.choices = {"off", "on"};
     row.value = [at](const Spec& spec) { return Json(at(spec) ? "on" : "off"); };
-    row.parse = [at, names = row.choices](const std::string& where,
-                                          const std::string& text) -> Change {
+    row.parse = [at, names = row.choices](const About& where, const std::string& text) -> Change {
       check_choice(where, text, names);
       return [at, is_on = text == "on"](Spec& spec) { at(spec) = is_on; };
     };
@@ -220,7 +221,7 @@ class FieldRows {
   template <class Parse, class Member>
   Row& parsed(Row row, Parse parse, Member at) {
     row.value = [at](const Spec& spec) { return Json(name_of(at(spec))); };
-    row.parse = [at, parse](const std::string& where, const std::string& text) -> Change {
+    row.parse = [at, parse](const About& where, const std::string& text) -> Change {
       return [at, value = parse(where, text)](Spec& spec) { at(spec) = value; };
     };
     return add(std::move(row));

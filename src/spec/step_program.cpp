@@ -22,7 +22,7 @@ void check_division(const ModelConfig& model, int ranks) {
                                                         {"vocab", model.vocab}};
   for (const auto& [name, size] : sizes) {
     if (size % ranks == 0) continue;
-    throw Error(ErrorCode::kUsage, "parallel",
+    throw Error(ErrorCode::kUsage, "parallel"_field,
                 fmt::format("{} ranks cannot divide the model's {} of {}", ranks, name, size),
                 "give tp=N that divides heads, kv_heads, d_ff and vocab");
   }
@@ -35,7 +35,7 @@ BatchShape rank_shape(const RunSpec& spec) {
   if (const auto& module = spec.model.captured) return {module->batch, module->context};
   const int replicas = spec.parallel.replicas();
   if (spec.shape.batch % replicas != 0) {
-    throw Error(ErrorCode::kUsage, "parallel",
+    throw Error(ErrorCode::kUsage, "parallel"_field,
                 fmt::format("{} {} cannot have equal shares of a batch of {}", replicas,
                             spec.parallel.is_divided() ? "replicas" : "ranks", spec.shape.batch),
                 "give a batch that they divide");

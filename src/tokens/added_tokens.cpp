@@ -66,7 +66,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::string& wher
   std::ranges::sort(tokens_, {}, &AddedToken::pattern);
   const auto twice = std::ranges::adjacent_find(tokens_, {}, &AddedToken::pattern);
   if (twice != tokens_.end()) {
-    fail_input("tokenizer", "{}: \"{}\" is there twice", where, escaped(twice->content));
+    fail_input("tokenizer"_field, "{}: \"{}\" is there twice", where, escaped(twice->content));
   }
   for (const AddedToken& token : tokens_) {
     begins_[static_cast<unsigned char>(token.pattern[0])] = true;

@@ -20,10 +20,10 @@ Batches::Batches(TokenSourcePtr tokens, const Options& options)
     : tokens_(std::move(tokens)), options_(options) {
   const auto [batch, context, order, seed, packed] = options_;
   if (batch < 1 || context < 1) {
-    fail_usage("batches", "batch {} and context {} must be at least 1", batch, context);
+    fail_usage("batches"_field, "batch {} and context {} must be at least 1", batch, context);
   }
   if (batch > kMaxBatchTokens / context) {
-    fail_usage("batches", "batch {} times context {} is more than {} tokens", batch, context,
+    fail_usage("batches"_field, "batch {} times context {} is more than {} tokens", batch, context,
                kMaxBatchTokens);
   }
   if (packed) {
@@ -31,8 +31,9 @@ Batches::Batches(TokenSourcePtr tokens, const Options& options)
     return;
   }
   if (tokens_->size() <= context) {
-    fail_input("batches", "{} has {} token{}; a context of {} needs at least {}", tokens_->name(),
-               tokens_->size(), tokens_->size() == 1 ? "" : "s", context, context + 1);
+    fail_input("batches"_field, "{} has {} token{}; a context of {} needs at least {}",
+               tokens_->name(), tokens_->size(), tokens_->size() == 1 ? "" : "s", context,
+               context + 1);
   }
 }
 

@@ -76,10 +76,10 @@ class BpeTokenizer : public Tokenizer {
  public:
   BpeTokenizer(std::string model, const std::string& origin) : model_(std::move(model)) {
     check_piece_rules(model_, origin);
-    if (!load()) fail_input("tokenizer", "{} is no tokenizer file", origin);
+    if (!load()) fail_input("tokenizer"_field, "{} is no tokenizer file", origin);
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       if (const std::size_t size = processor_.IdToPiece(id).size(); size > kMostTokenBytes) {
-        fail_input("tokenizer", "{}: a token has {} bytes, more than {}", origin, size,
+        fail_input("tokenizer"_field, "{}: a token has {} bytes, more than {}", origin, size,
                    kMostTokenBytes);
       }
     }
@@ -105,7 +105,7 @@ class BpeTokenizer : public Tokenizer {
     }
     std::string out;
     const auto status = processor_.Decode(ids, &out);
-    if (!status.ok()) fail_input("tokenizer", "decoding failed: {}", status.ToString());
+    if (!status.ok()) fail_input("tokenizer"_field, "decoding failed: {}", status.ToString());
     return out;
   }
 
@@ -154,7 +154,7 @@ class BpeTokenizer : public Tokenizer {
   void append_ids(std::string_view text, std::vector<std::int32_t>& out) const {
     std::vector<int> ids;
     const auto status = processor_.Encode(text, &ids);
-    if (!status.ok()) fail_input("tokenizer", "encoding failed: {}", status.ToString());
+    if (!status.ok()) fail_input("tokenizer"_field, "encoding failed: {}", status.ToString());
     out.insert(out.end(), ids.begin(), ids.end());
   }
 
@@ -238,11 +238,11 @@ std::unordered_map<std::string, std::string> training_options(std::int64_t vocab
   if (at != message.npos) {
     std::from_chars(message.data() + at + kBefore.size(), message.data() + message.size(), needed);
   }
-  if (needed <= vocab_size) fail_input("tokenizer", "training failed: {}", message);
+  if (needed <= vocab_size) fail_input("tokenizer"_field, "training failed: {}", message);
   throw Error(
-      ErrorCode::kInput, "tokenizer",
+      ErrorCode::kInput, "tokenizer"_field,
       fmt::format("a vocabulary of {} has no room for the characters of this text", vocab_size),
-      fmt::format("give option bpe_vocab {} or more", needed));
+      fmt::format("give " TRACESTEP_OPTION(bpe_vocab) " {} or more", needed));
 }
 
 }  // namespace
@@ -253,11 +253,11 @@ bool has_bpe() {
 
 std::unique_ptr<Tokenizer> train_bpe(std::string_view text, std::int64_t vocab_size) {
   if (vocab_size < kMinBpeTokens || vocab_size > kMaxBpeTokens) {
-    fail_usage("tokenizer", "a vocabulary of {}; byte-pair encoding takes {} to {}", vocab_size,
-               kMinBpeTokens, kMaxBpeTokens);
+    fail_usage("tokenizer"_field, "a vocabulary of {}; byte-pair encoding takes {} to {}",
+               vocab_size, kMinBpeTokens, kMaxBpeTokens);
   }
   if (text.find_first_not_of(" \t\r\n") == text.npos) {
-    fail_input("tokenizer", "there is no text to train on");
+    fail_input("tokenizer"_field, "there is no text to train on");
   }
   Lines lines(text);
   std::string model;
@@ -279,7 +279,7 @@ namespace tracestep {
 namespace {
 
 [[noreturn]] void fail_missing() {
-  throw Error(ErrorCode::kUsage, "tokenizer", "this build has no byte-pair encoding",
+  throw Error(ErrorCode::kUsage, "tokenizer"_field, "this build has no byte-pair encoding",
               "use bytes, or build with libsentencepiece-dev installed");
 }
 

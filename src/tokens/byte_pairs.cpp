@@ -249,7 +249,7 @@ std::vector<std::int32_t> BytePairs::tokens_of(std::string_view part) const {
     } else if (has_byte_fallback_ && has_bytes) {
       std::ranges::transform(character, std::back_inserter(out), byte_token);
     } else if (!unknown_) {
-      fail_input("tokenizer", "\"{}\" has no token, and there is none for unknown text",
+      fail_input("tokenizer"_field, "\"{}\" has no token, and there is none for unknown text",
                  escaped(character));
     } else {
       if (waits && !fuses_unknown_) out.push_back(*unknown_);
@@ -270,7 +270,7 @@ const BytePairs::Merge* BytePairs::merge_of(std::int32_t left, std::int32_t righ
 void BytePairs::merge_all(std::vector<std::int32_t>& tokens) const {
   constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   constexpr std::int32_t kGone = -1;
-  if (tokens.size() >= kNone) fail_input("tokenizer", "a word of {} tokens", tokens.size());
+  if (tokens.size() >= kNone) fail_input("tokenizer"_field, "a word of {} tokens", tokens.size());
   const auto count = static_cast<std::uint32_t>(tokens.size());
   std::vector<std::uint32_t> before(count), after(count);
   std::vector<Candidate> heap;

@@ -86,7 +86,7 @@ class Reader {
     }
     check_broken();
     if (begins_.empty()) {
-      fail_input("data", "there is no document in {}", source_.files.front().string());
+      fail_input("data"_field, "there is no document in {}", source_.files.front().string());
     }
     DocumentSet out{.documents = std::ssize(begins_), .broken = broken_};
     out.words = fmt::format("{} documents{}", out.documents, words_of_broken());
@@ -119,7 +119,7 @@ class Reader {
     try {
       all = Json::parse(file, name);
     } catch (const Error& error) {
-      throw Error(ErrorCode::kInput, "data",
+      throw Error(ErrorCode::kInput, "data"_field,
                   fmt::format("{} begins as an array: {}", name, error.message()),
                   "give JSON lines, an object a line, or one whole array of objects");
     }
@@ -136,7 +136,7 @@ class Reader {
       if (error.code() != ErrorCode::kInput) throw;
       ++broken_;
       if (named_.size() >= kMostNamed) return;
-      named_.push_back(fmt::format("{}: {}", place, error.message()));
+      named_.push_back(fmt::format("{}: {}", place, error.text()));
     }
   }
 
@@ -183,10 +183,10 @@ class Reader {
   void check_broken() const {
     const auto most = options_.most_broken * static_cast<double>(rows_);
     if (static_cast<double>(broken_) <= most) return;
-    throw Error(ErrorCode::kInput, "data",
+    throw Error(ErrorCode::kInput, "data"_field,
                 fmt::format("{:.3g} % of the rows may be broken{}", 100 * options_.most_broken,
                             words_of_broken()),
-                "mend them, or give a larger option broken_rows");
+                "mend them, or give a larger " TRACESTEP_OPTION(broken_rows));
   }
 
   const TextSource& source_;

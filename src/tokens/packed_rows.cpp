@@ -42,8 +42,9 @@ PackedRows::PackedRows(TokenSourcePtr tokens, std::int64_t context)
     : tokens_(std::move(tokens)), context_(context) {
   std::vector<Piece> pieces = cut();
   if (pieces.empty()) {
-    if (left_out_ > 0) fail_input("tokens", "no token of {} counts in the loss", tokens_->name());
-    fail_input("tokens", "{} has no document of two tokens or more to pack", tokens_->name());
+    if (left_out_ > 0)
+      fail_input("tokens"_field, "no token of {} counts in the loss", tokens_->name());
+    fail_input("tokens"_field, "{} has no document of two tokens or more to pack", tokens_->name());
   }
   std::ranges::stable_sort(pieces, std::greater(), &Piece::places);
   std::vector<std::vector<Piece>> rows;

@@ -72,13 +72,14 @@ void check_rules(std::string_view rules, const std::string& origin) {
   const std::size_t size = rules.size() < kUnitBytes ? rules.size() : number_at(rules, 0);
   rules.remove_prefix(std::min(rules.size(), kUnitBytes));
   if (size > rules.size() || !stays_within(rules.substr(0, size), rules.substr(size))) {
-    fail_input("tokenizer", "{}: its rules for characters are damaged", origin);
+    fail_input("tokenizer"_field, "{}: its rules for characters are damaged", origin);
   }
   for (std::string_view texts = rules.substr(size); !texts.empty();) {
     const std::size_t end = texts.find('\0');
     if (end > kMostBytes) {
-      fail_input("tokenizer", "{}: a rule makes {} bytes of a character; at most {} are taken",
-                 origin, end, kMostBytes);
+      fail_input("tokenizer"_field,
+                 "{}: a rule makes {} bytes of a character; at most {} are taken", origin, end,
+                 kMostBytes);
     }
     texts.remove_prefix(end + 1);
   }

@@ -94,14 +94,14 @@ TextPattern TextPattern::trusted(std::string_view source, const std::string& whe
   pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(source.data()), source.size(),
                                    PCRE2_UTF | PCRE2_UCP, &error, &at, context.get());
   if (code == nullptr) {
-    fail_input("tokenizer", "{}: its expression is malformed: {}", where, message_of(error));
+    fail_input("tokenizer"_field, "{}: its expression is malformed: {}", where, message_of(error));
   }
   TextPattern out;
   out.code_ = std::shared_ptr<const void>(code, [code](const void*) { pcre2_code_free(code); });
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   if (matches_nothing != 0) {
-    fail_input("tokenizer", "{}: its expression may match nothing", where);
+    fail_input("tokenizer"_field, "{}: its expression may match nothing", where);
   }
   pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without it, the search is slower
   return out;
@@ -109,14 +109,14 @@ TextPattern TextPattern::trusted(std::string_view source, const std::string& whe
 
 TextPattern TextPattern::expression(std::string_view source, const std::string& where) {
   if (source.size() > kMostSourceBytes) {
-    fail_input("tokenizer", "{}: its expression has {} bytes, more than {}", where, source.size(),
-               kMostSourceBytes);
+    fail_input("tokenizer"_field, "{}: its expression has {} bytes, more than {}", where,
+               source.size(), kMostSourceBytes);
   }
   static const TextPattern part = trusted(kTaken, "parts of expressions");
   for (std::size_t at = 0; at < source.size();) {
     const auto taken = part.find(source, at);
     if (!taken || taken->begin != at) {
-      fail_input("tokenizer", "{}: its expression is not taken from \"{}\" on", where,
+      fail_input("tokenizer"_field, "{}: its expression is not taken from \"{}\" on", where,
                  escaped(source.substr(at)));
     }
     at = taken->end;
@@ -143,12 +143,12 @@ std::optional<TextPattern::Match> TextPattern::find(std::string_view text, std::
   if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = search(PCRE2_NO_JIT);
   if (found == PCRE2_ERROR_NOMATCH) return std::nullopt;
   if (found < 0) {
-    fail_input("tokenizer", "its expression stops at byte {} of {} of a text: {}", from,
+    fail_input("tokenizer"_field, "its expression stops at byte {} of {} of a text: {}", from,
                text.size(), message_of(found));
   }
   const std::size_t* ends = pcre2_get_ovector_pointer(scratch.data.get());
   // An assertion that looks behind may end a match before its begin.
-  if (ends[1] <= ends[0]) fail_input("tokenizer", "its expression matches nothing");
+  if (ends[1] <= ends[0]) fail_input("tokenizer"_field, "its expression matches nothing");
   return Match{ends[0], ends[1]};
 }
 

@@ -30,7 +30,7 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
   std::vector<fs::directory_entry> entries;
   fs::directory_iterator it(folder, error);
   for (; !error && it != fs::directory_iterator(); it.increment(error)) entries.push_back(*it);
-  if (error) fail_input("text", "{} cannot be read: {}", folder.string(), error.message());
+  if (error) fail_input("text"_field, "{} cannot be read: {}", folder.string(), error.message());
   // Sorted by bytes, so that the order does not depend on the locale.
   std::ranges::sort(entries, {}, [](const fs::directory_entry& e) { return e.path().native(); });
   return entries;
@@ -44,9 +44,10 @@ const char* kind_of_binary(std::string_view bytes) {
 }
 
 [[noreturn]] void refuse(const std::string& name, std::string_view reason) {
-  if (reason == kBinary) fail_input("text", "{} is a binary file (it contains NUL bytes)", name);
-  throw Error(ErrorCode::kInput, "text", fmt::format("{} is no text in UTF-8 ({})", name, reason),
-              "save it as UTF-8");
+  if (reason == kBinary)
+    fail_input("text"_field, "{} is a binary file (it contains NUL bytes)", name);
+  throw Error(ErrorCode::kInput, "text"_field,
+              fmt::format("{} is no text in UTF-8 ({})", name, reason), "save it as UTF-8");
 }
 
 class Reader {
@@ -82,12 +83,13 @@ class Reader {
 
   // Returns why it is no text; empty: it is, and was added.
   std::string add_file(const fs::path& path) {
-    const InputFile file(path, "text");
+    const InputFile file(path, "text"_field);
     if (file.size() == 0) return {};
     const std::size_t before = out_.text.size();
     if (file.size() > kMaxTextBytes - std::min(kMaxTextBytes, before + 1)) {
       if (starts_binary(file)) return kBinary;
-      fail_input("text", "the text grows beyond {} bytes at {}", kMaxTextBytes, path.string());
+      fail_input("text"_field, "the text grows beyond {} bytes at {}", kMaxTextBytes,
+                 path.string());
     }
     if (before > 0 && out_.text.back() != '\n') out_.text += '\n';
     const std::size_t begin = out_.text.size();
@@ -175,7 +177,7 @@ TextSource read_text(std::span<const fs::path> paths) {
   if (out.text.empty()) {
     std::vector<std::string> names;
     for (const fs::path& path : paths) names.push_back(path.string());
-    fail_input("text", "there is no text in {}", fmt::join(names, ", "));
+    fail_input("text"_field, "there is no text in {}", fmt::join(names, ", "));
   }
   return out;
 }

@@ -73,7 +73,8 @@ void append_nfc(std::string_view text, std::string& out) {
                    static_cast<utf8proc_ssize_t>(text.size()), &made,
                    static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(made, &std::free);
-  if (size < 0) fail_input("tokenizer", "a text cannot be normalized: {}", utf8proc_errmsg(size));
+  if (size < 0)
+    fail_input("tokenizer"_field, "a text cannot be normalized: {}", utf8proc_errmsg(size));
   out.append(reinterpret_cast<const char*>(made), static_cast<std::size_t>(size));
 }
 
@@ -156,7 +157,7 @@ TextNormalizer::Result TextNormalizer::apply(std::string_view text, std::size_t&
       changed = composed(out);  // a text of at most three times the bytes
     }
     if (!changed || changed->text.size() > most) {
-      fail_input("tokenizer",
+      fail_input("tokenizer"_field,
                  "{}: a text grows by more than the {} bytes that are left for it; all steps may "
                  "add 8 times its bytes and 1 MiB",
                  step.where, room);

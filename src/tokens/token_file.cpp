@@ -128,19 +128,20 @@ Layout npy_layout(std::span<const std::byte> start, std::uint64_t size, const st
                                                                          {"<i8", Width::kInt64}}};
   const auto known = std::ranges::find(kKnown, header.descr, [](auto& p) { return p.first; });
   if (known == kKnown.end()) {
-    fail_input("tokens", "{}: element type {}; <u2, <u4, <i4 and <i8 can be read", name,
+    fail_input("tokens"_field, "{}: element type {}; <u2, <u4, <i4 and <i8 can be read", name,
                message_line(header.descr));
   }
   if (header.shape.size() != 1 || header.fortran_order) {
-    fail_input("tokens", "{}: {} dimensions{}; tokens are one dimension in C order", name,
+    fail_input("tokens"_field, "{}: {} dimensions{}; tokens are one dimension in C order", name,
                header.shape.size(), header.fortran_order ? " in Fortran order" : "");
   }
   const auto count = static_cast<std::uint64_t>(header.shape[0]);
   const std::uint64_t held = size - header.data_start;
   const std::size_t width = bytes_of(known->second);
   if (held % width != 0 || held / width != count) {
-    fail_input("tokens", "{}: the header says {} tokens of {} bytes, the file has {} bytes of data",
-               name, count, width, held);
+    fail_input("tokens"_field,
+               "{}: the header says {} tokens of {} bytes, the file has {} bytes of data", name,
+               count, width, held);
   }
   return {known->second, header.data_start, count};
 }
@@ -156,7 +157,7 @@ std::optional<Layout> llmc_layout(std::span<const std::byte> start, std::uint64_
   std::memcpy(header.data(), start.data(), sizeof(header));
   const auto [magic, version, claimed] = header;
   if (magic == kLlmcEval && version == 1) {
-    fail_input("tokens", "{} is an llm.c evaluation file; a token file is needed", name);
+    fail_input("tokens"_field, "{} is an llm.c evaluation file; a token file is needed", name);
   }
   const bool is_gpt2 = magic == kLlmcGpt2 && version == 1;
   const bool is_llama3 = magic == kLlmcLlama3 && version == 7;
@@ -165,8 +166,8 @@ std::optional<Layout> llmc_layout(std::span<const std::byte> start, std::uint64_
   const auto count = static_cast<std::size_t>(std::max(claimed, 0));
   const std::size_t expected = kLlmcHeaderBytes + count * bytes_of(width);
   if (claimed < 0 || size != expected) {
-    fail_input("tokens", "{}: its llm.c header says {} tokens, so {} bytes; the file has {}", name,
-               claimed, expected, size);
+    fail_input("tokens"_field, "{}: its llm.c header says {} tokens, so {} bytes; the file has {}",
+               name, claimed, expected, size);
   }
   return Layout{width, kLlmcHeaderBytes, count};
 }
@@ -174,12 +175,12 @@ std::optional<Layout> llmc_layout(std::span<const std::byte> start, std::uint64_
 Layout headerless_layout(std::uint64_t size, const std::string& name,
                          std::optional<TokenDType> dtype) {
   if (!dtype) {
-    throw Error(ErrorCode::kUsage, "tokens", name + " does not say how wide its tokens are",
-                "add option token_dtype uint16 or uint32");
+    throw Error(ErrorCode::kUsage, "tokens"_field, name + " does not say how wide its tokens are",
+                "add " TRACESTEP_OPTION(token_dtype) " uint16 or uint32");
   }
   const Width width = *dtype == TokenDType::kUint16 ? Width::kUint16 : Width::kUint32;
   if (size % bytes_of(width) != 0) {
-    fail_input("tokens", "{}: {} bytes are not a whole number of {} tokens", name, size,
+    fail_input("tokens"_field, "{}: {} bytes are not a whole number of {} tokens", name, size,
                name_of(width));
   }
   return {width, 0, size / bytes_of(width)};
@@ -188,15 +189,15 @@ Layout headerless_layout(std::uint64_t size, const std::string& name,
 void check_agreement(const Layout& layout, const std::string& name, TokenDType dtype) {
   const Width asked = dtype == TokenDType::kUint16 ? Width::kUint16 : Width::kUint32;
   if (asked == layout.width) return;
-  throw Error(ErrorCode::kUsage, "tokens",
-              fmt::format("{} says its tokens are {}, option token_dtype says {}", name,
-                          name_of(layout.width), name_of(asked)),
-              "leave option token_dtype out");
+  throw Error(ErrorCode::kUsage, "tokens"_field,
+              fmt::format("{} says its tokens are {}, " TRACESTEP_OPTION(token_dtype) " says {}",
+                          name, name_of(layout.width), name_of(asked)),
+              "leave " TRACESTEP_OPTION(token_dtype) " out");
 }
 
 Layout find_layout(const InputFile& file, const std::string& name,
                    std::optional<TokenDType> dtype) {
-  if (file.size() == 0) fail_input("tokens", "{} is empty", name);
+  if (file.size() == 0) fail_input("tokens"_field, "{} is empty", name);
   std::vector<std::byte> start(std::min<std::uint64_t>(file.size(), kMaxNpyHeaderBytes));
   file.read(0, start);
   std::optional<Layout> layout;
@@ -256,21 +257,21 @@ std::optional<TokenDType> parse_token_dtype(std::string_view name) {
 }
 
 TokenSourcePtr open_token_file(const std::filesystem::path& path, std::optional<TokenDType> dtype) {
-  InputFile file(path, "tokens");
+  InputFile file(path, "tokens"_field);
   const std::string name = path.string();
   const Layout layout = find_layout(file, name, dtype);
-  if (layout.count == 0) fail_input("tokens", "{} holds no tokens", name);
+  if (layout.count == 0) fail_input("tokens"_field, "{} holds no tokens", name);
   return std::make_shared<FileTokens>(std::move(file), layout);
 }
 
 TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens) {
-  if (tokens.empty()) fail_input("tokens", "{} holds no tokens", name);
+  if (tokens.empty()) fail_input("tokens"_field, "{} holds no tokens", name);
   return std::make_shared<MemoryTokens>(std::move(name), std::move(tokens));
 }
 
 TokenSourcePtr memory_documents(std::string name, std::vector<std::int32_t> tokens,
                                 std::vector<std::int64_t> begins) {
-  if (tokens.empty()) fail_input("tokens", "{} holds no documents", name);
+  if (tokens.empty()) fail_input("tokens"_field, "{} holds no documents", name);
   return std::make_shared<Documents>(std::move(name), std::move(tokens), std::move(begins));
 }
 
@@ -301,23 +302,23 @@ void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* 
     for (std::int64_t id : block) count += is_beyond(id) ? 1 : 0;
     if (count == 0) return;
     const auto bad = std::ranges::find_if(block, is_beyond);
-    fail_input("tokens", "{}: token {} at position {} is beyond the vocabulary of {}",
+    fail_input("tokens"_field, "{}: token {} at position {} is beyond the vocabulary of {}",
                tokens.name(), *bad, start + (bad - block.begin()), vocabulary);
   });
 }
 
 TokenSplit split_tokens(const TokenSourcePtr& tokens, double fraction) {
   if (!(fraction > 0.0 && fraction < 1.0)) {
-    fail_usage("tokens", "{} of the tokens cannot be set aside for validation; 0 < fraction < 1",
-               fraction);
+    fail_usage("tokens"_field,
+               "{} of the tokens cannot be set aside for validation; 0 < fraction < 1", fraction);
   }
   const std::int64_t size = tokens->size();
-  if (size < 2) fail_input("tokens", "{}: one token cannot be split in two", tokens->name());
+  if (size < 2) fail_input("tokens"_field, "{}: one token cannot be split in two", tokens->name());
   const auto wanted = static_cast<std::int64_t>(std::llround(static_cast<double>(size) * fraction));
   std::int64_t held_out = std::clamp<std::int64_t>(wanted, 1, size - 1);
   if (const auto begins = tokens->documents(); !begins.empty()) {
     if (begins.size() < 2) {
-      fail_input("tokens", "{}: one document cannot be split in two", tokens->name());
+      fail_input("tokens"_field, "{}: one document cannot be split in two", tokens->name());
     }
     const auto later = begins.subspan(1);
     const auto at = std::ranges::lower_bound(later, size - held_out) - later.begin();

@@ -45,7 +45,7 @@ class ByteTokenizer : public Tokenizer {
 
 std::int64_t check_token(std::int64_t token, std::int64_t vocab_size) {
   if (token < 0 || token >= vocab_size) {
-    fail_input("tokenizer", "token {} is beyond the vocabulary of {}", token, vocab_size);
+    fail_input("tokenizer"_field, "token {} is beyond the vocabulary of {}", token, vocab_size);
   }
   return token;
 }
@@ -59,7 +59,7 @@ bool Tokenizer::is_saved_at(const std::filesystem::path& path) const {
   std::error_code missing;
   const std::string own = content();
   return std::filesystem::file_size(path, missing) == own.size() && !missing &&
-         read_text_file(path, "tokenizer", kMostTokenizerBytes) == own;
+         read_text_file(path, "tokenizer"_field, kMostTokenizerBytes) == own;
 }
 
 void Tokenizer::save(const std::filesystem::path& path) const {
@@ -77,7 +77,7 @@ bool is_tokenizer_json(std::string_view content) {
 
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin) {
   if (content == kByteFile) return byte_tokenizer();
-  if (content.empty()) fail_input("tokenizer", "{} is empty", origin);
+  if (content.empty()) fail_input("tokenizer"_field, "{} is empty", origin);
   if (is_tokenizer_json(content)) return parse_tokenizer_json(content, origin);
   return load_bpe(content, origin);
 }
@@ -88,13 +88,14 @@ std::filesystem::path tokenizer_file(const std::filesystem::path& path) {
   for (const char* name : {kTokenizerJson, kTokenizerModel}) {
     if (std::filesystem::exists(path / name, ignored)) return path / name;
   }
-  fail_input("tokenizer", "the folder {} has neither {} nor {}", path.string(), kTokenizerJson,
-             kTokenizerModel);
+  fail_input("tokenizer"_field, "the folder {} has neither {} nor {}", path.string(),
+             kTokenizerJson, kTokenizerModel);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
   const std::filesystem::path file = tokenizer_file(path);
-  return parse_tokenizer(read_text_file(file, "tokenizer", kMostTokenizerBytes), file.string());
+  return parse_tokenizer(read_text_file(file, "tokenizer"_field, kMostTokenizerBytes),
+                         file.string());
 }
 
 }  // namespace tracestep

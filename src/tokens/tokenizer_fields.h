@@ -40,7 +40,8 @@ class TokenizerFields {
 
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    fail_input("tokenizer", "{}: {}", where_, fmt::format(format, std::forward<Args>(args)...));
+    fail_input("tokenizer"_field, "{}: {}", where_,
+               fmt::format(format, std::forward<Args>(args)...));
   }
 
  private:

@@ -131,8 +131,8 @@ EvalResult evaluate_example(Device& device, const EvalOptions& options) {
 
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
                     const std::function<void(std::int64_t batches)>& before_batch) {
-  if (!options.logits.empty()) check_writable(options.logits, "logits");
-  if (!options.gradients.empty()) check_writable(options.gradients, "gradients");
+  if (!options.logits.empty()) check_writable(options.logits, "logits"_field);
+  if (!options.gradients.empty()) check_writable(options.gradients, "gradients"_field);
   if (tokens == nullptr) return evaluate_example(device, options);
   check_vocabulary(*tokens, options.run.model.vocab);
   const std::vector<TextPart> parts = parts_for(options.run, tokens, options.batches);

@@ -258,10 +258,11 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
     keys.emplace_back(entry->key);
     may_change = may_change && entry->on_change == OnChange::kAsk;
   }
-  throw Error(ErrorCode::kUsage, "resume",
+  throw Error(ErrorCode::kUsage, "resume"_field,
               fmt::format("the checkpoint was trained with {}", fmt::join(texts, "; ")),
               may_change
-                  ? fmt::format("use the same options, or go on with these by option change {}",
+                  ? fmt::format("use the same options, or go on with these by " TRACESTEP_OPTION(
+                                    change) " {}",
                                 fmt::join(keys, ","))
                   : "use the same options, or another folder");
 }
@@ -280,7 +281,7 @@ void check_changes(std::span<const std::string> names) {
     const auto entry = std::ranges::find(entries(), name, &Entry::key);
     const bool is_entry = entry != entries().end();
     if (is_entry && entry->on_change != OnChange::kRefuse) continue;
-    throw Error(ErrorCode::kUsage, "change",
+    throw Error(ErrorCode::kUsage, "change"_field,
                 is_entry ? fmt::format("{} cannot change in the middle of a run", name)
                          : fmt::format("there is no \"{}\"{}", name, did_you_mean(name, known)),
                 fmt::format("one of {}", fmt::join(known, ", ")));

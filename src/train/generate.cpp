@@ -28,7 +28,7 @@ void load(Store& store, const GenerateOptions& options) {
   const SavedTensors file = open_weights(options.init).tensors;
   load_weights(WholeTensors(store), options.run, file);
   if (const auto bad = find_not_finite(file)) {
-    throw Error(ErrorCode::kNotFinite, options.init.string(), bad->str(), "take other weights");
+    throw Error(ErrorCode::kNotFinite, options.init, bad->str(), "take other weights");
   }
 }
 
@@ -40,20 +40,20 @@ void check_finite(const HostTensor& logits, std::int64_t position) {
 }
 
 void check(const GenerateOptions& o) {
-  if (o.prompt.empty()) fail_usage("prompt", "is empty; at least one token is needed");
+  if (o.prompt.empty()) fail_usage("prompt"_field, "is empty; at least one token is needed");
   if (o.sampling.temperature < 0.0) {
-    fail_usage("temperature", "{} is negative", o.sampling.temperature);
+    fail_usage("temperature"_field, "{} is negative", o.sampling.temperature);
   }
   if (o.sampling.top_p <= 0.0 || o.sampling.top_p > 1.0) {
-    fail_usage("top_p", "{} is not in (0, 1]", o.sampling.top_p);
+    fail_usage("top_p"_field, "{} is not in (0, 1]", o.sampling.top_p);
   }
   if (static_cast<std::int64_t>(o.prompt.size()) > o.run.shape.context) {
-    fail_usage("prompt", "{} tokens do not fit into a context of {}", o.prompt.size(),
+    fail_usage("prompt"_field, "{} tokens do not fit into a context of {}", o.prompt.size(),
                o.run.shape.context);
   }
   for (std::int64_t id : o.prompt) {
     if (id < 0 || id >= o.run.model.vocab) {
-      fail_usage("prompt", "token {} is beyond the vocabulary of {}", id, o.run.model.vocab);
+      fail_usage("prompt"_field, "token {} is beyond the vocabulary of {}", id, o.run.model.vocab);
     }
   }
 }

@@ -29,7 +29,7 @@ std::optional<std::int64_t> step_in(std::string_view line) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, std::size_t line) {
-  throw Error(ErrorCode::kInput, "log",
+  throw Error(ErrorCode::kInput, "log"_field,
               fmt::format("line {} of {} is none of a training log", line, path.string()),
               "name another file, or remove this one");
 }
@@ -39,7 +39,7 @@ std::optional<std::int64_t> step_in(std::string_view line) {
 std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return "";
-  std::string text = read_text_file(path, "log", kMostBytes);
+  std::string text = read_text_file(path, "log"_field, kMostBytes);
   std::size_t kept = 0, number = 0;
   std::int64_t last_kept = last_step;
   for (std::size_t end; (end = text.find('\n', kept)) != std::string::npos; kept = end + 1) {
@@ -62,7 +62,7 @@ FileHandle locked(const std::filesystem::path& path) {
   FileHandle file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   // Some network file systems have no locks.
   if (file.is_open() && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error(ErrorCode::kOutput, "log",
+    throw Error(ErrorCode::kOutput, "log"_field,
                 fmt::format("{} is the log of another run that is under way", path.string()),
                 "name another file");
   }
@@ -81,7 +81,7 @@ LogFile::LogFile(const std::filesystem::path& path, std::int64_t resumed_from) :
   write_file(path_, resumed_from > 0 ? kept_lines(path_, resumed_from) : "");
   file_ = locked(path_);
   if (!file_.is_open()) {
-    throw Error(ErrorCode::kOutput, path_.string(), "cannot be opened for the log");
+    throw Error(ErrorCode::kOutput, path_, "cannot be opened for the log");
   }
 }
 
@@ -100,7 +100,7 @@ void LogFile::add(const TrainStep& step) {
   }
   const std::string text = line.dump() + "\n";
   if (const int error = file_.write(std::as_bytes(std::span(text))); error != 0) {
-    throw Error(ErrorCode::kOutput, path_.string(),
+    throw Error(ErrorCode::kOutput, path_,
                 fmt::format("the log cannot be written: {}", std::strerror(error)));
   }
 }

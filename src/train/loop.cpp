@@ -48,51 +48,52 @@ std::int64_t start(const WholeTensors& to, const RunSpec& run,
 
 void check_save(const TrainOptions& options) {
   if (options.save.empty()) return;
-  check_writable(options.save, "save");
+  check_writable(options.save, "save"_field);
   if (is_stream(options.save)) return;
   const std::filesystem::path tokenizer = tokenizer_beside(options.save);
   if (options.tokenizer) {
     // A file that holds this tokenizer may stay: a published one lacks the mark that
     // check_writable() asks for.
-    if (!options.tokenizer->is_saved_at(tokenizer)) check_writable(tokenizer, "save");
+    if (!options.tokenizer->is_saved_at(tokenizer)) check_writable(tokenizer, "save"_field);
     return;
   }
   std::error_code ignored;
   if (!std::filesystem::exists(tokenizer, ignored)) return;
-  throw Error(ErrorCode::kUsage, "save",
+  throw Error(ErrorCode::kUsage, "save"_field,
               fmt::format("{} is the tokenizer of other weights", tokenizer.string()),
               "give another name, or remove it: no tokenizer is known for these tokens");
 }
 
 void check_outputs(const TrainOptions& options) {
   check_save(options);
-  if (!options.log.empty()) check_writable(options.log, "log");
+  if (!options.log.empty()) check_writable(options.log, "log"_field);
 }
 
 void check_shards(const TrainOptions& o) {
   if (o.shards == 0) return;
   const Parallel& parallel = o.run.parallel;
   if (o.shards < 0 || o.shards % parallel.replicas() != 0 || o.run.shape.batch % o.shards != 0) {
-    throw Error(ErrorCode::kUsage, "shards",
+    throw Error(ErrorCode::kUsage, "shards"_field,
                 fmt::format("{} shards of a batch of {} on {} replicas", o.shards,
                             o.run.shape.batch, parallel.replicas()),
                 "give a number that the replicas divide, and that divides the batch");
   }
   if (o.run.accumulate > 1 || parallel.shards_optimizer()) {
-    fail_usage("shards",
+    fail_usage("shards"_field,
                "shards are accumulated, in one order, on ranks that have whole "
                "gradients; leave out accumulate and shard=1|2|3");
   }
   if (o.run.loss_chunks != 1) {
-    fail_usage("shards", "a loss in chunks adds up in another order; leave out loss-chunks");
+    fail_usage("shards"_field, "a loss in chunks adds up in another order; leave out loss-chunks");
   }
   if (o.run.ffn_chunks != 1) {
-    fail_usage("shards", "feed-forwards in chunks add up in another order; leave out ffn-chunks");
+    fail_usage("shards"_field,
+               "feed-forwards in chunks add up in another order; leave out ffn-chunks");
   }
   const bool is_narrow = is_low_precision(o.run.precision.parameters) || parallel.low_sums;
   if (parallel.replicas() > 1 && is_narrow) {
     fail_usage(
-        "shards",
+        "shards"_field,
         "narrow sums are rounded once for each rank; leave out sums=low, and give weights in "
         "float32");
   }
@@ -110,28 +111,30 @@ void warn_of_late_updates(const TrainOptions& o) {
 
 void check_rounding(const TrainOptions& o) {
   if (o.rounding == Rounding::kNearest || o.run.precision.parameters == DType::kBF16) return;
-  throw Error(ErrorCode::kUsage, "rounding",
+  throw Error(ErrorCode::kUsage, "rounding"_field,
               fmt::format("{}, but the weights are {}", name_of(o.rounding),
                           name_of(o.run.precision.parameters)),
-              "leave it out, or give option precision bf16-pure, whose weights are in bfloat16");
+              "leave it out, or give " TRACESTEP_OPTION(
+                  precision) " bf16-pure, whose weights are in bfloat16");
 }
 
 void check_numbers(const TrainOptions& o) {
   check_rounding(o);
   warn_of_late_updates(o);
-  if (o.steps < 0) fail_usage("steps", "{} is negative", o.steps);
-  if (o.run.accumulate < 1) fail_usage("accumulate", "{} is not positive", o.run.accumulate);
+  if (o.steps < 0) fail_usage("steps"_field, "{} is negative", o.steps);
+  if (o.run.accumulate < 1) fail_usage("accumulate"_field, "{} is not positive", o.run.accumulate);
   check_shards(o);
   if (o.sample_every > 0) refuse_captured(o.run.model, "no samples can be made of it");
-  if (o.sample_every < 0) fail_usage("sample_every", "{} is negative", o.sample_every);
+  if (o.sample_every < 0) fail_usage("sample_every"_field, "{} is negative", o.sample_every);
   const std::int64_t prompt = std::ssize(o.sample_prompt);
   const ModelConfig& model = o.run.model;
   if (o.sample_every > 0 && prompt > longest_text(model, prompt)) {
-    fail_usage("sample_prompt", "its {} tokens are more than the {} positions that the model has",
-               prompt, model.max_positions);
+    fail_usage("sample_prompt"_field,
+               "its {} tokens are more than the {} positions that the model has", prompt,
+               model.max_positions);
   }
   if (o.checkpoint_every < 0) {
-    fail_usage("checkpoint_every", "{} is negative", o.checkpoint_every);
+    fail_usage("checkpoint_every"_field, "{} is negative", o.checkpoint_every);
   }
 }
 
@@ -308,7 +311,7 @@ class Run {
     });
   } catch (const OutOfMemory& error) {
     if (!is_alone()) throw;
-    log_warn("[sample] there is no room for a copy of the weights: {}", error.message());
+    log_warn("[sample] there is no room for a copy of the weights: {}", error.text());
     options_.sample_every = 0;
     return {};
   }
@@ -407,7 +410,7 @@ TrainResult train(const RankDevices& devices, const TrainOptions& options, Token
   check_numbers(options);
   const bool has_own_links = devices.first().traits().has_own_links();
   if (options.shards > 0 && options.run.parallel.replicas() > 1 && has_own_links) {
-    fail_usage("shards", "between GPUs sums have NCCL's order; ranks on CPUs keep one order");
+    fail_usage("shards"_field, "between GPUs sums have NCCL's order; ranks on CPUs keep one order");
   }
   if (is_first_process(devices.group())) check_outputs(options);
   return Run(devices, options, tokens, validation).go(stop, progress);

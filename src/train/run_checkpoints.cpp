@@ -138,7 +138,8 @@ InitialWeights open_initial_weights(const std::filesystem::path& path, bool need
   }
   InitialWeights out{is_published ? open_family_weights(path) : SavedTensors(path)};
   if (needs_hash || processes != nullptr) {
-    out.hash = is_published ? hash_of_family_weights(path) : hash_file(InputFile(path, "init"));
+    out.hash =
+        is_published ? hash_of_family_weights(path) : hash_file(InputFile(path, "init"_field));
   }
   if (processes != nullptr) check_same(*processes, "the file of weights", number_of(out.hash));
   return out;
@@ -146,8 +147,7 @@ InitialWeights open_initial_weights(const std::filesystem::path& path, bool need
 
 void check_finite(const SavedTensors& tensors) {
   if (const auto found = find_not_finite(tensors)) {
-    throw Error(ErrorCode::kNotFinite, tensors.path().string(), found->str(),
-                "train from other weights");
+    throw Error(ErrorCode::kNotFinite, tensors.path(), found->str(), "train from other weights");
   }
 }
 
@@ -243,7 +243,7 @@ void RunCheckpoints::find_best() {
   try {
     if (const auto step = writer_->best()) take(load_checkpoint(folder_, *step));
   } catch (const Error& error) {
-    log_warn("[checkpoint] the best one is lost: {}", error.message());
+    log_warn("[checkpoint] the best one is lost: {}", error.text());
   }
   if (take(*resumed_)) writer_->keep_best(resumed_->step);
 }

@@ -10,17 +10,18 @@ namespace tracestep {
 
 void Schedule::check() const {
   if (!std::isfinite(static_cast<float>(lr)) || lr < 0) {
-    fail_usage("schedule", "the learning rate is {}; a number from 0 to {:.3g} is needed", lr,
+    fail_usage("schedule"_field, "the learning rate is {}; a number from 0 to {:.3g} is needed", lr,
                std::numeric_limits<float>::max());
   }
   if (kind == ScheduleKind::kCosine && !(lr_min >= 0 && lr_min <= lr)) {
-    fail_usage("schedule", "the lowest learning rate is {}; it must lie between 0 and {}", lr_min,
-               lr);
+    fail_usage("schedule"_field, "the lowest learning rate is {}; it must lie between 0 and {}",
+               lr_min, lr);
   }
-  if (warmup_steps < 0) fail_usage("schedule", "a warm-up of {} steps", warmup_steps);
+  if (warmup_steps < 0) fail_usage("schedule"_field, "a warm-up of {} steps", warmup_steps);
   if (kind == ScheduleKind::kCosine && warmup_steps > total_steps) {
-    fail_usage("schedule", "a warm-up of {} steps is longer than the {} of the whole schedule",
-               warmup_steps, total_steps);
+    fail_usage("schedule"_field,
+               "a warm-up of {} steps is longer than the {} of the whole schedule", warmup_steps,
+               total_steps);
   }
 }
 

@@ -51,9 +51,8 @@ void warn_of_small_updates(const Store& store, const TrainOptions& o) {
       dtype == DType::kBF16 ? "option rounding random keeps them on average, " : "";
   log_warn(
       "train: at a rate of {0:g} a step moves about {1:.2g} % of the weights; the other updates "
-      "are "
-      "less than half the spacing of {2} there, and lost ({3}option precision {2} keeps float32 "
-      "weights)",
+      "are less than half the spacing of {2} there, and lost ({3}option precision {2} keeps "
+      "float32 weights)",
       rate, 100 * share, name_of(dtype), remedy);
 }
 

@@ -42,7 +42,7 @@ OptimizerOptions guarded(const TrainOptions& options) {
 void check_ids(const HostTensor& ids, std::int64_t vocab, bool masks) {
   for (const std::int64_t id : ids.as<std::int64_t>()) {
     if ((id >= 0 && id < vocab) || (masks && id == kNoTarget)) continue;
-    throw Error(ErrorCode::kInput, "tokens",
+    throw Error(ErrorCode::kInput, "tokens"_field,
                 fmt::format("token {} is beyond the vocabulary of {}, though none was before the "
                             "first step",
                             id, vocab),

@@ -25,10 +25,10 @@ const Value& leaf_of(const CapturedModel& model, const std::string& name) {
 
 // The tensor of a leaf, which has the type that the module's program says.
 HostTensor read_leaf(const SavedTensors& file, const std::string& name, const Type& type) {
-  if (!file.has(name)) fail_input(file.path().string(), "tensor '{}' is missing", name);
+  if (!file.has(name)) fail_input(file.path(), "tensor '{}' is missing", name);
   const Type found = file.type(name);
   if (found != type) {
-    fail_input(file.path().string(), "tensor '{}' is {}, the program expects {}", name, found.str(),
+    fail_input(file.path(), "tensor '{}' is {}, the program expects {}", name, found.str(),
                type.str());
   }
   return file.read(name);
@@ -45,7 +45,7 @@ void check_names(const SavedTensors& file, const CapturedModel& model) {
     const ValueId id = model.program.find_leaf(name);
     const bool is_leaf = id != kNoValue && model.program.value(id).leaf != LeafKind::kInput;
     if (is_leaf || model.tied.contains(name) || is_adapter(name)) continue;
-    fail_input(file.path().string(), "{} has no weight '{}'", model.name, name);
+    fail_input(file.path(), "{} has no weight '{}'", model.name, name);
   }
 }
 

@@ -67,9 +67,9 @@ std::optional<std::int64_t> step_named_in(const InputFile& file) {
 // it names nothing.
 std::optional<std::int64_t> step_named_by(const Directory& folder, const char* pointer) {
   if (!folder.has(pointer)) return std::nullopt;
-  const InputFile file = folder.open_input(pointer, "checkpoint");
+  const InputFile file = folder.open_input(pointer, "checkpoint"_field);
   if (const auto step = step_named_in(file)) return step;
-  fail_input("checkpoint", "{} names no checkpoint", file.path().string());
+  fail_input("checkpoint"_field, "{} names no checkpoint", file.path().string());
 }
 
 // `latest` first; then earlier steps; then later ones, which another run may have left.
@@ -85,14 +85,14 @@ std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
                                      kLatestCheckpoint));
     }
   } catch (const Error& e) {
-    warnings.push_back(e.message());
+    warnings.push_back(e.text());
   }
   return steps;
 }
 
 // The damage that `error` reports, for a message. The text may quote bytes of the file.
 std::string damage_of(const Error& error) {
-  return "damaged: " + printable(error.message());
+  return "damaged: " + printable(error.text());
 }
 
 std::optional<Checkpoint> load_newest(const Directory& folder, Verify verify,
@@ -115,10 +115,10 @@ std::optional<Checkpoint> load_newest(const Directory& folder, Verify verify,
     }
   }
   if (damage.empty()) return std::nullopt;
-  throw Error(ErrorCode::kInput, "checkpoint",
+  throw Error(ErrorCode::kInput, "checkpoint"_field,
               fmt::format("{} has no undamaged checkpoint: {}", folder.path().string(),
                           fmt::join(damage, "; ")),
-              "start anew in another folder, or in this one with option overwrite");
+              "start anew in another folder, or in this one with " TRACESTEP_OPTION(overwrite));
 }
 
 // `path`: a folder of checkpoints, or a file in it that names one.
@@ -127,11 +127,11 @@ Directory folder_at(const fs::path& path) {
   const bool is_pointer = fs::is_regular_file(path, ignored);
   const fs::path place = is_pointer ? path.parent_path() : path;
   if (auto folder = Directory::open(place.empty() ? "." : place, ErrorCode::kInput)) return *folder;
-  fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
+  fail_input("checkpoint"_field, "{} cannot be read: {}", path.string(), std::strerror(errno));
 }
 
 [[noreturn]] void fail_output(const fs::path& path, const std::string& reason) {
-  throw Error(ErrorCode::kOutput, "checkpoint",
+  throw Error(ErrorCode::kOutput, "checkpoint"_field,
               fmt::format("{} cannot be written: {}", path.string(), reason));
 }
 
@@ -173,23 +173,23 @@ std::optional<Checkpoint> load_checkpoint(const fs::path& path, Verify verify) {
   }
   if (errno == ENOENT) return std::nullopt;
   if (errno == ENOTDIR) {
-    fail_input("checkpoint", "{} is not a folder of checkpoints", path.string());
+    fail_input("checkpoint"_field, "{} is not a folder of checkpoints", path.string());
   }
-  fail_input("checkpoint", "{} cannot be read: {}", path.string(), std::strerror(errno));
+  fail_input("checkpoint"_field, "{} cannot be read: {}", path.string(), std::strerror(errno));
 }
 
 std::optional<Checkpoint> checkpoint_of_weights(const fs::path& path) {
   std::error_code ignored;  // reading the file will say it
   if (!fs::is_directory(path, ignored)) {
     if (fs::file_size(path, ignored) > kLongestName || ignored) return std::nullopt;
-    const auto step = step_named_in(InputFile(path, "checkpoint"));
+    const auto step = step_named_in(InputFile(path, "checkpoint"_field));
     return step ? std::optional(read_checkpoint(folder_at(path), *step, Verify::kAll))
                 : std::nullopt;
   }
   auto found = load_checkpoint(path);
   if (!found) {
     refuse_foreign_weights(path);
-    fail_input("checkpoint", "there is no checkpoint in {}", path.string());
+    fail_input("checkpoint"_field, "there is no checkpoint in {}", path.string());
   }
   for (const std::string& warning : found->warnings) log_warn("[checkpoint] {}", warning);
   return found;
@@ -211,7 +211,7 @@ Directory open_unfinished_checkpoint(const fs::path& path, std::int64_t step) {
 
 CheckpointWriter::CheckpointWriter(const fs::path& folder, int keep)
     : made_(folder), folder_(opened_folder(folder, made_.error())), keep_(keep) {
-  if (keep < 1) fail_usage("checkpoint", "{} checkpoints cannot be kept; at least 1", keep);
+  if (keep < 1) fail_usage("checkpoint"_field, "{} checkpoints cannot be kept; at least 1", keep);
   lock();
   for (const char* pointer : {kLatestCheckpoint, kBestCheckpoint}) {
     const auto kind = folder_.kind_of(pointer);
@@ -273,11 +273,11 @@ void CheckpointWriter::start_anew(bool overwrite) {
   overwritten_ = list_steps(folder_);
   if (overwritten_.empty() || overwrite) return;
   throw Error(
-      ErrorCode::kUsage, "checkpoint",
+      ErrorCode::kUsage, "checkpoint"_field,
       fmt::format("{} holds {} of an earlier run, {} the newest", folder_.path().string(),
                   overwritten_.size() == 1 ? "a checkpoint" : "checkpoints",
                   checkpoint_name(overwritten_.front())),
-      "continue it with option resume, start anew with option overwrite, which removes them "
+      "continue it with " TRACESTEP_OPTION(resume) ", start anew with " TRACESTEP_OPTION(overwrite) ", which removes them "
       "once the first new one is written, or take another folder");
 }
 

@@ -58,7 +58,7 @@ std::string shard_name(int rank, int ranks) {
 }
 
 FileFacts facts_of(const Directory& folder, const std::string& name) {
-  const InputFile file = folder.open_input(name, "checkpoint");
+  const InputFile file = folder.open_input(name, "checkpoint"_field);
   return {static_cast<std::int64_t>(file.size()), kXxh3.file(file)};
 }
 
@@ -117,25 +117,25 @@ struct Description {
 
 // Verifies the checksum of the description, but not the files that it names.
 Description read_description(const Directory& folder, std::int64_t step) {
-  const InputFile file = folder.open_input(kMeta, "checkpoint");
+  const InputFile file = folder.open_input(kMeta, "checkpoint"_field);
   Description out;
   out.where = file.path().string();
   out.document = Json::parse(file.text(kMostMetaBytes), out.where);
   const std::string& schema = out.document.at("schema").as_string();
   out.has_shards = schema == kShardsSchema;
   if (schema != kSchema && schema != kSchema1 && !out.has_shards) {
-    fail_input("checkpoint", "{} has the schema {}; {}, {} and {} can be read", out.where, schema,
-               kSchema1, kSchema, kShardsSchema);
+    fail_input("checkpoint"_field, "{} has the schema {}; {}, {} and {} can be read", out.where,
+               schema, kSchema1, kSchema, kShardsSchema);
   }
   out.checksum_of = schema == kSchema1 ? &kSum1 : &kXxh3;
   out.checksum = out.document.at("checksum").as_string();
   Json::Object members = out.document.members();
   std::erase_if(members, [](const auto& member) { return member.first == "checksum"; });
   if (out.checksum_of->text(Json(std::move(members)).dump()) != out.checksum) {
-    fail_input("checkpoint", "{} does not match its checksum", out.where);
+    fail_input("checkpoint"_field, "{} does not match its checksum", out.where);
   }
   const std::int64_t said = out.document.at("step").as_int();
-  if (said != step) fail_input("checkpoint", "{} is that of step {}", out.where, said);
+  if (said != step) fail_input("checkpoint"_field, "{} is that of step {}", out.where, said);
   return out;
 }
 
@@ -143,11 +143,11 @@ Description read_description(const Directory& folder, std::int64_t step) {
 InputFile open_verified(const Directory& folder, const std::string& name,
                         const Description& description, Verify verify) {
   const Json& expected = description.document.at("files").at(name);
-  InputFile file = folder.open_input(name, "checkpoint");
+  InputFile file = folder.open_input(name, "checkpoint"_field);
   if (static_cast<std::int64_t>(file.size()) != expected.at("bytes").as_int() ||
       (verify == Verify::kAll &&
        description.checksum_of->file(file) != expected.at("checksum").as_string())) {
-    fail_input("checkpoint", "{} does not match its checksum", file.path().string());
+    fail_input("checkpoint"_field, "{} does not match its checksum", file.path().string());
   }
   return file;
 }
@@ -173,7 +173,7 @@ Shape read_shape(const Json& shape, const std::string& where, const std::string&
   for (const Json& item : shape.items()) {
     const std::int64_t size = item.as_int();
     if (size < 0 || out.rank() == kMaxRank || __builtin_mul_overflow(count, size, &count)) {
-      fail_input("checkpoint", "{}: {} has no possible shape", where, printable(name));
+      fail_input("checkpoint"_field, "{}: {} has no possible shape", where, printable(name));
     }
     out.push_back(size);
   }
@@ -185,14 +185,14 @@ SavedTensors::Table read_table(const Json& table, const Parallel& choice,
   SavedTensors::Table out;
   for (const auto& [name, entry] : table.members()) {
     const auto dtype = parse_dtype(entry.at("dtype").as_string());
-    if (!dtype) fail_input("checkpoint", "{}: {} has no known dtype", where, printable(name));
+    if (!dtype) fail_input("checkpoint"_field, "{}: {} has no known dtype", where, printable(name));
     DividedTensor tensor{{*dtype, read_shape(entry.at("shape"), where, name)}};
     if (const Json* axis = entry.find("axis")) {
       const std::int64_t at = axis->as_int();
       if (at < 0 || at >= tensor.whole.shape.rank() ||
           tensor.whole.shape[static_cast<int>(at)] % choice.tensor != 0) {
-        fail_input("checkpoint", "{}: {} cannot be divided along axis {}", where, printable(name),
-                   at);
+        fail_input("checkpoint"_field, "{}: {} cannot be divided along axis {}", where,
+                   printable(name), at);
       }
       tensor.axis = static_cast<int>(at);
     }
@@ -213,7 +213,8 @@ ModelAndState read_whole(const Directory& folder, const Description& description
 ModelAndState read_shards(const Directory& folder, const Description& description, Verify verify) {
   const Json& document = description.document;
   const Parallel choice = parse_parallel(description.where, document.at("parallel").as_string());
-  if (choice.ranks < 2) fail_input("checkpoint", "{}: one rank has no shards", description.where);
+  if (choice.ranks < 2)
+    fail_input("checkpoint"_field, "{}: one rank has no shards", description.where);
   auto files = std::make_shared<std::vector<SafetensorsFile>>();
   for (int rank = 0; rank < choice.ranks; ++rank) {
     files->push_back(read_tensors(folder, shard_name(rank, choice.ranks), description, verify));
@@ -307,7 +308,7 @@ void write_description(const Directory& folder, std::int64_t step, const Paralle
 Checkpoint read_checkpoint(const Directory& root, std::int64_t step, Verify verify) {
   const std::string name = checkpoint_name(step);
   if (root.kind_of(name) == Directory::Kind::kLink) {
-    fail_input("checkpoint", "{} is a symbolic link", (root.path() / name).string());
+    fail_input("checkpoint"_field, "{} is a symbolic link", (root.path() / name).string());
   }
   const Directory folder = root.open_folder(name);
   const Description description = read_description(folder, step);

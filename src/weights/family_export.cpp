@@ -150,7 +150,7 @@ Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   if (!is_of(document, what.model)) {
     throw Error(ErrorCode::kUsage, kWhere,
                 fmt::format("the weights are of another model than {}", path.string()),
-                "give by option model the folder that they began from");
+                "give by " TRACESTEP_OPTION(model) " the folder that they began from");
   }
   if (document != given) text = document.dump(2) + "\n";
   return {read.family, std::move(text)};
@@ -159,8 +159,9 @@ Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
 Config config_of_llama(const FamilyExport& what, DType dtype) {
   const Json document = llama_document(what.model, dtype);
   if (!is_of(document, what.model)) {
-    throw Error(ErrorCode::kUsage, kWhere, "the model is no Llama, and of no known family",
-                "give by option model the folder of the published model that it began from");
+    throw Error(
+        ErrorCode::kUsage, kWhere, "the model is no Llama, and of no known family",
+        "give by " TRACESTEP_OPTION(model) " the folder of the published model that it began from");
   }
   return {"llama", document.dump(2) + "\n"};
 }

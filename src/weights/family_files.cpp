@@ -186,7 +186,7 @@ void check_tensors(const fs::path& folder, const ReadModel& model, const Files& 
     shown.resize(kShown);
     shown.emplace_back("...");
   }
-  throw Error(ErrorCode::kInput, folder.string(),
+  throw Error(ErrorCode::kInput, folder,
               fmt::format("{} tensors do not fit its config.json: {}", faults.size(),
                           fmt::join(shown, "; ")),
               "take both from one model");
@@ -239,7 +239,7 @@ class FamilyFiles : public TensorSource {
   const Held& of(std::string_view name) const {
     const auto found = table_.find(name);
     if (found != table_.end()) return found->second;
-    fail_input(folder_.string(), "it has no tensor {}", printable(name));
+    fail_input(folder_, "it has no tensor {}", printable(name));
   }
 
   fs::path folder_;
@@ -262,7 +262,7 @@ std::vector<fs::path> family_weight_files(const fs::path& folder) {
   if (has_file(folder / kFamilyWeights)) return {folder / kFamilyWeights};
   if (!has_file(folder / kFamilyIndex)) {
     refuse_foreign_weights(folder);
-    throw Error(ErrorCode::kInput, folder.string(),
+    throw Error(ErrorCode::kInput, folder,
                 fmt::format("it has neither {} nor {}", kFamilyWeights, kFamilyIndex),
                 "weights of another format have to be saved as safetensors first");
   }

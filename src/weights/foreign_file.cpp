@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/error.h"
 #include "base/utf8.h"
 
 namespace tracestep {
@@ -22,7 +23,7 @@ struct Magic {
 constexpr Magic kMagics[] = {
     {"GGUF"sv, {"a GGUF file of llama.cpp", "give the safetensors file that it was made from"}},
     {"\x1f\x8b"sv, {"compressed by gzip", "unpack it"}},
-    {"\x93NUMPY"sv, {"a NumPy array", "token files go to option tokens"}},
+    {"\x93NUMPY"sv, {"a NumPy array", "token files go to " TRACESTEP_OPTION(tokens)}},
     {"version https://git-lfs"sv, {"a pointer of Git LFS", "fetch the file itself: git lfs pull"}},
 };
 

@@ -38,8 +38,7 @@ constexpr Kind kKinds[] = {
     {"",
      ".safetensors",
      {"safetensors under another name",
-      "name it model.safetensors if its "
-      "tensors have the names that transformers gives them"}}};
+      "name it model.safetensors if its tensors have the names that transformers gives them"}}};
 
 std::set<std::string> files_in(const fs::path& folder) {
   std::set<std::string> out;
@@ -53,8 +52,8 @@ std::set<std::string> files_in(const fs::path& folder) {
 // ", which changes NAME": the model that an adapter is for.
 std::string changed_by(const fs::path& adapter) {
   try {
-    const Json fields =
-        Json::parse(read_text_file(adapter, "init", std::uint64_t{1} << 20), adapter.string());
+    const Json fields = Json::parse(read_text_file(adapter, "init"_field, std::uint64_t{1} << 20),
+                                    adapter.string());
     return ", which changes " + printable(fields.at("base_model_name_or_path").as_string());
   } catch (const Error&) {
     return "";
@@ -67,18 +66,19 @@ void refuse_foreign_weights(const fs::path& folder) {
   const std::set<std::string> files = files_in(folder);
   if (files.contains(kAdapter)) {
     throw Error(
-        ErrorCode::kInput, folder.string(),
+        ErrorCode::kInput, folder,
         fmt::format("it holds an adapter (LoRA){}, and no model", changed_by(folder / kAdapter)),
         "merge it into its model first (merge_and_unload() of peft, then save_pretrained()), or "
         "give "
-        "the model by option model and this folder by option lora from=DIR");
+        "the model by " TRACESTEP_OPTION(model) " and this folder by " TRACESTEP_OPTION(
+            lora) " from=DIR");
   }
   for (const Kind& kind : kKinds) {
     const auto found = std::ranges::find_if(files, [&](const std::string& name) {
       return name.starts_with(kind.prefix) && name.ends_with(kind.ending);
     });
     if (found == files.end()) continue;
-    throw Error(ErrorCode::kInput, folder.string(),
+    throw Error(ErrorCode::kInput, folder,
                 fmt::format("its weights are {} ({}); read is safetensors", kind.file.what,
                             printable(*found)),
                 std::string(kind.file.hint));

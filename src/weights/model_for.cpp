@@ -31,7 +31,7 @@ std::optional<std::int64_t> heads_of_preset(const ModelConfig& sizes) {
 // different one.
 void check_heads(std::int64_t asked, std::int64_t in_file, const Weights& weights) {
   if (asked == in_file) return;
-  fail_usage("heads", "{} is not the number of heads in {}, which is {}", asked,
+  fail_usage("heads"_field, "{} is not the number of heads in {}, which is {}", asked,
              weights.path.string(), in_file);
 }
 
@@ -48,7 +48,7 @@ void check_architecture(const ModelConfig& asked, const ModelConfig& in_file,
         fmt::format("{} {}, not {}", field.name, flag_text(saved), flag_text(own)));
   }
   if (differences.empty()) return;
-  throw Error(ErrorCode::kUsage, "model",
+  throw Error(ErrorCode::kUsage, "model"_field,
               fmt::format("the weights of {} are of another model: {}", weights.path.string(),
                           fmt::join(differences, "; ")),
               "leave out the options of the model: the weights come with theirs");
@@ -69,15 +69,15 @@ ModelConfig model_in_file(const RunGrid& grid, const ModelConfig& asked, const W
   } else {
     const auto heads = heads_of_preset(config);
     if (!heads) {
-      throw Error(ErrorCode::kUsage, "heads",
+      throw Error(ErrorCode::kUsage, "heads"_field,
                   fmt::format("{} does not say how many attention heads its model has",
                               weights.path.string()),
-                  "give option heads");
+                  "give " TRACESTEP_OPTION(heads));
     }
     config.heads = *heads;
   }
   if (grid.is_given("vocab") && asked.vocab != config.vocab) {
-    fail_usage("vocab", "{} is not the vocabulary of {}, which is {}", asked.vocab,
+    fail_usage("vocab"_field, "{} is not the vocabulary of {}, which is {}", asked.vocab,
                weights.path.string(), config.vocab);
   }
   validate(config);

@@ -71,7 +71,7 @@ void store_value(const Values& out, std::int64_t index, double value) {
     case DType::kF16:
       reinterpret_cast<F16*>(out.bytes)[index] = to_f16(static_cast<float>(value));
       return;
-    default: fail_usage("init", "parameters of {} cannot be initialised", name_of(out.dtype));
+    default: fail_usage("init"_field, "parameters of {} cannot be initialised", name_of(out.dtype));
   }
 }
 
@@ -118,8 +118,7 @@ std::int64_t integer_of(const SavedTensors& from, const std::string& key, std::i
   std::int64_t out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size() || out < 1) {
-    fail_input(from.path().string(), "{} is \"{}\" in its metadata, not a whole number above 0",
-               key, text);
+    fail_input(from.path(), "{} is \"{}\" in its metadata, not a whole number above 0", key, text);
   }
   return out;
 }
@@ -130,7 +129,7 @@ Shape matrix(const SavedTensors& from, const std::string& name) {
                       : from.has(name) ? from.type(name).shape
                                        : Shape();
   if (shape.rank() != 2) {
-    fail_input(from.path().string(), "there is no matrix '{}': not a model of this kind", name);
+    fail_input(from.path(), "there is no matrix '{}': not a model of this kind", name);
   }
   return shape;
 }
@@ -283,7 +282,7 @@ void load_parameters(const WholeTensors& to, const SavedTensors& from) {
     if (!is_adapter(name)) fail_input(where, "the model has no tensor '{}'", name);
     throw Error(ErrorCode::kInput, where,
                 fmt::format("the model has no adapter '{}', and the weights have", name),
-                "give by option lora the adapters that they were trained with, or merge them "
+                "give by " TRACESTEP_OPTION(lora) " the adapters that they were trained with, or merge them "
                 "(export)");
   }
   const bool is_base = std::ranges::none_of(given, is_adapter);
@@ -347,8 +346,7 @@ ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback) {
     validate(out);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kInput) throw;
-    fail_input(from.path().string(), "of the model in its metadata: {}: {}", error.where(),
-               error.message());
+    fail_input(from.path(), "of the model in its metadata: {}: {}", error.where(), error.message());
   }
   return out;
 }

@@ -22,7 +22,7 @@ namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char *kWhere = "lora", *kExport = "export";
+constexpr const char* kExport = "export";
 constexpr std::string_view kTheirs = "base_model.model.", kWeight = ".weight";
 // The head that is the embedding as well, of which PEFT has a second copy.
 constexpr const char* kTiedHead = "base_model.model.lm_head.weight";
@@ -56,10 +56,11 @@ class Places {
   const FamilyTensor& of(std::string_view product) const {
     const std::string weight = std::string(product) + std::string(kWeight);
     const auto found = places_.find(weight);
-    if (found == places_.end()) fail_usage(kWhere, "models of {} have no {}", family_, weight);
+    if (found == places_.end())
+      fail_usage("lora"_field, "models of {} have no {}", family_, weight);
     const FamilyTensor& out = found->second;
     if (out.shape.product() == shapes_.at(weight).product()) return out;
-    throw Error(ErrorCode::kUsage, kWhere,
+    throw Error(ErrorCode::kUsage, "lora"_field,
                 fmt::format("files of {} join {} with others as {}, which has one adapter for all",
                             family_, weight, out.name),
                 "merge the adapters into the weights (export)");
@@ -121,7 +122,8 @@ class Places {
         found->second.shape.product() == shapes_.at(std::string(weight)).product()) {
       return found->second;
     }
-    fail_usage(kWhere, "files of {} have no {} by itself, which PEFT could keep", family_, weight);
+    fail_usage("lora"_field, "files of {} have no {} by itself, which PEFT could keep", family_,
+               weight);
   }
 
   const std::string family_;
@@ -159,7 +161,7 @@ bool is_copy(std::string name, const std::set<std::string>& known, bool is_tied)
 void load_adapters(const WholeTensors& to, const RunSpec& run) {
   const fs::path path = fs::path(run.lora.from) / kPeftWeights;
   if (run.model.captured != nullptr) {
-    fail_usage(kWhere, "{} has names of its own, and no family's, by which to read {}",
+    fail_usage("lora"_field, "{} has names of its own, and no family's, by which to read {}",
                run.model.name, path.string());
   }
   const SafetensorsFile file(path);
@@ -182,29 +184,29 @@ void load_adapters(const WholeTensors& to, const RunSpec& run) {
     }
     const std::string theirs = is_whole ? places.name_of_whole(name) : places.name_of(name);
     known.insert(theirs);
-    if (file.find(theirs) == nullptr) fail_input(path.string(), "{} is missing", theirs);
+    if (file.find(theirs) == nullptr) fail_input(path, "{} is missing", theirs);
     const Type given = file.type(theirs), type = to.type(name);
     if (is_of_vocabulary(name) && given.shape[0] != places.whole_shape(name)[0]) {
-      throw Error(ErrorCode::kUsage, "vocab",
+      throw Error(ErrorCode::kUsage, "vocab"_field,
                   fmt::format("{} has {} rows in {}, and the model {}", theirs, given.shape[0],
                               path.string(), places.whole_shape(name)[0]),
-                  fmt::format("give option vocab {}", given.shape[0]));
+                  fmt::format("give " TRACESTEP_OPTION(vocab) " {}", given.shape[0]));
     }
     if (given.shape != (is_whole ? places.whole_shape(name) : type.shape) ||
         !is_floating(given.dtype) || is_float8(given.dtype)) {
-      fail_input(path.string(), "{} is {}, the model expects {}: adapters of another base", theirs,
+      fail_input(path, "{} is {}, the model expects {}: adapters of another base", theirs,
                  given.str(), type.str());
     }
     const HostTensor ours = is_whole ? places.whole_moved(Rows::kToOurs, name, file.read(theirs))
                                      : places.moved(Rows::kToOurs, name, file.read(theirs));
     if (const auto bad = find_not_finite(theirs, ours)) {
-      throw Error(ErrorCode::kNotFinite, path.string(), bad->str(), "take other adapters");
+      throw Error(ErrorCode::kNotFinite, path, bad->str(), "take other adapters");
     }
     given.dtype == type.dtype ? to.set(name, ours) : to.set(name, as_dtype(ours, type.dtype));
   }
   for (const std::string& name : file.names()) {
     if (known.contains(name) || is_copy(name, known, run.model.is_tied)) continue;
-    fail_input(path.string(), "the model has no product for {}", message_line(name, 200));
+    fail_input(path, "the model has no product for {}", message_line(name, 200));
   }
 }
 

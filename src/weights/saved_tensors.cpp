@@ -25,7 +25,7 @@ void check_piece(const SafetensorsFile& file, const std::string& name, const Typ
   if (expected.count() == 0 && !is_there) return;
   const Type found = file.type(name);  // throws when it is missing
   if (found != expected) {
-    fail_input("checkpoint", "{}: the piece of {} is {} instead of {}", file.path().string(),
+    fail_input("checkpoint"_field, "{}: the piece of {} is {} instead of {}", file.path().string(),
                printable(name), found.str(), expected.str());
   }
 }
@@ -73,7 +73,7 @@ HostTensor ShardsOfRanks::read(std::string_view name) const {
 const DividedTensor& ShardsOfRanks::divided(std::string_view name) const {
   const auto found = table_.find(name);
   if (found != table_.end()) return found->second;
-  fail_input("checkpoint", "{} has no tensor {}", path().string(), printable(name));
+  fail_input("checkpoint"_field, "{} has no tensor {}", path().string(), printable(name));
 }
 
 HostTensor ShardsOfRanks::block(std::string_view name, const DividedTensor& tensor,

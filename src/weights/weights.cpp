@@ -12,8 +12,6 @@ namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kWhere = "tokenizer";
-
 std::string shown(const Tokenizer& tokenizer) {
   return fmt::format("{} of {} entries", tokenizer.name(), tokenizer.vocab_size());
 }
@@ -25,7 +23,7 @@ std::optional<std::string> saved_file(const Weights& weights) {
   }
   std::error_code ignored;
   if (!fs::exists(weights.tokenizer_path, ignored)) return std::nullopt;
-  return read_text_file(weights.tokenizer_path, kWhere, kMostTokenizerBytes);
+  return read_text_file(weights.tokenizer_path, "tokenizer"_field, kMostTokenizerBytes);
 }
 
 // The hash of the tokenizer that the weights were trained with, where their metadata names it.
@@ -40,10 +38,10 @@ std::unique_ptr<Tokenizer> saved_tokenizer(const Weights& weights) {
   if (!file) return nullptr;
   auto out = parse_tokenizer(*file, weights.tokenizer_path.string());
   if (hash_in(weights).value_or(out->hash()) == out->hash()) return out;
-  throw Error(ErrorCode::kInput, kWhere,
+  throw Error(ErrorCode::kInput, "tokenizer"_field,
               fmt::format("{} is not the tokenizer that {} was trained with",
                           weights.tokenizer_path.string(), weights.path.string()),
-              "put that one in its place, or remove it and give option tokenizer");
+              "put that one in its place, or remove it and give " TRACESTEP_OPTION(tokenizer));
 }
 
 // True if nothing that is known of the weights' tokenizer contradicts `asked`.
@@ -76,7 +74,10 @@ Weights open_weights(const fs::path& path) {
   }
   if (const auto found = checkpoint_of_weights(path)) return weights_of(path, *found);
   // Names the option, so that the message of a missing file has it.
-  return {path, SavedTensors(SafetensorsFile(InputFile(path, "init"))), tokenizer_beside(path), {}};
+  return {path,
+          SavedTensors(SafetensorsFile(InputFile(path, "init"_field))),
+          tokenizer_beside(path),
+          {}};
 }
 
 Weights weights_of(const fs::path& path, const Checkpoint& checkpoint) {
@@ -100,7 +101,7 @@ std::unique_ptr<Tokenizer> tokenizer_for_numbers(const Weights* weights) {
     return tokenizer_of(weights, nullptr);
   } catch (const Error& error) {
     if (!weights->tensors.is_published()) throw;
-    log_warn("[tokenizer] the numbers have no text: {}", error.message());
+    log_warn("[tokenizer] the numbers have no text: {}", error.text());
     return nullptr;
   }
 }
@@ -119,18 +120,18 @@ std::unique_ptr<Tokenizer> tokenizer_for_text(const Weights* weights,
              weights->path.string(), vocab);
     return bytes;
   }
-  throw Error(ErrorCode::kUsage, kWhere,
+  throw Error(ErrorCode::kUsage, "tokenizer"_field,
               fmt::format("there is no {}, and {}", weights->tokenizer_path.string(),
                           hash ? fmt::format("{} was not trained on bytes", weights->path.string())
                                : fmt::format("the vocabulary of {} is {}, that of bytes {}",
                                              weights->path.string(), vocab, bytes->vocab_size())),
-              "give the tokenizer's file by option tokenizer, or bytes");
+              "give the tokenizer's file by " TRACESTEP_OPTION(tokenizer) ", or bytes");
 }
 
 void check_entries(const Tokenizer& tokenizer, std::int64_t vocab) {
   const std::int64_t entries = tokenizer.vocab_size();
   if (entries > vocab) {
-    throw Error(ErrorCode::kUsage, kWhere,
+    throw Error(ErrorCode::kUsage, "tokenizer"_field,
                 fmt::format("it has {} entries, the model's vocabulary {}", entries, vocab),
                 fmt::format("give that of the model, or new weights a vocabulary of {}", entries));
   }

@@ -1,11 +1,13 @@
 """Plants one mistake per case and expects tools/check_docs.py to name the page and the line."""
-import subprocess
+import contextlib
+import io
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-CHECK = Path(__file__).resolve().parents[2] / "tools" / "check_docs.py"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import check_docs  # found in that folder
 MAP = "docs/architecture.md"
 LONG = "x\n" * 1000  # lines of a source file
 
@@ -17,10 +19,11 @@ def run_check(files, *flags):
             file = Path(folder, path)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        done = subprocess.run([sys.executable, CHECK, *flags, folder], capture_output=True,
-                              text=True, check=False)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            status = check_docs.main([*flags, folder])
         page = Path(folder, MAP)
-        return done.stdout, done.returncode, page.read_text() if page.exists() else ""
+        return said.getvalue(), status, page.read_text() if page.exists() else ""
 
 
 def a_map(base="1,000", ops="1,000", includes="ir", total="2,000"):

@@ -1,23 +1,27 @@
 """Plants one broken rule per case and expects tools/check_layering.py to name the line."""
-import subprocess
+import contextlib
+import io
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-CHECK = Path(__file__).resolve().parents[2] / "tools" / "check_layering.py"
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+import check_layering  # found in that folder
 
 
 def run_check(files):
     """Output and exit status of the check over a repository of `files` (path -> text)."""
     with tempfile.TemporaryDirectory() as folder:
         for path, text in files.items():
-            file = Path(folder, "src", path)
+            file = Path(folder, path if path.startswith("docs/") else f"src/{path}")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True,
-                              check=False)
-        return done.stdout, done.returncode
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            status = check_layering.main(folder)
+        return said.getvalue(), status
 
 
 class CheckLayeringTest(unittest.TestCase):
@@ -95,8 +99,7 @@ class CheckLayeringTest(unittest.TestCase):
                                        "lab/time/a.cpp": f"// a\nauto a = {listed};\n"})
             self.assertEqual(found, status, output)
             self.assertEqual("src/lab/time/a.cpp:2: a list of run fields" in output, status == 1)
-        sys.path.insert(0, str(CHECK.parent))
-        fields = __import__("check_layering").run_fields(CHECK.parents[1])
+        fields = check_layering.run_fields(ROOT)
         self.assertLessEqual({"size", "d_model", "context", "precision", "parallel", "device",
                               "threads", "tune_file"}, fields)
 
@@ -134,6 +137,26 @@ class CheckLayeringTest(unittest.TestCase):
                                        "lab/time/a.cpp": f"// a\nauto a = {column};\n"})
             self.assertEqual(found, status, output)
             self.assertEqual("src/lab/time/a.cpp:2: the column" in output, status == 1)
+
+    def test_nothing_is_decided_by_words(self):
+        for test, status in (('note.starts_with("doubt: ")', 1), ('text.find(" vocab of") != npos', 1),
+                             ('x == "some words"', 1), ('error.where() == "heads"', 1),
+                             ('"x" == e.message()', 1), ('e.hint().starts_with(y)', 1),
+                             ('text.starts_with("--")', 0), ('name == "max-steps"', 0),
+                             ('log("{}", error.message())', 0), ("row.text(a) == b", 0)):
+            output, found = run_check({"lab/time/a.cpp": f"// a\nbool a = {test};\n"})
+            self.assertEqual(found, status, f"{test}: {output}")
+            self.assertEqual("src/lab/time/a.cpp:2: " in output, status == 1)
+
+    def test_options_are_marked_and_exist(self):
+        for text, status in (('"give option size"', 1), ('"give options "\n "d_model and more"', 1),
+                             ('"give " TRACESTEP_OPTION(size)', 0), ('TRACESTEP_OPTION(sise)', 1),
+                             ('fail("d_model"_field)', 0), ('fail("dmodel"_field)', 1),
+                             ('"the same options, or others"', 0)):
+            output, found = run_check({"docs/cli.md": "--size NAME\n--d-model N\n",
+                                       "nn/a.cpp": f"// a\nauto a = {text};\n"})
+            self.assertEqual(found, status, f"{text}: {output}")
+            self.assertEqual("src/nn/a.cpp:2: " in output, status == 1)
 
     def test_scalar_functors_include_nothing(self):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")

@@ -13,7 +13,7 @@ namespace {
 std::int64_t checked_index(const KernelCall& call, std::int64_t i, std::int64_t size) {
   const std::int64_t index = integer_at(call.inputs[1], i);
   if (index < 0 || index >= size) {
-    fail_usage(call.op.name, "index {} at position {} is outside [0, {})", index, i, size);
+    fail_usage(call.op, "index {} at position {} is outside [0, {})", index, i, size);
   }
   return index;
 }

@@ -58,7 +58,8 @@ void run(const KernelCall& call) {
   if (op == "eq") return apply<T, std::uint8_t>(call, [](T a, T b) { return a == b; });
   if (op == "lt") return apply<T, std::uint8_t>(call, [](T a, T b) { return a < b; });
   if (op == "le") return apply<T, std::uint8_t>(call, [](T a, T b) { return a <= b; });
-  fail_usage(std::string(op), "operands of {} have no kernel on the cpu; cast them to f32",
+  fail_usage({About::Kind::kOp, std::string(op)},
+             "operands of {} have no kernel on the cpu; cast them to f32",
              name_of(call.inputs[0].dtype));
 }
 

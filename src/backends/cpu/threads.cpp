@@ -37,7 +37,7 @@ void require_threads(int threads) {
   if (!failure.empty()) {
     throw Error(ErrorCode::kFailed, "cpu",
                 fmt::format("{} threads could not be started: {}", threads, failure),
-                fmt::format("use option threads {}", started.size() + 1));
+                fmt::format("use " TRACESTEP_OPTION(threads) " {}", started.size() + 1));
   }
   proven = threads;
 }

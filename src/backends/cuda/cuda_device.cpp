@@ -53,7 +53,7 @@ std::string version_text(int version) {
 // Selects the device for this thread; Error{kDevice} when it cannot be used.
 cudaDeviceProp open_device(int index) {
   const CudaProbe probe = probe_cuda();
-  if (probe.devices == 0) fail_device(probe.problem, "use option device cpu");
+  if (probe.devices == 0) fail_device(probe.problem, "use " TRACESTEP_OPTION(device) " cpu");
   if (index < 0 || index >= probe.devices) {
     fail_device(fmt::format("there is no cuda:{}; this machine has {} ({})", index, probe.devices,
                             probe.names.front()),
@@ -270,9 +270,11 @@ class CudaDevice final : public Device, public EnergyCounter {
     if (fault.kind == 0) return;
     std::memset(fault_memory_.data(), 0, sizeof(cuda::Fault));
     if (static_cast<cuda::FaultKind>(fault.kind) == cuda::FaultKind::kIndex) {
-      fail_usage(fault.op, "index {} is outside [0, {})", fault.value, fault.bound);
+      fail_usage({About::Kind::kOp, fault.op}, "index {} is outside [0, {})", fault.value,
+                 fault.bound);
     }
-    fail_usage(fault.op, "position {} leaves no room; at most {}", fault.value, fault.bound);
+    fail_usage({About::Kind::kOp, fault.op}, "position {} leaves no room; at most {}", fault.value,
+               fault.bound);
   }
 
   const cudaDeviceProp properties_;
@@ -315,8 +317,7 @@ CudaProbe probe_cuda() {
     out.problem = driver == 0 ? "there is no NVIDIA driver" : cudaGetErrorString(status);
     if (status == cudaErrorInsufficientDriver && driver > 0) {
       out.problem = fmt::format(
-          "the NVIDIA driver knows CUDA {}, and this build needs {}: a newer "
-          "driver is wanted",
+          "the NVIDIA driver knows CUDA {}, and this build needs {}: a newer driver is wanted",
           out.driver, out.runtime);
     }
     return out;

@@ -65,7 +65,8 @@ inline std::int64_t integer_at(const TensorRef& tensor, const Dims& index) {
 inline std::int64_t checked_index(const char* op, std::int64_t index, const Dims& position,
                                   std::int64_t size) {
   if (index < 0 || index >= size) {
-    fail_usage(op, "index {} at position {} is outside [0, {})", index, position.str(), size);
+    fail_usage({About::Kind::kOp, op}, "index {} at position {} is outside [0, {})", index,
+               position.str(), size);
   }
   return index;
 }

@@ -70,7 +70,7 @@ std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory
     return make_reference_device(
         {.guarded = env::guarded_allocator(), .memory_limit = limit, .lent = &lent});
   }
-  fail_usage("device", "{} runs no steps here; cpu, reference and cuda:N do", name);
+  fail_usage("device"_field, "{} runs no steps here; cpu, reference and cuda:N do", name);
 }
 
 #ifdef TRACESTEP_WITH_CUDA

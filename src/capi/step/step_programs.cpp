@@ -123,7 +123,7 @@ Mode mode_of(tracestep_kind kind) {
 std::shared_ptr<const CapturedModel> program_at(const fs::path& path) {
   std::error_code none;
   if (!fs::is_regular_file(path, none)) return captured_at(path);
-  const std::string text = read_text_file(path, "program", kMaxProgramBytes);
+  const std::string text = read_text_file(path, "program"_field, kMaxProgramBytes);
   const Program program = read_forward_program(text, path.string());
   Json index = Json::object();
   index["format"] = 1;

@@ -64,7 +64,7 @@ std::string label_of(const AttentionSpec& spec) {
                      saved_name(spec));
 }
 
-SavedScores parse_saved(const std::string& where, const std::string& text) {
+SavedScores parse_saved(const About& where, const std::string& text) {
   SavedScores out;
   bool weights = false;
   for (std::size_t start = 0; start <= text.size();) {

@@ -27,7 +27,7 @@ struct SavedScores {
 std::string name_of(const SavedScores& saved);  // "scores+exp+weights"
 // The inverse, with the names in any order. Error{kUsage} naming `where` for unknown or repeated
 // names, or without "weights".
-SavedScores parse_saved(const std::string& where, const std::string& text);
+SavedScores parse_saved(const About& where, const std::string& text);
 
 struct AttentionSpec {
   RunSpec run = {.shape = {.batch = 8, .context = 256}};  // its model and mode are ignored

@@ -142,10 +142,8 @@ std::string worked(const Cells& cells) {
   const auto bytes = static_cast<double>(last.before_backward_bytes);
   const double one = square_bytes(spec);
   return fmt::format(
-      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per T², with what "
-      "grows by T alone; one tensor of T² is {}·{} = "
-      "{} "
-      "bytes per T²",
+      "{}: {:.2f} MiB / {}² = {:.0f} / {:.0f} = {:.2f} bytes per T², with what grows by T alone; "
+      "one tensor of T² is {}·{} = {} bytes per T²",
       label_of(spec), bytes / kMiB, last.spec.run.shape.context, bytes, largest * largest,
       bytes / (largest * largest), spec.heads == 1 ? "B" : "B·H",
       one / static_cast<double>(spec.run.shape.batch * spec.heads), one);

@@ -240,8 +240,7 @@ Table attention_table(std::span<const AttentionResult> results, const Json& envi
       "whole: steps of their own that stop nowhere, with the loss's two small kernels");
   table.notes.push_back(
       "FLOPs are those that a form computes: the tiled one leaves out what a causal mask hides, "
-      "and on "
-      "a GPU multiplies float32 in parts of narrow formats. Compare forms by times, not by "
+      "and on a GPU multiplies float32 in parts of narrow formats. Compare forms by times, not by "
       "TFLOP/s");
   const bool computed = std::ranges::any_of(results, &AttentionResult::computes);
   if (computed) {

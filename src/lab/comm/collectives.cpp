@@ -116,7 +116,7 @@ double duration_ms(const std::vector<std::unique_ptr<TimedRank>>& ranks, std::si
 
 void check(const CollectiveSpec& spec) {
   if (spec.bytes < 1 || spec.bytes % static_cast<std::int64_t>(sizeof(float)) != 0) {
-    fail_usage("bytes", "{} are no whole number of float32 elements", spec.bytes);
+    fail_usage("bytes"_field, "{} are no whole number of float32 elements", spec.bytes);
   }
 }
 

@@ -85,6 +85,11 @@ Fields<Pair> pair_fields() {
        [](P p) { return or_null(p.objections); }}};
 }
 
+struct Objection {
+  std::string text = {};  // summary_of(); empty: there is none
+  bool is_invalid = false;
+};
+
 // The validity checker's verdicts on the rows of a table, singly and compared with each other.
 class Objections {
  public:
@@ -94,13 +99,15 @@ class Objections {
     }
   }
 
-  std::string of(const ResultRow& row) const {
+  Objection of(const ResultRow& row) const {
     std::vector<Verdict> verdicts = judge(row);
     if (const auto found = together_.find(&row); found != together_.end()) {
       verdicts.insert(verdicts.end(), found->second.begin(), found->second.end());
     }
     std::erase_if(verdicts, [](const Verdict& v) { return v.severity == Severity::kNote; });
-    return verdicts.empty() ? std::string() : summary_of(verdicts);
+    if (verdicts.empty()) return {};
+    const auto is_invalid = [](const Verdict& v) { return v.severity == Severity::kInvalid; };
+    return {summary_of(verdicts), std::ranges::any_of(verdicts, is_invalid)};
   }
 
  private:
@@ -237,7 +244,7 @@ class Report {
   }
 
   void add_pair(const TablePair& pair, const ResultRow& a, const ResultRow& b,
-                const std::string& against) {
+                const Objection& against) {
     const std::string label = pair.label(a, b);
     const std::string status_a = a.status(), status_b = b.status();
     const std::vector<Column> measures = pair.columns(ColumnRole::kSamples);
@@ -250,15 +257,15 @@ class Report {
   }
 
   // "A doubt: unsteady; B invalid: two_graphs".
-  static std::string both(const std::string& of_a, const std::string& of_b) {
-    std::string out = of_a.empty() ? "" : "A " + of_a;
-    if (!of_b.empty()) out += (out.empty() ? "B " : "; B ") + of_b;
-    return out;
+  static Objection both(const Objection& of_a, const Objection& of_b) {
+    std::string out = of_a.text.empty() ? "" : "A " + of_a.text;
+    if (!of_b.text.empty()) out += (out.empty() ? "B " : "; B ") + of_b.text;
+    return {std::move(out), of_a.is_invalid || of_b.is_invalid};
   }
 
   // A measure without samples on either side was not taken: an attention row may have forward only.
   void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b,
-                    std::span<const Column> measures, const std::string& against) {
+                    std::span<const Column> measures, const Objection& against) {
     bool is_measured = false;
     for (const Column& measure : measures) {
       if (!has_samples(a, measure) && !has_samples(b, measure)) continue;
@@ -273,7 +280,7 @@ class Report {
   }
 
   void add_measure(const std::string& label, const Column& measure, const ResultRow& a,
-                   const ResultRow& b, const std::string& against) {
+                   const ResultRow& b, const Objection& against) {
     const char* missing =
         a.numbers(measure.name).empty()   ? "no samples in A"
         : b.numbers(measure.name).empty() ? "no samples in B"
@@ -286,15 +293,15 @@ class Report {
     }
     const ProcessSamples left = samples_of(a, measure), right = samples_of(b, measure);
     const Comparison c = compared(left, right);
-    const bool is_valid = against.find("invalid") == std::string::npos;
+    const bool is_valid = !against.is_invalid;
     const std::string verdict(is_valid ? name_of(c.change) : "invalid");
-    out_.rows.add_row(
-        fields_.row({label, verdict, a, b, left, right, c, against, different_conditions(a, b)}));
+    out_.rows.add_row(fields_.row(
+        {label, verdict, a, b, left, right, c, against.text, different_conditions(a, b)}));
     is_any_timed_ = true;
     if (is_valid) {
       gate_.judge_change(label, c);
     } else {
-      gate_.undecide(label, against);
+      gate_.undecide(label, against.text);
     }
   }
 
@@ -333,8 +340,7 @@ class Report {
     }
     if (with_noise_ > 0) {
       notes.push_back(fmt::format(
-          "where there are fewer than six processes on each side, the interval alone decides, "
-          "with "
+          "where there are fewer than six processes on each side, the interval alone decides, with "
           "a noise between processes of {:.2f} % ({})",
           100 * std::expm1(noise_->log_std),
           options_.noise_percent

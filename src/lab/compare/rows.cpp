@@ -161,7 +161,7 @@ void check_ignored(std::span<const TablePair> pairs, const std::vector<std::stri
       if (!is_in(keys, key)) keys.push_back(key);
     }
   }
-  for (const std::string& name : ignored) check_choice("ignore", name, keys);
+  for (const std::string& name : ignored) check_choice("ignore"_field, name, keys);
 }
 
 }  // namespace tracestep

@@ -26,7 +26,6 @@ Fields<TimedSamples> time_fields(const std::string& prefix, const std::string& t
 
 inline constexpr const char* kIsNote =
     "is: faster or slower beyond chance, with an interval that passes 2 %, or slightly so where "
-    "all "
-    "of it lies within 2 %; same: within 2 %, and not apart beyond chance; else unclear";
+    "all of it lies within 2 %; same: within 2 %, and not apart beyond chance; else unclear";
 
 }  // namespace tracestep

@@ -83,7 +83,7 @@ std::span<const Rung> all_rungs() {
   return kRungs;
 }
 
-const Rung& rung_named(const std::string& where, const std::string& name) {
+const Rung& rung_named(const About& where, const std::string& name) {
   std::vector<std::string> names;
   for (const Rung& rung : kRungs) names.emplace_back(rung.name);
   check_choice(where, name, names);

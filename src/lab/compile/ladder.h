@@ -24,7 +24,7 @@ struct Rung {
 // Rungs in the usual order; any other order is a ladder as well.
 std::span<const Rung> all_rungs();
 // Error{kUsage} naming `where` and the nearest rung when there is no such rung.
-const Rung& rung_named(const std::string& where, const std::string& name);
+const Rung& rung_named(const About& where, const std::string& name);
 
 // True if the ground or a rung sets this field of a run.
 bool is_set_by_rungs(const RunField& field);

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "ir/op_def.h"
 #include "lab/fit/fit.h"
+#include "lab/fit/plan.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"
@@ -113,14 +114,6 @@ Table failure_holder_table(const MemoryCell& cell) {
                    {"bytes", total},
                    {"share_percent", 100.0}});
   return table;
-}
-
-void note_micro_batches(const std::vector<Remedy>& remedies, Table& table) {
-  const auto is_divided = [](const Remedy& r) { return r.micro_batches > 1; };
-  if (std::ranges::none_of(remedies, is_divided)) return;
-  table.notes.push_back(
-      "micro-batches are of train, whose batch is then one of them: the column command has it "
-      "whole");
 }
 
 // The device to which a price in time applies.

@@ -18,8 +18,6 @@ Table failure_holder_table(const MemoryCell& cell);
 
 // Rows: the remedies of `advice`, each with its price. Notes: the margin, and what fits without it.
 Table remedy_table(const FitQuestion& asked, const Advice& advice);
-// Tells which command has micro-batches, where a remedy has any.
-void note_micro_batches(const std::vector<Remedy>& remedies, Table& table);
 // Rows: the least peaks that were found, of the task and of one sequence, and what holds them.
 Table least_table(const FitQuestion& asked, const Advice& advice);
 

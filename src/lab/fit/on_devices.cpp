@@ -25,7 +25,63 @@ int devices_of_node(const DevicesQuestion& o, std::int64_t gpus) {
   return static_cast<int>(std::min(gpus, most));
 }
 
+// Throws for a field that does not go with the others.
+void check_devices(const DevicesQuestion& o, const RunGrid& grid, std::string_view largest) {
+  const bool is_given = grid.is_given("parallel"), is_of_model = largest == kLargestModel;
+  const bool is_one = o.has_devices() ? o.gpus == 1 : !is_given;
+  const char* const one_of_two = "give one of the two";
+  struct Rule {
+    bool is_broken;
+    About field;
+    const char *what, *hint;
+  };
+  const Rule rules[] = {
+      {o.has_devices() && is_given, "parallel"_field,
+       "how devices share the step is what " TRACESTEP_OPTION(gpus) " chooses", one_of_two},
+      {o.gpus > 0 && o.is_smallest, "smallest"_field,
+       "how many devices there are is given by " TRACESTEP_OPTION(gpus), one_of_two},
+      {o.nodes > 0 && (o.gpus == 0 || o.gpus % o.nodes != 0), "nodes"_field,
+       "every node has as many devices as the others",
+       "give " TRACESTEP_OPTION(gpus) ", a multiple of it"},
+      {o.is_smallest && !largest.empty() && !is_of_model, "largest"_field,
+       "the fewest devices are of one batch and one context",
+       "give " TRACESTEP_OPTION(gpus) " instead of " TRACESTEP_OPTION(smallest)},
+      {is_one && (o.link_gb_s > 0 || o.network_gb_s > 0),
+       o.link_gb_s > 0 ? "link_gb_s"_field : "network_gb_s"_field, "one device alone uses no link",
+       "leave it out, or give " TRACESTEP_OPTION(gpus) " or " TRACESTEP_OPTION(parallel)},
+      {is_of_model && (grid.is_given("model") || grid.is_given("size")), "largest"_field,
+       "the model is what is searched for",
+       "leave out " TRACESTEP_OPTION(model) " and " TRACESTEP_OPTION(size)}};
+  for (const Rule& rule : rules) {
+    if (rule.is_broken) throw Error(ErrorCode::kUsage, rule.field, rule.what, rule.hint);
+  }
+}
+
 }  // namespace
+
+RunGrid planned_grid(const RunGrid& grid, const TimeOptions& times, std::string_view largest,
+                     DevicesQuestion& o, std::vector<const RunField*>& assumed) {
+  check_devices(o, grid, largest);
+  RunGrid out = on_timed_device(grid, times);
+  if (o.has_devices() && !out.is_given("device")) out.offer("device", {"cuda"});
+  assumed = assume_planned(out, times, o.gpus);
+  o.is_batch_assumed = std::ranges::count(assumed, "batch", &RunField::name) > 0;
+  return out;
+}
+
+std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& run,
+                                      const DevicesQuestion& o) {
+  if (run.parallel.is_on() && !traits_named(run.place.device).has_own_memory()) {
+    throw Error(ErrorCode::kUsage, "parallel"_field,
+                "ranks on one CPU share its memory and its cores",
+                "for devices of their own give " TRACESTEP_OPTION(
+                    device) " cuda or " TRACESTEP_OPTION(published));
+  }
+  if (!source.model) return std::nullopt;
+  Predictor out = source.predictor();
+  if (run.parallel.is_on()) out.link = link_of(o, run.parallel.ranks);
+  return out;
+}
 
 Link link_of(const DevicesQuestion& o, std::int64_t ranks) {
   const int of_node = devices_of_node(o, ranks);
@@ -35,18 +91,19 @@ Link link_of(const DevicesQuestion& o, std::int64_t ranks) {
   }
   if (out.gb_s == 0) {
     throw Error(
-        ErrorCode::kUsage, "link_gb_s",
+        ErrorCode::kUsage, "link_gb_s"_field,
         fmt::format("how fast the link between {} devices of a node is, is not known", of_node),
         "give what tracestep comm measures as bus bandwidth");
   }
   if (of_node >= ranks) return out;
   if (o.network_gb_s == 0) {
     throw Error(
-        ErrorCode::kUsage, "network_gb_s",
+        ErrorCode::kUsage, "network_gb_s"_field,
         fmt::format("{} devices are on several nodes of {}, and how fast the network between "
                     "them is, is not known",
                     ranks, of_node),
-        "give GB/s of each device, as 50 for a port of 400 Gbit/s each, or other options nodes");
+        "give GB/s of each device, as 50 for a port of 400 Gbit/s each, or other " TRACESTEP_OPTION(
+            nodes));
   }
   out.network_gb_s = o.network_gb_s;
   out.of_node = of_node;
@@ -109,9 +166,9 @@ bool is_in_time(const FitQuestion& question, const Advice& advice, const Trainin
 
 [[noreturn]] void fail_batch(const RunSpec& step, std::int64_t gpus) {
   throw Error(
-      ErrorCode::kUsage, "gpus",
+      ErrorCode::kUsage, "gpus"_field,
       fmt::format("{} devices cannot share a batch of {} of this model", gpus, step.shape.batch),
-      fmt::format("give option batch {}, or a multiple of it", gpus));
+      fmt::format("give " TRACESTEP_OPTION(batch) " {}, or a multiple of it", gpus));
 }
 
 struct Planned {
@@ -284,7 +341,7 @@ Fitted largest_model(const FitQuestion& asked, const DevicesQuestion& o) {
     name_model(model.name, found->table);
     return std::move(*found).fitted();
   }
-  throw Error(ErrorCode::kUsage, "largest", "none of the models that are known by name fits",
+  throw Error(ErrorCode::kUsage, "largest"_field, "none of the models that are known by name fits",
               "give more memory, or a smaller batch or context");
 }
 

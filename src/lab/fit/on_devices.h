@@ -4,14 +4,19 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "lab/fit/largest.h"
 #include "lab/fit/plan.h"
 #include "lab/predict/devices.h"
 #include "lab/predict/predict.h"
+#include "lab/predict/time_source.h"
+#include "spec/run_grid.h"
 
 namespace tracestep {
+
+inline constexpr const char* kLargestModel = "model";  // the word beside those of Growth
 
 // The devices, and the training that they are for.
 struct DevicesQuestion {
@@ -43,6 +48,17 @@ struct Fitted {
   std::optional<Stopped> stopped = {};
 };
 
+// `grid` as it is planned: on the device that times are of, or on a GPU, where devices are to be
+// planned and none is named, with the defaults of a plan, of which `assumed` lists the fields. Sets
+// `devices.is_batch_assumed`. Error{kUsage} about the field that does not go with the others, with
+// what `grid` was given, or with the search for the largest batch, context or model; `largest`: its
+// word, or empty.
+RunGrid planned_grid(const RunGrid& grid, const TimeOptions& times, std::string_view largest,
+                     DevicesQuestion& devices, std::vector<const RunField*>& assumed);
+// The predictor of times, with the link between the devices that share the step; nullopt: nothing
+// predicts them. Error{kUsage} about the field of a link that is not known.
+std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& run,
+                                      const DevicesQuestion& devices);
 // The link between so many devices, as given, or that of the data sheet. Error{kUsage} about
 // link_gb_s or network_gb_s where it is not known.
 Link link_of(const DevicesQuestion& devices, std::int64_t ranks);

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "lab/fit/advice.h"
 #include "lab/fit/fit.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"
@@ -89,6 +88,14 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
   Table table = table_of("plan", "What it takes, the smallest change first", fields, plans);
   note_micro_batches(plans, table);
   return table;
+}
+
+void note_micro_batches(const std::vector<Remedy>& remedies, Table& table) {
+  const auto is_divided = [](const Remedy& r) { return r.micro_batches > 1; };
+  if (std::ranges::none_of(remedies, is_divided)) return;
+  table.notes.push_back(
+      "micro-batches are of train, whose batch is then one of them: the column command has it "
+      "whole");
 }
 
 std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_node) {

@@ -36,5 +36,7 @@ Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
 // that divide the model and the rows between its products, with each stage of shards. Choices that
 // the model or the batch does not allow are left out; so it may be empty.
 std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_node);
+// Tells which command has micro-batches, where a remedy has any.
+void note_micro_batches(const std::vector<Remedy>& remedies, Table& table);
 
 }  // namespace tracestep

@@ -5,8 +5,23 @@
 
 #include <fmt/ranges.h>
 
+#include "lab/measure/validity.h"
+
 namespace tracestep {
 namespace {
+
+enum class Mark {
+  kNone,        // not measured
+  kSound,       // notes at most
+  kNoisy,       // less certain than it looks
+  kImpossible,  // contradicts arithmetic, beyond what noise explains
+};
+
+Mark mark_of(std::string_view verdict) {
+  if (verdict.empty()) return Mark::kNone;
+  const Severity worst = read_summary(verdict).worst.value_or(Severity::kNote);
+  return static_cast<Mark>(1 + static_cast<int>(worst));  // as many are sound, noisy or impossible
+}
 
 struct Sign {
   const char *utf8, *ascii, *words;
@@ -18,36 +33,16 @@ const Sign& sign_of(Mark mark) {
   return kSigns[static_cast<std::size_t>(mark)];
 }
 
-// "too_few_samples" and "unsteady" of "doubt: too_few_samples, unsteady".
-std::vector<std::string> codes_of(std::string_view verdict) {
-  std::vector<std::string> out;
-  const std::size_t colon = verdict.find(": ");
-  if (colon == std::string_view::npos) return out;
-  verdict.remove_prefix(colon + 2);
-  while (!verdict.empty()) {
-    const std::size_t end = std::min(verdict.find(", "), verdict.size());
-    out.emplace_back(verdict.substr(0, end));
-    verdict.remove_prefix(std::min(end + 2, verdict.size()));
-  }
-  return out;
-}
-
 bool is_of_checker(const std::string& note) {
-  constexpr std::string_view kStarts[] = {"note: ", "doubt: ", "invalid: ", "validity: "};
-  return std::ranges::any_of(kStarts, [&](std::string_view s) { return note.starts_with(s); });
+  return read_summary(note).worst || is_count_of_sound_rows(note);
 }
 
 // "~ noisy, 3 rows: fewer than six samples; other programs ran"
 std::string reason(Mark mark, std::size_t rows, const std::vector<std::string>& codes,
                    bool has_utf8) {
-  std::vector<std::string> words;
-  for (const std::string& code : codes) {
-    const std::string_view doc = doc_of(code);
-    words.emplace_back(doc.empty() ? code : doc);
-  }
   const Sign& sign = sign_of(mark);
   return fmt::format("{} {}, {} row{}: {}", has_utf8 ? sign.utf8 : sign.ascii, sign.words, rows,
-                     rows == 1 ? "" : "s", fmt::join(words, "; "));
+                     rows == 1 ? "" : "s", fmt::join(words_of_codes(codes), "; "));
 }
 
 // "~ noisy: tiny step: the samples lie far apart" of "doubt: tiny step: the samples … (unsteady)".
@@ -62,12 +57,6 @@ std::string in_words(std::string note, bool has_utf8) {
 }
 
 }  // namespace
-
-Mark mark_of(std::string_view verdict) {
-  if (verdict.empty()) return Mark::kNone;
-  if (verdict.starts_with(name_of(Severity::kInvalid))) return Mark::kImpossible;
-  return verdict.starts_with(name_of(Severity::kDoubt)) ? Mark::kNoisy : Mark::kSound;
-}
 
 void mark_verdicts(Table& table, bool has_utf8) {
   const auto found = std::ranges::find_if(table.columns, is_verdict_column);
@@ -84,7 +73,7 @@ void mark_verdicts(Table& table, bool has_utf8) {
     const Mark mark = mark_of(verdict);
     const auto at = static_cast<std::size_t>(mark);
     ++counts[at];
-    for (std::string& code : codes_of(verdict)) {
+    for (std::string& code : read_summary(verdict).codes) {
       const bool is_new = std::ranges::find(codes[at], code) == codes[at].end();
       if (is_new) codes[at].push_back(std::move(code));
     }

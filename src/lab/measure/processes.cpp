@@ -175,9 +175,8 @@ Fields<TimedSamples> sample_columns() {
       ms_of("p95_ms", "p95", "95th percentile, linear between samples", &Summary::p95),
       {real_column(
            "interval_low_ms", "95 % from", "ms", 3,
-           "lower end of the 95 % interval of the median, an order statistic of the "
-           "samples or, with several processes or visits, of their medians; empty with fewer than "
-           "six"),
+           "lower end of the 95 % interval of the median, an order statistic of the samples or, "
+           "with several processes or visits, of their medians; empty with fewer than six"),
        [](const TimedSamples& s) { return when(s.has_interval(), s.interval.low); }},
       {real_column("interval_high_ms", "95 % to", "ms", 3, "the upper end"),
        [](const TimedSamples& s) { return when(s.has_interval(), s.interval.high); }},

@@ -31,9 +31,8 @@ Fields<HostAround> host_columns() {
           {data_only(structured_column("host_after", "the same after the timed steps")),
            [](H h) { return to_json(h.after); }},
           {data_only(real_column("others_cores", "", "cores", 2,
-                                 "CPU time that others took meanwhile, other machines of this "
-                                 "host included, over the time that passed; empty below half a "
-                                 "second")),
+                                 "CPU time that others took meanwhile, other machines of this host "
+                                 "included, over the time that passed; empty below half a second")),
            [](H h) { return or_null(others_cores(h.before, h.after)); }}};
 }
 

@@ -30,8 +30,8 @@ std::string end_of_sampling(const Protocol& protocol, std::span<const double> sa
   if (protocol.max_noise_percent <= 0) return "";
   if (count >= protocol.steps && noise_percent_of(samples_ms) <= protocol.max_noise_percent)
     return "noise";
-  if (count >= protocol.most_steps()) return "max-steps";
-  return total_ms >= protocol.max_seconds * 1e3 ? "max-seconds" : "";
+  if (count >= protocol.most_steps()) return std::string(kMaxSteps);
+  return total_ms >= protocol.max_seconds * 1e3 ? std::string(kMaxSeconds) : "";
 }
 
 }  // namespace tracestep

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "spec/protocol.h"
 
@@ -19,6 +20,7 @@ double noise_percent_of(std::span<const double> samples);
 
 // Empty while sampling goes on. Otherwise why it ends: "steps" (the requested number is reached),
 // "noise" (the criterion is met), "max-steps" or "max-seconds" (a limit was reached first).
+inline constexpr std::string_view kMaxSteps = "max-steps", kMaxSeconds = "max-seconds";
 std::string end_of_sampling(const Protocol& protocol, std::span<const double> samples_ms);
 
 }  // namespace tracestep

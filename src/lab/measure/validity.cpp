@@ -151,6 +151,21 @@ std::string summary_of(std::span<const Verdict> verdicts) {
   return fmt::format("{}: {}", name_of(worst), fmt::join(codes, ", "));
 }
 
+Judgement read_summary(std::string_view summary) {
+  Judgement out;
+  const std::string_view severity = summary.substr(0, summary.find(':'));
+  for (Severity s : {Severity::kNote, Severity::kDoubt, Severity::kInvalid}) {
+    if (severity == name_of(s)) out.worst = s;
+  }
+  if (!out.worst) return out;
+  for (std::size_t end = severity.size(); end < summary.size();) {
+    const std::size_t start = end + 2;  // behind ": " or ", "
+    end = std::min(summary.find(',', start), summary.size());
+    out.codes.emplace_back(summary.substr(start, end - start));
+  }
+  return out;
+}
+
 std::string verdict_line(const std::string& label, const Verdict& verdict) {
   return fmt::format("{}: {}: {} ({})", name_of(verdict.severity), label, verdict.text,
                      verdict.code);
@@ -192,6 +207,12 @@ std::vector<std::string> lines_by_reason(std::span<const ResultRow> rows,
 
 }  // namespace
 
+constexpr std::string_view kCount = "validity: ";
+
+bool is_count_of_sound_rows(std::string_view note) {
+  return note.starts_with(kCount);
+}
+
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows) {
   return validity_notes(rows, judge_all(rows));
 }
@@ -209,18 +230,16 @@ std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
   }
   if (measured == 0) return out;
   out.push_back(
-      fmt::format("validity: {} of {} measured {} without objection ({} checks of a "
+      fmt::format("{}{} of {} measured {} without objection ({} checks of a "
                   "row, {} of rows together)",
-                  sound, measured, what, row_checks().size(), pair_check_count()));
+                  kCount, sound, measured, what, row_checks().size(), pair_check_count()));
   return out;
 }
 
-bool is_of_label(std::string_view summary) {
+bool is_of_label(std::string_view code) {
   constexpr std::string_view kCodes[] = {"swapped_label", "unit_mix_up", "two_graphs",
                                          "peak_differs"};
-  return std::ranges::any_of(kCodes, [summary](std::string_view code) {
-    return summary.find(code) != std::string_view::npos;
-  });
+  return std::ranges::find(kCodes, code) != std::end(kCodes);
 }
 
 constexpr std::string_view kChecker = "of the validity checker: ";

@@ -97,6 +97,7 @@ struct RowCheck {
   std::string_view code;
   std::string_view doc;  // when it reports
   std::optional<Verdict> (*check)(const ResultRow& row);
+  bool is_of_recording = false;  // it speaks of recorded steps, not of the timed ones
 };
 // All checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
@@ -121,8 +122,8 @@ std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows);
 std::size_t pair_check_count();
 // When the check with this code reports, of either kind; empty: there is none.
 std::string_view doc_of(std::string_view code);
-// "other programs kept cores busy; …": what the codes of a summary stand for.
-std::string words_of_verdict(std::string_view summary);
+// "other programs kept cores busy": what each of these codes stands for.
+std::vector<std::string> words_of_codes(std::span<const std::string> codes);
 // The code of the verdict on a cell that was measured twice, with times apart beyond noise.
 inline constexpr std::string_view kMeasuredApart = "measured_apart";
 
@@ -133,6 +134,13 @@ std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 // severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
+// What the text of such a summary says; no severity where nothing speaks against the row.
+struct Judgement {
+  std::optional<Severity> worst = {};
+  std::vector<std::string> codes = {};
+};
+Judgement read_summary(std::string_view summary);
+
 // "doubt: small context 128 step fp32 fused: ... (unsteady)": a line below a table.
 std::string verdict_line(const std::string& label, const Verdict& verdict);
 // The lines below a table: one per verdict, then how many rows stand without doubt. `what`: what
@@ -141,10 +149,12 @@ std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
                                         const std::vector<std::vector<Verdict>>& verdicts,
                                         std::string_view what = "rows");
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows);
+// True of that last line.
+bool is_count_of_sound_rows(std::string_view note);
 
-// True if the summary says that the row is not what its label says, or that its bytes are not those
-// of its program: then bytes and counts are in doubt too. All other verdicts are on times.
-bool is_of_label(std::string_view summary);
+// True of a verdict that the row is not what its label says, or that its bytes are not those of its
+// program: then bytes and counts are in doubt too. All other verdicts are on times.
+bool is_of_label(std::string_view code);
 
 // The column of tables whose rows the checker has judged, and whether this is one.
 Column verdict_column();

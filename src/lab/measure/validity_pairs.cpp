@@ -222,14 +222,11 @@ std::string_view doc_of(std::string_view code) {
   return pair == std::end(kPairChecks) ? std::string_view() : pair->doc;
 }
 
-std::string words_of_verdict(std::string_view summary) {
-  summary.remove_prefix(std::min(summary.find(": ") + 2, summary.size()));
-  std::string out;
-  while (!summary.empty()) {
-    const std::size_t end = std::min(summary.find_first_of(",;"), summary.size());
-    const std::string_view code = summary.substr(0, end), doc = doc_of(code);
-    out += (out.empty() ? "" : "; ") + std::string(doc.empty() ? code : doc);
-    summary.remove_prefix(std::min(end + 2, summary.size()));
+std::vector<std::string> words_of_codes(std::span<const std::string> codes) {
+  std::vector<std::string> out;
+  for (const std::string& code : codes) {
+    const std::string_view doc = doc_of(code);
+    out.emplace_back(doc.empty() ? code : doc);
   }
   return out;
 }

@@ -129,8 +129,7 @@ std::optional<Verdict> above_the_roof(const ResultRow& row) {
                   : by_bytes ? "no cache holds so much of its bytes, so the ceiling was measured "
                                "too low; what bounds it is not known"
                              : "nothing computes faster than the device, so the ceiling was "
-                               "measured too low, or the FLOPs are "
-                               "wrong")};
+                               "measured too low, or the FLOPs are wrong")};
 }
 
 }  // namespace tracestep

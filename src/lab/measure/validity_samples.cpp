@@ -133,7 +133,7 @@ std::optional<Verdict> drifting(const ResultRow& row) {
 
 std::optional<Verdict> criterion_not_met(const ResultRow& row) {
   const std::string ended = row.text("stopped_by");
-  if (!ended.starts_with("max-")) return {};
+  if (ended != kMaxSteps && ended != kMaxSeconds) return {};
   const std::vector<double> samples = row.samples_ms();
   const double noise = noise_percent_of(samples);
   const std::string reached =

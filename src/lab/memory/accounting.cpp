@@ -27,10 +27,11 @@ AccountedPeak with_backward(std::int64_t held, std::int64_t p, std::int64_t grap
 
 AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as) {
   if (step.precision != Precision{}) {
-    fail_usage("account_as", "there is a form for fp32 alone, not for {}", name_of(step.precision));
+    fail_usage("account_as"_field, "there is a form for fp32 alone, not for {}",
+               name_of(step.precision));
   }
   if (trains_part(step)) {
-    fail_usage("account_as", "there is a form for steps alone that train all weights");
+    fail_usage("account_as"_field, "there is a form for steps alone that train all weights");
   }
   const std::int64_t p = parameter_formula(step.model);
   const std::int64_t graph = kFloat * step.model.layers *
@@ -43,7 +44,8 @@ AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as) {
     case Mode::kStep: return with_backward(3, p, graph, as.kept_gradients);
     case Mode::kInference: break;
   }
-  fail_usage("account_as", "there is no form for inference; use forward, forward-backward or step");
+  fail_usage("account_as"_field,
+             "there is no form for inference; use forward, forward-backward or step");
 }
 
 }  // namespace tracestep

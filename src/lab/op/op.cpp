@@ -35,11 +35,13 @@ Operand parse_operand(std::string_view text, DType usual) {
   Operand out{.type = {usual, {}}};
   const std::size_t colon = std::min(text.find(':'), text.size());
   const auto count = [](std::string_view number) {
-    return parse_count("shape", number, 1, std::int64_t{1} << 40);
+    return parse_count("shape"_field, number, 1, std::int64_t{1} << 40);
   };
   const std::string_view sizes = text.substr(0, colon);
   for (std::size_t start = 0; sizes != "scalar" && start <= sizes.size();) {
     const std::size_t end = std::min(sizes.find('x', start), sizes.size());
+    if (out.type.shape.rank() == kMaxRank)
+      fail_usage("shape"_field, "more than {} dimensions", kMaxRank);
     out.type.shape.push_back(count(sizes.substr(start, end - start)));
     start = end + 1;
   }
@@ -65,7 +67,7 @@ std::vector<Operand> operands_of(const OpSpec& spec, const OpDef& op) {
   const bool fits = op.is_variadic() ? out.size() >= named
                                      : out.size() <= named && out.size() + optional >= named;
   if (!fits) {
-    throw Error(ErrorCode::kUsage, "shape",
+    throw Error(ErrorCode::kUsage, "shape"_field,
                 fmt::format("{} has the operands {}, and \"{}\" has {} shapes", op.name,
                             fmt::join(op.inputs, ", "), spec.shape, out.size()),
                 "join one shape for each by +, as 512x64+64x256");
@@ -74,9 +76,9 @@ std::vector<Operand> operands_of(const OpSpec& spec, const OpDef& op) {
 }
 
 OpText call_of(const OpSpec& spec) {
-  OpText call = parse_call(spec.call, "op");
+  OpText call = parse_call(spec.call, "op"_field);
   const auto refuse = [&](const char* why, const char* hint) {
-    throw Error(ErrorCode::kUsage, "op", fmt::format("{} {}", call.op->name, why), hint);
+    throw Error(ErrorCode::kUsage, "op"_field, fmt::format("{} {}", call.op->name, why), hint);
   };
   if (!call.op->has_launches()) refuse("launches nothing", "give one that makes no view");
   if (call.op->kernel_class == KernelClass::kCollective) {

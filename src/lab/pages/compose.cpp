@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "lab/measure/validity.h"
@@ -417,7 +418,8 @@ class Composer {
     const std::string column = place.name.substr(dot + 1);
     const Json* cell = row.peek(column);
     if (cell != nullptr && cell->is_string() && place.spec == "why") {
-      return Text(Piece{words_of_verdict(cell->as_string())});
+      const std::vector<std::string> why = words_of_codes(read_summary(cell->as_string()).codes);
+      return Text(Piece{fmt::format("{}", fmt::join(why, "; "))});
     }
     if (cell != nullptr && cell->is_string() && place.spec == "short") {
       return row.quote_apart(column, kShortName);

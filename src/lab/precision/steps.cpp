@@ -36,7 +36,7 @@ std::vector<double> doubles_of(const HostTensor& x) {
     case DType::kF32: take(x.as<float>(), plain); break;
     case DType::kBF16: take(x.as<BF16>(), narrow); break;
     case DType::kF16: take(x.as<F16>(), narrow); break;
-    default: fail_usage("precision", "{} is not floating", name_of(x.dtype));
+    default: fail_usage("precision"_field, "{} is not floating", name_of(x.dtype));
   }
   return out;
 }

@@ -24,21 +24,21 @@ T named(const Json& text, std::span<const T> values) {
   for (const T& value : values) {
     if (name_of(value) == text.as_string()) return value;
   }
-  throw Error(ErrorCode::kInput, "calibration", fmt::format("unknown name {}", text.as_string()));
+  fail_input("calibration"_field, "unknown name {}", text.as_string());
 }
 
 double measured(const Json& number) {
   const double out = number.as_double();
   constexpr double kMost = 1e15;
   if (!std::isfinite(out) || out < 0 || out > kMost) {
-    throw Error(ErrorCode::kInput, "calibration", fmt::format("{} was not measured", out));
+    fail_input("calibration"_field, "{} was not measured", out);
   }
   return out;
 }
 
 double positive(const Json& number) {
   const double out = measured(number);
-  if (out <= 0) throw Error(ErrorCode::kInput, "calibration", "a time of 0 was not measured");
+  if (out <= 0) fail_input("calibration"_field, "a time of 0 was not measured");
   return out;
 }
 
@@ -84,7 +84,7 @@ Json to_json(const std::vector<MeasuredProduct>& products) {
 ProductShape read_shape(const Json& json) {
   const Json::Array& sizes = json.items();
   if (sizes.size() != 3) {
-    throw Error(ErrorCode::kInput, "calibration", "a product has other sizes");
+    fail_input("calibration"_field, "a product has other sizes");
   }
   return {sizes[0].as_int(), sizes[1].as_int(), sizes[2].as_int()};
 }
@@ -92,7 +92,7 @@ ProductShape read_shape(const Json& json) {
 CalibratedStep::Launch read_launch(const Json& json) {
   const Json::Array& items = json.items();
   if (items.size() != 6 || items[4].size() != std::size(kAllEfforts)) {
-    throw Error(ErrorCode::kInput, "calibration", "a launch has other members");
+    fail_input("calibration"_field, "a launch has other members");
   }
   CalibratedStep::Launch out{.kernel = items[0].as_string(),
                              .kernel_class = named<KernelClass>(items[1], kClasses),
@@ -123,11 +123,11 @@ CalibratedStep read_step(const Json& json) {
 MeasuredProduct read_product(const Json& json) {
   const Json::Array& items = json.items();
   if (items.size() != 3) {
-    throw Error(ErrorCode::kInput, "calibration", "a product has other members");
+    fail_input("calibration"_field, "a product has other members");
   }
   MeasuredProduct out{items[0].as_string(), read_shape(items[1]), positive(items[2])};
   if (out.shape.m <= 0 || out.shape.n <= 0 || out.shape.k <= 0) {
-    throw Error(ErrorCode::kInput, "calibration", "a product of no size was not measured");
+    fail_input("calibration"_field, "a product of no size was not measured");
   }
   return out;
 }
@@ -165,7 +165,7 @@ Calibration read(const Json& content, bool may_lack_steps) {
   for (bool is_held_out : {false, true}) {
     const auto found = std::ranges::find(out.steps, is_held_out, &CalibratedStep::is_held_out);
     if (found == out.steps.end() && !may_lack_steps) {
-      throw Error(ErrorCode::kInput, "calibration", "steps are missing");
+      fail_input("calibration"_field, "steps are missing");
     }
   }
   return out;
@@ -200,7 +200,7 @@ Calibration parse_calibration(const std::string& text, const std::string& where,
       if (content.at("schema") != Json(kSchema)) return "it is of another version of tracestep";
       out = read(content, may_lack_steps);
     } catch (const Error& error) {
-      return fmt::format("no calibration: {}", error.message());
+      return fmt::format("no calibration: {}", error.text());
     }
     const std::string other = difference(out.identity, identity);
     return other.empty() ? other : "it is of another device or build: " + other;

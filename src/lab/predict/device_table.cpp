@@ -51,8 +51,7 @@ Table device_table() {
       table_of("devices", "Devices by their published peaks", fields, published_devices());
   table.notes = {
       "peaks without sparsity and with sums in fp32, at which GeForce runs half as fast as with "
-      "sums "
-      "in fp16",
+      "sums in fp16",
       "B200 without sparsity; the handout of 2026 takes 2,500 TFLOP/s for its bf16 and 80 for its "
       "fp32",
       "MI300X: for bytes alone; times are of NVIDIA's devices"};

@@ -201,7 +201,7 @@ void take_most_memory(DevicesOfName& found) {
 
 }  // namespace
 
-DevicesOfName require_device(const std::string& where, const std::string& name) {
+DevicesOfName require_device(const About& where, const std::string& name) {
   DevicesOfName found = devices_of_name(name);
   if (found.devices.empty()) {
     throw Error(

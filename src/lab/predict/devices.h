@@ -61,7 +61,7 @@ const PublishedDevice* known_device(std::string_view name);
 // The devices that `name` may mean; if only their memory tells several apart, the one with the
 // most, beside the others. Error{kUsage} naming `where` for none, with the nearest name, and for
 // several others, with their names.
-DevicesOfName require_device(const std::string& where, const std::string& name);
+DevicesOfName require_device(const About& where, const std::string& name);
 std::vector<std::string> published_device_names();
 
 // Data sheets of devices, which need not be here. Rows: devices; columns: dense peaks of products

@@ -81,7 +81,7 @@ History parse_history(const std::string& text, const std::string& where) {
     try {
       if (end > 0) out.cells.push_back(parse_line(rest.substr(0, end), line));
     } catch (const Error& error) {
-      out.faults.push_back(fmt::format("{}: {}", line, error.message()));
+      out.faults.push_back(fmt::format("{}: {}", line, error.text()));
     }
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }

@@ -39,8 +39,9 @@ void make_folder_of(const fs::path& file) {
     fs::create_directories(folder, status);
   }
   if (!status) return;
-  throw Error(ErrorCode::kOutput, file.parent_path().string(), status.message(),
-              "give a file of a folder that can be written, as option calibration FILE");
+  throw Error(
+      ErrorCode::kOutput, file.parent_path(), status.message(),
+      "give a file of a folder that can be written, as " TRACESTEP_OPTION(calibration) " FILE");
 }
 
 }  // namespace
@@ -50,7 +51,7 @@ PredictionFiles prediction_files(const RunSpec& run, const fs::path& given) {
   if (given.empty()) {
     const std::string folder = env::kernel_cache();
     if (folder.empty()) {
-      throw Error(ErrorCode::kUsage, "calibration", "there is no folder for a calibration",
+      throw Error(ErrorCode::kUsage, "calibration"_field, "there is no folder for a calibration",
                   "name a file, or a folder with TRACESTEP_KERNEL_CACHE");
     }
     calibration = fs::path(folder) / kFolder / (device_name(run.place) + ".json");
@@ -64,10 +65,10 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
   std::error_code ignored;
   if (!fs::exists(files.calibration, ignored)) {
     throw Error(
-        ErrorCode::kInput, "predict",
+        ErrorCode::kInput, "predict"_field,
         fmt::format("this machine is not calibrated: there is no {}", files.calibration.string()),
         fmt::format("run {} once for this device and these threads; it takes a minute on a quiet "
-                    "machine; of a device that is not here option published tells",
+                    "machine; of a device that is not here " TRACESTEP_OPTION(published) " tells",
                     kCalibrate));
   }
   KnownDevice out;
@@ -90,12 +91,12 @@ KnownDevice read_known_device(const PredictionFiles& files, const Json& identity
 NewCalibration::NewCalibration(PredictionFiles files) : files_(std::move(files)) {
   if (is_stream(files_.calibration)) {
     throw Error(
-        ErrorCode::kOutput, "calibration",
+        ErrorCode::kOutput, "calibration"_field,
         fmt::format("{} keeps nothing that could be read again", files_.calibration.string()),
         "name a file");
   }
   make_folder_of(files_.calibration);
-  check_writable(files_.calibration, "calibration");
+  check_writable(files_.calibration, "calibration"_field);
   lock_path_ = files_.calibration;
   lock_path_ += ".being-measured";
   lock_.emplace(lock_path_, "calibration");
@@ -159,7 +160,7 @@ bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>
     LockedFile file(files.history, files.history.string(), kPatience);
     const std::string before = file.read(kMostFileBytes);
     if (!is_history(before, files.history.string())) {
-      throw Error(ErrorCode::kOutput, files.history.string(), "it holds something else");
+      throw Error(ErrorCode::kOutput, files.history, "it holds something else");
     }
     const bool is_torn = !before.empty() && !before.ends_with('\n');
     if (!lines.empty()) file.append(is_torn ? "\n" + lines : lines);

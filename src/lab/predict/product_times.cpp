@@ -80,7 +80,7 @@ ProductTimes::ProductTimes(std::span<const MeasuredProduct> measured,
   for (const auto& [kernel, grid] : grids_) {
     if (std::ranges::none_of(grid.log_us_per_unit, [](double x) { return std::isnan(x); }))
       continue;
-    throw Error(ErrorCode::kInput, "calibration", fmt::format("sizes of {} are missing", kernel));
+    fail_input("calibration"_field, "sizes of {} are missing", kernel);
   }
 }
 

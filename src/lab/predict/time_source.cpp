@@ -19,9 +19,9 @@ RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
   } else if (const std::string given = grid.texts(field).front();
              !traits_named(given).has_own_memory()) {
     throw Error(
-        ErrorCode::kUsage, "device",
+        ErrorCode::kUsage, "device"_field,
         fmt::format("{} is a GPU, and the program for {} is another one", options.published, given),
-        "give option device cuda, or leave it out");
+        "give " TRACESTEP_OPTION(device) " cuda, or leave it out");
   }
   return grid;
 }
@@ -30,7 +30,8 @@ std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& op
                                             std::int64_t devices) {
   PlannedFor planned{.devices = std::max<std::int64_t>(1, devices)};
   if (!options.published.empty()) {
-    const PublishedDevice* device = require_device("published", options.published).devices.front();
+    const PublishedDevice* device =
+        require_device("published"_field, options.published).devices.front();
     planned.multiplies_in = [device](const Precision& precision) {
       return device->product_tflops(precision) > 0;
     };
@@ -55,7 +56,7 @@ void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpe
 }
 
 TimeSource published_source(const std::string& name) {
-  const DevicesOfName found = require_device("published", name);
+  const DevicesOfName found = require_device("published"_field, name);
   const PublishedDevice& device = *found.devices.front();
   constexpr double kGiB = 1 << 30;
   TimeSource out;
@@ -99,8 +100,7 @@ TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Jso
   KnownDevice known = read_known_device(files, calibration_identity(environment, run.place.device));
   std::string note = fmt::format(
       "times: {}, which predicts its own steps within {:.0f} %; whether the device is still as "
-      "fast "
-      "was not looked at (predict does)",
+      "fast was not looked at (predict does)",
       known.model->source(), 100 * known.model->spread());
   return {.model = std::move(known.model),
           .history = std::move(known.history),

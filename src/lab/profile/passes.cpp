@@ -324,9 +324,8 @@ Table clock_table(std::span<const ProfiledCell> cells) {
   }
   table.notes.push_back(
       "time of a step (wall) = kernels (busy) + gaps between them + start and end (outside). "
-      "Kernels "
-      "are timed in separate, recorded steps; where those took longer than the plain ones, there "
-      "is no figure for gaps");
+      "Kernels are timed in separate, recorded steps; where those took longer than the plain ones, "
+      "there is no figure for gaps");
   show_unusual(table);
   return table;
 }

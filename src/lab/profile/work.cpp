@@ -226,7 +226,7 @@ bool is_product(const Work& work) {
          (work.kernel_class == KernelClass::kGemm || work.kernel_class == KernelClass::kAttention);
 }
 
-ComponentFilter::ComponentFilter(const std::string& where, const std::vector<std::string>& names,
+ComponentFilter::ComponentFilter(const About& where, const std::vector<std::string>& names,
                                  const Program& program) {
   std::set<std::string> known;
   for (const Node& node : program.nodes) {

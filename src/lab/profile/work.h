@@ -71,7 +71,7 @@ bool is_product(const Work& work);
 class ComponentFilter {
  public:
   ComponentFilter() = default;
-  ComponentFilter(const std::string& where, const std::vector<std::string>& names,
+  ComponentFilter(const About& where, const std::vector<std::string>& names,
                   const Program& program);
   bool has(std::string_view component) const;
   bool is_all() const { return names_.empty(); }

@@ -23,7 +23,7 @@ constexpr std::string_view kKnown[] = {"expandable_segments",          "max_spli
                                        "max_non_split_rounding_mb",    "large_segment_size_mb"};
 
 // "[256:1,512:2,>:8]": divisions below 256 MiB, from there, and beyond the last.
-void read_divisions(const std::string& where, std::string_view text, AllocatorSettings& out) {
+void read_divisions(const About& where, std::string_view text, AllocatorSettings& out) {
   auto& divisions = out.roundup_power2_divisions;
   const auto count = [&](std::string_view value) {
     const std::int64_t found = parse_int(where, value, 0, std::int64_t{1} << 30);
@@ -57,8 +57,7 @@ void read_divisions(const std::string& where, std::string_view text, AllocatorSe
 }
 
 // Sets a key. False: there is no such key.
-bool set(const std::string& where, std::string_view key, std::string_view value,
-         AllocatorSettings& out) {
+bool set(const About& where, std::string_view key, std::string_view value, AllocatorSettings& out) {
   const auto mib = [&](std::int64_t least) {
     return kMegabyte * parse_int(where, value, least, std::int64_t{1} << 24);
   };
@@ -85,7 +84,7 @@ bool set(const std::string& where, std::string_view key, std::string_view value,
 
 }  // namespace
 
-AllocatorSettings parse_allocator_settings(const std::string& where, std::string_view text) {
+AllocatorSettings parse_allocator_settings(const About& where, std::string_view text) {
   AllocatorSettings out;
   while (!text.empty()) {
     const std::size_t colon = text.find(':');

@@ -21,6 +21,8 @@
 #include <tuple>
 #include <vector>
 
+#include "base/error.h"
+
 namespace tracestep {
 
 inline constexpr std::int64_t kNoLimitBytes = std::numeric_limits<std::int64_t>::max() / 4;
@@ -38,7 +40,7 @@ struct AllocatorSettings {
 // Reads PYTORCH_CUDA_ALLOC_CONF, "expandable_segments:True,max_split_size_mb:128". Keys that do
 // not change what is allocated are taken and ignored. Error{kUsage} naming `where` for others, and
 // for values that PyTorch refuses.
-AllocatorSettings parse_allocator_settings(const std::string& where, std::string_view text);
+AllocatorSettings parse_allocator_settings(const About& where, std::string_view text);
 
 class CachingAllocator {
  public:

@@ -26,7 +26,7 @@ std::string beginning_of(const std::filesystem::path& path) {
 
 RecordedKind recorded_kind(const std::filesystem::path& path) {
   const auto fail = [&](std::string what, std::string instead) {
-    throw Error(ErrorCode::kInput, path.filename().string(), std::move(what), std::move(instead));
+    throw Error(ErrorCode::kInput, path.filename(), std::move(what), std::move(instead));
   };
   const std::string both =
       "a trace by export_chrome_trace() or a snapshot by _dump_snapshot() is read";
@@ -79,8 +79,8 @@ std::vector<std::filesystem::path> recorded_files(const std::filesystem::path& p
   }
   std::ranges::sort(out);
   if (out.empty()) {
-    throw Error(ErrorCode::kInput, path.filename().string(),
-                "the folder holds no .json and no .json.gz", "a trace of each rank lies in it");
+    throw Error(ErrorCode::kInput, path.filename(), "the folder holds no .json and no .json.gz",
+                "a trace of each rank lies in it");
   }
   return out;
 }

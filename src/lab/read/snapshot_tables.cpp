@@ -74,8 +74,7 @@ std::vector<Table> snapshot_tables(const SnapshotFacts& facts) {
   if (facts.lacks_segments) {
     whole.notes.push_back(
         "more was allocated than reserved: the file lacks events of segments, and what was "
-        "reserved "
-        "before its end is not known");
+        "reserved before its end is not known");
   }
   if (facts.lost_events) {
     whole.notes.push_back(

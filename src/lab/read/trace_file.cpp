@@ -140,7 +140,7 @@ class TraceReader {
   TraceFacts finish(const std::filesystem::path& path, bool is_cut) {
     out_.path = path;
     if (kept_ == out_.count(EventKind::kModule)) {
-      throw Error(ErrorCode::kInput, path.filename().string(),
+      throw Error(ErrorCode::kInput, path.filename(),
                   "it has no ops, kernels or ranges of torch.profiler",
                   "a trace by export_chrome_trace() or a memory snapshot is read");
     }

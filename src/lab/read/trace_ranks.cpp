@@ -74,8 +74,7 @@ std::vector<Table> rank_tables(const std::vector<ReadTrace>& traces) {
       {real_column("collective_ms", "collectives", "ms", -1, "per step, hidden ones too"),
        &RankRow::collective_ms},
       {real_column("waits_ms", "waits", "ms", -1,
-                   "per step, in collectives, for the rank that came "
-                   "last"),
+                   "per step, in collectives, for the rank that came last"),
        &RankRow::waits_ms},
       {timed(real_column("last_percent", "comes last", "%", 1, "of the collectives of all ranks")),
        [](const RankRow& r) { return when(r.of > 0, percent_of(r.last, r.of)); }}};

@@ -281,7 +281,10 @@ Text Evidence::Row::name() const {
   if (cell("label") == nullptr) {  // as a command shows it, if columns say it
     return Text(Piece{label_of([this](const std::string& column) { return cell(column); })});
   }
-  const bool has_it = text("label").find(" vocab ") != std::string::npos;
+  const auto label = [this](std::string_view without) {
+    return label_of([&](const std::string& c) { return c == without ? nullptr : cell(c); });
+  };
+  const bool has_it = label("") != label("vocab");
   return quote("label") + (has_it ? Text() : vocabulary());
 }
 

@@ -176,7 +176,7 @@ Table key_value_table(std::string name, std::string title, const Json& object) {
   return table;
 }
 
-Format parse_format(const std::string& where, std::string_view name) {
+Format parse_format(const About& where, std::string_view name) {
   std::vector<std::string> names;
   for (const NamedFormat& known : kFormats) {
     if (name == known.name) return known.format;

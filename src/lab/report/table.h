@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "base/json.h"
 
 namespace tracestep {
@@ -99,7 +100,7 @@ enum class Format { kText, kMarkdown, kCsv, kJson, kLatex, kTypst };
 
 inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, latex, typst";
 // Error{kUsage} naming `where` (the flag) and the known formats.
-Format parse_format(const std::string& where, std::string_view name);
+Format parse_format(const About& where, std::string_view name);
 std::string_view name_of(Format format);
 // Formats by the ending of a file's name (".json"); nullopt: it stands for none.
 inline constexpr std::string_view kFormatEndings = ".txt, .md, .csv, .json, .tex or .typ";

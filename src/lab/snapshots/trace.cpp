@@ -332,7 +332,7 @@ MemoryTrace read_trace(std::string_view bytes, const std::string& where) {
 }
 
 MemoryTrace read_trace_file(const std::filesystem::path& path) {
-  return read_trace(read_text_file(path, "fingerprint", kMaxFileBytes), path.string());
+  return read_trace(read_text_file(path, "fingerprint"_field, kMaxFileBytes), path.string());
 }
 
 }  // namespace tracestep

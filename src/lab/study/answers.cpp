@@ -10,7 +10,6 @@
 #include "base/utf8.h"
 
 #include "embedded/question_pages.h"
-#include "lab/measure/marks.h"
 #include "lab/measure/noise.h"
 #include "lab/measure/validity.h"
 #include "lab/report/columns.h"
@@ -59,12 +58,11 @@ constexpr double kMostDifference = 0.1, kRounding = 1e-9;
 
 // True if nothing but noise of the timed steps speaks against the row.
 bool is_of_noise(const std::string& verdict) {
-  constexpr std::string_view kDoubt = "doubt: ";
   static const std::set<std::string> kNoise = {"unsteady",         "drifting",  "others_running",
                                                "warmup_too_short", "throttled", "too_few_samples"};
-  if (!verdict.starts_with(kDoubt)) return false;
-  return std::ranges::all_of(pages::split(verdict.substr(kDoubt.size()), ","),
-                             [](const std::string& code) { return kNoise.contains(code); });
+  const Judgement judged = read_summary(verdict);
+  return judged.worst == Severity::kDoubt &&
+         std::ranges::all_of(judged.codes, [](auto& code) { return kNoise.contains(code); });
 }
 
 // Half the 95 % interval of a median over that median; infinite: so few samples have none.
@@ -123,13 +121,10 @@ double noise_of(std::span<const Table> tables, const RowRef& ref) {
 }
 
 Standing standing_of(std::string_view verdict) {
-  switch (mark_of(verdict)) {
-    case Mark::kNone:
-    case Mark::kSound: return Standing::kSound;
-    case Mark::kNoisy: return Standing::kDoubtful;
-    case Mark::kImpossible: return Standing::kInvalid;
-  }
-  return Standing::kSound;
+  const Severity worst = read_summary(verdict).worst.value_or(Severity::kNote);
+  return worst == Severity::kInvalid ? Standing::kInvalid
+         : worst == Severity::kDoubt ? Standing::kDoubtful
+                                     : Standing::kSound;
 }
 
 // The facts on a row that decide how an answer which read it stands.
@@ -208,7 +203,7 @@ Text doubt_of(const Answer& answer, std::span<const Table> tables) {
     const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
     const std::string verdict = read_row(table, ref).verdict.value_or("ok");
     if (standing_of(verdict) != answer.standing) continue;
-    const std::vector<std::string> of_row = pages::split(words_of_verdict(verdict), ";");
+    const std::vector<std::string> of_row = words_of_codes(read_summary(verdict).codes);
     reasons.insert(of_row.begin(), of_row.end());  // rows share some
   }
   std::string name(name_of(answer.standing));
@@ -364,7 +359,8 @@ Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows
     out = std::max(out, row.others);
     if (row.timing == Timing::kSingle) out = std::max(out, Standing::kSingle);
     const bool is_timed = row.timing != Timing::kNone;
-    if (is_timed || is_of_label(row.verdict.value_or(""))) out = std::max(out, judged);
+    if (is_timed || std::ranges::any_of(read_summary(verdict).codes, is_of_label))
+      out = std::max(out, judged);
     if (is_timed && !row.has_verdicts) {
       needs_beside = true;
       const std::optional<Standing> of_step = standing_of_step(tables, ref.table);

@@ -496,7 +496,7 @@ void run_one(const Experiment& experiment, StudyContext& context, Table& parts) 
     experiment.run(context);
   } catch (const OutOfMemory& error) {
     context.announce(fmt::format("{} ran out of memory, and is left out", experiment.name));
-    lack = error.message();
+    lack = error.text();
   }
   parts.add_row({experiment.name, std::chrono::duration<double>(Clock::now() - begin).count(),
                  static_cast<double>(std::clock() - own) / CLOCKS_PER_SEC, context.left_out,

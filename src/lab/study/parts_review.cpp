@@ -63,10 +63,7 @@ using Verdicts = std::vector<std::vector<Verdict>>;
 void note_codes(const std::vector<std::string>& summaries, Table& table) {
   std::set<std::string> codes;
   for (const std::string& summary : summaries) {
-    const std::size_t colon = summary.find(": ");
-    for (std::size_t at = colon; at != std::string::npos; at = summary.find(", ", at + 2)) {
-      codes.insert(summary.substr(at + 2, summary.find(", ", at + 2) - at - 2));
-    }
+    for (std::string& code : read_summary(summary).codes) codes.insert(std::move(code));
   }
   for (const std::string& code : codes) {
     if (const std::string_view doc = doc_of(code); !doc.empty()) {
@@ -92,16 +89,11 @@ StudySection validity_section(const StudyContext& context, const std::vector<Res
   return section("validity", {std::move(table)});
 }
 
-// 0 for "ok", then notes, doubt and invalid, by how much speaks against the row.
-int weight_of(std::string_view summary) {
-  return summary.starts_with("invalid") ? 3 : summary.starts_with("doubt") ? 2 : summary != "ok";
-}
-
 // Rows of steps have the verdict of their step, or that of their table where it is worse: a table
 // of recorded shares has doubts of its own. A row about two steps has the worse of theirs.
 void set_verdicts(StudyContext& context, const std::map<std::string, std::string>& by_step) {
   const auto worse = [](const std::string& a, const std::string& b) {
-    return weight_of(a) > weight_of(b) ? a : b;
+    return read_summary(a).worst > read_summary(b).worst ? a : b;
   };
   for (StudySection& section : context.sections) {
     for (Table& table : section.tables) {
@@ -125,7 +117,7 @@ void set_verdicts(StudyContext& context, const std::map<std::string, std::string
       }
       // The count below the table is of its rows by themselves.
       if (!has_changed) continue;
-      std::erase_if(table.notes, [](const std::string& n) { return n.starts_with("validity: "); });
+      std::erase_if(table.notes, is_count_of_sound_rows);
     }
   }
 }

@@ -119,9 +119,8 @@ void add_notes(const CellResult& result, const Clocks& clocks, Table& table) {
       result.recorded_by, gaps_note(result, clocks)));
   const ResultRow row = ResultRow::of(cell_columns(), cell_row(result), Json::object());
   for (const Verdict& v : judge(row)) {
-    const bool is_of_recorded = v.code == "instrument_cost" || v.code == "uneven_instances" ||
-                                v.code.starts_with("recorded_");
-    if (is_of_recorded) {
+    const auto check = std::ranges::find(row_checks(), v.code, &RowCheck::code);
+    if (check != row_checks().end() && check->is_of_recording) {
       table.notes.push_back(fmt::format("{}: {}", v.code, v.text));
     }
   }

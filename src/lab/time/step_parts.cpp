@@ -102,8 +102,7 @@ Table step_part_table(std::span<const ResultRow> rows) {
   }
   table.notes.push_back(
       "the step waits for the device between its parts, so they may add up to more than a step "
-      "that "
-      "does not; the loss is in forward, recomputation in backward");
+      "that does not; the loss is in forward, recomputation in backward");
   return table;
 }
 

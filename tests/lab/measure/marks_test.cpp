@@ -1,5 +1,6 @@
 // Marks in place of the checker's codes, and the reasons in words.
 #include "lab/measure/marks.h"
+#include "lab/measure/validity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -143,7 +143,7 @@ class LibraryGatedMatmul final : public PreparedKernel {
     const std::int64_t bytes = 2 * half_bytes_ * spec_.outputs[0].shape[0];
     if (spec_.workspace_bytes >= kCudaGemmWorkspaceBytes + bytes)
       return static_cast<std::byte*>(at.workspace) + kCudaGemmWorkspaceBytes;
-    fail_usage(spec_.op->name,
+    fail_usage(*spec_.op,
                "gate_up is not read, and there is no room for it on this device; "
                "use a product and swiglu");
   }

@@ -209,7 +209,7 @@ SplitOperand operand_of(const OperandSpec& x, const void* data, bool is_transpos
 void require_hopper(const CudaStream& stream) {
   constexpr int kHopper = 90;
   if (stream.compute_capability == kHopper) return;
-  throw Error(ErrorCode::kUsage, "precision",
+  throw Error(ErrorCode::kUsage, "precision"_field,
               fmt::format("fp32-split needs compute capability 9.0, and this device has {:.1f}",
                           stream.compute_capability / 10.0),
               "use fp32 or tf32");
@@ -330,7 +330,7 @@ class ScaledMatmul final : public PreparedKernel {
   Gemm::Product& prepare() const {
     if (stream_.compute_capability >= kLeastWithFloat8)
       return stream_.gemm->prepare(scaled_problem(spec_));
-    throw Error(ErrorCode::kUsage, "precision",
+    throw Error(ErrorCode::kUsage, "precision"_field,
                 fmt::format("fp8 needs compute capability 8.9, and this device has {:.1f}",
                             stream_.compute_capability / 10.0),
                 "use bf16");
