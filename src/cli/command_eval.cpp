@@ -13,6 +13,7 @@
 #include "cli/remaining_time.h"
 #include "cli/token_input.h"
 #include "lab/report/known_columns.h"
+#include "spec/check_run.h"
 #include "train/evaluate.h"
 #include "weights/model_for.h"
 #include "weights/model_notes.h"

@@ -16,6 +16,7 @@
 #include "lab/time/cell.h"
 #include "nn/captured_programs.h"
 #include "ops/functions.h"
+#include "spec/check_run.h"
 
 namespace tracestep::cli {
 namespace {

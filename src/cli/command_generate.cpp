@@ -17,6 +17,7 @@
 #include "cli/token_input.h"
 #include "lab/report/known_columns.h"
 #include "nn/captured_programs.h"
+#include "spec/check_run.h"
 #include "tokens/text_source.h"
 #include "train/generate.h"
 #include "weights/model_for.h"

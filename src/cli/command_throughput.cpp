@@ -11,6 +11,7 @@
 #include "lab/measure/validity.h"
 #include "lab/time/cell.h"
 #include "spec/axes.h"
+#include "spec/check_run.h"
 
 namespace tracestep::cli {
 namespace {

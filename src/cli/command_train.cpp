@@ -26,6 +26,7 @@
 #include "lab/measure/statistics.h"
 #include "lab/report/known_columns.h"
 #include "runtime/processes.h"
+#include "spec/check_run.h"
 #include "spec/step_program.h"
 #include "tokens/text_source.h"
 #include "train/fingerprint.h"

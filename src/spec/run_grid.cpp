@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "spec/axes.h"
+#include "spec/check_run.h"
 #include "spec/parse_words.h"
 
 namespace tracestep {
@@ -12,23 +13,6 @@ namespace {
 constexpr const char* kSize = TRACESTEP_OPTION(size);
 constexpr const char* kSizes = TRACESTEP_OPTION(d_model) ", " TRACESTEP_OPTION(
     d_ff) ", " TRACESTEP_OPTION(layers) " and " TRACESTEP_OPTION(heads);
-constexpr double kMaxStepBytes = 0x1p60;
-
-// An upper estimate of the bytes of a step.
-double step_bytes(const ModelConfig& m, BatchShape shape) {
-  if (m.captured != nullptr) return 0.0;  // its reader has added them up
-  const auto real = [](std::int64_t v) { return static_cast<double>(v); };
-  const double rows = real(shape.batch) * real(shape.context);
-  const double width = real(m.query_width() + m.key_width());
-  const double weights = 2.0 * real(m.vocab) * real(m.d_model) +
-                         real(m.layers) * real(m.d_model) * (2.0 * width + 3.0 * real(m.d_ff)) +
-                         real(m.max_positions) * real(m.d_model);
-  const double activations =
-      rows * (real(m.layers) * (16.0 * real(m.d_model) + 4.0 * width + 10.0 * real(m.d_ff) +
-                                10.0 * real(m.heads) * real(shape.context)) +
-              10.0 * real(m.vocab));
-  return (weights * 4.0 + activations) * 8.0;
-}
 
 // A preset or a model of a file with an architecture of its own is no longer the one that its name
 // says; what it was made from stays the text of its size.
@@ -174,30 +158,6 @@ std::vector<RunSpec> RunGrid::runs() const {
   for (const RunSpec& spec : out) check_run(spec);
   check_effects(out);
   return without_copies(std::move(out));
-}
-
-void check_run(const RunSpec& spec) {
-  validate(spec.model);
-  check_captured_shape(spec);
-  if (spec.optimizer.moments == Moments::k8Bit && !spec.parallel.updates_whole_tensors()) {
-    throw Error(
-        ErrorCode::kUsage, "moments"_field,
-        fmt::format("8bit with {}: blocks of codes are of whole tensors, and ranks hold parts",
-                    name_of(spec.parallel)),
-        "give moments bf16, or ranks without shard= and tp=");
-  }
-  if (has_activations(spec.offload) && spec.recompute.kind == Recomputation::Kind::kBudget) {
-    throw Error(ErrorCode::kUsage, "recompute"_field,
-                fmt::format("{} with offload {}: a budget chooses what stays on the device, and "
-                            "what blocks keep goes to the host's memory",
-                            name_of(spec.recompute), name_of(spec.offload)),
-                "give recompute blocks or nested");
-  }
-  if (step_bytes(spec.model, spec.shape) < kMaxStepBytes) return;
-  throw Error(ErrorCode::kUsage, "batch"_field,
-              fmt::format("batch {} with context {} and this model is more than an exbibyte",
-                          spec.shape.batch, spec.shape.context),
-              "give smaller sizes");
 }
 
 }  // namespace tracestep

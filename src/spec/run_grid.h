@@ -58,10 +58,6 @@ class RunGrid {
   std::set<std::string> given_;
 };
 
-// Error{kUsage}: sizes of a model that do not fit together, moments in 8 bits of which ranks would
-// hold parts, a step beyond what 64 bits can count.
-void check_run(const RunSpec& spec);
-
 // --- captured modules (captured/captured_model.h, spec/captured_run.cpp) ---
 
 // Gives the run of a captured module the module's shape, and the precision of its parameters where

@@ -4,6 +4,7 @@
 #include "ops/attention_sizes.h"
 #include "passes/form_passes.h"
 #include "planning/needs.h"
+#include "spec/check_run.h"
 #include "spec/micro_batches.h"
 #include "spec/run_grid.h"
 

@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "spec/check_run.h"
 #include "spec/run_grid.h"
 #include "spec/step_program.h"
 #include "support/paths.h"

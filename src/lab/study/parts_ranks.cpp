@@ -166,9 +166,11 @@ Table sum_table(StudyContext& context) {
 
 std::vector<RunSpec> shared_steps(const StudyContext& context, const RunSpec& step) {
   if (!context.sizes.parallel.is_on()) return {};
-  // Buckets of other sizes and gradients in parts change no answer by themselves.
+  // Buckets of a given size and gradients in parts change no answer by themselves.
   const auto is_late = [](const FormOfRun& form) {
-    return form.form.ends_with(" buckets") || form.form == "gradients in parts too";
+    const Parallel& parallel = form.run.parallel;
+    const bool has_size = parallel.bucket_bytes > 0;  // what is named is 0 or less
+    return parallel.shard == 2 || has_size;
   };
   std::vector<FormOfRun> forms = runs_of(context, step.model, step.shape);
   std::ranges::stable_partition(forms, std::not_fn(is_late));

@@ -1,0 +1,54 @@
+#include "spec/check_run.h"
+
+#include "base/error.h"
+#include "spec/parse_words.h"
+#include "spec/run_grid.h"
+
+namespace tracestep {
+namespace {
+
+constexpr double kMaxStepBytes = 0x1p60;
+
+// An upper estimate of the bytes of a step.
+double step_bytes(const ModelConfig& m, BatchShape shape) {
+  if (m.captured != nullptr) return 0.0;  // its reader has added them up
+  const auto real = [](std::int64_t v) { return static_cast<double>(v); };
+  const double rows = real(shape.batch) * real(shape.context);
+  const double width = real(m.query_width() + m.key_width());
+  const double weights = 2.0 * real(m.vocab) * real(m.d_model) +
+                         real(m.layers) * real(m.d_model) * (2.0 * width + 3.0 * real(m.d_ff)) +
+                         real(m.max_positions) * real(m.d_model);
+  const double activations =
+      rows * (real(m.layers) * (16.0 * real(m.d_model) + 4.0 * width + 10.0 * real(m.d_ff) +
+                                10.0 * real(m.heads) * real(shape.context)) +
+              10.0 * real(m.vocab));
+  return (weights * 4.0 + activations) * 8.0;
+}
+
+}  // namespace
+
+void check_run(const RunSpec& spec) {
+  validate(spec.model);
+  check_captured_shape(spec);
+  if (spec.optimizer.moments == Moments::k8Bit && !spec.parallel.updates_whole_tensors()) {
+    throw Error(
+        ErrorCode::kUsage, "moments"_field,
+        fmt::format("8bit with {}: blocks of codes are of whole tensors, and ranks hold parts",
+                    name_of(spec.parallel)),
+        "give moments bf16, or ranks without shard= and tp=");
+  }
+  if (has_activations(spec.offload) && spec.recompute.kind == Recomputation::Kind::kBudget) {
+    throw Error(ErrorCode::kUsage, "recompute"_field,
+                fmt::format("{} with offload {}: a budget chooses what stays on the device, and "
+                            "what blocks keep goes to the host's memory",
+                            name_of(spec.recompute), name_of(spec.offload)),
+                "give recompute blocks or nested");
+  }
+  if (step_bytes(spec.model, spec.shape) < kMaxStepBytes) return;
+  throw Error(ErrorCode::kUsage, "batch"_field,
+              fmt::format("batch {} with context {} and this model is more than an exbibyte",
+                          spec.shape.batch, spec.shape.context),
+              "give smaller sizes");
+}
+
+}  // namespace tracestep
