@@ -140,7 +140,8 @@ TimeSource without_times(std::string note) {
   return out;
 }
 
-// Jobs on a CPU would request the time of a GPU, or the reverse.
+// Refuses times of another kind of device: jobs on a CPU would else request the time that a GPU
+// needs, or the reverse.
 void check_kind(const char* flag, DeviceKind kind, const Place& place) {
   if (kind == traits_of(place).kind) return;
   throw Error(ErrorCode::kUsage, flag,

@@ -100,7 +100,7 @@ void check_sections(Fields& f, const ModelConfig& c) {
   }
 }
 
-// A member that is an object of fields of its own. `from`: the fields around it.
+// Reads the rotation from a member that is an object. `from`: the fields of the object around it.
 void read_rope(const Json& json, const std::string& where, const Fields& from,
                const Lengths& lengths, double& theta, ModelConfig& c) {
   if (!json.is_object()) fail_input(where, "it is {}; an object is expected", json.dump());

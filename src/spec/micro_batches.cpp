@@ -64,7 +64,8 @@ class Joined {
  public:
   Joined(const RunSpec& step, std::string name) : step_(step), b_(std::move(name)) {}
 
-  // Adds a micro-batch; its states that are not in `kept` change from one to the next.
+  // Adds a micro-batch. States that its program updates change from one micro-batch to the next;
+  // other leaves but inputs stay as they are.
   void add_micro_batch(const Program& part, std::int64_t number) {
     std::set<std::string_view> changing;
     for (const Update& u : part.updates) changing.insert(part.value(u.leaf).name);

@@ -172,7 +172,8 @@ void BytePairs::add_merge(const TokenizerFields& model, std::string_view left,
   // If the file lists a pair twice, its later place counts.
   merges_[key_of(a, b)] = {next_rank_++, number_of(model, result)};
   if (!cuts_at_spaces_) return;
-  // A token's name spells its characters, except the name of such a token.
+  // A token's name spells its characters, unless the token stands for others: the unknown one, and
+  // bytes without a token of their own.
   const auto stands_for_others = [this](std::int32_t id, std::string_view name) {
     return id == unknown_ || name.empty() || name.starts_with(kFallbackStart);
   };

@@ -71,7 +71,8 @@ class WindowedCaches {
       : stores_(stores), run_(run), cache_(windowed_cache(run.model, run.shape.context)) {}
 
   bool slide() const { return cache_.slides(); }
-  // The place of the token at `position`, which follows those that are there.
+  // Returns the row of the cache for the token at `position`, the next one. A cache of a window
+  // that is full is moved first, so that there is one.
   std::int64_t place_of(std::int64_t position) {
     if (slide() && position - before_ == cache_.length) {
       if (executor_ == nullptr) {

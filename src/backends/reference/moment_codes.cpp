@@ -10,7 +10,8 @@
 namespace tracestep::reference {
 namespace {
 
-// Codes are numbers from 0 to (2 - 1/16), of `top` exponents and 4 bits of mantissa.
+// The numbers that codes stand for: from 0 to 2 - 1/16, as exponents from 0 to top() with 4 bits of
+// mantissa. Those of the first moment (`is_first`) have a sign, and so half as many exponents.
 struct Kind {
   bool is_first = false;
   int top() const { return is_first ? 7 : 15; }

@@ -71,8 +71,8 @@ class Composer {
   }
 
  private:
-  // The first block, or the alternative behind it whose rows are there; where there are none, what
-  // the first one lacks is the reason. Returns what comes next.
+  // Adds the first block, or else the first alternative behind it, whose rows are there; where none
+  // has rows, throws what the first one lacks. Returns the index of the block behind them.
   std::size_t answer(Composed& out) {
     std::optional<Unsupported> first;
     for (std::size_t i = 0; i == 0 || (i < page_.blocks.size() && page_.blocks[i].is_alternative);

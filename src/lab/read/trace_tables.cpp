@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kMostRows = 2000;     // of modules and kernels, the longest ones
 constexpr std::size_t kMostSamples = 1000;  // steps whose times a file lists one by one
 
-// A part of a step. Of a module, `own_ms` and what follows leave out or single out a part of it.
+// A part of a step. For a module, `own_ms` is its time without that of the modules in it, and
+// `forward_ms` and `backward_ms` are the times of these passes alone.
 struct Row {
   std::string name;
   std::vector<double> ms = {};  // in each step

@@ -97,7 +97,7 @@ SectionValues values_of(const StudyTraining& t, const ModelConfig& model) {
 
 }  // namespace
 
-// Training always runs, for as long as there is time.
+// Trains, where this machine can, for the time that is left.
 void training_part(StudyContext& context) {
   if (!context.machine.train || context.driver().is_stopped()) return;
   const ModelConfig& model = context.sizes.models.front();

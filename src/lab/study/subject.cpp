@@ -17,8 +17,8 @@ bool says(const Table& table, const std::vector<Json>& row, std::string_view col
   return cell == nullptr || (cell->is_string() && cell->as_string() == text);
 }
 
-// True for what a plain run of the program here is, in this precision: every composite a kernel of
-// its own.
+// True if the row is of a plain run in this precision: eager, on one rank, with every composite as
+// a kernel of its own and attention by parts.
 bool is_plain(const Table& table, const std::vector<Json>& row, std::string_view precision) {
   return says(table, row, "ops", "fused") && says(table, row, "executor", "eager") &&
          says(table, row, "precision", precision) && says(table, row, "attention", "naive") &&

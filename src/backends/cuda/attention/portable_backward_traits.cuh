@@ -36,8 +36,9 @@ struct BackwardTraits {
   static_assert(share == 1 || (parts == 1 && kColumns % 16 == 0 && kOwn % 16 == 0));
 };
 
-// Shared memory: X and its pair, two stages of Y, its pair and statistics, fragments that warps
-// exchange, and what is known of the block's own queries.
+// Shared memory. X are the rows that a block keeps (keys with values, or queries with dO: the
+// pair), Y those that pass by, in two stages, with their pair and statistics; then fragments that
+// warps exchange, and what is known of the block's own queries.
 template <class Traits>
 struct BackwardShared {
   static constexpr int kPitch = TileLayout<Traits::kD>::kPitch;

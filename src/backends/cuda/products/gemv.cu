@@ -41,7 +41,8 @@ void share_rows(GemvArgs& a, int shares) {
       static_cast<int>(ceil_div(ceil_div(a.k, shares), round_of_warp<T>())) * round_of_warp<T>();
 }
 
-// Takes that many blocks; what a block's sums take of shared memory follows.
+// Spreads the rows over `blocks` blocks: sets the most rows of one, by which its sums take shared
+// memory.
 std::int64_t use_blocks(GemvArgs& a, std::int64_t blocks) {
   a.most_rows = static_cast<int>(ceil_div(a.units, blocks)) * a.rows_of_unit();
   return blocks;
