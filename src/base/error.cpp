@@ -1,6 +1,9 @@
 #include "base/error.h"
 
 #include <stdexcept>
+#include <utility>
+
+#include "base/option_names.h"
 
 namespace tracestep {
 namespace {
@@ -8,11 +11,25 @@ namespace {
 constexpr char kMark = TRACESTEP_OPTION()[0];
 constexpr std::string_view kOfNames = "abcdefghijklmnopqrstuvwxyz0123456789_";
 
+OptionNames& names() {
+  static OptionNames now;
+  return now;
+}
+
 std::string plain(std::string_view text) {
-  return with_options(text, [](std::string_view name) { return fmt::format("option {}", name); });
+  return with_options(text, [](std::string_view name) {
+    return names() ? names()(name) : fmt::format("option {}", name);
+  });
 }
 
 }  // namespace
+
+NamedOptions::NamedOptions(OptionNames given) {
+  names() = std::move(given);
+}
+NamedOptions::~NamedOptions() {
+  names() = nullptr;
+}
 
 int exit_code(ErrorCode code) {
   switch (code) {

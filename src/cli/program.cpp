@@ -10,6 +10,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/option_names.h"
 #include "base/signals.h"
 #include "base/utf8.h"
 #include "cli/arguments.h"
@@ -31,6 +32,10 @@ int run(std::span<const std::string> arguments) {
   (void)log_level();  // read once, here: the thread of signals must not read the environment
   try {
     join_processes(command->name, arguments);
+    const NamedOptions flags([&](std::string_view name) {
+      const std::string flag = command->options.flag_of(name);
+      return flag.empty() ? fmt::format("option {}", name) : flag;
+    });
     const int status = command->run(arguments);
     leave_processes();
     return status;
