@@ -116,8 +116,8 @@ class Packer {
     list.insert(std::ranges::upper_bound(list, placed.offset, {}, &Placed::offset), placed);
   }
 
-  // What overlaps with a lifetime of several eras; an item is taken from the first era that
-  // both live in.
+  // Returns what is placed and overlaps with a lifetime of several eras. An item that lies in
+  // several of them is taken from the first that both live in.
   const InOrder& placed_between(const Lifetime& life) {
     found_.clear();
     for (int era = era_of(life.first); era <= era_of(life.last); ++era) {

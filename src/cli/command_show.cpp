@@ -47,7 +47,7 @@ class Pipeline {
     spec_.verify = env::verify_after_every_pass();
   }
 
-  // Of a step in micro-batches the passes are those of the one that is repeated.
+  // Runs the passes; for a step in micro-batches, those of the micro-batch that is repeated.
   PipelineResult run(const std::string& after) const {
     PassContext context{.traits = device_->traits(),
                         .has_kernel = [this](const OpDef& op) { return device_->has_kernel(op); },

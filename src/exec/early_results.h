@@ -44,7 +44,7 @@ class EarlyResults {
     Type type;
     Slot slot;
   };
-  // What one launch completes.
+  // Holds the results that one launch completes, which are sent together.
   struct Letter {
     std::vector<Result> results;
     std::unique_ptr<Outbox> outbox;

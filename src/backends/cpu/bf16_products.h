@@ -17,7 +17,7 @@ enum class Bf16Products : std::uint8_t {
 // The way of this process.
 Bf16Products bf16_products();
 
-// Whether tiles of bfloat16 can be multiplied here (AMX), and if not, why.
+// Says whether tiles of bfloat16 can be multiplied here (AMX), and if not, why.
 enum class TileSupport : std::uint8_t {
   kNone,     // the processor does not say that it can
   kRefused,  // it can, but the kernel, or the host of a virtual machine, does not let us

@@ -65,10 +65,10 @@ struct ProcessorTiles {
   }
 };
 
-// The same operations in plain code. As Intel's manual has it (Software Developer's Manual, volume
-// 2, TDPBF16PS), products of even and of odd k are summed apart, from zero, in the order of k; the
-// two sums are added, and that is added to the result. Subnormal numbers are taken for zero, and so
-// are subnormal results.
+// Does the same operations in plain code. As Intel's manual has it (Software Developer's Manual,
+// volume 2, TDPBF16PS), products of even and of odd k are summed apart, from zero, in the order of
+// k; the two sums are added, and that is added to the result. Subnormal numbers are taken for zero,
+// and so are subnormal results.
 struct EmulatedTiles {
   static float flushed(double x) {
     const auto rounded = static_cast<float>(x);

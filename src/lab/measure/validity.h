@@ -134,7 +134,8 @@ std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 // severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
-// What the text of such a summary says; no severity where nothing speaks against the row.
+// Holds what the text of such a summary says. There is no severity where nothing speaks against the
+// row.
 struct Judgement {
   std::optional<Severity> worst = {};
   std::vector<std::string> codes = {};

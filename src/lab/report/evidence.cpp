@@ -223,7 +223,7 @@ bool Evidence::Row::is_like(const Row& other) const {
       if (a != b) return false;
       continue;
     }
-    // What follows from keys, or was counted, tells no runs apart where keys do not.
+    // These columns follow from keys or were counted: they tell no runs apart that keys do not.
     static const std::set<std::string_view> kOfRow = {"label", "verdict", "launches", "parameters",
                                                       "flops"};
     const bool is_of_row = kOfRow.contains(column.name) || column.kind == ColumnKind::kBytes;
