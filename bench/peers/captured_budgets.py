@@ -21,11 +21,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from compare_gpu import find_program
 from gpu_report import render
 
 CAPTURE = pathlib.Path(__file__).resolve().parent / "pytorch" / "bench_captured.py"
+
+
+START = time.monotonic()
+
+
+def note(text):
+    """Says on standard error how far the run is: it takes minutes, and a clock may cut it."""
+    print(f"[captured_budgets] {time.monotonic() - START:.0f} s: {text}", file=sys.stderr, flush=True)
 
 
 def run(words, **options):
@@ -83,12 +92,14 @@ def main():
         if not options.program:
             batch, context = options.shape.split("x")
             run([options.python, CAPTURE, "--capture", f"{options.module},{batch},{context}", "--folder", folder])
+        note("the program is there")
         step = ["--program", folder, "--precision", options.precision, "--executor", "compiled", "--attention", "flash",
                 "--device", options.device]
         full = rows_of([program, "memory", "--predict", *step])[0]["predicted_peak_bytes"]
         forms = ["none", *(f"budget={bytes_of(b, full)}B" for b in options.budgets.split(","))]
         rows = rows_of([program, "bench", *step, "--recompute", ",".join(forms), "--rounds", options.rounds, "--warmup", 3,
                         "--steps", options.steps, "--roof", 0])
+        note("steps are measured: " + ", ".join(f"{r['recompute']} {statistics.median(r['samples_ms'] or [0]):.2f} ms" for r in rows))
         for row in rows:
             if row["status"] != "ok":
                 raise SystemExit(f"[captured_budgets] {row['recompute']}: {row['status']}, {row.get('detail')}")
@@ -103,6 +114,7 @@ def main():
             if options.train_steps:
                 bits = trained(program, step, form, place, options.train_steps)
                 wanted = wanted or bits
+                note(f"{form} has trained {options.train_steps} steps")
                 said = [f"{bits[0][-1]:.9g}", bits[1][:12]]
                 if bits != wanted:
                     wrong.append(f"{form}: other losses or weights than without a budget")
