@@ -1,5 +1,7 @@
 #include "passes/autograd.h"
 
+#include <map>
+
 #include "base/indexed.h"
 #include "ir/rewrite.h"
 
@@ -15,7 +17,8 @@ class Autograd {
         options_(options),
         rewriter_(program, "autograd"),
         needed_(program.values.size(), false),
-        gradients_(program.values.size()) {}
+        gradients_(program.values.size()),
+        on_state_(program.values.size(), false) {}
 
   Program run() {
     const ValueId loss = program_.find_output(options_.loss);
@@ -116,6 +119,11 @@ class Autograd {
       const auto path = rewriter_.builder().scope(leaf_path(value));
       const auto phase = rewriter_.builder().phase(Phase::kBackward);
       const auto pass = rewriter_.builder().made_by("autograd");
+      if (options_.kind == GradientKind::kAccumulate && !on_state_[at(value)]) {
+        // Each term is added to what is there, which a product or a scatter does by itself.
+        slot = rewriter_.builder().call1("add", {state_of(value), slot});
+        on_state_[at(value)] = true;
+      }
       slot = rewriter_.builder().call1("add", {slot, grad});
     } else {
       const auto guard = rewriter_.from(program_.node(producer), &kBackwardPhase);
@@ -142,10 +150,22 @@ class Autograd {
       b.output(name, grad);
       return;
     }
-    const Val state =
-        b.state_of(rewriter_.map(id), kGradientPrefix, leaf.type.dtype, Role::kGradient);
-    b.update(state, options_.kind == GradientKind::kPersistent ? b.call1("assign", {state, grad})
-                                                               : b.call1("add", {state, grad}));
+    const Val state = state_of(id);
+    if (options_.kind == GradientKind::kPersistent) {
+      b.update(state, b.call1("assign", {state, grad}));
+    } else {
+      b.update(state, on_state_[at(id)] ? grad : b.call1("add", {state, grad}));
+    }
+  }
+
+  // The state that holds the gradient of a leaf between runs.
+  Val state_of(ValueId leaf) {
+    Val& state = states_[leaf];
+    if (!state) {
+      state = rewriter_.builder().state_of(rewriter_.map(leaf), kGradientPrefix,
+                                           program_.type(leaf).dtype, Role::kGradient);
+    }
+    return state;
   }
 
   const Program& program_;
@@ -153,6 +173,8 @@ class Autograd {
   Rewriter rewriter_;
   std::vector<bool> needed_;
   std::vector<Val> gradients_;
+  std::vector<bool> on_state_;     // the gradient begins with what its state holds
+  std::map<ValueId, Val> states_;  // of leaves
 };
 
 }  // namespace

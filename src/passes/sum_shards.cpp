@@ -25,18 +25,19 @@ Program sum_shards(const Program& program, const RankGroup& group) {
     return r.builder().call1(op, {x}, in_group(group));
   };
   for (const Node& node : program.nodes) {
-    if (!is_sum[static_cast<std::size_t>(node.outputs[0])]) {
+    const bool is_whole = is_sum[static_cast<std::size_t>(node.outputs[0])];
+    const bool adds = node.op->is_sum && is_gradient_state(program.value(node.inputs[0]));
+    if (!is_whole && !adds) {
       r.copy(node);
       continue;
     }
     std::vector<Val> inputs = r.inputs(node);
-    const bool adds = node.op->is_sum;
     if (adds) inputs[0] = call(node, "on_first_rank", inputs[0]);
     const Val own = [&] {
       const auto guard = r.builder().like(node);
       return r.builder().call(*node.op, inputs, node.attrs).front();
     }();
-    r.replace(node.outputs[0], call(node, "all_reduce", own));
+    r.replace(node.outputs[0], is_whole ? call(node, "all_reduce", own) : own);
   }
   return r.finish();
 }

@@ -1,5 +1,7 @@
 #include "passes/autograd.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "backends/reference/reference_device.h"
@@ -150,6 +152,27 @@ TEST_F(AutogradTest, PersistentGradientsAreStatesAndAccumulateOnRequest) {
   const auto added =
       reference_values(autograd(program, {.kind = GradientKind::kAccumulate}), leaves);
   EXPECT_DOUBLE_EQ(to_doubles(added.at("grad.x"))[1], 20.0 + 2 * x[1]);
+}
+
+TEST_F(AutogradTest, EachTermOfAGradientIsAddedToItsState) {
+  const Program program = parse_program(R"(program "p" {
+    parameter %x : f64[2]
+    %0 : f64[2] = square(%x)
+    %1 : f64[2] = exp(%x)
+    %2 : f64[2] = add(%0, %1)
+    %3 : f64[] = sum(%2) {axes=[0]}
+    output "loss" = %3
+  })");
+  const Program out = autograd(program, {.kind = GradientKind::kAccumulate});
+  ASSERT_EQ(out.updates.size(), 1u);
+  const Node& last = out.node(out.value(out.updates[0].value).producer);
+  const Node& first = out.node(out.value(last.inputs[0]).producer);
+  EXPECT_EQ(out.value(first.inputs[0]).name, "grad.x");
+  Tensors leaves = testing::random_leaves(program);
+  leaves["grad.x"] = testing::from_doubles(DType::kF64, {2}, std::vector<double>{10.0, 20.0});
+  const std::vector<double> x = to_doubles(leaves.at("x"));
+  EXPECT_NEAR(to_doubles(reference_values(out, leaves).at("grad.x"))[1],
+              20.0 + 2 * x[1] + std::exp(x[1]), 1e-12);
 }
 
 TEST_F(AutogradTest, AMissingLossAndAnOpWithoutARuleAreNamed) {

@@ -18,20 +18,23 @@
 #include "support/tiny_training.h"
 #include "train/step_inputs.h"
 #include "weights/model_store.h"
+#include "weights/whole_tensors.h"
 
 namespace tracestep {
 namespace {
 
 using testing::Tensors;
 
-std::int64_t peak_of_training(const TrainOptions& options) {
-  const int ranks = options.run.parallel.ranks;
-  const auto first = make_cpu_device({.threads = 1});
+RankDevices ranks_of(Device& first, int ranks) {
+  if (ranks == 1) return RankDevices(first);
   std::vector<std::unique_ptr<Device>> others;
   for (int rank = 1; rank < ranks; ++rank) others.push_back(make_cpu_device({.threads = 1}));
-  const RankDevices devices = ranks == 1
-                                  ? RankDevices(*first)
-                                  : RankDevices(*first, std::move(others), make_local_group(ranks));
+  return {first, std::move(others), make_local_group(ranks)};
+}
+
+std::int64_t peak_of_training(const TrainOptions& options) {
+  const auto first = make_cpu_device({.threads = 1});
+  const RankDevices devices = ranks_of(*first, options.run.parallel.ranks);
   Trainer trainer(devices, options, testing::some_tokens(), nullptr);
   trainer.step(0);
   first->allocator().reset_peak();
@@ -52,7 +55,8 @@ TEST(MicroBatchesTest, TheirPeakIsThatOfATrainingThatAddsThemUp) {
         options.run.fp8_products = Float8Products::kAll;
         options.run.shape.batch = 4;
         options.run.model.vocab = 24;  // which two ranks can divide
-        options.run.accumulate = 3;
+        options.run.model.vocab = 24;
+  options.run.accumulate = 3;
         RunSpec whole = options.run;
         whole.shape.batch *= options.run.accumulate;
         const DeviceTraits traits{.threads = 1};
@@ -61,6 +65,37 @@ TEST(MicroBatchesTest, TheirPeakIsThatOfATrainingThatAddsThemUp) {
             << parallel << " " << name_of(executor) << " " << precision;
       }
     }
+  }
+}
+
+std::vector<double> losses_of_training(const TrainOptions& options) {
+  const auto first = make_cpu_device({.threads = 1});
+  const RankDevices devices = ranks_of(*first, options.run.parallel.ranks);
+  Trainer trainer(devices, options, testing::some_tokens(), nullptr);
+  initialize_parameters(trainer.tensors(), 3);
+  std::vector<double> out;
+  for (int i = 0; i < 4; ++i) out.push_back(trainer.step(i).loss);
+  return out;
+}
+
+// Its gradient has two terms, of which each rank has a part: what is there already is added once.
+TEST(MicroBatchesTest, ATiedHeadIsAddedUpOverRanks) {
+  ops::register_all();
+  for (const std::int64_t shards : {0, 6}) {
+    TrainOptions options = testing::tiny_training();
+    options.run.model.is_tied = true;
+    options.run.model.vocab = 24;
+    options.run.accumulate = 3;
+    options.run.shape.batch = 6;
+    options.shards = shards;
+    const std::vector<double> alone = losses_of_training(options);
+    for (const char* parallel : {"dp=2", "tp=2"}) {
+      options.run.parallel = parse_parallel("test", parallel);
+      const std::vector<double> both = losses_of_training(options);
+      for (std::size_t i = 0; i < alone.size(); ++i)
+        EXPECT_NEAR(alone[i], both[i], 1e-5) << i << parallel << shards;
+    }
+    EXPECT_GT(std::abs(alone.front() - alone.back()), 1e-3);
   }
 }
 
