@@ -56,7 +56,7 @@ TEST(MicroBatchesTest, TheirPeakIsThatOfATrainingThatAddsThemUp) {
         options.run.shape.batch = 4;
         options.run.model.vocab = 24;  // which two ranks can divide
         options.run.model.vocab = 24;
-  options.run.accumulate = 3;
+        options.run.accumulate = 3;
         RunSpec whole = options.run;
         whole.shape.batch *= options.run.accumulate;
         const DeviceTraits traits{.threads = 1};
