@@ -110,17 +110,30 @@ def peer(folder, seed, size, device):
                 step()
         else:
             if graph is None:
-                for p in trained:
-                    p.grad = None
-                graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph):
-                    step()
-            graph.replay()
+                graph = recorded(step, trained)
+            graph.replay() if graph else step()
         if (number + 1) % size["every"] == 0:
             losses.append(validation())
     (folder / f"peft-{seed}.json").write_text(json.dumps({
-        "losses": losses, "seconds": time.monotonic() - begin, "trained": sum(p.numel() for p in trained),
+        "losses": losses, "seconds": time.monotonic() - begin, "recorded": bool(graph), "trained": sum(p.numel() for p in trained),
         "torch": torch.__version__, "peft": peft.__version__, "transformers": transformers.__version__}))
+
+
+def recorded(step, trained):
+    """The step as a CUDA graph, or False where this pair of torch and transformers cannot be recorded; then steps run one by one."""
+    import torch
+
+    for p in trained:
+        p.grad = None
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError as problem:
+        torch.cuda.synchronize()
+        print(f"not recorded: {problem}", file=sys.stderr)
+        return False
+    return graph
 
 
 class Ours:
@@ -204,7 +217,7 @@ def main():
         if p.wait():
             raise RuntimeError("a process of PEFT failed: " + (folder / f"peft-{peers.index(p)}.err").read_text()[-800:])
     theirs = [json.loads((folder / f"peft-{seed}.json").read_text()) for seed in range(options.seeds)]
-    print(f"PEFT's {theirs[0]['seconds']:.0f} s a seed; all {time.monotonic() - begin:.0f} s", flush=True)
+    print(f"PEFT's {theirs[0]['seconds']:.0f} s a seed{', recorded' if theirs[0]['recorded'] else ''}; all {time.monotonic() - begin:.0f} s", flush=True)
 
     rows, apart, spreads = [], [], []
     for i in range(size["steps"] // size["every"]):

@@ -127,9 +127,8 @@ AttentionFamily family_of(const KernelSpec& spec, std::size_t q, const CudaStrea
   AttentionShape shape = shape_of(spec.attrs, spec.inputs[q], spec.inputs[q + 1], stream);
   const bool has_documents =
       std::ranges::find(spec.inputs, DType::kI64, &OperandSpec::dtype) != spec.inputs.end();
-  // Hopper's kernels of backward, and those that cap scores, have no registers left for documents.
-  const bool is_backward = q > 0;
-  if (has_documents && (is_backward || shape.cap != 0)) shape.family = AttentionFamily::kPortable;
+  // Hopper's kernels that cap scores have no registers left for documents.
+  if (has_documents && shape.cap != 0) shape.family = AttentionFamily::kPortable;
   return choose_family(shape, is_hopper(stream), are_aligned);
 }
 

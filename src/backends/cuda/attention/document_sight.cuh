@@ -35,8 +35,8 @@ struct DocumentSight {
   }
 };
 
-// Hopper kernels know documents in forward, where scores are not capped. Those of backward, whose
-// registers are full, do not: they run in the portable kernels.
+// Hopper kernels that walk keys know documents where scores are not capped. Those that walk
+// queries, whose registers are full, have some of their own (Documented, hopper_backward_feed.cuh).
 template <class Traits>
 inline constexpr bool kKnowsDocuments = Traits::kWindowed && !Traits::kCapped;
 

@@ -153,6 +153,9 @@ class BackwardConsumer {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
     mask_transposed<Traits, kM>(s_, distance_ - blocks_before() * kM, keys_left_, p_.window,
                                 thread());
+    if constexpr (Traits::kDocuments)
+      mask_document_ends<kM>(s_, distance_ - blocks_before() * kM,
+                             shared_ + Layout::kDocumentEnds + group_ * 256, thread());
   }
 
   // P' = exp2(scale S' - LSE)
@@ -392,6 +395,7 @@ __global__ void __launch_bounds__(384, 1)
     }
     barrier_init_fence();
   }
+  load_document_ends<Traits>(p, shared + Layout::kDocumentEnds);
   __syncthreads();
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp < 4) {

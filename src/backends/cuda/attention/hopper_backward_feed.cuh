@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "backends/cuda/attention/document_sight.cuh"
+#include "backends/cuda/attention/hopper_forward_feed.cuh"
 #include "backends/cuda/attention/hopper_ring.cuh"
 #include "backends/cuda/attention/hopper_tiles.cuh"
 #include "backends/cuda/attention/ptx.cuh"
@@ -19,8 +21,9 @@ struct BackwardTraits {
   static constexpr int kM = kM_;  // queries of a block: 64 or 128
   static constexpr int kN = 128;  // keys of a block
   static constexpr bool kCausal = kCausal_;
-  static constexpr bool kWindowed = false;  // causal, and a query sees the last keys alone
-  static constexpr bool kCapped = false;    // scores, see hopper_cap.cuh
+  static constexpr bool kWindowed = false;   // causal, and a query sees the last keys alone
+  static constexpr bool kCapped = false;     // scores, see hopper_cap.cuh
+  static constexpr bool kDocuments = false;  // see Documented
   // Several heads of queries share one of keys, or several blocks divide the queries.
   static constexpr bool kGrouped = false;
   static constexpr int kQStages = 3;    // blocks of Q in flight
@@ -31,6 +34,13 @@ struct BackwardTraits {
   // faster even where registers suffice.
   static constexpr bool kLateValues = true, kEarlyKeys = true;
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
+};
+
+// Adds rows of documents to a causal kernel. Where the documents of a block's keys end lies in
+// shared memory: their bounds would take registers that are not there.
+template <class Traits>
+struct Documented : Windowed<Traits> {
+  static constexpr bool kDocuments = true;
 };
 
 struct BackwardParameters {
@@ -48,8 +58,9 @@ struct BackwardParameters {
   int offset;         // causal: query i sees keys 0 .. i + offset
   bool has_dk, has_dv;
   float scale;
-  float to_tangent;  // capped: scale / cap
-  float scale_log2;  // scale * log2 e; capped: cap * log2 e
+  float to_tangent;          // capped: scale / cap
+  float scale_log2;          // scale * log2 e; capped: cap * log2 e
+  DocumentBounds documents;  // or nulls
 };
 
 template <class Traits>
@@ -77,7 +88,8 @@ struct BackwardLayout {
                        kDOFull = kQEmpty + 8 * Traits::kQStages,
                        kDOEmpty = kDOFull + 8 * Traits::kDOStages,
                        kDQFull = kDOEmpty + 8 * Traits::kDOStages, kDQEmpty = kDQFull + 32;
-  static constexpr int kBytes = kDQEmpty + 16 + 1024;
+  static constexpr int kDocumentEnds = kDQEmpty + 16;  // see load_document_ends()
+  static constexpr int kBytes = kDocumentEnds + (Traits::kDocuments ? 4 * kN : 0) + 1024;
   // Room to sum parts: float32 fragments of dK or dV of both warpgroups, in place of K to dO.
   static constexpr int kPart = kK, kPartBytes = kN * kD * 4;
   static_assert(!Traits::kGrouped || kPart + 2 * kPartBytes <= kDS);
@@ -107,18 +119,27 @@ struct BackwardTile {
     blocks_of_head = (p.queries + Traits::kM - 1) / Traits::kM;
     end = blocks_of_head;
     if (Traits::kWindowed) {
-      const int unseen = first_key + Traits::kN - 1 + p.window - p.offset;  // the first such query
+      const int last_key = first_key + Traits::kN - 1;
+      int unseen = last_key + p.window - p.offset;  // the first such query
+      if constexpr (Traits::kDocuments) unseen = documents(p).end_query(last_key, unseen);
       end = min(end, (max(0, unseen) + Traits::kM - 1) / Traits::kM);
     }
     begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
   }
   // How many blocks of keys add to dQ of a block of queries before this one does.
   __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
-    if (Traits::kWindowed)
-      return block - max(0, query_block * Traits::kM + p.offset - p.window + 1) / Traits::kN;
+    if (Traits::kWindowed) {
+      const int query = query_block * Traits::kM;
+      int seen = query + p.offset - p.window + 1;  // the first such key
+      if constexpr (Traits::kDocuments) seen = documents(p).first_key(query, seen);
+      return block - max(0, seen) / Traits::kN;
+    }
     if (!Traits::kCausal || Traits::kGrouped) return block;
     const int last = (query_block * Traits::kM + Traits::kM - 1 + p.offset) / Traits::kN;
     return min(last, p.key_blocks - 1) - block;
+  }
+  __device__ __forceinline__ DocumentSight documents(const BackwardParameters& p) const {
+    return {p.documents, batch, p.queries};
   }
 
  private:
@@ -187,6 +208,22 @@ struct BackwardWalk {
   }
 };
 
+// Stores at `target` the first query behind those that see a key, of each key of the block (int32),
+// relative to the key that the first query would see last if it were the first of the 64 keys at
+// hand (`distance` of mask_document_ends()). All threads call this before they meet.
+template <class Traits>
+__device__ __forceinline__ void load_document_ends(const BackwardParameters& p,
+                                                   std::uint32_t target) {
+  if constexpr (Traits::kDocuments) {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i >= Traits::kN) return;
+    const BackwardTile<Traits> tile(p);
+    const int key = tile.first_key + i, origin = tile.first_key + i / 64 * 64 - p.offset;
+    const int end = tile.documents(p).end_query(key, key - p.offset + p.window);
+    store_word(target + 4 * i, static_cast<std::uint32_t>(end - origin));
+  }
+}
+
 // --- producer: one thread ------------------------------------------------------------------------
 template <class Traits, class Layout = BackwardLayout<Traits>>
 __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
@@ -238,6 +275,14 @@ __device__ __forceinline__ void add_release(int* address) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(address) : "memory");
 }
 
+// Waits for a turn at dQ, and no longer than some seconds: bounds that contradict each other may
+// name turns that never come, and must not hang the device.
+__device__ __forceinline__ void wait_for_turn(const int* turn, int wanted) {
+  constexpr int kMostPolls = 1 << 22;
+  for (int i = 0; i < kMostPolls && load_acquire(turn) < wanted; ++i) {
+  }
+}
+
 // While one thread waits for its addition to be complete, the other makes the next one.
 template <class Traits>
 __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::uint32_t shared,
@@ -256,7 +301,11 @@ __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::
     int* turn = p.turns;
     if (turn != nullptr) {
       turn += head * tile.blocks_of_head + walk.block;
-      while (load_acquire(turn) != tile.turn(walk.block, p)) {
+      if constexpr (Traits::kDocuments) {
+        wait_for_turn(turn, tile.turn(walk.block, p));
+      } else {
+        while (load_acquire(turn) != tile.turn(walk.block, p)) {
+        }
       }
     }
     float* target = p.dq_sums + (head * p.padded_queries + walk.block * kM) * kD;

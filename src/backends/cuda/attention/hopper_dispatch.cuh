@@ -127,6 +127,8 @@ cudaError_t tuned_narrow_backward(const AttentionBackward& call, const LaunchStr
   const int parts = backward_parts<Grouped>(call.shape);
   if (call.shape.cap > 0) return launch_hopper_backward<CappedOf<Grouped>>(call, parts, stream);
   if constexpr (kCausal) {
+    if (call.documents.starts != nullptr)
+      return launch_hopper_backward<Documented<Grouped>>(call, parts, stream);
     if (call.shape.window > 0)
       return launch_hopper_backward<Windowed<Grouped>>(call, parts, stream);
   }
@@ -144,6 +146,8 @@ cudaError_t tuned_backward(const AttentionBackward& call, const LaunchStream& st
       using Wide = WideBackwardTraits<T, width(), causal()>;
       if (call.shape.cap > 0) return launch_hopper_wide_backward<CappedOf<Wide>>(call, stream);
       if constexpr (causal()) {
+        if (call.documents.starts != nullptr)
+          return launch_hopper_wide_backward<Documented<Wide>, Windowed<Wide>>(call, stream);
         if (call.shape.window > 0) return launch_hopper_wide_backward<Windowed<Wide>>(call, stream);
       }
       return launch_hopper_wide_backward<Wide>(call, stream);

@@ -179,6 +179,7 @@ cudaError_t backward_parameters(const AttentionBackward& call, const BackwardRow
   p.scale = shape.scale;
   p.to_tangent = to_tangent(shape);
   p.scale_log2 = scale_log2(shape);
+  p.documents = call.documents;
   return map.status;
 }
 
@@ -237,6 +238,7 @@ cudaError_t launch_wide_queries(const AttentionBackward& call, const BackwardRow
   p.delta = rows.delta;
   p.padded_queries = 64 * rows.row_blocks;
   p.scale = shape.scale;
+  p.documents = call.documents;
   tile_forward(shape, Layout::kRows, section_heads(shape), p);
   auto* kernel = hopper_wide_queries_kernel<Traits>;
   static const cudaError_t allowed = allow_shared(kernel, Layout::kBytes);
@@ -244,7 +246,8 @@ cudaError_t launch_wide_queries(const AttentionBackward& call, const BackwardRow
   return launch_kernel(stream, {static_cast<unsigned>(p.tiles), 384, Layout::kBytes}, kernel, p);
 }
 
-template <class Traits>
+// The kernel for dQ takes documents as any windowed one does.
+template <class Traits, class OfQueries = Traits>
 cudaError_t launch_hopper_wide_backward(const AttentionBackward& call, const LaunchStream& stream) {
   BackwardRows rows = backward_rows(call);
   rows.dq_sums = nullptr;
@@ -256,7 +259,7 @@ cudaError_t launch_hopper_wide_backward(const AttentionBackward& call, const Lau
   if (status == cudaSuccess && (call.dk != nullptr || call.dv != nullptr))
     status = launch_wide_keys<Traits>(call, rows, stream);
   if (status == cudaSuccess && call.dq != nullptr)
-    status = launch_wide_queries<Traits>(call, rows, stream);
+    status = launch_wide_queries<OfQueries>(call, rows, stream);
   return status;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "backends/cuda/attention/document_sight.cuh"
+#include "backends/cuda/attention/ptx.cuh"
 
 namespace tracestep::cuda {
 
@@ -53,7 +54,8 @@ template <class Traits, int kM>
 __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance, int keys_left,
                                                 int window, int thread) {
   const bool is_diagonal = Traits::kCausal && distance + 63 > 0;
-  const bool is_late = Traits::kWindowed && distance + window < kM;
+  constexpr bool kByWindow = Traits::kWindowed && !Traits::kDocuments;
+  const bool is_late = kByWindow && distance + window < kM;
   if (__builtin_expect(!is_diagonal && !is_late && keys_left >= 64, 1)) return;
   const int lane = thread % 32, row = thread / 32 * 16 + lane / 4;
   // The first of this thread's columns (queries) that sees the key of a row.
@@ -68,7 +70,7 @@ __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance
       if (8 * j + e < begin1) s[4 * j + 2 + e] = -INFINITY;
     }
   }
-  if constexpr (Traits::kWindowed) {
+  if constexpr (kByWindow) {
     if (!is_late) return;
     const int end0 = seen + window;  // of the key of a row; 8 rows further: 8 later
 #pragma unroll
@@ -78,6 +80,26 @@ __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance
         if (8 * j + e >= end0) s[4 * j + e] = -INFINITY;
         if (8 * j + e >= end0 + 8) s[4 * j + 2 + e] = -INFINITY;
       }
+    }
+  }
+}
+
+// Hides queries behind the documents of keys, and behind their windows, of scores transposed.
+// `ends`: of the 64 keys in shared memory, see load_document_ends(); that of the first is the
+// least.
+template <int kM>
+__device__ __forceinline__ void mask_document_ends(float (&s)[kM / 2], int distance,
+                                                   std::uint32_t ends, int thread) {
+  if (load_int(ends) + distance >= kM) return;
+  const int lane = thread % 32, row = thread / 32 * 16 + lane / 4;
+  const int column = lane % 4 * 2 - distance;
+  const int end0 = load_int(ends + 4 * row) - column, end1 = load_int(ends + 4 * row + 32) - column;
+#pragma unroll
+  for (int j = 0; j < kM / 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      if (8 * j + e >= end0) s[4 * j + e] = -INFINITY;
+      if (8 * j + e >= end1) s[4 * j + 2 + e] = -INFINITY;
     }
   }
 }

@@ -25,7 +25,7 @@ template <class TypeOf, int kD_, bool kCausal_>
 struct WideBackwardTraits {
   using T = TypeOf;
   static constexpr int kD = kD_, kM = 64, kN = 64;  // head width; queries and keys of a block
-  static constexpr bool kCausal = kCausal_, kWindowed = false, kCapped = false;
+  static constexpr bool kCausal = kCausal_, kWindowed = false, kCapped = false, kDocuments = false;
   static constexpr bool kGrouped = true;  // one head of queries is a group of one
   static constexpr int kQStages = 2, kDOStages = 2;
   static constexpr int kVStages = kD_ > 192 ? 1 : 2;  // of the kernel for dQ
@@ -48,7 +48,8 @@ struct WideKeysLayout {
                        kDOFull = kQEmpty + 8 * Traits::kQStages,
                        kDOEmpty = kDOFull + 8 * Traits::kDOStages,
                        kPFull = kDOEmpty + 8 * Traits::kDOStages, kPEmpty = kPFull + 16;
-  static constexpr int kBytes = kPEmpty + 16 + 1024;
+  static constexpr int kDocumentEnds = kPEmpty + 16;  // see load_document_ends()
+  static constexpr int kBytes = kDocumentEnds + (Traits::kDocuments ? 4 * kN : 0) + 1024;
   static_assert(Q::kBytes % 1024 == 0 && kPBytes % 1024 == 0);
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
@@ -154,6 +155,8 @@ class WideKeysConsumer {
   __device__ __forceinline__ void exponentiate(int distance, int keys_left) {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
     mask_transposed<Traits, kM>(s_, distance, keys_left, p_.window, thread_);
+    if constexpr (Traits::kDocuments)
+      mask_document_ends<kM>(s_, distance, shared_ + Layout::kDocumentEnds, thread_);
     barrier_wait(shared_ + Layout::kPEmpty + 8 * ring_.stage, ring_.parity ^ 1);
     const std::uint32_t lse =
         shared_ + Layout::kLse + ring_.stage * Layout::kRowBytes + thread_ % 4 * 8;
@@ -239,6 +242,7 @@ __global__ void __launch_bounds__(384, 1)
     }
     barrier_init_fence();
   }
+  load_document_ends<Traits>(p, shared + Layout::kDocumentEnds);
   __syncthreads();
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp < 4) {

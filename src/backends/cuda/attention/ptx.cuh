@@ -208,6 +208,11 @@ __device__ __forceinline__ float4 load_float4(std::uint32_t address) {
                : "r"(address));
   return x;
 }
+__device__ __forceinline__ int load_int(std::uint32_t address) {
+  int x;
+  asm volatile("ld.shared.s32 %0, [%1];" : "=r"(x) : "r"(address));
+  return x;
+}
 __device__ __forceinline__ float2 load_float2(std::uint32_t address) {
   float2 x;
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
