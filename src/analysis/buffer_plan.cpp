@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analysis/assembly.h"
+#include "analysis/places_in_copies.h"
 #include "analysis/saved.h"
 #include "analysis/view_strides.h"
 #include "base/indexed.h"
@@ -33,6 +34,7 @@ class Planner {
     }
     find_last_reads();
     for (const Update& u : program_.updates) force_in_place(u);
+    in_copies_ = places_in_copies(program_);
     for (ValueId id : program_.leaves) add_buffer(id, kNoNode);
     for (NodeId id = 0; id < end_; ++id) place(id);
     out_.turns = turns_of(program_, out_);
@@ -132,7 +134,10 @@ class Planner {
         place_part(id, output, part->second.base);
         continue;
       }
-      const int donated = donor(id, output, taken);
+      const auto copy = in_copies_.find(output);
+      const int donated = copy != in_copies_.end() && forced_[at(output)] == kNoValue
+                              ? out_.buffer_of[at(copy->second)]
+                              : donor(id, output, taken);
       if (donated >= 0) {
         out_.buffer_of[at(output)] = donated;
         taken.insert(donated);
@@ -281,6 +286,7 @@ class Planner {
   NodeId end_;
   std::vector<NodeId> last_read_;                  // by base value
   std::vector<ValueId> forced_;                    // by value: whose buffer it must have
+  std::map<ValueId, ValueId> in_copies_;           // by value: the leaf that holds it
   std::set<ValueId> saved_;                        // by base value
   std::map<ValueId, std::vector<ValueId>> parts_;  // by assembly
   std::map<int, std::vector<ValueId>> members_;

@@ -240,6 +240,13 @@ HostTensor StepExecutor::output(std::string_view name) const {
   return *std::move(out);
 }
 
+// True for what lay in a narrow copy of weights, which is whole again behind the step.
+bool StepExecutor::is_only_in_between(const Value& v, int buffer) const {
+  const Value& owner = program_.value(buffer_plan_.buffers[at(buffer)].owner);
+  return owner.leaf != LeafKind::kNone && owner.role == Role::kWeightCast &&
+         program_.value(v.layout.base).role != Role::kWeightCast;
+}
+
 // The stretch of memory that holds the elements is copied out and gathered on the host.
 std::optional<HostTensor> StepExecutor::value(ValueId id) const {
   const Value& v = program_.value(id);
@@ -249,6 +256,7 @@ std::optional<HostTensor> StepExecutor::value(ValueId id) const {
   const std::int64_t extent = extent_of(v.type.shape, layout->strides);
   const int buffer = buffer_plan_.buffer_of[at(id)];
   if ((buffer < 0 || !is_alive(buffer)) && extent > 0) return std::nullopt;
+  if (buffer >= 0 && is_only_in_between(v, buffer)) return std::nullopt;
   std::vector<std::byte> bytes(static_cast<std::size_t>(extent * size));
   device_.synchronize();
   if (!bytes.empty()) {

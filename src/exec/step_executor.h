@@ -77,6 +77,7 @@ class StepExecutor : public Executor {
   // Launches what was postponed, up to this node.
   void issue_postponed(NodeId last);
   bool is_postponed(const Launch& launch) const;
+  bool is_only_in_between(const Value& v, int buffer) const;
   // Sends early results if this launch completed them.
   void send_behind(const Launch& launch);
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "analysis/places_in_copies.h"
 #include "analysis/readers.h"
 #include "analysis/view_strides.h"
 #include "ir/rewrite.h"
@@ -167,13 +168,25 @@ class Epilogue {
   std::set<NodeId> left_out_;            // at the place where they stand
 };
 
+// True if what rows are added to costs no bytes: it lies in a narrow copy of the weights.
+bool lie_in_copies(const Program& program) {
+  const std::map<ValueId, ValueId> places = places_in_copies(program);
+  return std::ranges::all_of(program.nodes, [&](const Node& node) {
+    if (node.op->name != kRowsAndSum) return true;
+    const ValueId addend = program.value(node.inputs.back()).layout.base;
+    return places.contains(addend);
+  });
+}
+
 }  // namespace
 
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                  HeadGradient head) {
-  return has_kernel(find_op(kProductAndSum))
-             ? Epilogue(program, has_kernel(find_op(kRowsAndSum)), head).run()
-             : program;
+  if (!has_kernel(find_op(kProductAndSum))) return program;
+  const bool adds_to_rows = has_kernel(find_op(kRowsAndSum));
+  Program first = Epilogue(program, adds_to_rows, HeadGradient::kFirst).run();
+  if (head == HeadGradient::kFirst || lie_in_copies(first)) return first;
+  return Epilogue(program, adds_to_rows, head).run();
 }
 
 }  // namespace tracestep

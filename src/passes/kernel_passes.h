@@ -29,7 +29,9 @@ Program overwrite(const Program& program, const std::function<bool(const OpDef&)
 // Where that matrix is the product of a head that is tied to the embedding, it is made last, just
 // before the rows are added; with kFirst where it stood, behind the gradient of the logits, which
 // then need not stay until backward ends. The first is better where all that is saved is alive when
-// backward begins, which then is the fullest moment; the other one where backward computes again.
+// backward begins, which then is the fullest moment; the other one where backward computes again,
+// and, whatever `head` says, where the product lies in the weights' narrow copy
+// (analysis/places_in_copies.h).
 enum class HeadGradient : std::uint8_t { kLast, kFirst };
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                  HeadGradient head = HeadGradient::kLast);

@@ -159,6 +159,34 @@ TEST_F(EpilogueTest, TheGradientOfTheHeadIsMadeFirstWhereThatIsAskedFor) {
                         "  %2 : f32[5,4] = scatter_add_to(%1, %ids, %0)\n"));
 }
 
+// Then the gradient of the logits is dead early at no bytes.
+TEST_F(EpilogueTest, TheGradientOfTheHeadIsMadeFirstWhereItsNarrowCopyHasRoomForIt) {
+  EXPECT_THAT(text_of(R"(program "p" {
+    input %dlogits : bf16[6,5]
+    input %h : bf16[6,4]
+    input %ids : i64[6]
+    input %lr : f32[]
+    input %step_size : f32[]
+    parameter %w : f32[5,4]
+    state %m : f32[5,4] !optimizer_state
+    state %v : f32[5,4] !optimizer_state
+    state %shadow.w : bf16[5,4] !weight_cast
+    %0 : bf16[5,4] = matmul(%dlogits, %h) {transpose_a=true}
+    %1 : f32[6,4] = cast(%h) {dtype=f32}
+    %2 : f32[5,4] = scatter_add(%1, %ids) {rows=5}
+    %3 : f32[5,4] = cast(%0) {dtype=f32}
+    %4 : f32[5,4] = add(%2, %3)
+    %5, %6, %7, %8 : f32[5,4], f32[5,4], f32[5,4], bf16[5,4] = multi_adamw(%lr, %step_size, %w, %4, %m, %v, %shadow.w) {shadowed=true}
+    update %w = %5
+    update %m = %6
+    update %v = %7
+    update %shadow.w = %8
+  })"),
+              HasSubstr("  %0 : bf16[5,4] = matmul(%dlogits, %h) {transpose_a=true}\n"
+                        "  %1 : f32[6,4] = cast(%h) {dtype=f32}\n"
+                        "  %2 : f32[5,4] = scatter_add_to(%1, %ids, %0)\n"));
+}
+
 TEST_F(EpilogueTest, RowsAddedToAMatrixHaveTheBitsOfTheirSum) {
   const Program plain = parse_program(kTied);
   for (const testing::Backend& backend : testing::backends_under_test()) {

@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "python"), str(pathlib.Path(__file__).parent)]
 
 import tracestep  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from tracestep import _library  # noqa: E402
 
@@ -245,19 +246,32 @@ class OwnersTest(unittest.TestCase):
         plain_step(other, its, [batch(3)])
         self.assertLess(apart(model, other), 1e-10)
 
-    def test_a_release_gives_the_memory_back(self):
+    def test_weights_are_there_once_and_a_release_takes_them_apart(self):
         model, _ = two()
-        before = {n: p.data_ptr() for n, p in model.named_parameters()}
+        before = {n: StorageWeakRef(p.untyped_storage()) for n, p in model.named_parameters()}
         step = made(model, optimizer=grouped(model))
         step(*batch(0))
         after = {n: p.detach().clone() for n, p in model.named_parameters()}
-        self.assertNotEqual(before, {n: p.data_ptr() for n, p in model.named_parameters()})
+        in_blocks = {n for n, p in model.named_parameters() if p.untyped_storage().nbytes() > p.nbytes}
+        self.assertEqual(in_blocks, {f"h.0.{name}.weight" for name in "qkv"})
+        self.assertEqual({n for n, storage in before.items() if storage.expired()}, in_blocks)
         step.release()
-        self.assertEqual(before, {n: p.data_ptr() for n, p in model.named_parameters()})
         for n, p in model.named_parameters():
             self.assertTrue(torch.equal(p, after[n]), n)
+            self.assertEqual(p.untyped_storage().nbytes(), p.nbytes, n)
         with self.assertRaisesRegex(tracestep.UsageError, "released"):
             step(*batch(0))
+
+    def test_a_step_that_fails_leaves_narrow_copies_as_they_were(self):
+        model, other = two()
+        steps = [made(m, optimizer=grouped(m), precision="bf16") for m in (model, other)]
+        ids, targets = batch(0)
+        for step in steps:
+            step(ids, targets)
+        with self.assertRaises(tracestep.Error):
+            steps[0](ids, torch.full_like(targets, VOCAB))
+        self.assertEqual(float(steps[0](*batch(1))), float(steps[1](*batch(1))))
+        self.assertEqual(apart(model, other), 0.0)
 
     def test_saving_needs_nothing_special(self):
         model, other = two()

@@ -81,11 +81,11 @@ class Parameters:
     """The module's parameters, whose data a program may want elsewhere."""
 
     def __init__(self) -> None:
-        self.moved: dict[int, tuple[torch.nn.Parameter, torch.Tensor]] = {}  # and where they were
+        self.moved: dict[int, tuple[torch.nn.Parameter, tuple[int, ...]]] = {}  # and their strides before
 
     def place(self, leaves: Sequence[Leaf], parameters: dict[str, torch.nn.Parameter], device: torch.device,
               lend: Callable[[Leaf, torch.Tensor], None]) -> None:
-        """Points each to its place and lends it."""
+        """Points each to its place, which frees where it was, and lends it."""
         for group in in_blocks(leaves):
             own = [parameters[leaf.name] for leaf in group]
             for leaf, p in zip(group, own):
@@ -95,16 +95,15 @@ class Parameters:
                 views = placed(group, [p.data for p in own], device)
             for leaf, p, view in zip(group, own, views):
                 if p.data_ptr() != view.data_ptr():
-                    self.moved.setdefault(id(p), (p, p.data))
+                    self.moved.setdefault(id(p), (p, p.data.stride()))
                     p.data = view
                 lend(leaf, p.data)
 
     def release(self) -> None:
-        """Each back to where it was, with its values now."""
-        for p, before in self.moved.values():
+        """Each in memory of its own again, with its values now."""
+        for p, strides in self.moved.values():
             with torch.no_grad():
-                before.copy_(p.data)
-            p.data = before
+                p.data = torch.empty_strided(p.shape, strides, dtype=p.dtype, device=p.device).copy_(p.data)
         self.moved.clear()
 
 

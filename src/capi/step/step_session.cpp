@@ -209,9 +209,15 @@ void StepRun::set_rate(std::int64_t group, double rate, std::int64_t step) {
 void StepRun::go(void* stream) {
   Executor& executor = this->executor();
   Device& device = session_.device();
+  session_.mend_copies();
   begin_behind_stream(device, stream);
   has_run_ = false;
-  executor.run();
+  try {
+    executor.run();
+  } catch (...) {
+    session_.suspect_copies();
+    throw;
+  }
   has_run_ = true;
   let_stream_wait(device, stream);
 }
@@ -274,6 +280,12 @@ void StepSession::end(StepRun* run) {
 void StepSession::lend(const std::string& name, void* data, std::int64_t bytes) {
   if (bytes < 0) fail_usage("lend", "{} with {} bytes", name, bytes);
   lent_.lend(name, data, bytes);
+}
+
+void StepSession::mend_copies() {
+  if (!has_suspect_copies_) return;
+  for (const std::string& name : store().names(LeafKind::kParameter)) refresh(name);
+  has_suspect_copies_ = false;
 }
 
 void StepSession::refresh(const std::string& name) {

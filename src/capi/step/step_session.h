@@ -75,6 +75,10 @@ class StepSession {
   void end(StepRun* run);
   void lend(const std::string& name, void* data, std::int64_t bytes);
   void refresh(const std::string& name);
+  // Behind a run that failed: narrow copies may hold gradients (analysis/places_in_copies.h). The
+  // next run begins by making them anew.
+  void suspect_copies() { has_suspect_copies_ = true; }
+  void mend_copies();
   // Ends all; what is left of the session takes no calls.
   void close();
 
@@ -92,6 +96,7 @@ class StepSession {
   std::unique_ptr<RankDevices> group_;
   std::unique_ptr<RankStores> stores_;
   std::list<std::unique_ptr<StepRun>> runs_;
+  bool has_suspect_copies_ = false;
 };
 
 }  // namespace tracestep::capi
