@@ -6,6 +6,7 @@
 #include "analysis/readers.h"
 #include "ir/rewrite.h"
 #include "passes/form_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -126,6 +127,10 @@ class Pairing {
 Program by_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel) {
   const Program out = marked(program);
   return has_kernel(find_op("linear_grad")) ? Pairing(out).run() : out;
+}
+
+bool computes_by_parts(const PassOptions& o) {
+  return o.run.precision.split && o.context.traits.has_product_formats();
 }
 
 }  // namespace tracestep

@@ -11,6 +11,7 @@
 #include "ops/functions.h"
 #include "passes/form_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -174,6 +175,14 @@ Program epilogue(const Program& program, const std::function<bool(const OpDef&)>
   return has_kernel(find_op(kProductAndSum))
              ? Epilogue(program, has_kernel(find_op(kRowsAndSum)), head).run()
              : program;
+}
+
+Program epilogue(const Program& p, const PassOptions& o) {
+  const bool computes_again = std::ranges::any_of(
+      p.nodes, [](const Node& node) { return node.origin().phase == Phase::kRecompute; });
+  return epilogue(
+      p, [&](const OpDef& op) { return o.has_kernel(op); },
+      computes_again ? HeadGradient::kFirst : HeadGradient::kLast);
 }
 
 }  // namespace tracestep

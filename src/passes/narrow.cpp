@@ -9,6 +9,7 @@
 #include "ops/shared_attrs.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -189,6 +190,10 @@ class Narrow {
 
 Program narrow(const Program& program) {
   return Narrow(program).run();
+}
+
+bool narrows_gradients(const PassOptions& o) {
+  return o.casts() && o.differentiates();
 }
 
 }  // namespace tracestep

@@ -1,3 +1,4 @@
+#include "passes/pass_rules.h"
 #include "passes/update_passes.h"
 
 #include <algorithm>
@@ -49,6 +50,10 @@ Program offload(const Program& program) {
   }
   for (const Node& node : program.nodes) r.copy(node);
   return r.finish();
+}
+
+bool offloads(const PassOptions& o) {
+  return has_optimizer(o.run.offload) && o.context.traits.has_own_memory();
 }
 
 }  // namespace tracestep

@@ -11,6 +11,7 @@
 #include "ir/rewrite.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 #include "passes/recompute.h"
 
 namespace tracestep {
@@ -176,6 +177,15 @@ Program offload_activations(const Program& program, const DeviceTraits& traits) 
   if (moves.empty()) return program;
   bring_forward(program, traits, moves);
   return OffloadActivations(program, moves).run();
+}
+
+bool offloads_activations(const PassOptions& o) {
+  return has_activations(o.run.offload) && o.context.traits.has_own_memory() && o.trains() &&
+         !o.context.has_gradients;
+}
+
+Program offload_activations(const Program& p, const PassOptions& o) {
+  return offload_activations(p, o.context.traits);
 }
 
 }  // namespace tracestep

@@ -1,4 +1,6 @@
+#include "passes/kernel_passes.h"
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include <algorithm>
 #include <deque>
@@ -282,6 +284,14 @@ class OverlapPass {
 
 Program overlap(const Program& program, const Parallel& choice) {
   return OverlapPass(program, choice).run();
+}
+
+bool overlaps(const PassOptions& o) {
+  return reduces(o) || o.shards_weights();
+}
+
+Program overlap(const Program& p, const PassOptions& o) {
+  return assign_updates(overlap(p, o.run.parallel));
 }
 
 }  // namespace tracestep

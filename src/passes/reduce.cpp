@@ -5,6 +5,7 @@
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
 #include "passes/autograd.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -133,6 +134,15 @@ class Reduce {
 
 Program reduce(const Program& program, const Parallel& choice) {
   return Reduce(program, choice).run();
+}
+
+bool reduces(const PassOptions& o) {
+  const bool is_summed = o.context.has_gradients && o.context.sums_shards;
+  return o.run.parallel.is_on() && o.trains() && !is_summed;
+}
+
+Program reduce(const Program& p, const PassOptions& o) {
+  return reduce(p, o.run.parallel);
 }
 
 }  // namespace tracestep

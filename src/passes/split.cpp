@@ -1,4 +1,5 @@
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include <map>
 
@@ -453,6 +454,10 @@ std::optional<int> split_axis(std::string_view parameter) {
 
 Program split(const Program& program, const Parallel& choice) {
   return Split(program, choice).run();
+}
+
+Program split(const Program& p, const PassOptions& o) {
+  return split(p, o.run.parallel);
 }
 
 }  // namespace tracestep
