@@ -64,6 +64,7 @@ template <ColumnKind kKind>
 struct KnownColumn {
   const char *name, *title = "", *description = "", *unit = "";
   int digits = -1;
+  ColumnRole role = ColumnRole::kShown;
 
   operator Column() const { return (*this)(description); }
   // With another description.
@@ -76,7 +77,8 @@ struct KnownColumn {
             .unit = unit,
             .kind = kKind,
             .digits = digits,
-            .description = std::move(about)};
+            .description = std::move(about),
+            .role = role};
   }
 };
 
@@ -111,7 +113,8 @@ Column with_role(Column column) {
 }
 inline constexpr auto *as_key = with_role<ColumnRole::kKey>,
                       *as_samples = with_role<ColumnRole::kSamples>,
-                      *as_exact = with_role<ColumnRole::kExact>;
+                      *as_exact = with_role<ColumnRole::kExact>,
+                      *as_following = with_role<ColumnRole::kFollows>;
 
 inline Column as_part(std::string whole, Column column) {
   column.whole = std::move(whole);

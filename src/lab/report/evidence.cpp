@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -223,11 +222,10 @@ bool Evidence::Row::is_like(const Row& other) const {
       if (a != b) return false;
       continue;
     }
-    // These columns follow from keys or were counted: they tell no runs apart that keys do not.
-    static const std::set<std::string_view> kOfRow = {"label", "verdict", "launches", "parameters",
-                                                      "flops"};
-    const bool is_of_row = kOfRow.contains(column.name) || column.kind == ColumnKind::kBytes;
-    if (has_keys && is_of_row) continue;
+    // Counts and what follows from other columns tell no runs apart that keys do not.
+    const bool follows = column.role == ColumnRole::kFollows || column.role == ColumnRole::kExact ||
+                         column.role == ColumnRole::kKey || column.kind == ColumnKind::kBytes;
+    if (has_keys && follows) continue;
     const auto is_measured = [](const Json& cell) {
       return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
     };

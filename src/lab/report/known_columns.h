@@ -23,26 +23,30 @@ inline constexpr KnownText a{"a", "A"}, assumes{"assumes"}, attention{"attention
     component{"component", "", "model path, layers added up"}, detail{"detail"}, device{"device"},
     doc{"doc", "meaning"}, dtype{"dtype"}, file{"file"}, flags{"flags"}, form{"form"},
     format{"format"}, formula{"formula"}, id{"id"}, is{"is"}, item{"item"}, kernel{"kernel"},
-    kind{"kind"}, label{"label"}, level{"level"}, model{"model"}, module{"module"}, name{"name"},
-    number{"number"}, numbers{"numbers", "with numbers"}, op{"op"}, ops{"ops"},
-    parallel{"parallel"}, part{"part"}, pass{"pass"}, path{"path"}, phase{"phase"},
-    precision{"precision"}, quantity{"quantity"}, question{"question"},
-    read_by{"read_by", "read by"}, reason{"reason"}, recorded_by{"recorded_by"}, row{"row"},
-    saved{"saved"}, settings{"settings"}, severity{"severity", "", "what it costs besides time"},
-    shape{"shape"}, site{"site", "allocated at"}, size{"size"}, source{"source"}, status{"status"},
-    study{"study"}, table{"table"}, text{"text"},
-    throttled{"throttled", "", "what slowed the device down"}, topic{"topic"}, type{"type"},
-    unit{"unit"}, value{"value"}, verdict{"verdict"}, what{"what"}, where{"where"}, why{"why"};
+    kind{"kind"}, label{"label", "", "", "", -1, ColumnRole::kFollows}, level{"level"},
+    model{"model"}, module{"module"}, name{"name"}, number{"number"},
+    numbers{"numbers", "with numbers"}, op{"op"}, ops{"ops"}, parallel{"parallel"}, part{"part"},
+    pass{"pass"}, path{"path"}, phase{"phase"}, precision{"precision"}, quantity{"quantity"},
+    question{"question"}, read_by{"read_by", "read by"}, reason{"reason"},
+    recorded_by{"recorded_by"}, row{"row"}, saved{"saved"}, settings{"settings"},
+    severity{"severity", "", "what it costs besides time"}, shape{"shape"},
+    site{"site", "allocated at"}, size{"size"}, source{"source"}, status{"status"}, study{"study"},
+    table{"table"}, text{"text"}, throttled{"throttled", "", "what slowed the device down"},
+    topic{"topic"}, type{"type"}, unit{"unit"}, value{"value"},
+    verdict{"verdict", "", "", "", -1, ColumnRole::kFollows}, what{"what"}, where{"where"},
+    why{"why"};
 
 // Whole numbers.
 inline constexpr KnownInt batch{"batch"}, blocks{"blocks"}, buffers{"buffers"}, cells{"cells"},
     context{"context"}, copy{"copy", "", "of the same cell, measured several times"},
     count{"count"}, d_ff{"d_ff", "F"}, d_model{"d_model", "C"}, devices{"devices"},
     error_layers{"error_layers", "", "of the model that errors are of"}, event{"event"},
-    events{"events"}, flops{"flops", "FLOPs"}, heads{"heads", "H"}, kernels{"kernels"},
-    launches{"launches", "launching nodes"}, layers{"layers", "L"}, node{"node"},
-    parameters{"parameters"}, rank{"rank"}, ranks{"ranks"}, step{"step"}, steps{"steps"},
-    values{"values"}, vocab{"vocab", "V"}, width{"width"};
+    events{"events"}, flops{"flops", "FLOPs", "", "", -1, ColumnRole::kFollows},
+    heads{"heads", "H"}, kernels{"kernels"},
+    launches{"launches", "launching nodes", "", "", -1, ColumnRole::kFollows},
+    layers{"layers", "L"}, node{"node"},
+    parameters{"parameters", "", "", "", -1, ColumnRole::kFollows}, rank{"rank"}, ranks{"ranks"},
+    step{"step"}, steps{"steps"}, values{"values"}, vocab{"vocab", "V"}, width{"width"};
 
 // Bytes.
 inline constexpr KnownBytes allocated_bytes{"allocated_bytes", "allocated"},

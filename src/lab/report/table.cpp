@@ -35,7 +35,7 @@ constexpr std::array<NamedFormat, 6> kFormats = {
      {"latex", ".tex", Format::kLatex, write_latex, "% "},
      {"typst", ".typ", Format::kTypst, write_typst, "// "}}};
 
-constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part"};
+constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part", "follows"};
 
 // "GPU memory" for "gpu_memory_bytes", whose value is shown with its unit.
 std::string words_of(std::string_view name) {

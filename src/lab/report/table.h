@@ -38,6 +38,7 @@ enum class ColumnRole : std::uint8_t {
   kSamples,  // a list of measured times; its name ends with "samples_ms"
   kExact,    // bytes, launches, FLOPs, errors: the same in every run of one program; more is worse
   kPart,     // a part of the figure `whole` of the one cell that the table is of
+  kFollows,  // a name, count or verdict that follows from the other columns of its row
 };
 std::string_view name_of(ColumnRole role);
 ColumnRole role_named(std::string_view name);  // kShown for a name that is not known

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "lab/attention/tables.h"
 #include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "lab/study/study.h"
 #include "spec/fields.h"
 
@@ -76,7 +77,7 @@ StudySection validity_section(const StudyContext& context, const std::vector<Res
                               const Verdicts& verdicts, const std::vector<std::string>& summaries) {
   Table table{.name = "validity", .title = "What the validity checker says of every timed cell"};
   table.columns = {text_column("cell"), text_column("table", {}, "the first that has its times"),
-                   text_column("verdict"), text_column("why")};
+                   col::verdict, text_column("why")};
   const std::map<std::string, std::string> tables = tables_of_steps(context);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::string why;
