@@ -12,8 +12,8 @@
 
 namespace tracestep {
 
-// Rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must set the
-// first one to kInitialLossScale; the others start at zero.
+// Names of rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must
+// set the first one to kInitialLossScale; the others start at zero.
 inline constexpr std::string_view kLossScale = "loss_scale";
 inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";        // in a row
 inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";  // in all

@@ -91,7 +91,7 @@ bool fuses(const PassOptions& o);                 // fuse
 bool computes_by_parts(const PassOptions& o);     // by_parts
 bool overlaps(const PassOptions& o);              // overlap
 
-// `fuse` is needed in this run, and neither switched off nor left out of the compile passes.
+// True if the run needs `fuse`, and it is neither switched off nor left out of the compile passes.
 bool will_fuse(const PassOptions& o);
 
 // The passes with the arguments that the run gives them.

@@ -1,7 +1,7 @@
-// Results as JSON and back, bit for bit: what a file of finished cells keeps of them. A struct is
-// an array of its members, which it names in
-//   auto stored_members(Struct& s);  // std::tie() of those that are kept
-// so a row can be read by the build that wrote it alone; NaN comes back for numbers that are none.
+// Converts results to JSON and back, bit for bit, for the file of finished cells. A struct becomes
+// an array of its members, which it lists by auto stored_members(Struct& s);  // std::tie() of the
+// members that are kept so only the build that wrote a row can read it. A number that JSON lacks
+// comes back as NaN.
 #pragma once
 
 #include <array>

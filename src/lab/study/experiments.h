@@ -9,49 +9,55 @@
 
 namespace tracestep {
 
-// The models of StudySizes, or its profiled steps; kAny: every model of these.
+// Which models of StudySizes cells are of; kAny: all models that any experiment times, kProfiled:
+// the profiled steps.
 enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
 enum class Which { kAll, kFirst, kOthers };  // of these
 
-// The values of each axis, the first of which varies slowest; none: as usual.
+// The values of each axis of the cells; the first axis varies slowest. Empty: the run's default.
 struct Axes {
-  bool has_contexts = false;  // those of the sizes
+  bool has_contexts = false;  // True: the contexts of StudySizes.
   std::vector<Mode> modes = {};
-  bool has_precisions = false;  // those of the sizes
+  bool has_precisions = false;  // True: the precisions of StudySizes.
   std::vector<Precision> precisions = {};
   std::vector<Granularity> ops = {};
   std::vector<ExecutorKind> executors = {};
 };
 
-// The steps that a table shows of each of some models.
+// The steps of some models that a table shows.
 struct StepCells {
-  std::string_view table;  // empty: what the first screen compares, in more rounds than others
+  // The table; empty: the steps that the first screen compares, which are measured in more rounds
+  // than others.
+  std::string_view table;
   Of models;
   Which which;
   Axes axes;
-  int recorded = 0;  // steps whose kernels are recorded
+  int recorded = 0;  // The number of steps whose kernels are recorded.
   std::vector<RunSpec> (*more)(const StudyContext&, const RunSpec& base) = nullptr;  // instead
 };
 
 struct Experiment {
   const char* name;
-  double share;  // of the time; 0: it is exact, and is never left out
+  // The experiment's share of the study's time; 0: it measures no times, and is never left out.
+  double share;
   void (*run)(StudyContext& context);
-  const char* tables = "";            // that lack rows where it had no time
-  std::vector<StepCells> cells = {};  // steps; where time is short the last ones are left out
-  bool has_cells = !cells.empty();    // which another process can measure one by one
+  const char* tables = "";  // The tables that lack rows if the experiment had too little time.
+  // The steps to measure; if time is short, the last ones are left out.
+  std::vector<StepCells> cells = {};
+  // True if it has cells that another process can measure one by one.
+  bool has_cells = !cells.empty();
 };
 
-// All experiments, in running order.
+// All experiments, in the order in which they run.
 const std::vector<Experiment>& all_experiments();
-// The experiment that `run` is of, which must be in the list.
+// The experiment that this function runs; it must be in the list.
 const Experiment& experiment_of(void (*run)(StudyContext& context));
 
-// True if the two have one name and one vocabulary: the study then has one set of cells for both.
+// True if the two have the same name and vocabulary, so that the study measures them once.
 bool is_same_model(const ModelConfig& a, const ModelConfig& b);
-// Every model whose steps are timed, the smallest first.
+// Every model whose steps are timed: the first one of the sizes, then the others by size.
 std::vector<ModelConfig> models_of(const StudySizes& sizes);
-// " BxT", the end of the names of the stages whose cells have this batch and context.
+// The batch and context as " BxT", with which the names of cells' stages end.
 std::string words_of(const BatchShape& shape);
 
 }  // namespace tracestep
