@@ -1,4 +1,5 @@
-// tracestep pivot: a stored result with the values of one key across, as size against context.
+// tracestep pivot: shows a stored result with the values of one key as columns, for example size
+// against context.
 #include <algorithm>
 #include <memory>
 

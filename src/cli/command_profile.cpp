@@ -1,5 +1,5 @@
-// tracestep profile: which kernels a step runs, for which part of the model, and how near to what
-// the device can do.
+// tracestep profile: shows which kernels a step runs, for which part of the model, and how close
+// they come to the device's ceilings.
 #include <filesystem>
 #include <memory>
 

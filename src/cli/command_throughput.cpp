@@ -1,4 +1,4 @@
-// tracestep throughput: which batch is large enough, by the tokens per second of each.
+// tracestep throughput: finds the batch that is large enough, by the tokens per second of each.
 #include <memory>
 
 #include "cli/cells.h"

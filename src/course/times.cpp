@@ -1,5 +1,6 @@
-// Verdicts on published times. Rules in order: what cannot be, what the clock really was, the same
-// pace as the other cells, and only then what would explain a cell that is off.
+// Verdicts on published times. The rules are tried in order: times that are impossible, what the
+// clock really measured, the same pace as other cells, and only then what would explain a cell that
+// is off.
 #include <algorithm>
 #include <map>
 

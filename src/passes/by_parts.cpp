@@ -1,4 +1,4 @@
-// Products by parts: first each is marked, then pairs become one node.
+// Marks products that are computed by parts, then joins pairs of them into one node.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-// Keeps narrow values for backward in place of what forward widened from them.
+// Keeps narrow values for backward instead of the wide ones that forward makes from them.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -1,4 +1,4 @@
-// Reads gradients as products do, and casts what was widened as it was.
+// Lets readers in backward use narrow values in place of their widened copies.
 #include <algorithm>
 #include <optional>
 

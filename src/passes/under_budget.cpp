@@ -1,5 +1,5 @@
-// Choices of passes under a memory budget. They are made by running the passes that follow on each
-// candidate and asking for the peak of what these make.
+// The choices that passes make under a memory budget: each candidate is run through the passes that
+// follow, and the peak of the result decides.
 #include <limits>
 
 #include "analysis/memory_map.h"

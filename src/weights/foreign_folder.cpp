@@ -1,4 +1,4 @@
-// Folders of models whose weights are in other files than safetensors.
+// Recognises folders of models whose weights are in files other than safetensors.
 #include <algorithm>
 #include <set>
 #include <system_error>

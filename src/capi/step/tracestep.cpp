@@ -1,5 +1,5 @@
-// The functions of the C interface: each looks at what it was given, hands over, and turns what is
-// thrown into a status and a message.
+// The functions of the C interface: each checks its arguments, calls the session, and turns
+// exceptions into a status and a message.
 #include "capi/tracestep.h"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Results as comma-separated values, read as the JSON documents that hold the same.
+// Reads results in CSV as the JSON documents that hold the same.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

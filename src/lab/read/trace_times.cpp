@@ -1,5 +1,6 @@
-// One walk over the events of host and devices by their begin. A kernel belongs to what was open on
-// the host where its call began; only the latest calls are remembered, as their numbers rise.
+// Walks once through the events of host and devices in the order of their begin. A kernel belongs
+// to what was open on the host when its call began; only the latest calls are remembered, because
+// their numbers rise.
 #include "lab/read/trace_times.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Texts in lines of a width.
+// Wraps texts into lines of a given width.
 #include <algorithm>
 
 #include "lab/report/writers.h"

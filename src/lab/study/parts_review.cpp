@@ -1,5 +1,5 @@
-// The last part of the study: what the validity checker says of its times, and tables that others
-// have published beside them.
+// The last part of the study: the validity checker's verdicts on its times, and comparisons with
+// published tables.
 #include <algorithm>
 #include <map>
 #include <set>
