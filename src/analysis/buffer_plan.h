@@ -39,7 +39,7 @@ struct BufferPlan {
   // For each node, whether it launches something; false for views and assemblies.
   std::vector<bool> runs;
   std::map<ValueId, Layout> assembled;  // The place of each result that is a part of an assembly.
-  std::vector<Turn> turns;              // by node
+  std::vector<Turn> turns;              // By node.
 
   const Buffer* buffer(ValueId id) const {
     const int b = buffer_of[static_cast<std::size_t>(id)];

@@ -13,7 +13,7 @@ enum class DType : std::uint8_t {
   kF32,
   kBF16,
   kF16,
-  kF8E4M3,  // of the range of E4M3FN: no infinities, 448 at most
+  kF8E4M3,  // Has the range of E4M3FN: no infinities, and 448 is the largest number.
   kF8E5M2,
   kI64,
   kI32,

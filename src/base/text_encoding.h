@@ -12,7 +12,7 @@ enum class TextMark : std::uint8_t { kNone, kUtf8, kUtf16Little, kUtf16Big, kUtf
 
 // The byte order mark at the beginning of a text; its first four bytes are enough.
 TextMark byte_order_mark_of(std::string_view bytes);
-std::size_t size_of(TextMark mark);  // in bytes
+std::size_t size_of(TextMark mark);  // The size of a mark in bytes.
 
 // Converts the UTF-16 bytes after a mark to UTF-8; nullopt if they are no UTF-16 or contain NUL.
 std::optional<std::string> utf8_of_utf16(std::string_view bytes, TextMark mark);

@@ -68,7 +68,7 @@ struct CapturedModel {
   std::optional<CaptureCheck> check;  // The comparison with the module; nullopt: none was made.
   std::map<std::string, std::int64_t> patterns;  // How often each composite op was recognised.
   std::string optimizer = {};  // The class of the module's optimizer, if one was given.
-  std::vector<OptimizerGroup> groups = {};  // of that optimizer
+  std::vector<OptimizerGroup> groups = {};  // The groups of that optimizer.
   // Batch and context, from the first input of tokens [B,T]; without one, B of the first input
   // [B,…], and 1.
   std::int64_t batch = 1, context = 1;

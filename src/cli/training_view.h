@@ -45,7 +45,7 @@ class TrainingView {
     std::optional<std::int64_t> log_every = {};
     double flops_per_token = 0.0;
     double peak_flops = 0.0;  // The peak FLOP/s of all devices together; 0: not known.
-    std::vector<std::int64_t> prompt = {};  // of samples
+    std::vector<std::int64_t> prompt = {};  // The prompt of samples.
     const Tokenizer* tokenizer = nullptr;   // The tokenizer, which samples of text need.
   };
   explicit TrainingView(Setup setup);

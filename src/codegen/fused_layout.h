@@ -49,7 +49,7 @@ struct FusedLayout {
   std::int64_t blocks = 1;
 
   std::int64_t held() const { return held_packs * pack; }  // The points that a thread holds.
-  std::int64_t threads() const { return lanes * rows_per_block; }  // of a block
+  std::int64_t threads() const { return lanes * rows_per_block; }  // The threads of a block.
   bool is_output(const Access& a) const {
     return &a - accesses.data() >= static_cast<std::ptrdiff_t>(operands);
   }

@@ -16,7 +16,7 @@ namespace tracestep {
 struct Claim {
   std::string row;      // The row of the study: "X12".
   std::string studies;  // The studies that say so: "C, B, E".
-  std::string topic;    // of explain
+  std::string topic;    // The topic of `explain` to which the claim belongs.
   // The model whose B, T, C, F, H, D, L, V and P formulas may name, at batch 4.
   std::string size = {};
   std::int64_t context = 0;

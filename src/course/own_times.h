@@ -19,7 +19,7 @@ namespace tracestep {
 struct OwnRecording {
   // Kind of work and its share: "matrix products", 43.9.
   std::vector<std::pair<std::string, double>> shares;
-  double calls = 0;  // of a CPU: ops
+  double calls = 0;  // The number of kernels; on a CPU, of ops.
 };
 
 // A time that somebody measured: a row of a file with settings of runs (size, context, batch,
@@ -31,7 +31,7 @@ struct OwnTime {
   std::int64_t steps = 0;
   bool is_oom = false;
   std::optional<OwnRecording> recorded = {};
-  std::size_t line = 0;  // of the file
+  std::size_t line = 0;  // The line of the file.
 
   std::string setting(std::string_view name) const;  // A setting of the run; empty: not stated.
 };

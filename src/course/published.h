@@ -53,7 +53,7 @@ StudySection published_section(std::vector<ResultRow> rows, const Json& environm
 // The ratio of a study's times to ours, over cells that neither the host nor a profiler slows down.
 struct Pace {
   double ratio = 0;                // The median ratio; 0: there are too few cells.
-  std::size_t cells = 0;           // in the median
+  std::size_t cells = 0;           // How many cells the median is of.
   double by_low = 0, by_high = 0;  // The range that both devices' peaks suggest; 0: not known.
 };
 
@@ -64,7 +64,7 @@ struct TimeReplay {
   bool is_compared = false;   // True: the verdict comes from our time and the pace.
   bool is_predicted = false;  // True if the time agrees with the roofline.
   Pace pace;                  // The pace of its study, device and precision, from the other cells.
-  Pace device_pace;           // by all cells
+  Pace device_pace;           // The pace over all cells of the device.
 };
 // Judges every cell; the results are in the order of `published.times`.
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);

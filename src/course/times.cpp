@@ -204,7 +204,8 @@ class Judge {
     return modelled_pass({t.size, t.context, t.precision, t.pass}, *device).ms();
   }
 
-  // Their time over ours, for each cell of t's study, device and precision that nothing holds up.
+  // The ratios of their time to ours, for each cell of t's study, device and precision that nothing
+  // delays.
   Ratios ratios_like(const PublishedTime& t,
                      double (Judge::*our_ms)(const PublishedTime&) const) const {
     Ratios out;

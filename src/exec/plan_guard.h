@@ -57,8 +57,8 @@ class PlanGuard {
   std::byte* const arena_;
   const std::vector<Range> watched_;  // In order, without overlaps.
   std::vector<std::byte> image_;      // The content that the arena must have.
-  std::vector<std::byte> now_;        // what it holds
-  std::vector<bool> is_living_;       // by place
+  std::vector<std::byte> now_;        // What the arena holds.
+  std::vector<bool> is_living_;       // For each place, whether its value is alive.
 };
 
 }  // namespace tracestep

@@ -27,7 +27,7 @@ class RankDevices {
   Communicator* group() const { return group_.empty() ? nullptr : group_.front().get(); }
 
  private:
-  std::vector<std::unique_ptr<Communicator>> group_;  // by rank
+  std::vector<std::unique_ptr<Communicator>> group_;  // The communicators by rank.
   std::vector<std::unique_ptr<Device>> others_;
   std::vector<Device*> all_;
 };

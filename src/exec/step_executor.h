@@ -61,7 +61,7 @@ class StepExecutor : public Executor {
   const Buffer& buffer(std::size_t index) const { return buffer_plan_.buffers[index]; }
 
   std::vector<void*> addresses_;  // Addresses by buffer; those of leaves never change.
-  static constexpr std::size_t kFirst = 0, kLast = 1;  // of marks_
+  static constexpr std::size_t kFirst = 0, kLast = 1;  // Indices in marks_.
   std::unique_ptr<Marks> marks_;
 
  private:

@@ -30,7 +30,7 @@ class StepRanges {
   };
 
   RangeSink& sink_;
-  std::vector<Place> places_;  // by node
+  std::vector<Place> places_;  // By node.
   Place open_;
 };
 

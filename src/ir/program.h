@@ -94,7 +94,7 @@ struct Node {
   Attrs attrs;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  SharedVector<Origin> origins;  // at least one; a fused node has several
+  SharedVector<Origin> origins;  // There is at least one; a fused node has several.
   std::string made_by;           // the pass that made it; empty: the model's own code
   // Unless 0, the node runs when backward needs it, and is never merged with nodes of another
   // epoch.
@@ -118,7 +118,7 @@ struct Update {
 struct Program {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;  // in execution order: inputs come before their readers
+  std::vector<Node> nodes;  // In execution order: inputs come before their readers.
   std::vector<ValueId> leaves;
   std::vector<Output> outputs;
   std::vector<Update> updates;

@@ -83,7 +83,7 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   NormKind norm = NormKind::kRms;
   NormPlace norm_place = NormPlace::kBefore;
-  bool norm_bias = false;    // of layer norm
+  bool norm_bias = false;    // True: a layer norm has a bias.
   double norm_offset = 0.0;  // A norm multiplies by its weight plus this.
   QkNorm qk_norm = QkNorm::kNone;
   Activation activation = Activation::kSilu;

@@ -21,8 +21,8 @@ struct ReadModel {
   ModelConfig config;                   // The model; its name comes from `where`.
   std::vector<std::string> notes = {};  // Notes for the user, such as "its text part alone".
   std::string family = {};              // The file's model_type.
-  bool is_part = false;                 // its text part
-  std::int64_t positions = 0;           // The file's max_position_embeddings; 0: it does not say.
+  bool is_part = false;        // True: the model is only the text part of the published one.
+  std::int64_t positions = 0;  // The file's max_position_embeddings; 0: it does not say.
   // Fields that are not known here and may change the model.
   std::vector<std::string> unknown = {};
   // How its weights are stored, such as "gptq, 4 bits"; empty: they are not quantized.

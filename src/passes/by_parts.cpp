@@ -69,7 +69,7 @@ class Pairing {
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
 
-  // The first two products of the kind that read `g`.
+  // The first two products of this kind that read `g`.
   Pair pair_of(ValueId g, const std::vector<NodeId>& readers) const {
     Pair out;
     for (const NodeId id : readers) {

@@ -89,7 +89,7 @@ struct QuantizeOptions {
   bool may_have_none = false;
   // The kind of gradients in a micro-batch; kTransient: a whole step.
   GradientKind gradients = GradientKind::kTransient;
-  int ranks = 1;  // of the run
+  int ranks = 1;  // The number of ranks in the run.
 };
 Program quantize(const Program& program, const QuantizeOptions& options,
                  const std::function<bool(const OpDef&)>& has_kernel);

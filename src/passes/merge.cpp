@@ -136,7 +136,7 @@ class Merge {
     }
   }
 
-  // As above, for products: along the axis that the merged operands have in them.
+  // As above, for products: the slices are along the axis of the merged operands.
   void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
     const int rank = whole.shape().rank();
     std::vector<NodeId> nodes;

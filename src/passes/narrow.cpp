@@ -104,8 +104,8 @@ class Narrow {
     return std::nullopt;
   }
 
-  // In backward, the value that the cast's operand reorders, if nothing else reads that operand but
-  // sums of a bias, which will read the cast.
+  // In backward, the value that the cast's operand reorders, if only sums of a bias read that
+  // operand besides; these will read the cast.
   std::optional<Viewed> before_views(const Node& cast) const {
     if (cast.origin().phase != Phase::kBackward) return std::nullopt;
     Viewed out{cast.inputs[0]};

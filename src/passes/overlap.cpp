@@ -265,7 +265,7 @@ class OverlapPass {
   const Parallel choice_;
   const Kinds kinds_;
   Rewriter r_;
-  // The first of the updates behind backward, beside which its last sums run; kNoNode: none.
+  // The first update after backward, beside which the last sums run; kNoNode: there is none.
   NodeId first_update_ = kNoNode;
   std::vector<bool> available_;                      // by value: nodes may read it
   std::map<NodeId, std::vector<Batch>> gathers_at_;  // by the node that they begin before

@@ -76,12 +76,12 @@ class RecomputeChoices {
   std::vector<Choice> hull(const Weights& weights) const;
 
   const Program& program_;
-  std::vector<double> us_;      // by node
+  std::vector<double> us_;      // Microseconds by node.
   std::vector<bool> constant_;  // by node
   std::vector<int> blocks_;     // by node
   int block_count_ = 0;
   std::vector<NodeId> nodes_, makers_;
-  std::vector<bool> saved_;  // by base value
+  std::vector<bool> saved_;  // For each base value, whether it is saved for backward.
   // For each base value, the forward nodes that read it.
   std::vector<std::vector<NodeId>> readers_;
   Weights bytes_;  // Without the values that blocks read from each other.

@@ -37,7 +37,7 @@ class RecomputeProfile {
   const RecomputeChoices& choices_;
   // For each node, the base values that it reads and makes, without leaves.
   std::vector<std::vector<ValueId>> reads_, makes_;
-  std::vector<std::int64_t> bytes_;  // by base value
+  std::vector<std::int64_t> bytes_;  // Bytes by base value.
   std::vector<bool> stays_;  // For each base value, whether it is alive at the end of the step.
 };
 

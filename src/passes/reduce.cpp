@@ -71,7 +71,7 @@ class Reduce {
     return r_.builder().call1("cast", {sum}, {{"dtype", dtype}});
   }
 
-  // With shard=1 a rank keeps its whole gradients until backward has ended.
+  // With shard=1, a rank keeps whole gradients until backward has ended.
   void sum_ready_at(NodeId node) {
     const auto found = ready_.find(node);
     if (found == ready_.end()) return;

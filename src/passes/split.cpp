@@ -311,7 +311,7 @@ class Split {
     return shape(row).rank() == 1 && shape(row).back() == shape(id).back() ? row : kNoValue;
   }
 
-  // All operands are divided alike; a row that is added to every row is whole.
+  // Divides all operands alike; a row that is added to every row stays whole.
   void elementwise(const Node& node) {
     const ValueId x = node.inputs[0];
     std::vector<Val> operands;
@@ -357,7 +357,8 @@ class Split {
     copy_parts(node, own);
   }
 
-  // Each matrix of the last two axes is computed by itself; what all of them share is whole.
+  // Computes each matrix of the last two axes separately; operands that all of them share stay
+  // whole.
   void by_leading_axes(const Node& node) {
     const Part own = part(node.inputs[0]);
     if (own.axis < 0 || own.axis > shape(node.inputs[0]).rank() - 3) refuse(node);

@@ -97,7 +97,7 @@ NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width);
 // (backends/cuda/split/): two float16 parts of each element, and a scale for each block of K in a
 // row. Offsets are in bytes.
 struct SplitPartsPlan {
-  static constexpr std::int64_t kBlock = 64;  // of K
+  static constexpr std::int64_t kBlock = 64;  // The elements along K that share a scale.
 
   std::int64_t rows = 0;
   std::int64_t padded_k = 0;    // whole blocks
@@ -139,7 +139,7 @@ SplitLinearGradPlan plan_split_linear_grad(std::int64_t rows, std::int64_t n, st
 // weights, as floats in the workspace; a single part leaves nothing. For a single token and a short
 // cache, all parts fit into one cluster of blocks, on GPUs that have clusters.
 struct CachedAttentionPlan {
-  static constexpr std::int64_t kWarps = 8;  // of a block
+  static constexpr std::int64_t kWarps = 8;  // The warps of a thread block.
   static constexpr std::int64_t kMostOfCluster = 8;
   static constexpr std::int64_t kPartKeys = 512, kTokenPartKeys = 64;
 

@@ -18,7 +18,7 @@ struct Activity {
   ActivityKind kind = ActivityKind::kKernel;
   std::int32_t node = kWholeStep;  // The node that launched it; kWholeStep: no node did.
   std::int32_t name = 0;           // An index into ActivityTrace::names.
-  std::int64_t start_ns = 0;       // of the clock of now_ns()
+  std::int64_t start_ns = 0;       // By the clock of now_ns().
   std::int64_t end_ns = 0;
   std::uint32_t correlation = 0;  // The number of the call that launched it.
   std::uint64_t graph_node = 0;   // The node of a captured graph; 0: it was launched directly.
@@ -40,8 +40,8 @@ struct ApiCall {
 
 struct ActivityTrace {
   std::vector<std::string> names;
-  std::vector<Activity> activities;  // by start
-  std::vector<ApiCall> calls;        // by start
+  std::vector<Activity> activities;  // Sorted by start.
+  std::vector<ApiCall> calls;        // Sorted by start.
   // The number of records that the profiler lost; unless it is 0, the trace cannot be trusted.
   std::int64_t dropped = 0;
 };

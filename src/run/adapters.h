@@ -25,7 +25,7 @@ constexpr std::string_view name_of(BaseWeights kind) {
 struct Adapters {
   std::int64_t rank = 0;  // The rank of A and B; 0: there are no adapters.
   double alpha = 8.0;
-  double dropout = 0.0;  // of x
+  double dropout = 0.0;  // The probability with which elements of x are dropped.
   // True: scale = alpha/√rank (Kalajdzievski, 2023) instead of alpha/rank.
   bool is_rank_stabilised = false;
   // Names of a projection ("q", "down"), or paths of weights as path_matches() reads them.

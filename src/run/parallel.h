@@ -24,8 +24,8 @@ std::string_view name_of(Overlap overlap);  // "on", "off", "updates"
 struct Parallel {
   static constexpr std::int64_t kEachTensor = 0, kAllTensors = -1, kByModel = -2;
 
-  int ranks = 1;   // of the run
-  int tensor = 1;  // of a replica
+  int ranks = 1;   // The ranks of the run.
+  int tensor = 1;  // The ranks of a replica.
   // True: the ranks of a replica also divide the rows between products (sequence parallelism).
   bool divides_rows = false;
   // Of what each replica holds only its part (ZeRO stages): 0 nothing, 1 the optimizer's states, 2

@@ -37,7 +37,7 @@ class MemorySource {
 // One of several tensors that lie side by side in one allocation.
 struct AllocationPart {
   std::int64_t bytes = 0;
-  std::string_view label;  // as in AllocationTag
+  std::string_view label;  // The label as in AllocationTag.
 };
 
 // States what an allocation is for; exact, from the program.

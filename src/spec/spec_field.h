@@ -31,7 +31,7 @@ enum class FieldGroup : std::uint8_t { kModel, kStep, kHow };
 
 // Where a result shows the field.
 enum class FieldShow : std::uint8_t {
-  kPeople,   // in a column
+  kPeople,   // In a column that people see.
   kVarying,  // In a column, which people see only if rows differ in it.
   kData,     // In a column of csv and json only.
   kKey,      // Only among the structured parameters of a row ("cell").
@@ -62,8 +62,8 @@ struct SpecField {
   // joins several of them (0: none does). Random tests draw from these.
   std::vector<std::string> examples = {};
   char joint = 0;
-  std::string help = {};   // of the flag
-  std::string about = {};  // of the column
+  std::string help = {};   // The help text of the flag.
+  std::string about = {};  // The description of the column.
   std::function<Json(const Spec&)> value = {};
   // The text that the flag takes for a value; empty: the value itself as text.
   std::function<std::string(const Spec&)> text = {};

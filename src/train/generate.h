@@ -19,7 +19,7 @@ struct GenerateOptions {
   RunSpec run = {.shape = {.batch = 1, .context = 256}};
   std::filesystem::path init = {};
   std::vector<std::int64_t> prompt;  // token ids; at least one
-  std::int64_t tokens = 128;         // to sample
+  std::int64_t tokens = 128;         // The number of tokens to sample.
   Sampling sampling = {};
 };
 

@@ -100,7 +100,7 @@ struct Validated {
 struct TrainResult {
   static constexpr std::size_t kRecentSteps = 1000;
 
-  std::int64_t steps = 0;                 // of this run
+  std::int64_t steps = 0;                 // The number of steps in this run.
   TrainStep first, last;                  // Set if at least one step was trained.
   std::optional<double> validation_loss;  // The validation loss that was measured last.
   // The lowest validation loss, including those before a resume; if there are checkpoints, the one

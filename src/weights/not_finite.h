@@ -19,7 +19,7 @@ struct NotFinite {
   DType dtype = DType::kF32;
   // How many elements are infinite, are NaN, and there are in all.
   std::int64_t infinite = 0, nan = 0, count = 0;
-  std::optional<Phase> phase = {};  // of a result
+  std::optional<Phase> phase = {};  // The phase of a result; nullopt for a weight.
 
   // A message: "lm_head.weight holds 2 NaN and 1 infinite of 4096 values".
   std::string str() const;

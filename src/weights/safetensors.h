@@ -92,7 +92,7 @@ class SafetensorsOutput {
   void write_header(const TensorTypes& types, const Metadata& metadata);
 
   std::vector<std::string> order_;
-  std::vector<std::int64_t> bytes_;  // in that order
+  std::vector<std::int64_t> bytes_;  // The bytes of each tensor, in that order.
   std::size_t added_ = 0;
   OutputFile file_;
 };

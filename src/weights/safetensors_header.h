@@ -16,7 +16,7 @@
 namespace tracestep {
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsFile::Entry> entries;  // by offset
+  std::vector<SafetensorsFile::Entry> entries;  // The entries, sorted by offset.
   std::map<std::string, std::string> metadata;
 };
 

@@ -16,7 +16,7 @@ struct Heads {
   DType dtype = DType::kF32;
   std::int64_t element_bytes = 4;
   Shape shape;              // The shape of the axes that count heads.
-  Strides strides;          // likewise
+  Strides strides;          // The strides of these axes.
   std::int64_t row_stride;  // elements
 
   // `x` is [..., H, T, D], or [..., T, H, D] if `token_major`.
@@ -64,7 +64,7 @@ struct AttentionProblem {
   // Where the document of each query begins and ends, for one text or for all, [.., queries];
   // nullptr: there are none.
   const std::int64_t *starts = nullptr, *ends = nullptr;
-  std::int64_t heads_of_text;  // of q
+  std::int64_t heads_of_text;  // How many heads of q belong to one text.
 
   AttentionProblem(const KernelCall& call, std::size_t q)
       : scale(static_cast<float>(call.attrs.real("scale"))),

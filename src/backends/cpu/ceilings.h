@@ -12,7 +12,7 @@ namespace tracestep {
 // Bytes moved per second, in the tests of the STREAM benchmark (McCalpin 1995). Stores that bypass
 // the caches are counted without the read that a plain store needs first.
 struct BandwidthCeiling {
-  std::int64_t array_bytes = 0;  // of one array
+  std::int64_t array_bytes = 0;  // The size of one array.
   double copy_gb_s = 0;          // y = x
   double copy_streaming_gb_s = 0;
   double triad_gb_s = 0;  // y = a + s·b

@@ -51,7 +51,7 @@ class StepRun {
   RunSpec spec_;
   Program program_;
   std::int64_t peak_bytes_ = 0, arena_bytes_ = 0;
-  std::list<std::string> texts_;  // of tensors_
+  std::list<std::string> texts_;  // The texts that tensors_ refers to.
   std::vector<tracestep_tensor> tensors_;
   std::unique_ptr<Executor> executor_;
   bool has_run_ = false;
@@ -86,7 +86,7 @@ class StepSession {
 
  private:
   std::mutex mutex_;
-  const int process_;  // its id
+  const int process_;  // The id of the process that made the session.
   const StepOptions options_;
   LentMemory lent_;
   std::unique_ptr<Device> device_;

@@ -24,7 +24,7 @@ struct ResultTable {
 };
 
 struct ResultFile {
-  std::string name;  // its name in messages
+  std::string name;  // The file's name in messages.
   std::string schema;
   Json environment;
   std::vector<ResultTable> tables;  // The tables; the first one has the command's cells.

@@ -43,7 +43,7 @@ int mesh_width(const ModelConfig& model);
 struct ScaledStep {
   // False if the model has fewer heads, or the batch fewer sequences, than the form has ranks.
   bool is_possible = false;
-  double tokens = 0;  // of the step
+  double tokens = 0;  // The tokens of the step.
   // The seconds of products, and those of links during which no product runs.
   double compute_s = 0, exposed_s = 0;
 

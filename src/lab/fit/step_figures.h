@@ -75,7 +75,8 @@ class FiguresOfSteps {
   DeviceTraits traits_;
   const Predictor* times_;
   ProgramCache programs_;
-  std::map<std::string, StepFigures> exact_, sketches_;  // by canonical key
+  // Figures by the canonical key of the step.
+  std::map<std::string, StepFigures> exact_, sketches_;
   std::map<std::string, std::int64_t> kept_;
 };
 

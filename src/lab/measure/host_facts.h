@@ -17,13 +17,13 @@ struct HostFacts {
   std::optional<double> load_1min = {};
   // The number of tasks that run or wait now, this process included.
   std::optional<std::int64_t> runnable = {};
-  std::optional<std::string> governor = {};  // of the first core: "performance"
+  std::optional<std::string> governor = {};  // The governor of the first core: "performance".
   std::optional<double> clock_low_mhz = {},
                         clock_high_mhz = {};  // The lowest and the highest clock of the cores now.
   // Cumulative seconds of the cores that this process may use: in which they were busy, in which
   // the hypervisor ran other virtual machines, and, of the busy ones, those of this process.
   std::optional<double> busy_s = {}, stolen_s = {}, own_s = {};
-  double at_s = 0;  // on a steady clock
+  double at_s = 0;  // The time of the reading, on a steady clock.
 };
 
 // Reads the first line of a file of /proc or /sys; empty if there is no such file.

@@ -13,7 +13,8 @@ namespace tracestep {
 // since few steps are recorded, one such delay would change shares and order. The same launch in
 // the other recorded steps shows it.
 struct RecordedLaunch {
-  std::int32_t step = 0, node = 0, name = 0;  // of the recorded steps; the kernel's name
+  // The recorded step, the node, and the index of the kernel's name.
+  std::int32_t step = 0, node = 0, name = 0;
   double ms = 0;
 };
 

@@ -22,13 +22,13 @@ struct RoundLimits {
   // The most seconds for all rounds; 0: no limit, and `most` rounds are run. With a limit, the
   // number of rounds is between `least` and `most`.
   double seconds = 0;
-  std::uint64_t seed = 0;  // of the lot
+  std::uint64_t seed = 0;  // The seed of the random order.
   // With a time limit: the first `leads` cells, which headlines compare, get at least
   // `least_of_leads` rounds if these take no more than half of the time. Six pairs give a 95 %
   // interval; three pairs lie on one side by chance one time in four.
   std::size_t leads = 0;
   int least_of_leads = 6;
-  std::int64_t (*clock)() = now_ns;  // in nanoseconds
+  std::int64_t (*clock)() = now_ns;  // The clock, in nanoseconds.
   // True if the first visit of a cell was measured earlier and is read from a file, so that it
   // takes no time; empty: no cell was.
   std::function<bool(std::size_t cell)> is_known = {};

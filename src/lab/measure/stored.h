@@ -43,7 +43,8 @@ Json json_of(const T& value) {
   } else if constexpr (HasMembers<T>) {
     Json out = Json::array();
     std::apply([&](const auto&... member) { (out.push_back(json_of(member)), ...); },
-               stored_members(const_cast<T&>(value)));  // it names members, and changes none
+               // The function only names members and changes none.
+               stored_members(const_cast<T&>(value)));
     return out;
   } else if constexpr (IsOptional<T>) {
     return value ? Json(Json::Array{json_of(*value)}) : Json();

@@ -32,7 +32,8 @@ class ResultRow {
   std::optional<double> number(std::string_view column) const;
   std::optional<bool> truth(std::string_view column) const;
   std::string text(std::string_view column) const;  // The text of a cell; empty if there is none.
-  std::vector<double> numbers(std::string_view column) const;  // likewise
+  // The numbers in a list; empty if there are none.
+  std::vector<double> numbers(std::string_view column) const;
   std::optional<double> environment_number(std::string_view item) const;
   // The structured parameters of the row ("cell"), or nullptr.
   const Json* parameters() const;

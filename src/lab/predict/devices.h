@@ -30,9 +30,9 @@ struct PublishedDevice : DevicePeaks {
   double usable_gib = 0;  // The memory that a program can use.
   // Where usable_gib comes from: "measured", "reported" by drivers, or "estimated".
   std::string usable_from;
-  std::string source;      // of the peaks
+  std::string source;      // Where the peaks come from.
   std::string generation;  // a row of data/generations.csv
-  ReachedShares shares;    // that generation's
+  ReachedShares shares;    // The shares that devices of this generation reach.
 
   double tflops(std::string_view precision) const {
     return precision == "fp32" ? fp32_tflops : bf16_tflops;

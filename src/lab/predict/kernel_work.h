@@ -23,7 +23,7 @@ enum class Effort : std::uint8_t {
   kOperations,   // FLOPs, or elements for a kernel without FLOPs.
   kNearBytes,    // Bytes read and written that are still in a core's own cache.
   kSharedBytes,  // Bytes read and written that are in the cache shared by the cores.
-  kMemoryBytes,  // in memory
+  kMemoryBytes,  // Bytes that are in memory and in no cache.
   kPackedA,      // Elements that a product copies into its own order.
   kPackedB,
   // Elements of a product's result, counted once for each block of K that is added to them.

@@ -54,10 +54,10 @@ class LaunchSum {
   const Program& program_;
   const std::optional<Link>& link_;
   const Between& between_;
-  std::vector<Turn> turns_;  // by node, in a program with lanes
+  std::vector<Turn> turns_;  // By node, for a program with lanes.
   PartSums parts_;
   std::map<std::pair<Phase, KernelClass>, PredictedClass> classes_;
-  std::vector<double> us_;  // by node
+  std::vector<double> us_;  // Microseconds by node.
   double sum_us_ = 0, issue_us_ = 0;
   std::int64_t launches_ = 0;
   std::array<double, 3> paces_;

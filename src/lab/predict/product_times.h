@@ -38,7 +38,7 @@ class ProductTimes {
  private:
   struct Grid {
     bool is_in_waves = false;
-    std::array<std::vector<std::int64_t>, 3> sizes;  // of M, N and K, ascending
+    std::array<std::vector<std::int64_t>, 3> sizes;  // The sizes M, N and K of the grid, ascending.
     std::vector<double> log_us_per_unit;             // [M,N,K]
   };
 

@@ -34,7 +34,7 @@ class Reuse {
 
   const BufferPlan& buffer_plan_;
   double clock_ = 0;                          // bytes touched so far
-  std::vector<double> touched_;               // by buffer: the clock at its last touch
+  std::vector<double> touched_;               // For each buffer, the clock at its last touch.
   std::multimap<std::int64_t, double> free_;  // bytes of a free piece → clock at its last touch
 };
 

@@ -40,7 +40,7 @@ struct TimeSource {
   std::vector<CheckedCell> history;
   std::string note;
   std::int64_t usable_bytes = 0;  // The usable memory of a published device; 0: not known.
-  const PublishedDevice* device = nullptr;  // likewise
+  const PublishedDevice* device = nullptr;  // The published device; nullptr: none.
 
   Predictor predictor() const { return {*model, history, {}, device}; }
 };

@@ -69,7 +69,7 @@ struct Profile {
   // The number of kernels, copies and fills in the graph that recorded steps replayed; nullopt: no
   // graph was used.
   std::optional<std::int64_t> graph_kernels;
-  std::vector<std::string> names;  // of kernels
+  std::vector<std::string> names;  // The names of kernels.
   std::vector<ProfiledStep> steps;
   std::vector<ProfiledLaunch> launches;  // Sorted by step, then by start.
   ActivityTrace trace;  // The device profiler's records; empty if the records are spans.

@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-std::string json_text(std::string_view text);  // in quotes
+std::string json_text(std::string_view text);  // The text in quotes, as JSON has it.
 
 // Converts times relative to a base, because a double cannot hold nanoseconds since 1970 exactly.
 class TraceClock {

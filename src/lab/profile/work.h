@@ -47,7 +47,7 @@ struct Work {
 inline constexpr std::string_view kOutside = "outside the program";
 
 struct StepWork {
-  std::vector<Work> rows;  // by time
+  std::vector<Work> rows;  // Sorted by time.
   double span_ms = 0, gaps_ms = 0;
   double kernels_ms = 0;  // The sum of the kernels' times.
   double overlap_ms = 0;  // The time that kernels_ms counts more than once because kernels overlap.

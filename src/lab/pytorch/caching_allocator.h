@@ -96,7 +96,7 @@ class CachingAllocator {
     std::int64_t stream = 0, bytes = 0, address = 0, requested = 0;
     Pool* pool = nullptr;
     BlockId before = kNone, after = kNone;  // The neighbours in the same segment.
-    std::int64_t segment = 0;               // its address
+    std::int64_t segment = 0;               // The address of the segment.
     std::int64_t born_at_search = 0;
     bool is_allocated = false, is_mapped = true, is_expandable = false;
   };

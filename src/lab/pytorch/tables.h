@@ -15,7 +15,7 @@ namespace tracestep {
 struct PytorchQuestion {
   AllocationList list;
   AllocatorSettings settings;
-  std::string settings_text;  // as given
+  std::string settings_text;  // The settings as the user gave them.
   PytorchCard card;
   std::int64_t ours_bytes = 0;  // The peak of our own program for the step; 0: not known.
 };

@@ -66,7 +66,7 @@ struct Part {
   // By level: a WorkClass, TracePass or GapCause, an index into TraceTimes::paths, or a name's
   // number.
   std::uint32_t number = 0;
-  WorkClass work = WorkClass::kMemoryBound;  // of a kernel
+  WorkClass work = WorkClass::kMemoryBound;  // The class of a kernel's work.
   HostPlace place = {};                      // For a kernel: the place of its first launch.
   PerStep times = {};
 };

@@ -52,8 +52,8 @@ class DeviceWalk {
       piece.step = device.step = call.step;
       piece.is_replayed = call.is_graph_launch;
     } else {
-      // It belongs to the step of the one before it: by its own time it may be many steps behind
-      // its host.
+      // The work counts in the step of the work before it; its own time may be many steps behind
+      // that of the host.
       ++times_.unlinked;
       piece.step = device.step;
     }

@@ -46,7 +46,7 @@ struct TraceTimes {
   TraceSteps steps;
   // The time of each step; on a device, from its first kernel to that of the next step.
   std::vector<double> step_ms;
-  std::vector<double> host_ms;  // of the host
+  std::vector<double> host_ms;  // The time of each step on the host.
   Names paths;  // Paths of modules, such as "GPT_0/Block_3/Linear_1"; the first one is empty.
   // Times of all parts. Kernels count with their whole durations, also if they overlap.
   Parts parts;

@@ -40,7 +40,7 @@ class CsvRecord {
   CsvRecord(const std::vector<std::string>& names, const std::vector<std::string>& cells);
 
   const std::string& text(std::string_view column) const;
-  bool has(std::string_view cell) const;  // in any column
+  bool has(std::string_view cell) const;  // True if any column has this cell.
   double number(std::string_view column) const;
   // Read a cell that may be empty; an empty cell gives `otherwise`.
   double number_or(std::string_view column, double otherwise) const;

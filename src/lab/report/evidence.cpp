@@ -37,7 +37,7 @@ template <class... Args>
   throw Unsupported(Text(Piece{fmt::format(words, std::forward<Args>(args)...), Basis::kQuote}));
 }
 
-// As formulas have it: in quotes unless it is a plain word.
+// A name in a formula: in quotes unless it is a plain word.
 std::string name_in_formula(const std::string& name) {
   const bool is_plain =
       std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
@@ -68,7 +68,7 @@ const Table& Evidence::table(std::string_view name) const {
 }
 
 void Evidence::note(const Table& table, std::size_t row, std::string_view column) const {
-  // From the end: a row is mostly read again right after it was read.
+  // Searched from the end, because a row is usually read again right after it was read.
   auto found = std::find_if(used_.rbegin(), used_.rend(),
                             [&](const RowRef& r) { return r.row == row && r.table == table.name; });
   if (found == used_.rend()) {

@@ -215,7 +215,7 @@ std::string marked(std::string text, Format format, std::string_view schema) {
     if (known.format != format || known.comment == nullptr) continue;
     return fmt::format("{}{}{}\n\n", known.comment, schema, known.comment_end) + text;
   }
-  // The first name of a CSV head in quotes; a JSON result has its schema.
+  // Puts the first name of a CSV head in quotes; in JSON the schema is the mark.
   if (format != Format::kCsv || text.empty() || text.starts_with('"')) return text;
   text.insert(text.find_first_of(",\r"), "\"");
   return '"' + text;

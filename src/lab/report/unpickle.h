@@ -34,12 +34,12 @@ class Pickle {
   using Ref = std::uint32_t;
   static constexpr Ref kContainer = Ref{1} << 31;
   struct Container {
-    std::uint32_t first, count, room : 31, is_dict : 1;  // in items_
+    std::uint32_t first, count, room : 31, is_dict : 1;  // The range of its items in items_.
   };
 
   std::string_view bytes_;
   std::deque<Container> containers_;
-  std::deque<Ref> items_;  // of a dict: key and value in turn
+  std::deque<Ref> items_;  // The items of containers; of a dict, key and value in turn.
   Ref root_ = 0;
 };
 

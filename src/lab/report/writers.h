@@ -28,7 +28,7 @@ struct LeftOut {
 // Writes the table within the columns and lines of `view`, and returns what had no room.
 LeftOut write_table(const Table& table, const TextView& view, std::ostream& out);
 void write_text(const Document& document, std::ostream& out, const TextView& view);
-void write_text(const Document& document, std::ostream& out);  // of any width
+void write_text(const Document& document, std::ostream& out);  // Text of any width.
 void write_markdown(const Document& document, std::ostream& out);
 void write_csv(const Document& document, std::ostream& out);
 void write_json(const Document& document, std::ostream& out);

@@ -12,7 +12,8 @@ namespace tracestep {
 // Which models of StudySizes cells are of; kAny: all models that any experiment times, kProfiled:
 // the profiled steps.
 enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
-enum class Which { kAll, kFirst, kOthers };  // of these
+// Which of these models: all, the first one, or the others.
+enum class Which { kAll, kFirst, kOthers };
 
 // The values of each axis of the cells; the first axis varies slowest. Empty: the run's default.
 struct Axes {

@@ -47,7 +47,7 @@ std::map<std::string, std::string> tables_of_steps(const StudyContext& context) 
   return out;
 }
 
-// Every step that a table shows, once.
+// The steps that any table shows, each once.
 std::vector<CellResult> shown_steps(const StudyContext& context) {
   std::vector<RunSpec> runs;
   for (const char* table : {"time", "scaling", "steps", "ways", "ladder", "passes", "ranks"}) {

@@ -118,8 +118,8 @@ std::vector<WantedCell<CellSpec>> wanted_of(const StudyContext& context,
 void measure_model(StudyContext& context, const std::string& stage,
                    const std::vector<StepCells>& list, const ModelConfig& model) {
   std::vector<WantedCell<CellSpec>> wanted = wanted_of(context, list, model);
-  // One rank alone may be known by now, to this process but to no other one: the numbers of the
-  // others must not depend on it.
+  // One rank alone comes first. This process may know its result already, but a new process may
+  // not, and the numbers of the other cells must not depend on that.
   std::ranges::stable_partition(
       wanted, [](const WantedCell<CellSpec>& cell) { return cell.spec.step.parallel.is_on(); });
   context.measure(context.stage_of(stage), wanted, context.steps);
@@ -158,7 +158,7 @@ void step_part(StudyContext& context) {
 
 void larger_step_part(StudyContext& context) {
   const std::vector<ModelConfig> models = models_of(context.sizes);
-  // Each has as much of the time as it has of the cells.
+  // Each model gets the share of the time that it has of the cells.
   std::vector<double> counts;
   for (const ModelConfig& model : models) {
     const auto cells = each_once(wanted_of(context, experiment_of(step_part).cells, model));

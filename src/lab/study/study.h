@@ -90,7 +90,7 @@ struct StudySizes {
   std::vector<std::int64_t> warmups;
   // Models that are timed in fp32 and bf16; the first one in all precisions and with errors.
   std::vector<ModelConfig> precise;
-  std::vector<Precision> precisions;  // of the first
+  std::vector<Precision> precisions;  // The precisions in which the first of these is timed.
   // Models that are timed eager and compiled; the first one also by the ladder.
   std::vector<ModelConfig> compiled;
   ErrorSpec error;
@@ -132,7 +132,7 @@ struct WantedCell {
 template <class Spec>
 std::vector<WantedCell<Spec>> each_once(std::vector<WantedCell<Spec>> cells) {
   std::vector<WantedCell<Spec>> out;
-  std::map<std::string, std::size_t> known;  // by keys
+  std::map<std::string, std::size_t> known;  // The index of each cell by its key.
   std::ranges::stable_partition(cells, &WantedCell<Spec>::is_lead);
   for (const WantedCell<Spec>& cell : cells) {
     const auto [at, is_new] = known.try_emplace(key_of(cell.spec).dump(), out.size());
@@ -162,13 +162,13 @@ struct StudyContext {
   // Results of every step and of every attention cell, by key.
   std::map<std::string, CellResult> steps = {};
   std::map<std::string, AttentionResult> attention_cells = {};
-  std::map<std::string, StartTimes> starts = {};  // by the keys of runs
+  std::map<std::string, StartTimes> starts = {};  // The starts of runs, by their keys.
   // Errors against float64, by the keys of runs.
   std::map<std::string, std::optional<StepError>> errors = {};
   std::vector<AttentionResult> attention = {};  // The results in the table of attention alone.
   // The cells of the memory tables; forward_alone has forward of the first one only.
   std::vector<MemoryCell> memory = {}, forward_alone = {};
-  std::optional<Ceilings> known_ceilings = {};  // of ceilings()
+  std::optional<Ceilings> known_ceilings = {};  // The result of ceilings(), once it was measured.
   std::vector<StudySection> sections = {};
 
   Driver& driver() const { return *machine.driver; }
@@ -239,7 +239,7 @@ void add_precision_section(StudyContext& context);
 struct StudyReport {
   std::vector<Answer> summary;  // lab/study/summary.h
   std::vector<Answer> answers;
-  std::vector<StudySection> sections;  // in reading order
+  std::vector<StudySection> sections;  // The sections in reading order.
   // The tables of all sections, then summary, answers and readings; no two have the same name.
   std::vector<Table> tables;
 };

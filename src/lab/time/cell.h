@@ -126,7 +126,7 @@ void add_visit(CellResult& result, const CellResult& later);
 // counts as out of memory.
 CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop,
                  const StepObserver& observe = {});
-std::string label_of(const CellSpec& spec);  // of its run
+std::string label_of(const CellSpec& spec);  // The label of the cell's run.
 Json key_of(const CellSpec& spec);  // The key of the cell's run, with the number of its copy.
 // The times of its steps; empty if it failed.
 std::vector<double> beside_samples(const CellResult& result);

@@ -171,7 +171,7 @@ struct Silu {
 };
 // x · sigmoid(u) with u = 2√(2/π) (x + 0.044715 x³), which is x/2 · (1 + tanh(u/2)).
 struct Gelu {
-  static constexpr float kLinear = 1.59576912f;   // of u: 2√(2/π)
+  static constexpr float kLinear = 1.59576912f;   // The coefficient of x in u: 2√(2/π).
   static constexpr float kCubic = 0.0713548163f;  // 0.044715 times the constant above.
   template <class V>
   TRACESTEP_FUNCTION V operator()(V x) const {

@@ -44,7 +44,7 @@ class MpiWorld final : public Processes {
     MpiWorld& world_;
     const char* const what_;
     std::vector<MPI_Request> requests_;
-    std::vector<int> others_;  // by request
+    std::vector<int> others_;  // The other rank of each request.
   };
 
  private:

@@ -34,7 +34,7 @@ struct AttentionShape {
   int key_heads = 0;          // The heads of k and v, a divisor of `heads`; 0: as many as heads.
   int queries = 0, keys = 0;  // T_q, T_k
   int width = 0;              // D <= 256, the width of q, k, v and o.
-  float scale = 1.0F;         // on the scores
+  float scale = 1.0F;         // The factor on the scores.
   bool causal = false;        // True: query i sees keys 0 .. i + offset.
   // The offset of the causal mask. 0: aligned at the top left; keys - queries: at the bottom right,
   // as in the ops.

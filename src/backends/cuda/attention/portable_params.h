@@ -39,7 +39,7 @@ struct ForwardParams {
   float* lse = nullptr;
   // The ranges of scaled operands; nullptr: operands were not scaled.
   const HeadRange* ranges = nullptr;
-  int heads = 1, batch_heads = 1;  // of q
+  int heads = 1, batch_heads = 1;  // The heads of q.
   int group = 1;                   // How many heads of q share a head of k and v.
   int width = 0;
   float scale = 1.0F;
@@ -67,7 +67,7 @@ struct BackwardParams {
   float* correction = nullptr;
   const HeadRange* ranges = nullptr;  // nullptr: operands were not scaled.
   int query_pitch = 0;
-  int heads = 1, batch_heads = 1;  // of x
+  int heads = 1, batch_heads = 1;  // The heads of x.
   int group = 1;                   // How many heads of queries share a head of keys.
   int width = 0;
   float scale = 1.0F;

@@ -70,7 +70,7 @@ class FusedKernels {
   KernelBinaries binaries_;
   std::string problem_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const FusedKernel>> kernels_;  // by text
+  std::map<std::string, std::shared_ptr<const FusedKernel>> kernels_;  // Kernels by their text.
 };
 
 }  // namespace tracestep::cuda

@@ -39,7 +39,7 @@ class CuptiRecords {
   const Cupti& cupti_;
   ActivityTrace trace_;
   std::map<std::string, std::int32_t> names_;
-  std::map<std::string, std::int32_t> kernels_;  // by mangled name
+  std::map<std::string, std::int32_t> kernels_;  // Kernels by their mangled name.
   std::map<std::pair<int, std::uint32_t>, std::int32_t> calls_;
   // The node of each correlation id; -1: the call belongs to no node.
   std::map<std::uint32_t, std::int32_t> node_of_;

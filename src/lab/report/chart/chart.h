@@ -28,7 +28,7 @@ namespace tracestep {
 struct Chart {
   std::string kind = {}, title = {}, table = {};
   Json options = Json::object();
-  std::string name = {};  // of its file; empty: made of table, title and label
+  std::string name = {};  // The name of its file; empty: it is made of table, title and label.
 };
 
 // Names the cell of the chart's table, which stands after the "@" of the table's name: "small
@@ -42,7 +42,7 @@ std::vector<std::string> chart_columns(const Chart& chart);
 std::string caption_of(const Chart& chart, std::span<const Table> tables);
 
 struct ChartLook {
-  double width = 760;  // in pixels, beside text of 12 pixels
+  double width = 760;  // The width in pixels, beside text of 12 pixels.
 };
 inline constexpr double kNarrowChart = 350;  // The width for telephones, in pixels.
 

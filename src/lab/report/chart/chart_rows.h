@@ -41,7 +41,7 @@ std::vector<std::string> names_of(const Chart& chart, std::string_view option);
 std::string text_option(const Chart& chart, std::string_view option);
 bool is_logarithmic(const Chart& chart, char axis);
 
-using RowGroups = std::map<std::string, std::vector<std::size_t>>;  // by their name
+using RowGroups = std::map<std::string, std::vector<std::size_t>>;  // Groups of rows by their name.
 // The key columns in which the rows of a group differ, without those in `known`.
 std::vector<std::string> keys_apart(const ChartRows& rows, const RowGroups& groups,
                                     std::span<const std::string> known);

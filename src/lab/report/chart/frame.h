@@ -16,7 +16,7 @@ struct Box {
 };
 
 struct Axis {
-  std::string name;  // with its unit
+  std::string name;  // The axis' name with its unit.
   Scale scale;
   std::vector<Tick> ticks;
   AxisUnit unit = AxisUnit::kNumber;
